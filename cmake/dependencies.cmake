@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+# Finds the packages that were installed beside the interpreter, without importing them: TensorFlow takes seconds.
+
+function(find_python_package name result)
+  execute_process(
+    COMMAND ${Python_EXECUTABLE} -c
+            "import importlib.util as u; s = u.find_spec('${name}'); print(list(s.submodule_search_locations)[0])"
+    OUTPUT_VARIABLE folder OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed ERROR_QUIET)
+  if(failed)
+    message(FATAL_ERROR "The Python package ${name} is not installed for ${Python_EXECUTABLE}; see docs/building.md")
+  endif()
+  set(${result} ${folder} PARENT_SCOPE)
+endfunction()
+
+find_python_package(tensorflow TENSORFLOW_DIR)
+find_python_package(nlohmann_json NLOHMANN_DIR)
+set(TENSORFLOW_INCLUDE_DIR ${TENSORFLOW_DIR}/include)
+set(TENSORFLOW_LIBRARIES ${TENSORFLOW_DIR}/libtensorflow_cc.so.2 ${TENSORFLOW_DIR}/libtensorflow_framework.so.2)
+set(NLOHMANN_INCLUDE_DIR ${NLOHMANN_DIR}/include)
+
+# The version that the binding compares with what is installed where it runs.
+execute_process(
+  COMMAND ${Python_EXECUTABLE} -c
+          "import importlib.metadata as m
+try: print(m.version('tensorflow-cpu'))
+except m.PackageNotFoundError: print(m.version('tensorflow'))"
+  OUTPUT_VARIABLE TENSORFLOW_VERSION OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+
+# The oneDNN wheels install into the prefix of an environment: include/ and lib/. Their own record says where that is,
+# also in the environment that pip makes for a build, which is not the prefix of its interpreter.
+function(find_file_of_package package name result)
+  execute_process(
+    COMMAND ${Python_EXECUTABLE} -c
+            "import importlib.metadata as m, os; f = [f for f in m.files('${package}') if str(f).endswith('/${name}')]; print(os.path.realpath(f[0].locate()))"
+    OUTPUT_VARIABLE file OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed ERROR_QUIET)
+  if(failed)
+    message(FATAL_ERROR "The Python package ${package} is not installed for ${Python_EXECUTABLE}; see docs/building.md")
+  endif()
+  set(${result} ${file} PARENT_SCOPE)
+endfunction()
+
+find_file_of_package(onednn-devel-cpu-gomp include/oneapi/dnnl/dnnl.h ONEDNN_HEADER)
+get_filename_component(ONEDNN_INCLUDE_DIR ${ONEDNN_HEADER}/../../.. ABSOLUTE)
+find_file_of_package(onednn-cpu-gomp libdnnl.so.3 ONEDNN_LIBRARY)
+get_filename_component(ONEDNN_LIBRARY_DIR ${ONEDNN_LIBRARY} DIRECTORY)
+# Relative only, so that an installed library finds what is installed beside it: TensorFlow in site-packages, oneDNN in
+# the prefix. A checkout has neither beside it and names the way to its own environment.
+set(PROCESSOR_RUNPATH "$ORIGIN:$ORIGIN/../tensorflow:$ORIGIN/../../..")
+if(NOT SKBUILD)
+  file(RELATIVE_PATH TENSORFLOW_FROM_CHECKOUT ${CMAKE_CURRENT_SOURCE_DIR}/processor ${TENSORFLOW_DIR})
+  file(RELATIVE_PATH ONEDNN_FROM_CHECKOUT ${CMAKE_CURRENT_SOURCE_DIR}/processor ${ONEDNN_LIBRARY_DIR})
+  string(APPEND PROCESSOR_RUNPATH ":$ORIGIN/${TENSORFLOW_FROM_CHECKOUT}:$ORIGIN/${ONEDNN_FROM_CHECKOUT}")
+endif()

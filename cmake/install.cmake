@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the wheel carries beside the Python files: the library, its headers, and what the binding generates at build.
+
+set(GENERATED_DIR ${CMAKE_CURRENT_BINARY_DIR}/generated)
+set(BINDING_FILES ${GENERATED_DIR}/_abi.py ${GENERATED_DIR}/_build.py)
+add_custom_command(
+  OUTPUT ${BINDING_FILES}
+  COMMAND ${CMAKE_COMMAND} -E make_directory ${GENERATED_DIR}
+  COMMAND ${Python_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/processor/_build_ffi.py
+          ${CMAKE_CURRENT_SOURCE_DIR}/libprocessor/include/processor/processor.h ${GENERATED_DIR}
+  DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/processor/_build_ffi.py
+          ${CMAKE_CURRENT_SOURCE_DIR}/libprocessor/include/processor/processor.h
+  COMMENT "Generating the Python binding from processor.h")
+if(SKBUILD)
+  add_custom_target(binding ALL DEPENDS ${BINDING_FILES})
+else()
+  add_custom_target(binding ALL
+    COMMAND ${CMAKE_COMMAND} -E copy_if_different ${BINDING_FILES} ${CMAKE_CURRENT_SOURCE_DIR}/processor
+    DEPENDS ${BINDING_FILES})
+endif()
+
+install(TARGETS processor LIBRARY DESTINATION processor)
+install(FILES libprocessor/include/processor/processor.h libprocessor/include/processor/deeprec.h
+        DESTINATION processor/include/processor)
+install(FILES ${BINDING_FILES} DESTINATION processor)

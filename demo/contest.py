@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every way in answers the same requests: first for the scores, then for the time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from demo.measure import ServingError, Timed, Timing, WayIn, usable_cpus
+from demo.report import Line
+from demo.terminal import Terminal
+from demo.workload import Workload
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """A workload, and what TensorFlow answers to it [rows] float32."""
+
+    work: Workload
+    expected: NDArray[np.float32]
+
+
+def contest(
+    terminal: Terminal, stock: Timed, ways: Sequence[WayIn], questions: Sequence[Question], rounds: int, seconds: float
+) -> list[Line]:
+    """Compare the scores of each way in with TensorFlow's, then measure all in turn, round by round.
+
+    Parameters
+    ----------
+    terminal : Terminal
+        Where the steps are shown.
+    stock : Timed
+        TensorFlow itself.
+    ways : sequence of WayIn
+        What is compared with it.
+    questions : sequence of Question
+        What all are asked.
+    rounds : int
+        How often everything is measured.
+    seconds : float
+        Length of one measurement [s].
+
+    Returns
+    -------
+    list of Line
+        For each question in turn, TensorFlow's line and those of the ways in.
+    """
+    found: dict[tuple[str, str], NDArray[np.float32]] = {}
+    for way in ways:
+        with terminal.step(f"Compare the scores, {way.short}") as advance:
+            for place, question in enumerate(questions):
+                found[way.key, question.work.name] = way.scores(question.work)
+                advance(place + 1, len(questions))
+    everyone: list[Timed] = [stock, *ways]
+    timings: dict[tuple[str, str], list[Timing]] = {}
+    with terminal.step("Measure in turn") as advance:
+        done, total = 0, rounds * len(questions) * len(everyone)
+        for _ in range(rounds):
+            for question in questions:
+                for one in everyone:
+                    timing = one.measure(question.work, usable_cpus(), seconds)
+                    timings.setdefault((one.key, question.work.name), []).append(timing)
+                    done += 1
+                    advance(done, total)
+    lines = []
+    for question in questions:
+        for one in everyone:
+            key = one.key, question.work.name
+            lines.append(_line(one, question, found.get(key), timings[key]))
+    return lines
+
+
+def difference(scores: NDArray[np.float32], expected: NDArray[np.float32]) -> float:
+    """Answer the largest difference; not a number if a score is not a number.
+
+    Raises
+    ------
+    ServingError
+        There are not as many scores as expected.
+    """
+    if scores.shape != expected.shape:
+        raise ServingError(f"scores: found shape {scores.shape}, expected {expected.shape}")
+    return float(np.abs(scores.astype(np.float64) - expected.astype(np.float64)).max())
+
+
+def _line(one: Timed, question: Question, scores: NDArray[np.float32] | None, rounds: Sequence[Timing]) -> Line:
+    from demo.train import auc
+
+    work = question.work
+    ranked = question.expected if scores is None else scores
+    return Line(
+        way=one.name,
+        key=one.key,
+        rows=work.rows_per_request,
+        auc=auc(work.rows.clicks[work.held_out], ranked[work.held_out]),
+        difference=None if scores is None else difference(scores, question.expected),
+        compared=0 if scores is None else len(scores),
+        rounds=rounds,
+    )

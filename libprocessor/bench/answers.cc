@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "answers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <vector>
+
+#include "tensorflow/core/framework/tensor.pb.h"
+#include "wire.h"
+
+namespace processor::bench {
+namespace {
+
+using tensorflow::DataType;
+using tensorflow::Tensor;
+
+template <typename T>
+void AppendFixed(std::string_view bytes, std::vector<T>* dst) {
+  if (bytes.size() % sizeof(T) != 0) throw std::runtime_error("ArrayProto: values cut short");
+  const size_t before = dst->size();
+  dst->resize(before + bytes.size() / sizeof(T));
+  std::memcpy(dst->data() + before, bytes.data(), bytes.size());
+}
+
+// Packed or not: both are valid protobuf.
+template <typename T>
+void AppendVarints(const WireReader& reader, std::vector<T>* dst) {
+  if (reader.value().data() == nullptr) {
+    dst->push_back(static_cast<T>(reader.varint()));
+    return;
+  }
+  WireReader packed(reader.value());
+  while (!packed.empty()) dst->push_back(static_cast<T>(packed.TakeVarint()));
+}
+
+template <typename T, typename Values>
+void Fill(const Values& values, Tensor* dst) {
+  auto flat = dst->flat<T>();
+  if (static_cast<size_t>(flat.size()) != values.size())
+    throw std::runtime_error("ArrayProto: values and shape differ");
+  std::transform(values.begin(), values.end(), flat.data(), [](const auto& value) { return T(value); });
+}
+
+Tensor ReadArrayProto(std::string_view bytes) {
+  int dtype = 0;
+  std::vector<int64_t> dims, integers;
+  std::vector<float> floats;
+  std::vector<double> doubles;
+  std::vector<std::string> strings;
+  WireReader reader(bytes);
+  while (reader.Next()) {
+    switch (reader.field()) {
+      case 1:
+        dtype = static_cast<int>(reader.varint());
+        break;
+      case 2: {
+        WireReader shape(reader.value());
+        while (shape.Next()) {
+          if (shape.field() == 1) AppendVarints(shape, &dims);
+        }
+        break;
+      }
+      case 3:
+        AppendFixed(reader.value(), &floats);
+        break;
+      case 4:
+        AppendFixed(reader.value(), &doubles);
+        break;
+      case 6:
+        strings.emplace_back(reader.value());
+        break;
+      case 5:
+      case 7:
+      case 8:
+        AppendVarints(reader, &integers);
+        break;
+    }
+  }
+  tensorflow::TensorShape shape;
+  if (!tensorflow::TensorShape::BuildTensorShape(dims, &shape).ok()) throw std::runtime_error("ArrayProto: bad shape");
+  Tensor tensor(static_cast<DataType>(dtype), shape);
+  switch (dtype) {
+    case tensorflow::DT_FLOAT:
+      Fill<float>(floats, &tensor);
+      break;
+    case tensorflow::DT_DOUBLE:
+      Fill<double>(doubles, &tensor);
+      break;
+    case tensorflow::DT_STRING:
+      Fill<tensorflow::tstring>(strings, &tensor);
+      break;
+    case tensorflow::DT_INT32:
+      Fill<int32_t>(integers, &tensor);
+      break;
+    case tensorflow::DT_INT64:
+      Fill<int64_t>(integers, &tensor);
+      break;
+    case tensorflow::DT_BOOL:
+      Fill<bool>(integers, &tensor);
+      break;
+    default:
+      throw std::runtime_error("ArrayProto: dtype " + std::to_string(dtype) + ", expected one that benchmarks use");
+  }
+  return tensor;
+}
+
+Tensor ReadTensorProto(std::string_view bytes) {
+  tensorflow::TensorProto proto;
+  Tensor tensor;
+  if (!proto.ParseFromString(std::string(bytes)) || !tensor.FromProto(proto)) {
+    throw std::runtime_error("TensorProto: damaged");
+  }
+  return tensor;
+}
+
+// Both protocols keep their tensors in a map<string, tensor>; only the field number differs.
+NamedTensors ReadMap(std::string_view bytes, int field, std::string_view protocol) {
+  NamedTensors tensors;
+  WireReader reader(bytes);
+  while (reader.Next()) {
+    if (reader.field() != field) continue;
+    std::string_view key, value;
+    WireReader entry(reader.value());
+    while (entry.Next()) (entry.field() == 1 ? key : value) = entry.value();
+    tensors.emplace(key, protocol == "eas" ? ReadArrayProto(value) : ReadTensorProto(value));
+  }
+  return tensors;
+}
+
+template <typename T>
+double CompareValues(const std::string& name, const Tensor& a, const Tensor& b) {
+  const auto left = a.flat<T>(), right = b.flat<T>();
+  double largest = 0;
+  for (int64_t i = 0; i < left.size(); ++i) {
+    const double x = static_cast<double>(left(i)), y = static_cast<double>(right(i));
+    const double difference = std::abs(x - y);
+    // Written so that a NaN on one side fails.
+    if (!(difference <= 1e-5 + 1e-5 * std::abs(y)) && !(std::isnan(x) && std::isnan(y))) {
+      throw std::runtime_error("output '" + name + "' [" + std::to_string(i) + "]: " + std::to_string(x) +
+                               ", expected " + std::to_string(y));
+    }
+    if (difference > largest) largest = difference;
+  }
+  return largest;
+}
+
+double CompareTensors(const std::string& name, const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || a.shape() != b.shape()) {
+    throw std::runtime_error("output '" + name + "': " + a.DebugString(0) + ", expected " + b.DebugString(0));
+  }
+  switch (a.dtype()) {
+    case tensorflow::DT_FLOAT:
+      return CompareValues<float>(name, a, b);
+    case tensorflow::DT_DOUBLE:
+      return CompareValues<double>(name, a, b);
+    case tensorflow::DT_INT32:
+      return CompareValues<int32_t>(name, a, b);
+    case tensorflow::DT_INT64:
+      return CompareValues<int64_t>(name, a, b);
+    case tensorflow::DT_STRING: {
+      const auto left = a.flat<tensorflow::tstring>(), right = b.flat<tensorflow::tstring>();
+      if (!std::equal(left.data(), left.data() + left.size(), right.data())) {
+        throw std::runtime_error("output '" + name + "': strings differ");
+      }
+      return 0;
+    }
+    default:
+      throw std::runtime_error("output '" + name + "': a dtype that benchmarks do not compare");
+  }
+}
+
+}  // namespace
+
+NamedTensors ReadRequest(std::string_view bytes, std::string_view protocol) { return ReadMap(bytes, 2, protocol); }
+
+NamedTensors ReadResponse(std::string_view bytes, std::string_view protocol) { return ReadMap(bytes, 1, protocol); }
+
+double CompareAnswers(const NamedTensors& a, const NamedTensors& b) {
+  if (a.size() != b.size()) throw std::runtime_error("answers: the numbers of outputs differ");
+  double largest = 0;
+  for (const auto& [name, tensor] : a) {
+    const auto other = b.find(name);
+    if (other == b.end()) throw std::runtime_error("output '" + name + "': only in one of the answers");
+    largest = std::max(largest, CompareTensors(name, tensor, other->second));
+  }
+  return largest;
+}
+
+}  // namespace processor::bench

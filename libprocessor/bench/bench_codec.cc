@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// What decoding a request and encoding a response cost, by our reader and by generated protobuf code.
+//
+//   bench_codec [--filter TEXT] [--rounds N] [--round-ms MS]     JSON on stdout, a table on stderr
+//
+// The request is that of a Wide & Deep model: 13 float and 26 string inputs of [rows]; the response is one float output
+// of [rows, 1]. Every case checks first that both ways give the same tensors, or messages that parse to the same.
+// Rounds alternate between the cases, so that a change of the machine's speed hits all of them; medians are printed.
+#include <google/protobuf/arena.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "oracle.h"
+#include "src/codec/codec.h"
+#include "tensorflow/c/c_api.h"
+
+namespace {
+
+using processor::Buffer;
+using processor::Codec;
+using processor::DecodedRequest;
+using processor::SignatureSet;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+
+constexpr int kFloatInputs = 13;
+constexpr int kStringInputs = 26;
+
+struct Case {
+  std::string protocol, action, way;
+  int rows;
+  size_t bytes;
+  std::function<void()> run;
+  std::vector<double> ns;  // of one run, one for each round
+
+  std::string Name() const { return protocol + "/" + std::to_string(rows) + "/" + action + "/" + way; }
+  double Median() const {
+    std::vector<double> sorted = ns;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[sorted.size() / 2];
+  }
+};
+
+void Require(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "bench_codec: wrong answer: %s\n", what);
+  std::exit(1);
+}
+
+std::unique_ptr<SignatureSet> MakeSignatures() {
+  std::vector<processor::oracle::Spec> inputs;
+  for (int i = 1; i <= kFloatInputs; ++i) inputs.push_back({"I" + std::to_string(i), tensorflow::DT_FLOAT, {-1}});
+  for (int i = 1; i <= kStringInputs; ++i) inputs.push_back({"C" + std::to_string(i), tensorflow::DT_STRING, {-1}});
+  return processor::oracle::MakeSignatures("serving_default", inputs, {{"prob", tensorflow::DT_FLOAT, {-1, 1}}});
+}
+
+std::vector<Tensor> MakeInputs(const processor::Signature& signature, int rows) {
+  std::vector<Tensor> tensors;
+  for (const processor::TensorSpec& spec : signature.inputs()) {
+    Tensor tensor = processor::oracle::RandomTensor(spec.dtype, TensorShape({rows}), tensors.size() + 1);
+    if (spec.dtype == tensorflow::DT_STRING) {
+      // Ids as click logs have them: 8 characters.
+      for (int i = 0; i < rows; ++i) {
+        char text[16];
+        std::snprintf(text, sizeof(text), "%08zx", (tensors.size() * 2654435761u + i * 40503u) & 0xffffffffu);
+        tensor.flat<tensorflow::tstring>()(i) = text;
+      }
+    }
+    tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
+struct Eas {
+  static constexpr const char* kName = "eas";
+  using Request = tensorflow::eas::PredictRequest;
+  using Response = tensorflow::eas::PredictResponse;
+
+  static std::string_view SignatureName(const Request& request) { return request.signature_name(); }
+  static void SetSpec(const DecodedRequest&, Response*) {}
+
+  static bool ReadInput(const tensorflow::eas::ArrayProto& src, const processor::TensorSpec& spec, Tensor* dst) {
+    if (static_cast<int>(src.dtype()) != static_cast<int>(spec.dtype)) return false;
+    TensorShape shape;
+    const auto& dims = src.array_shape().dim();
+    if (!TensorShape::BuildTensorShape(absl::MakeConstSpan(dims.data(), dims.size()), &shape).ok()) return false;
+    if (!spec.shape.IsCompatibleWith(shape)) return false;
+    *dst = Tensor(spec.dtype, shape);
+    if (spec.dtype == tensorflow::DT_FLOAT) {
+      if (src.float_val_size() != shape.num_elements()) return false;
+      std::copy_n(src.float_val().data(), src.float_val_size(), dst->flat<float>().data());
+      return true;
+    }
+    if (src.string_val_size() != shape.num_elements()) return false;
+    auto* strings = dst->flat<tensorflow::tstring>().data();
+    for (int i = 0; i < src.string_val_size(); ++i) strings[i] = src.string_val(i);
+    return true;
+  }
+
+  static void WriteOutput(const Tensor& src, tensorflow::eas::ArrayProto* dst) {
+    dst->set_dtype(tensorflow::eas::DT_FLOAT);
+    for (int i = 0; i < src.dims(); ++i) dst->mutable_array_shape()->add_dim(src.dim_size(i));
+    dst->mutable_float_val()->Add(src.flat<float>().data(), src.flat<float>().data() + src.NumElements());
+  }
+};
+
+struct TfServing {
+  static constexpr const char* kName = "tfserving";
+  using Request = tensorflow::serving::PredictRequest;
+  using Response = tensorflow::serving::PredictResponse;
+
+  static std::string_view SignatureName(const Request& request) { return request.model_spec().signature_name(); }
+  static void SetSpec(const DecodedRequest& request, Response* response) {
+    response->mutable_model_spec()->set_name(std::string(request.model_name));
+    response->mutable_model_spec()->mutable_version()->set_value(3);
+    response->mutable_model_spec()->set_signature_name(request.signature->name());
+  }
+
+  static bool ReadInput(const tensorflow::TensorProto& src, const processor::TensorSpec& spec, Tensor* dst) {
+    return src.dtype() == spec.dtype && dst->FromProto(src) && spec.shape.IsCompatibleWith(dst->shape());
+  }
+
+  static void WriteOutput(const Tensor& src, tensorflow::TensorProto* dst) { src.AsProtoField(dst); }
+};
+
+/// The same work as Codec::Decode, with generated code on an arena.
+template <typename Protocol>
+bool DecodeGenerated(const std::string& bytes, const SignatureSet& signatures, DecodedRequest* dst) {
+  google::protobuf::Arena arena;
+  auto* request = google::protobuf::Arena::Create<typename Protocol::Request>(&arena);
+  if (!request->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return false;
+  *dst = DecodedRequest();
+  dst->signature = signatures.Find(Protocol::SignatureName(*request));
+  if (dst->signature == nullptr) return false;
+  const auto& specs = dst->signature->inputs();
+  std::vector<bool> seen(specs.size());
+  dst->feeds.resize(specs.size());
+  for (const auto& [key, message] : request->inputs()) {
+    const int position = dst->signature->FindInput(key);
+    if (position < 0 || !Protocol::ReadInput(message, specs[position], &dst->feeds[position])) return false;
+    seen[position] = true;
+  }
+  return processor::FinishRequest(seen, {}, dst).ok();
+}
+
+template <typename Protocol>
+bool EncodeGenerated(const DecodedRequest& request, const std::vector<Tensor>& outputs, Buffer* dst) {
+  google::protobuf::Arena arena;
+  auto* response = google::protobuf::Arena::Create<typename Protocol::Response>(&arena);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::string& alias = request.signature->outputs()[request.fetches[i]].alias;
+    Protocol::WriteOutput(outputs[i], &(*response->mutable_outputs())[alias]);
+  }
+  Protocol::SetSpec(request, response);
+  const size_t size = response->ByteSizeLong();
+  return dst->Allocate(size) && response->SerializeToArray(dst->data(), static_cast<int>(size));
+}
+
+template <typename Protocol>
+void SetModelName(typename Protocol::Request*) {}
+template <>
+void SetModelName<TfServing>(TfServing::Request* request) {
+  request->mutable_model_spec()->set_name("wdl");
+}
+
+template <typename Protocol>
+void AddCases(const SignatureSet& signatures, int rows, std::vector<Case>* cases) {
+  const processor::Signature& signature = *signatures.default_signature();
+  const Codec* codec = processor::FindCodec(Protocol::kName);
+  const std::vector<Tensor> inputs = MakeInputs(signature, rows);
+  typename Protocol::Request message;
+  SetModelName<Protocol>(&message);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    processor::oracle::ToMessage(inputs[i], &(*message.mutable_inputs())[signature.inputs()[i].alias]);
+  }
+  // Lives until the program ends, as the cases do.
+  const auto* bytes = new std::string(message.SerializeAsString());
+  const auto* outputs =
+      new std::vector<Tensor>{processor::oracle::RandomTensor(tensorflow::DT_FLOAT, TensorShape({rows, 1}), 7)};
+  auto* request = new DecodedRequest();
+  const processor::ResponseContext context{3};
+
+  Require(DecodeGenerated<Protocol>(*bytes, signatures, request), "generated decode");
+  for (size_t i = 0; i < inputs.size(); ++i) Require(processor::oracle::Same(inputs[i], request->feeds[i]), "feeds");
+  Require(codec->Decode(*bytes, signatures, "", request).ok(), "decode");
+  for (size_t i = 0; i < inputs.size(); ++i) Require(processor::oracle::Same(inputs[i], request->feeds[i]), "feeds");
+  Buffer ours, theirs;
+  Require(codec->Encode(*request, *outputs, context, &ours).ok(), "encode");
+  Require(EncodeGenerated<Protocol>(*request, *outputs, &theirs), "generated encode");
+  typename Protocol::Response a, b;
+  Require(a.ParseFromArray(ours.data(), static_cast<int>(ours.size())), "parse");
+  Require(b.ParseFromArray(theirs.data(), static_cast<int>(theirs.size())), "parse generated");
+  Require(a.SerializeAsString() == b.SerializeAsString(), "responses differ");
+
+  const auto add = [&](const char* action, const char* way, size_t size, std::function<void()> run) {
+    cases->push_back({Protocol::kName, action, way, rows, size, std::move(run), {}});
+  };
+  const SignatureSet* all = &signatures;
+  add("decode", "own", bytes->size(), [=] {
+    DecodedRequest decoded;
+    if (!codec->Decode(*bytes, *all, "", &decoded).ok()) std::abort();
+  });
+  add("decode", "generated", bytes->size(), [=] {
+    DecodedRequest decoded;
+    if (!DecodeGenerated<Protocol>(*bytes, *all, &decoded)) std::abort();
+  });
+  add("encode", "own", ours.size(), [=] {
+    Buffer buffer;
+    if (!codec->Encode(*request, *outputs, context, &buffer).ok()) std::abort();
+  });
+  add("encode", "generated", ours.size(), [=] {
+    Buffer buffer;
+    if (!EncodeGenerated<Protocol>(*request, *outputs, &buffer)) std::abort();
+  });
+}
+
+double RunFor(const std::function<void()>& run, double milliseconds) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  const auto end = start + std::chrono::duration_cast<Clock::duration>(
+                               std::chrono::duration<double, std::milli>(milliseconds));
+  int64_t count = 0;
+  auto now = start;
+  while (now < end) {
+    for (int i = 0; i < 16; ++i) run();
+    count += 16;
+    now = Clock::now();
+  }
+  return std::chrono::duration<double, std::nano>(now - start).count() / static_cast<double>(count);
+}
+
+std::string CpuModel() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string filter;
+  int rounds = 0;
+  double round_ms = 0;
+  try {
+    const processor::bench::Arguments arguments(
+        argc, argv, {{"--filter", ""}, {"--rounds", "9"}, {"--round-ms", "50"}});
+    filter = arguments.Text("--filter");
+    rounds = std::max(1, static_cast<int>(arguments.Number("--rounds")));
+    round_ms = arguments.Number("--round-ms");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench_codec: %s\n", error.what());
+    return 2;
+  }
+
+  const auto signatures = MakeSignatures();
+  std::vector<Case> cases;
+  for (const int rows : {1, 128}) {
+    AddCases<Eas>(*signatures, rows, &cases);
+    AddCases<TfServing>(*signatures, rows, &cases);
+  }
+  cases.erase(std::remove_if(cases.begin(), cases.end(),
+                             [&](const Case& c) { return c.Name().find(filter) == std::string::npos; }),
+              cases.end());
+  for (Case& c : cases) RunFor(c.run, round_ms);  // warm caches and allocator
+  for (int round = 0; round < rounds; ++round) {
+    for (Case& c : cases) c.ns.push_back(RunFor(c.run, round_ms));
+  }
+
+  std::printf("{\"benchmark\": \"codec\", \"cpu\": \"%s\", \"compiler\": \"g++ %s\", \"tensorflow\": \"%s\", "
+              "\"protobuf\": %d, \"rounds\": %d, \"cases\": [",
+              CpuModel().c_str(), __VERSION__, TF_Version(), GOOGLE_PROTOBUF_VERSION, rounds);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const Case& c = cases[i];
+    const auto [low, high] = std::minmax_element(c.ns.begin(), c.ns.end());
+    std::printf("%s\n  {\"name\": \"%s\", \"rows\": %d, \"bytes\": %zu, \"median_ns\": %.0f, \"min_ns\": %.0f, "
+                "\"max_ns\": %.0f}",
+                i == 0 ? "" : ",", c.Name().c_str(), c.rows, c.bytes, c.Median(), *low, *high);
+    std::fprintf(stderr, "%-32s %8zu bytes %10.0f ns\n", c.Name().c_str(), c.bytes, c.Median());
+  }
+  std::printf("\n]}\n");
+  return 0;
+}

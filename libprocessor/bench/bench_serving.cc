@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests per second, latency and CPU time of one model: stock TensorFlow, libprocessor, or both in turns.
+//
+//     bench_serving --model DIR --requests FILE [--engine both|stock|processor] [--protocol eas|tfserving]
+//                   [--library libprocessor.so] [--config JSON] [--signature serving_default]
+//                   [--threads N] [--seconds S] [--warmup S] [--rounds N] [--weights BYTES]
+//
+// With both engines the answers to all requests are compared first; a difference ends the run with exit status 2.
+// `--weights` adds how long one core takes to read that many bytes. JSON on standard output, see docs/benchmarks.md.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "arguments.h"
+#include "engine.h"
+#include "measure.h"
+#include "read_floor.h"
+#include "request_file.h"
+
+namespace processor::bench {
+namespace {
+
+struct Contestant {
+  const char* name = "";
+  std::unique_ptr<Engine> engine;
+  double load_seconds = 0;
+  std::string statistics_before;
+  std::vector<Round> rounds;
+};
+
+class AnswersDiffer : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+template <typename Make>
+Contestant Load(const char* name, Make make, const EngineOptions& options, const std::vector<std::string>& requests) {
+  const auto before = std::chrono::steady_clock::now();
+  Contestant contestant;
+  contestant.name = name;
+  contestant.engine = make(options, requests);
+  contestant.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
+  return contestant;
+}
+
+double CheckAnswers(Engine* processor, Engine* stock, size_t num_requests) {
+  double largest = 0;
+  for (size_t i = 0; i < num_requests; ++i) {
+    const NamedTensors expected = stock->Answer(i), found = processor->Answer(i);
+    try {
+      largest = std::max(largest, CompareAnswers(found, expected));
+    } catch (const std::runtime_error& error) {
+      throw AnswersDiffer("request " + std::to_string(i) + ": " + error.what());
+    }
+  }
+  return largest;
+}
+
+void PrintContestant(Contestant* contestant, bool first) {
+  std::printf("%s\n    {\"engine\": \"%s\", \"load_seconds\": %.3f, \"rounds\": [", first ? "" : ",", contestant->name,
+              contestant->load_seconds);
+  for (size_t i = 0; i < contestant->rounds.size(); ++i) {
+    const Round& round = contestant->rounds[i];
+    const double requests = static_cast<double>(round.requests);
+    std::printf(
+        "%s\n      {\"seconds\": %.4f, \"requests\": %zu, \"requests_per_s\": %.1f, \"mean_us\": %.1f, "
+        "\"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f, \"cpu_s_per_1000\": %.5f}",
+        i == 0 ? "" : ",", round.seconds, round.requests, requests / round.seconds, round.mean_us, round.p50_us,
+        round.p99_us, round.max_us, 1e3 * round.cpu_seconds / requests);
+  }
+  std::printf("\n    ],\n    \"statistics_before\": %s,\n    \"statistics_after\": %s}",
+              contestant->statistics_before.c_str(), contestant->engine->Statistics().c_str());
+}
+
+void Run(const Arguments& arguments) {
+  const std::string which = arguments.Text("--engine");
+  if (which != "both" && which != "stock" && which != "processor") {
+    throw std::invalid_argument("--engine: '" + which + "', expected both, stock or processor");
+  }
+  const EngineOptions options{arguments.Text("--model"), arguments.Text("--signature"), arguments.Text("--protocol"),
+                              arguments.Text("--library"), arguments.Text("--config")};
+  if (options.protocol != "eas" && options.protocol != "tfserving") {
+    throw std::invalid_argument("--protocol: '" + options.protocol + "', expected eas or tfserving");
+  }
+  const std::vector<std::string> requests = ReadRequestFile(arguments.Text("--requests"));
+  const size_t threads = std::max<size_t>(1, static_cast<size_t>(arguments.Number("--threads")));
+  const size_t rounds = static_cast<size_t>(arguments.Number("--rounds"));
+
+  std::vector<Contestant> contestants;
+  if (which != "processor") contestants.push_back(Load("stock", MakeStockEngine, options, requests));
+  if (which != "stock") contestants.push_back(Load("processor", MakeProcessorEngine, options, requests));
+
+  double largest_difference = 0;
+  if (which == "both") {
+    largest_difference = CheckAnswers(contestants[1].engine.get(), contestants[0].engine.get(), requests.size());
+  }
+  for (Contestant& contestant : contestants) {
+    Measure(contestant.engine.get(), requests.size(), threads, arguments.Number("--warmup"));
+    contestant.statistics_before = contestant.engine->Statistics();
+  }
+  for (size_t i = 0; i < rounds; ++i) {
+    for (Contestant& contestant : contestants) {
+      // Thread pools spin for a moment before they sleep; nobody pays for the other's.
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      contestant.rounds.push_back(
+          Measure(contestant.engine.get(), requests.size(), threads, arguments.Number("--seconds")));
+    }
+  }
+
+  std::printf("{\n  \"threads\": %zu, \"distinct_requests\": %zu, \"answers\": ", threads, requests.size());
+  if (which == "both") {
+    std::printf("{\"compared\": %zu, \"max_abs_difference\": %.3g}", requests.size(), largest_difference);
+  } else {
+    std::printf("null");
+  }
+  const auto weights = static_cast<size_t>(arguments.Number("--weights"));
+  std::printf(",\n  \"weights\": {\"bytes\": %zu, \"read_us\": %.1f}", weights, weights == 0 ? 0 : ReadFloor(weights));
+  std::printf(",\n  \"engines\": [");
+  for (size_t i = 0; i < contestants.size(); ++i) PrintContestant(&contestants[i], i == 0);
+  std::printf("\n  ]\n}\n");
+}
+
+}  // namespace
+}  // namespace processor::bench
+
+int main(int argc, char** argv) {
+  const std::map<std::string, std::string> defaults = {
+      {"--engine", "both"},
+      {"--model", ""},
+      {"--requests", ""},
+      {"--protocol", "eas"},
+      {"--library", "libprocessor.so"},
+      {"--config", ""},
+      {"--signature", "serving_default"},
+      {"--weights", "0"},
+      {"--threads", std::to_string(std::thread::hardware_concurrency())},
+      {"--seconds", "3"},
+      {"--warmup", "1"},
+      {"--rounds", "5"},
+  };
+  try {
+    processor::bench::Run(processor::bench::Arguments(argc, argv, defaults));
+    return 0;
+  } catch (const processor::bench::AnswersDiffer& error) {
+    std::fprintf(stderr, "bench_serving: the answers differ: %s\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench_serving: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/c_api/handle.h"
+
+#include <deque>
+#include <utility>
+
+namespace processor {
+namespace {
+
+constexpr size_t kQuarantine = 4096;
+
+struct FreedHandles {
+  std::mutex mutex;
+  std::deque<processor_model*> handles;  // longest ago first
+};
+
+FreedHandles& Freed() {
+  static FreedHandles* freed = new FreedHandles;  // threads of a host may free models while the process exits
+  return *freed;
+}
+
+}  // namespace
+
+processor_model* MakeHandle(std::shared_ptr<Model> model) {
+  processor_model* handle = nullptr;
+  {
+    FreedHandles& freed = Freed();
+    std::lock_guard<std::mutex> lock(freed.mutex);
+    if (freed.handles.size() > kQuarantine) {
+      handle = freed.handles.front();
+      freed.handles.pop_front();
+    }
+  }
+  if (handle == nullptr) handle = new processor_model;
+  std::lock_guard<std::mutex> lock(handle->mutex);
+  handle->model = std::move(model);
+  return handle;
+}
+
+absl::Status GetModel(const processor_model* handle, std::shared_ptr<Model>* model) {
+  if (handle == nullptr) return absl::InvalidArgumentError("model: NULL, expected a handle");
+  std::lock_guard<std::mutex> lock(handle->mutex);
+  if (handle->model == nullptr) return absl::FailedPreconditionError("model: freed, expected one that is loaded");
+  *model = handle->model;
+  return absl::OkStatus();
+}
+
+void FreeHandle(processor_model* handle) {
+  if (handle == nullptr) return;
+  std::shared_ptr<Model> model;
+  {
+    std::lock_guard<std::mutex> lock(handle->mutex);
+    model.swap(handle->model);
+  }
+  if (model == nullptr) return;
+  model->Close();
+  FreedHandles& freed = Freed();
+  std::lock_guard<std::mutex> lock(freed.mutex);
+  freed.handles.push_back(handle);
+}
+
+}  // namespace processor

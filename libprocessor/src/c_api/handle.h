@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Handles of models that outlive their models: a host that calls process() on a handle that another thread has just
+// freed gets a status, not a crash.
+//
+// The memory of a handle is never returned to the allocator. It waits until 4,096 later handles have been freed, then
+// becomes the handle of a new model.
+#ifndef PROCESSOR_C_API_HANDLE_H_
+#define PROCESSOR_C_API_HANDLE_H_
+
+#include <memory>
+#include <mutex>
+
+#include "absl/status/status.h"
+#include "processor/processor.h"
+#include "src/runtime/model.h"
+
+struct processor_model {
+  mutable std::mutex mutex;
+  std::shared_ptr<processor::Model> model;  // null once freed
+};
+
+namespace processor {
+
+/// A handle for a model.
+processor_model* MakeHandle(std::shared_ptr<Model> model);
+
+/// The model of a handle.
+/// \return INVALID_ARGUMENT for NULL, FAILED_PRECONDITION for a handle that has been freed.
+absl::Status GetModel(const processor_model* handle, std::shared_ptr<Model>* model);
+
+/// Closes the model of a handle; does nothing if that was done.
+void FreeHandle(processor_model* handle);
+
+}  // namespace processor
+
+#endif  // PROCESSOR_C_API_HANDLE_H_

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// The modern ABI's models and synchronous requests.
+#include "processor/processor.h"
+
+#include <memory>
+#include <string>
+
+#include "src/c_api/boundary.h"
+#include "src/c_api/handle.h"
+#include "src/c_api/request_work.h"
+#include "src/c_api/result.h"
+#include "src/runtime/model.h"
+
+namespace {
+
+using processor::GetModel;
+using processor::Guard;
+using processor::Model;
+
+absl::Status Load(const processor_load_options *given, processor_model **handle) {
+  if (handle == nullptr) return absl::InvalidArgumentError("model: NULL, expected where to put the handle");
+  *handle = nullptr;
+  processor_load_options options;
+  if (absl::Status s = processor::ReadStruct(given, "options", &options); !s.ok()) return s;
+  const uint32_t major = options.abi_version >> 16, minor = options.abi_version & 0xFFFF;
+  if (major != PROCESSOR_ABI_VERSION >> 16 || minor > (PROCESSOR_ABI_VERSION & 0xFFFF)) {
+    return absl::FailedPreconditionError(absl::StrCat("abi_version: ", major, ".", minor, " found, expected ",
+                                                      PROCESSOR_ABI_VERSION >> 16, ".0 to ",
+                                                      PROCESSOR_ABI_VERSION >> 16, ".", PROCESSOR_ABI_VERSION & 0xFFFF));
+  }
+  processor::ModelConfig config;
+  const char *json = options.config == nullptr ? "{}" : options.config;
+  if (absl::Status s = ParseModelConfig(json, processor::ConfigDialect::kModern, &config); !s.ok()) return s;
+  std::shared_ptr<Model> model;
+  if (absl::Status s = Model::Load(std::move(config), options.path == nullptr ? "" : options.path, &model); !s.ok()) {
+    return s;
+  }
+  *handle = processor::MakeHandle(std::move(model));
+  return absl::OkStatus();
+}
+
+// Answers a question about a model with a text.
+template <typename Question>
+processor_status Ask(const processor_model *handle, processor_result **result, processor_error *error,
+                     Question question) {
+  return Guard(error, [&]() -> absl::Status {
+    if (result == nullptr) return absl::InvalidArgumentError("result: NULL, expected where to put it");
+    *result = nullptr;
+    std::shared_ptr<Model> model;
+    if (absl::Status s = GetModel(handle, &model); !s.ok()) return s;
+    *result = processor::TextResult(question(*model)).release();
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+processor_status processor_model_load(const processor_load_options *options, processor_model **model,
+                                      processor_error *error) {
+  return Guard(error, [&] { return Load(options, model); });
+}
+
+void processor_model_free(processor_model *model) {
+  Guard(nullptr, [&] {
+    processor::FreeHandle(model);
+    return absl::OkStatus();
+  });
+}
+
+processor_status processor_model_drain(const processor_model *handle, int64_t deadline_us, processor_error *error) {
+  return Guard(error, [&]() -> absl::Status {
+    std::shared_ptr<Model> model;
+    if (absl::Status s = GetModel(handle, &model); !s.ok()) return s;
+    return model->Drain(deadline_us);
+  });
+}
+
+processor_status processor_model_set_cpuset(const processor_model *handle, const char *cpuset, processor_error *error) {
+  return Guard(error, [&]() -> absl::Status {
+    std::shared_ptr<Model> model;
+    if (absl::Status s = GetModel(handle, &model); !s.ok()) return s;
+    return model->SetCpuset(cpuset == nullptr ? "" : cpuset);
+  });
+}
+
+processor_status processor_model_info(const processor_model *handle, processor_result **result,
+                                      processor_error *error) {
+  return Ask(handle, result, error, [](const Model &model) { return model.InfoJson(); });
+}
+
+processor_status processor_model_signatures(const processor_model *handle, processor_result **result,
+                                            processor_error *error) {
+  return Ask(handle, result, error, [](const Model &model) { return model.SignaturesJson(); });
+}
+
+processor_status processor_model_stats(const processor_model *handle, processor_result **result,
+                                       processor_error *error) {
+  return Ask(handle, result, error, [](const Model &model) { return model.StatsJson(); });
+}
+
+processor_status processor_model_run(const processor_model *handle, const processor_request *given,
+                                     processor_result **result, processor_error *error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (result == nullptr) return absl::InvalidArgumentError("result: NULL, expected where to put it");
+    *result = nullptr;
+    processor_request request;
+    if (absl::Status s = processor::ReadRequest(given, &request); !s.ok()) return s;
+    std::shared_ptr<Model> model;
+    if (absl::Status s = GetModel(handle, &model); !s.ok()) return s;
+    if (auto text = processor::AnswerEmptyRequest(request, *model)) {
+      *result = text.release();
+      return absl::OkStatus();
+    }
+    processor::CallWork work(request);
+    if (absl::Status s = model->Run(work); !s.ok()) return s;
+    work.reader.result->timing = work.timing;
+    *result = work.reader.result.release();
+    return absl::OkStatus();
+  });
+}
+
+}  // extern "C"

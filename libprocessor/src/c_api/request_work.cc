@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/c_api/request_work.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "src/c_api/boundary.h"
+#include "tensorflow/core/framework/tensor_util.h"
+
+namespace processor {
+
+absl::Status ReadRequest(const processor_request* src, processor_request* dst) {
+  if (absl::Status s = ReadStruct(src, "request", dst); !s.ok()) return s;
+  if (dst->protocol != nullptr) {
+    if (FindCodec(dst->protocol) == nullptr) {
+      return absl::UnimplementedError(absl::StrCat("protocol '", dst->protocol, "': unknown, expected one of ",
+                                                   absl::StrJoin(Protocols(), ", ")));
+    }
+    if (dst->data == nullptr && dst->size > 0) return absl::InvalidArgumentError("request: data NULL");
+    return absl::OkStatus();
+  }
+  if (dst->inputs == nullptr && dst->num_inputs > 0) return absl::InvalidArgumentError("request: inputs NULL");
+  if (dst->outputs == nullptr && dst->num_outputs > 0) return absl::InvalidArgumentError("request: outputs NULL");
+  for (size_t i = 0; i < dst->num_outputs; ++i) {
+    if (dst->outputs[i] == nullptr) return absl::InvalidArgumentError(absl::StrCat("request: output ", i, " NULL"));
+  }
+  for (size_t i = 0; i < dst->num_inputs; ++i) {
+    processor_tensor tensor;
+    if (absl::Status s = ReadStruct(ElementAt(dst->inputs, i), "tensor", &tensor); !s.ok()) return s;
+    if (tensor.name == nullptr) return absl::InvalidArgumentError(absl::StrCat("request: input ", i, " has no name"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RequestReader::Decode(const ModelVersion& version, DecodedRequest* request) {
+  if (request_.protocol == nullptr) return DecodeTensors(version, request);
+  const std::string_view bytes(static_cast<const char*>(request_.data), request_.size);
+  const std::string_view signature = request_.signature_name == nullptr ? "" : request_.signature_name;
+  return FindCodec(request_.protocol)->Decode(bytes, version.signatures(), signature, request);
+}
+
+absl::Status RequestReader::DecodeTensors(const ModelVersion& version, DecodedRequest* request) {
+  const std::string_view name = request_.signature_name == nullptr ? "" : request_.signature_name;
+  request->signature = version.signatures().Find(name);
+  if (request->signature == nullptr) {
+    return absl::NotFoundError(absl::StrCat("signature '", name, "': not in the model"));
+  }
+  const auto& specs = request->signature->inputs();
+  request->feeds.resize(specs.size());
+  std::vector<bool> seen(specs.size(), false);
+  for (size_t i = 0; i < request_.num_inputs; ++i) {
+    processor_tensor tensor;
+    if (absl::Status s = ReadStruct(ElementAt(request_.inputs, i), "tensor", &tensor); !s.ok()) return s;
+    const int at = request->signature->FindInput(tensor.name);
+    if (at < 0) {
+      return absl::InvalidArgumentError(absl::StrCat("input '", tensor.name, "': not in signature '",
+                                                     request->signature->name(), "'"));
+    }
+    const bool may_borrow = lent_ && version.may_borrow_inputs();
+    if (absl::Status s = ToTensor(tensor, specs[at], may_borrow, &request->feeds[at]); !s.ok()) return s;
+    seen[at] = true;
+  }
+  std::vector<std::string_view> keys;
+  for (size_t i = 0; i < request_.num_outputs; ++i) keys.emplace_back(request_.outputs[i]);
+  return FinishRequest(seen, keys, request);
+}
+
+absl::Status RequestReader::Encode(const ModelVersion& version, const DecodedRequest& request,
+                                   std::vector<tensorflow::Tensor>& outputs) {
+  auto made = std::make_unique<processor_result>();
+  result = std::move(made);
+  if (request_.protocol == nullptr) {
+    EncodeTensors(request, outputs);
+    return absl::OkStatus();
+  }
+  result->holds_bytes = true;
+  ResponseContext context;
+  context.model_version = version.source().number;
+  return FindCodec(request_.protocol)->Encode(request, outputs, context, &result->bytes);
+}
+
+void RequestReader::EncodeTensors(const DecodedRequest& request, std::vector<tensorflow::Tensor>& outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    tensorflow::Tensor& output = outputs[i];
+    // A graph may pass an input through; the result outlives the memory that was lent.
+    for (const tensorflow::Tensor& feed : request.feeds) {
+      if (lent_ && output.SharesBufferWith(feed)) output = tensorflow::tensor::DeepCopy(output);
+    }
+    std::string name = request.fetch_keys.empty() ? request.signature->outputs()[request.fetches[i]].alias
+                                                  : std::string(request.fetch_keys[i]);
+    result->tensors.emplace_back(std::move(name), std::move(output));
+  }
+}
+
+const char* OwnedRequest::Keep(const char* text) {
+  if (text == nullptr) return nullptr;
+  blocks_.push_back(std::make_unique<std::string>(text));
+  return blocks_.back()->c_str();
+}
+
+OwnedRequest::OwnedRequest(const processor_request& request) : view_(request) {
+  const auto keep_bytes = [this](const void* data, size_t size) -> const void* {
+    if (data == nullptr || size == 0) return nullptr;
+    blocks_.push_back(std::make_unique<std::string>(static_cast<const char*>(data), size));
+    return blocks_.back()->data();
+  };
+  view_.protocol = Keep(request.protocol);
+  view_.signature_name = Keep(request.signature_name);
+  view_.data = keep_bytes(request.data, request.size);
+  if (request.protocol != nullptr) return;
+  for (size_t i = 0; i < request.num_outputs; ++i) outputs_.push_back(Keep(request.outputs[i]));
+  for (size_t i = 0; i < request.num_inputs; ++i) {
+    processor_tensor tensor;
+    ReadStruct(ElementAt(request.inputs, i), "tensor", &tensor).IgnoreError();  // ReadRequest() has checked it
+    tensor.struct_size = sizeof(processor_tensor);
+    tensor.name = Keep(tensor.name);
+    const int64_t* dims = tensor.dims;
+    const int32_t rank = dims == nullptr || tensor.rank < 0 || tensor.rank > 254 ? 0 : tensor.rank;
+    tensor.dims = static_cast<const int64_t*>(keep_bytes(dims, sizeof(int64_t) * static_cast<size_t>(rank)));
+    if (tensor.offsets != nullptr) {
+      // The shape says how many; one that makes no sense is refused when the tensor is read.
+      size_t elements = 1;
+      for (int32_t d = 0; d < rank; ++d) {
+        if (dims[d] < 0 || __builtin_mul_overflow(elements, static_cast<size_t>(dims[d]), &elements)) elements = 0;
+      }
+      if (elements > (size_t{1} << 40)) elements = 0;
+      tensor.offsets =
+          static_cast<const int64_t*>(keep_bytes(tensor.offsets, sizeof(int64_t) * (elements + 1)));
+    }
+    tensor.data = keep_bytes(tensor.data, tensor.size);
+    tensors_.push_back(tensor);
+  }
+  view_.outputs = outputs_.data();
+  view_.inputs = tensors_.data();
+}
+
+std::unique_ptr<processor_result> AnswerEmptyRequest(const processor_request& request, const Model& model) {
+  if (request.protocol == nullptr || std::strcmp(request.protocol, "eas") != 0 || request.size > 0) return nullptr;
+  return TextResult(model.DropInSignatureJson());
+}
+
+}  // namespace processor

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a request answered: bytes or tensors, and how it was run.
+#ifndef PROCESSOR_C_API_RESULT_H_
+#define PROCESSOR_C_API_RESULT_H_
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "processor/processor.h"
+#include "src/c_api/tensor_view.h"
+#include "src/codec/buffer.h"
+#include "src/runtime/stats.h"
+
+struct processor_result {
+  bool holds_bytes = false;
+  processor::Buffer bytes;
+  std::vector<processor::TensorView> tensors;
+  processor::RequestTiming timing;
+};
+
+namespace processor {
+
+/// A result that holds a text, as the functions that answer JSON give.
+std::unique_ptr<processor_result> TextResult(std::string_view text);
+
+}  // namespace processor
+
+#endif  // PROCESSOR_C_API_RESULT_H_

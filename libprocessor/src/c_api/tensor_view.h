@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tensors of the C ABI to those of TensorFlow and back, without copying where that is safe.
+#ifndef PROCESSOR_C_API_TENSOR_VIEW_H_
+#define PROCESSOR_C_API_TENSOR_VIEW_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "processor/processor.h"
+#include "src/runtime/signature.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace processor {
+
+/// Makes a tensor of what a caller lent.
+/// `may_borrow`: numbers whose address is a multiple of 64 are used where they lie; they must stay there until the
+/// tensor and all that shares its memory is gone.
+/// \return INVALID_ARGUMENT, naming the input, for a dtype or shape that is not the signature's or a size that is not
+///         the shape's.
+absl::Status ToTensor(const processor_tensor& src, const TensorSpec& spec, bool may_borrow, tensorflow::Tensor* dst);
+
+/// What a processor_tensor shows of an output; keeps it alive.
+class TensorView {
+ public:
+  TensorView(std::string name, tensorflow::Tensor tensor);
+  TensorView(TensorView&&) = default;
+  TensorView& operator=(TensorView&&) = default;
+
+  /// Pointers in the answer live as long as the view.
+  processor_tensor Show() const;
+
+ private:
+  std::string name_;
+  tensorflow::Tensor tensor_;
+  std::vector<int64_t> dims_;
+  // Strings, end to end.
+  std::string bytes_;
+  std::vector<int64_t> offsets_;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_C_API_TENSOR_VIEW_H_

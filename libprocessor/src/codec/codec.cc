@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/codec/codec.h"
+
+#include <algorithm>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "src/codec/message_text.h"
+#include "src/codec/predict_codec.h"
+#include "src/codec/protocols.h"
+
+namespace processor {
+namespace {
+
+constexpr size_t kMaxNames = 10;
+constexpr size_t kMaxPrintable = 128;
+
+/// "a, b, c" or "a, b, ... 37 more".
+template <typename Items, typename Name>
+std::string List(const Items& items, Name&& name) {
+  std::string text;
+  size_t count = 0;
+  for (const auto& item : items) {
+    if (count == kMaxNames) {
+      absl::StrAppend(&text, ", ... ", items.size() - count, " more");
+      break;
+    }
+    absl::StrAppend(&text, count == 0 ? "" : ", ", name(item));
+    ++count;
+  }
+  return text.empty() ? "none" : text;
+}
+
+std::string Aliases(const std::vector<TensorSpec>& specs) {
+  return List(specs, [](const TensorSpec& spec) -> const std::string& { return spec.alias; });
+}
+
+std::string DimsText(const Dims& dims) {
+  const size_t shown = std::min<size_t>(dims.size(), kMaxNames);
+  return absl::StrCat("[", absl::StrJoin(dims.begin(), dims.begin() + shown, ","), shown < dims.size() ? ",...]" : "]");
+}
+
+}  // namespace
+
+std::string Printable(std::string_view name) {
+  if (name.size() <= kMaxPrintable) return absl::CHexEscape(name);
+  return absl::StrCat(absl::CHexEscape(name.substr(0, kMaxPrintable)), "...");
+}
+
+std::string DtypeName(tensorflow::DataType dtype) {
+  if (tensorflow::DataType_IsValid(dtype)) return tensorflow::DataType_Name(dtype);
+  return absl::StrCat("number ", static_cast<int>(dtype));
+}
+
+absl::Status MalformedInput(const TensorSpec& spec) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("input '", spec.alias, "': malformed or truncated bytes, expected a tensor"));
+}
+
+absl::Status NotInProtocol(std::string_view kind, std::string_view name, tensorflow::DataType dtype,
+                           std::string_view protocol) {
+  return absl::UnimplementedError(absl::StrCat(kind, " '", name, "': dtype ", DtypeName(dtype),
+                                               ", expected one that protocol '", protocol, "' has"));
+}
+
+absl::Status BuildShape(const TensorSpec& spec, const EncodedTensor& encoded, tensorflow::TensorShape* dst) {
+  if (encoded.unknown_rank) {
+    return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': shape of unknown rank, expected ",
+                                                   spec.shape.DebugString()));
+  }
+  if (encoded.dims.size() > tensorflow::TensorShape::MaxDimensions()) {
+    return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': shape of ", encoded.dims.size(),
+                                                   " dimensions, expected at most ",
+                                                   tensorflow::TensorShape::MaxDimensions()));
+  }
+  if (std::any_of(encoded.dims.begin(), encoded.dims.end(), [](int64_t dim) { return dim < 0; })) {
+    return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': shape ", DimsText(encoded.dims),
+                                                   ", expected no negative dimension"));
+  }
+  if (tensorflow::TensorShape::BuildTensorShape(encoded.dims, dst).ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': shape ", DimsText(encoded.dims),
+                                                 ", expected fewer than 2^63 elements"));
+}
+
+absl::Status SelectSignature(const SignatureSet& signatures, std::string_view name, DecodedRequest* dst) {
+  dst->signature = signatures.Find(name);
+  if (dst->signature != nullptr) return absl::OkStatus();
+  const std::string known = List(signatures.all(), [](const auto& s) -> const std::string& { return s->name(); });
+  if (name.empty()) {
+    return absl::NotFoundError(absl::StrCat("signature: none named and the model has no default (has ", known, ")"));
+  }
+  return absl::NotFoundError(absl::StrCat("signature '", Printable(name), "': not in the model (has ", known, ")"));
+}
+
+absl::Status PlaceInput(const Signature& signature, const NamedInput& input, std::vector<bool>* seen,
+                        absl::InlinedVector<NamedInput, 64>* inputs) {
+  const int position = signature.FindInput(input.key);
+  if (position < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("input '", Printable(input.key), "': not in signature '",
+                                                   signature.name(), "' (has ", Aliases(signature.inputs()), ")"));
+  }
+  NamedInput& place = (*inputs)[position];
+  if ((*seen)[position] && place.key != input.key) {
+    return absl::InvalidArgumentError(absl::StrCat("input '", signature.inputs()[position].alias, "': given as '",
+                                                   place.key, "' and as '", input.key, "', expected one of them"));
+  }
+  (*seen)[position] = true;
+  place = input;
+  return absl::OkStatus();
+}
+
+absl::Status CheckDtype(const TensorSpec& spec, tensorflow::DataType dtype) {
+  if (spec.dtype == dtype) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("input '", spec.alias, "': dtype ", DtypeName(dtype), ", expected ", DtypeName(spec.dtype)));
+}
+
+absl::Status CheckShape(const TensorSpec& spec, const tensorflow::TensorShape& shape) {
+  if (spec.shape.IsCompatibleWith(shape)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': shape ", shape.DebugString(),
+                                                 ", expected ", spec.shape.DebugString()));
+}
+
+absl::Status FinishRequest(const std::vector<bool>& seen, const std::vector<std::string_view>& output_keys,
+                           DecodedRequest* dst) {
+  const Signature& signature = *dst->signature;
+  for (size_t i = 0; i < seen.size(); ++i) {
+    if (!seen[i]) {
+      return absl::InvalidArgumentError(absl::StrCat("input '", signature.inputs()[i].alias, "': missing"));
+    }
+  }
+  const std::vector<TensorSpec>& outputs = signature.outputs();
+  dst->fetches.clear();
+  dst->fetch_keys.clear();
+  if (output_keys.empty()) {
+    for (size_t i = 0; i < outputs.size(); ++i) dst->fetches.push_back(static_cast<int>(i));
+    return absl::OkStatus();
+  }
+  std::vector<bool> wanted(outputs.size());
+  for (const std::string_view key : output_keys) {
+    const int position = signature.FindOutput(key);
+    if (position < 0) {
+      return absl::NotFoundError(absl::StrCat("output '", Printable(key), "': not in signature '", signature.name(),
+                                              "' (has ", Aliases(outputs), ")"));
+    }
+    if (wanted[position]) continue;
+    wanted[position] = true;
+    dst->fetches.push_back(position);
+    dst->fetch_keys.push_back(key);
+  }
+  return absl::OkStatus();
+}
+
+const Codec* FindCodec(std::string_view protocol) {
+  if (protocol == "eas") return EasCodec();
+  if (protocol == "tfserving") return TfServingCodec();
+  return nullptr;
+}
+
+const std::vector<std::string>& Protocols() {
+  static const auto* const protocols = new std::vector<std::string>{"eas", "tfserving"};
+  return *protocols;
+}
+
+}  // namespace processor

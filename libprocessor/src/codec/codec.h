@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes of a protocol to tensors in signature order, and back.
+//
+// A codec has no state: one object serves all threads. Decoding checks everything that can be checked without the
+// graph (dtype, shape against the signature, number of values, every input present exactly as the signature wants) so
+// that a bad request is answered with the name of what is wrong, and never reaches TensorFlow.
+#ifndef PROCESSOR_CODEC_CODEC_H_
+#define PROCESSOR_CODEC_CODEC_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "src/codec/buffer.h"
+#include "src/runtime/signature.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace processor {
+
+/// A request in the runtime's terms. String views point into the bytes it was decoded from.
+struct DecodedRequest {
+  const Signature* signature = nullptr;
+  /// [signature->inputs().size()], in that order, every one set.
+  std::vector<tensorflow::Tensor> feeds;
+  /// Positions in signature->outputs(), in the order asked for, without repetition; never empty after decoding.
+  std::vector<int> fetches;
+  /// The keys that the client used for the fetches, in the same order: aliases, or tensor names if it asked by those.
+  /// Empty: the aliases.
+  std::vector<std::string_view> fetch_keys;
+
+  /// What a protocol says of the model; the runtime checks it, a response repeats it.
+  std::string_view model_name;
+  std::optional<int64_t> model_version;
+  std::string_view version_label;
+};
+
+/// What a response needs beside the tensors.
+struct ResponseContext {
+  /// The version that answered; none if the model has no number.
+  std::optional<int64_t> model_version;
+};
+
+class Codec {
+ public:
+  virtual ~Codec() = default;
+
+  /// Reads a request.
+  /// `signature_override`: used instead of the signature named in the bytes, unless empty.
+  /// \return INVALID_ARGUMENT or NOT_FOUND (signature, output), with the name of the input, output or field.
+  virtual absl::Status Decode(std::string_view bytes, const SignatureSet& signatures,
+                              std::string_view signature_override, DecodedRequest* dst) const = 0;
+
+  /// Writes a response. `outputs` [request.fetches.size()], in that order.
+  /// \return UNIMPLEMENTED for a dtype that the protocol does not have, RESOURCE_EXHAUSTED beyond 2 GiB or memory.
+  virtual absl::Status Encode(const DecodedRequest& request, const std::vector<tensorflow::Tensor>& outputs,
+                              const ResponseContext& context, Buffer* dst) const = 0;
+};
+
+/// The codec of a protocol ("eas", "tfserving"); nullptr if there is none.
+const Codec* FindCodec(std::string_view protocol);
+
+/// Names of all protocols, for messages.
+const std::vector<std::string>& Protocols();
+
+/// Checks a decoded input against its place in the signature.
+/// \return INVALID_ARGUMENT: "input 'dense': dtype DT_DOUBLE, expected DT_FLOAT" or the like.
+absl::Status CheckDtype(const TensorSpec& spec, tensorflow::DataType dtype);
+absl::Status CheckShape(const TensorSpec& spec, const tensorflow::TensorShape& shape);
+
+/// Completes a request once all inputs and the output filter have been read: fails if an input is missing
+/// (`seen` [inputs]), turns `output_keys` (all outputs if empty) into fetches.
+absl::Status FinishRequest(const std::vector<bool>& seen, const std::vector<std::string_view>& output_keys,
+                           DecodedRequest* dst);
+
+}  // namespace processor
+
+#endif  // PROCESSOR_CODEC_CODEC_H_

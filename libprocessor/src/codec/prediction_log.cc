@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/codec/prediction_log.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "src/codec/wire.h"
+
+namespace processor {
+namespace {
+
+/// Fields of the oneof PredictionLog.log_type; 1 is the metadata.
+constexpr uint32_t kClassifyLog = 2;
+constexpr uint32_t kRegressLog = 3;
+constexpr uint32_t kMultiInferenceLog = 4;
+constexpr uint32_t kSessionRunLog = 5;
+constexpr uint32_t kPredictLog = 6;
+constexpr uint32_t kPredictStreamedLog = 7;
+constexpr uint32_t kRequest = 1;  // of PredictLog
+
+const char* LogName(uint32_t number) {
+  switch (number) {
+    case kClassifyLog:
+      return "classify_log";
+    case kRegressLog:
+      return "regress_log";
+    case kMultiInferenceLog:
+      return "multi_inference_log";
+    case kSessionRunLog:
+      return "session_run_log";
+    case kPredictLog:
+      return "predict_log";
+    case kPredictStreamedLog:
+      return "predict_streamed_log";
+    default:
+      return nullptr;
+  }
+}
+
+absl::Status Malformed() {
+  return absl::InvalidArgumentError("warm-up record: malformed or truncated bytes, expected a PredictionLog");
+}
+
+}  // namespace
+
+absl::StatusOr<std::string_view> PredictRequestOf(std::string_view record) {
+  WireReader reader(record);
+  WireField field;
+  WireField log{};
+  while (!reader.done()) {
+    if (!reader.Next(&field)) return Malformed();
+    if (field.type == WireType::kBytes && LogName(field.number) != nullptr) log = field;
+  }
+  if (log.number == 0) {
+    return absl::InvalidArgumentError("warm-up record: no log in it, expected a PredictionLog with predict_log");
+  }
+  if (log.number != kPredictLog) {
+    return absl::UnimplementedError(
+        absl::StrCat("warm-up record: ", LogName(log.number), ", expected predict_log"));
+  }
+  WireReader predict_log(log.payload);
+  std::string_view request;
+  while (!predict_log.done()) {
+    if (!predict_log.Next(&field)) return Malformed();
+    if (field.type == WireType::kBytes && field.number == kRequest) request = field.payload;
+  }
+  return request;
+}
+
+}  // namespace processor

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Protocol "tfserving": TensorFlow Serving's PredictRequest and PredictResponse, with TensorFlow's TensorProto.
+#include <algorithm>
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "src/codec/predict_codec.h"
+#include "src/codec/protocols.h"
+
+namespace processor {
+namespace {
+
+using tensorflow::DataType;
+
+/// A list of values that is too short means that its last one is repeated. That lets a small message ask for a large
+/// tensor, so it is allowed up to this size.
+constexpr int64_t kMaxRepeatedBytes = int64_t{64} << 20;
+
+constexpr ValueLayout Ints(ValueEncoding encoding, uint8_t bytes) { return {encoding, 7, bytes, 1, "int_val"}; }
+constexpr ValueLayout HalfBits() { return {ValueEncoding::kUnsigned, 13, 2, 1, "half_val"}; }
+
+constexpr std::array<ValueLayout, 24> MakeLayouts() {
+  std::array<ValueLayout, 24> layouts{};
+  layouts[tensorflow::DT_FLOAT] = {ValueEncoding::kFixed, 5, 4, 1, "float_val"};
+  layouts[tensorflow::DT_DOUBLE] = {ValueEncoding::kFixed, 6, 8, 1, "double_val"};
+  layouts[tensorflow::DT_INT32] = Ints(ValueEncoding::kSigned, 4);
+  layouts[tensorflow::DT_INT16] = Ints(ValueEncoding::kSigned, 2);
+  layouts[tensorflow::DT_INT8] = Ints(ValueEncoding::kSigned, 1);
+  layouts[tensorflow::DT_QINT32] = Ints(ValueEncoding::kSigned, 4);
+  layouts[tensorflow::DT_QINT16] = Ints(ValueEncoding::kSigned, 2);
+  layouts[tensorflow::DT_QINT8] = Ints(ValueEncoding::kSigned, 1);
+  layouts[tensorflow::DT_UINT16] = Ints(ValueEncoding::kUnsigned, 2);
+  layouts[tensorflow::DT_UINT8] = Ints(ValueEncoding::kUnsigned, 1);
+  layouts[tensorflow::DT_QUINT16] = Ints(ValueEncoding::kUnsigned, 2);
+  layouts[tensorflow::DT_QUINT8] = Ints(ValueEncoding::kUnsigned, 1);
+  layouts[tensorflow::DT_STRING] = {ValueEncoding::kBytes, 8, sizeof(tensorflow::tstring), 1, "string_val"};
+  layouts[tensorflow::DT_COMPLEX64] = {ValueEncoding::kFixed, 9, 4, 2, "scomplex_val"};
+  layouts[tensorflow::DT_INT64] = {ValueEncoding::kSigned, 10, 8, 1, "int64_val"};
+  layouts[tensorflow::DT_BOOL] = {ValueEncoding::kBool, 11, 1, 1, "bool_val"};
+  layouts[tensorflow::DT_COMPLEX128] = {ValueEncoding::kFixed, 12, 8, 2, "dcomplex_val"};
+  layouts[tensorflow::DT_HALF] = HalfBits();
+  layouts[tensorflow::DT_BFLOAT16] = HalfBits();
+  layouts[tensorflow::DT_UINT32] = {ValueEncoding::kUnsigned, 16, 4, 1, "uint32_val"};
+  layouts[tensorflow::DT_UINT64] = {ValueEncoding::kUnsigned, 17, 8, 1, "uint64_val"};
+  return layouts;
+}
+
+/// Field numbers of ModelSpec.
+constexpr uint32_t kSpecName = 1;
+constexpr uint32_t kSpecVersion = 2;
+constexpr uint32_t kSpecSignatureName = 3;
+constexpr uint32_t kSpecVersionLabel = 4;
+constexpr uint32_t kWrappedValue = 1;
+constexpr uint32_t kResponseModelSpec = 2;
+
+/// Field numbers of TensorProto and TensorShapeProto.
+constexpr uint32_t kTensorContent = 4;
+constexpr uint32_t kShapeDim = 2;
+constexpr uint32_t kShapeUnknownRank = 3;
+constexpr uint32_t kDimSize = 1;
+
+/// Calls `visit(field)` for every field; false at malformed bytes or as soon as `visit` is false.
+template <typename Visit>
+bool ForEachField(std::string_view message, Visit&& visit) {
+  WireReader reader(message);
+  WireField field;
+  while (!reader.done()) {
+    if (!reader.Next(&field) || !visit(field)) return false;
+  }
+  return true;
+}
+
+/// The value of an Int64Value. An absent one is 0.
+bool ReadInt64Value(std::string_view message, int64_t* value) {
+  return ForEachField(message, [value](const WireField& field) {
+    if (field.number == kWrappedValue && field.type == WireType::kVarint) {
+      *value = static_cast<int64_t>(FirstVarint(field.payload));
+    }
+    return true;
+  });
+}
+
+size_t VersionSize(int64_t version) {
+  return version == 0 ? 0 : TagSize(kWrappedValue) + VarintSize(static_cast<uint64_t>(version));
+}
+
+size_t ModelSpecSize(const DecodedRequest& request, const ResponseContext& context) {
+  size_t size = BytesFieldSize(kSpecSignatureName, request.signature->name().size());
+  if (!request.model_name.empty()) size += BytesFieldSize(kSpecName, request.model_name.size());
+  if (context.model_version) size += BytesFieldSize(kSpecVersion, VersionSize(*context.model_version));
+  return size;
+}
+
+struct TfServingProtocol {
+  static constexpr const char* kName = "tfserving";
+  static constexpr uint32_t kFirstValueField = 5;
+  static constexpr uint32_t kLastValueField = 17;
+
+  static const ValueLayout& Layout(DataType dtype) {
+    static constexpr std::array<ValueLayout, 24> kLayouts = MakeLayouts();
+    const auto i = static_cast<size_t>(dtype);
+    return kLayouts[i < kLayouts.size() ? i : 0];
+  }
+
+  /// ModelSpec. Its version and label exclude each other: the one that comes later counts.
+  static bool ReadHead(const Heads& heads, DecodedRequest* dst, std::string_view* signature_name) {
+    return std::all_of(heads.begin(), heads.end(), [&](std::string_view head) {
+      return ForEachField(head, [&](const WireField& field) {
+        if (field.type != WireType::kBytes) return true;
+        switch (field.number) {
+          case kSpecName:
+            dst->model_name = field.payload;
+            return true;
+          case kSpecVersion: {
+            int64_t version = dst->model_version.value_or(0);
+            if (!ReadInt64Value(field.payload, &version)) return false;
+            dst->model_version = version;
+            dst->version_label = {};
+            return true;
+          }
+          case kSpecSignatureName:
+            *signature_name = field.payload;
+            return true;
+          case kSpecVersionLabel:
+            dst->version_label = field.payload;
+            dst->model_version.reset();
+            return true;
+          default:
+            return true;
+        }
+      });
+    });
+  }
+
+  static bool ReadTensorField(const WireField& field, EncodedTensor* dst) {
+    if (field.number == PredictFields::kTensorShape) {
+      return field.type != WireType::kBytes || ReadShape(field.payload, dst);
+    }
+    if (field.number == kTensorContent && field.type == WireType::kBytes) dst->content = field.payload;
+    return true;
+  }
+
+  static bool ReadShape(std::string_view message, EncodedTensor* dst) {
+    return ForEachField(message, [dst](const WireField& field) {
+      if (field.number == kShapeUnknownRank && field.type == WireType::kVarint) {
+        dst->unknown_rank = FirstVarint(field.payload) != 0;
+      } else if (field.number == kShapeDim && field.type == WireType::kBytes) {
+        int64_t size = 0;
+        const bool ok = ForEachField(field.payload, [&size](const WireField& inner) {
+          if (inner.number == kDimSize && inner.type == WireType::kVarint) {
+            size = static_cast<int64_t>(FirstVarint(inner.payload));
+          }
+          return true;
+        });
+        if (!ok) return false;
+        dst->dims.push_back(size);
+      }
+      return true;
+    });
+  }
+
+  /// TensorFlow's rules: tensor_content wins over the typed values; of those, too many are cut off and too few repeat
+  /// the last one, or are zero if there is none.
+  static absl::Status ReadValues(const TensorSpec& spec, const EncodedTensor& encoded,
+                                 const tensorflow::TensorShape& shape, const ValueLayout& layout,
+                                 FeedArena* arena, tensorflow::Tensor* dst) {
+    const int64_t elements = shape.num_elements();
+    if (!encoded.content.empty() && elements > 0) {
+      return ReadTensorContent(spec, encoded, shape, layout, arena, dst);
+    }
+    const int64_t scalars = CountScalars(layout, encoded.values);
+    if (scalars < 0) return MalformedInput(spec);
+    const int64_t given = std::min(layout.scalars_per_element == 2 ? scalars / 2 : scalars, elements);
+    const auto too_large = [&] {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "input '", spec.alias, "': ", given, " values in ", layout.field_name, " for shape ", shape.DebugString(),
+          ", expected all of them for a tensor above ", kMaxRepeatedBytes >> 20, " MiB"));
+    };
+    if (given < elements && elements > MaxRepeats(layout.element_bytes())) return too_large();
+    if (absl::Status status = arena->Make(spec.dtype, shape, layout.element_bytes(), dst); !status.ok()) return status;
+    if (!ReadScalars(layout, encoded.values, given * layout.scalars_per_element, dst)) return MalformedInput(spec);
+    if (given == elements) return absl::OkStatus();
+    // A repeated string takes its bytes each time, beyond what the tensor itself has.
+    if (elements - given > MaxRepeats(LastStringBytes(layout, given, *dst))) return too_large();
+    RepeatLast(layout, given, dst);
+    return absl::OkStatus();
+  }
+
+  static int64_t MaxRepeats(size_t bytes_each) { return kMaxRepeatedBytes / static_cast<int64_t>(std::max<size_t>(bytes_each, 1)); }
+
+  static size_t LastStringBytes(const ValueLayout& layout, int64_t given, const tensorflow::Tensor& tensor) {
+    if (layout.encoding != ValueEncoding::kBytes || given == 0) return 0;
+    return static_cast<const tensorflow::tstring*>(tensor.data())[given - 1].size();
+  }
+
+  static absl::Status ReadTensorContent(const TensorSpec& spec, const EncodedTensor& encoded,
+                                        const tensorflow::TensorShape& shape, const ValueLayout& layout,
+                                        FeedArena* arena, tensorflow::Tensor* dst) {
+    if (layout.encoding == ValueEncoding::kBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("input '", spec.alias, "': tensor_content of DT_STRING, expected string_val"));
+    }
+    const size_t width = layout.element_bytes();
+    const size_t given = encoded.content.size() / width;
+    if (encoded.content.size() % width != 0 || given != static_cast<size_t>(shape.num_elements())) {
+      return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': tensor_content of ",
+                                                     encoded.content.size(), " bytes, expected ", shape.num_elements(),
+                                                     " values of ", width, " bytes for shape ", shape.DebugString()));
+    }
+    if (absl::Status status = arena->Make(spec.dtype, shape, layout.element_bytes(), dst); !status.ok()) return status;
+    ReadContent(encoded.content, dst);
+    return absl::OkStatus();
+  }
+
+  static size_t DimMessageSize(int64_t dim) {
+    return dim == 0 ? 0 : TagSize(kDimSize) + VarintSize(static_cast<uint64_t>(dim));
+  }
+
+  static size_t ShapeSize(const tensorflow::TensorShape& shape) {
+    size_t size = 0;
+    for (int i = 0; i < shape.dims(); ++i) size += BytesFieldSize(kShapeDim, DimMessageSize(shape.dim_size(i)));
+    return size;
+  }
+
+  static void WriteShape(const tensorflow::TensorShape& shape, WireWriter* writer) {
+    for (int i = 0; i < shape.dims(); ++i) {
+      const int64_t dim = shape.dim_size(i);
+      writer->BytesHeader(kShapeDim, DimMessageSize(dim));
+      if (dim != 0) writer->VarintField(kDimSize, static_cast<uint64_t>(dim));
+    }
+  }
+
+  static size_t TailSize(const DecodedRequest& request, const ResponseContext& context) {
+    return BytesFieldSize(kResponseModelSpec, ModelSpecSize(request, context));
+  }
+
+  static void WriteTail(const DecodedRequest& request, const ResponseContext& context, WireWriter* writer) {
+    writer->BytesHeader(kResponseModelSpec, ModelSpecSize(request, context));
+    if (!request.model_name.empty()) writer->BytesField(kSpecName, request.model_name);
+    if (context.model_version) {
+      writer->BytesHeader(kSpecVersion, VersionSize(*context.model_version));
+      if (*context.model_version != 0) {
+        writer->VarintField(kWrappedValue, static_cast<uint64_t>(*context.model_version));
+      }
+    }
+    writer->BytesField(kSpecSignatureName, request.signature->name());
+  }
+};
+
+}  // namespace
+
+const Codec* TfServingCodec() {
+  static const PredictCodec<TfServingProtocol> codec;
+  return &codec;
+}
+
+}  // namespace processor

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/deadline_reaper.h"
+
+#include <chrono>
+#include <system_error>
+
+#include "src/runtime/stats.h"
+
+namespace processor {
+
+void DeadlineReaper::Add(int64_t deadline_us, uint64_t id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (stopped_) return;
+  deadlines_.emplace(deadline_us, id);
+  if (!thread_.joinable()) {
+    try {
+      thread_ = std::thread([this] { Work(); });
+    } catch (const std::system_error&) {
+      return;  // the deadline is still checked before the request is run
+    }
+  }
+  if (deadlines_.begin()->second == id) wake_.notify_one();
+}
+
+void DeadlineReaper::Stop() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stopped_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void DeadlineReaper::Work() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!stopped_) {
+    if (deadlines_.empty()) {
+      wake_.wait(lock);
+      continue;
+    }
+    const int64_t now_us = NowNs() / 1000;
+    const auto first = deadlines_.begin();
+    if (first->first > now_us) {
+      wake_.wait_for(lock, std::chrono::microseconds(first->first - now_us));
+      continue;
+    }
+    const uint64_t id = first->second;
+    deadlines_.erase(first);
+    lock.unlock();
+    expire_(id);
+    lock.lock();
+  }
+}
+
+}  // namespace processor

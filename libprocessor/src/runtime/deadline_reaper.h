@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ends waiting requests when their deadline passes, not when a session gets to them: a session that is busy for long
+// would keep a caller waiting long after it stopped caring.
+#ifndef PROCESSOR_RUNTIME_DEADLINE_REAPER_H_
+#define PROCESSOR_RUNTIME_DEADLINE_REAPER_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+
+namespace processor {
+
+class DeadlineReaper {
+ public:
+  /// `expire` is called with the id of a request whose deadline has passed; it may have ended already.
+  explicit DeadlineReaper(std::function<void(uint64_t id)> expire) : expire_(std::move(expire)) {}
+  ~DeadlineReaper() { Stop(); }
+
+  /// Any thread may call. The first call starts the thread.
+  void Add(int64_t deadline_us, uint64_t id);
+
+  void Stop();
+
+ private:
+  void Work();
+
+  const std::function<void(uint64_t id)> expire_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::multimap<int64_t, uint64_t> deadlines_;
+  bool stopped_ = false;
+  std::thread thread_;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_DEADLINE_REAPER_H_

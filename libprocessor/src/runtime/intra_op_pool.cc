@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/intra_op_pool.h"
+
+#include <mutex>
+#include <vector>
+
+#include "tensorflow/core/platform/env.h"
+
+namespace processor {
+
+// Starts threads on given CPUs, and remembers them.
+class PinnedEnv : public tensorflow::EnvWrapper {
+ public:
+  explicit PinnedEnv(const CpuSet& cpus) : EnvWrapper(tensorflow::Env::Default()), cpus_(cpus) {}
+
+  tensorflow::Thread* StartThread(const tensorflow::ThreadOptions& options, const std::string& name,
+                                  absl::AnyInvocable<void()> fn) override {
+    return EnvWrapper::StartThread(options, name, [this, fn = std::move(fn)]() mutable {
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        threads_.push_back(ThreadId());
+        PinThread(0, cpus_);
+      }
+      fn();
+    });
+  }
+
+  void SetCpus(const CpuSet& cpus) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    cpus_ = cpus;
+    for (int thread : threads_) PinThread(thread, cpus_);
+  }
+
+ private:
+  std::mutex mutex_;
+  CpuSet cpus_;
+  std::vector<int> threads_;
+};
+
+IntraOpPool::IntraOpPool(const std::string& name, int num_threads, const CpuSet& cpus)
+    : num_threads_(num_threads), env_(std::make_unique<PinnedEnv>(cpus)) {
+  if (num_threads > 1) {
+    // No spinning: an idle model must leave its cores to others.
+    threads_ = std::make_unique<tensorflow::thread::ThreadPool>(env_.get(), tensorflow::ThreadOptions(), name,
+                                                                num_threads, /*low_latency_hint=*/false);
+  }
+}
+
+IntraOpPool::~IntraOpPool() = default;
+
+void IntraOpPool::SetCpus(const CpuSet& cpus) { env_->SetCpus(cpus); }
+
+void IntraOpPool::Schedule(std::function<void()> fn) {
+  if (threads_ == nullptr) {
+    fn();
+  } else {
+    threads_->Schedule(std::move(fn));
+  }
+}
+
+void IntraOpPool::ScheduleWithHint(std::function<void()> fn, int start, int end) {
+  if (threads_ == nullptr) {
+    fn();
+  } else {
+    threads_->ScheduleWithHint(std::move(fn), start, end);
+  }
+}
+
+int IntraOpPool::CurrentThreadId() const { return threads_ == nullptr ? -1 : threads_->CurrentThreadId(); }
+
+}  // namespace processor

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library's log: one line at a time, to stderr or to the sink that the host has set. Any thread may call.
+#ifndef PROCESSOR_RUNTIME_LOG_H_
+#define PROCESSOR_RUNTIME_LOG_H_
+
+#include <cstdint>
+#include <string_view>
+
+namespace processor {
+
+enum class Severity : int32_t { kInfo = 0, kWarning = 1, kError = 2 };
+
+using LogSink = void (*)(void* user_data, int32_t severity, const char* message);
+
+/// See processor_set_log_sink().
+void SetLogSink(LogSink sink, void* user_data, int32_t min_severity);
+
+void Log(Severity severity, std::string_view message);
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_LOG_H_

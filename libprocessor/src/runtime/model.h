@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// A loaded model: the current version, the slots its sessions run in, admission, and the thread that follows a
+// checkpoint folder.
+//
+// Requests come from any thread. Each takes the current version, holds it to its end, and runs inline or in the queue
+// of a slot. A later checkpoint is loaded and warmed up beside the current version, then swapped in; the old one is
+// destroyed on the updater's thread once no request holds it.
+#ifndef PROCESSOR_RUNTIME_MODEL_H_
+#define PROCESSOR_RUNTIME_MODEL_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "src/codec/codec.h"
+#include "src/runtime/checkpoint.h"
+#include "src/runtime/deadline_reaper.h"
+#include "src/runtime/model_config.h"
+#include "src/runtime/model_version.h"
+#include "src/runtime/session_slot.h"
+#include "src/runtime/stats.h"
+#include "src/runtime/timeline.h"
+
+namespace processor {
+
+/// A request as the runtime runs it: how to read the tensors, and where the outputs go. Called on one thread at a time.
+class Work {
+ public:
+  virtual ~Work() = default;
+  virtual absl::Status Decode(const ModelVersion& version, DecodedRequest* request) = 0;
+  virtual absl::Status Encode(const ModelVersion& version, const DecodedRequest& request,
+                              std::vector<tensorflow::Tensor>& outputs) = 0;
+
+  int32_t priority = 0;
+  int64_t deadline_us = 0;  // CLOCK_MONOTONIC; 0: none
+  /// Written when the request ends.
+  RequestTiming timing;
+};
+
+/// Work that ends by a call: exactly one, on any thread.
+class AsyncWork : public Work {
+ public:
+  virtual void Done(const absl::Status& status) = 0;
+
+  /// Whoever waits for it looks at the clock, so that no other thread need.
+  bool caller_keeps_deadline = false;
+};
+
+class Model {
+ public:
+  /// Loads and warms up. `base_dir`: for a relative warm-up file; may be empty.
+  static absl::Status Load(ModelConfig config, const std::string& base_dir, std::shared_ptr<Model>* model);
+  ~Model();
+
+  /// Runs a request and waits for it.
+  absl::Status Run(Work& work);
+
+  /// Starts a request. `preferred_session`: -1, or where to queue it (modulo the number of sessions).
+  /// \return what Done() will not be told: that the request was not accepted.
+  absl::Status Start(std::shared_ptr<AsyncWork> work, int preferred_session, uint64_t* id);
+
+  /// Ends a waiting asynchronous request with `status`. NOT_FOUND if it does not wait.
+  absl::Status Cancel(uint64_t id, const absl::Status& status);
+
+  absl::Status SetCpuset(std::string_view cpuset);
+  absl::Status Drain(int64_t deadline_us);
+  /// Refuses new requests, cancels waiting ones, waits for running ones, unloads.
+  void Close();
+
+  std::string InfoJson() const;
+  std::string SignaturesJson() const;
+  /// The default signature in the form of the drop-in contract.
+  std::string DropInSignatureJson() const;
+  std::string StatsJson() const;
+
+  std::shared_ptr<ModelVersion> version() const;
+  const ModelConfig& config() const { return config_; }
+
+ private:
+  class SlotTask;
+  enum class State { kServing, kDraining, kClosed };
+
+  explicit Model(ModelConfig config, std::string base_dir);
+  absl::Status LoadFirst();
+  absl::Status WaitForSource(VersionSource* source);
+  absl::Status FindSource(VersionSource* source);
+  absl::Status LoadVersion(const VersionSource& source, bool background);
+
+  void FollowCheckpoints();
+  void TryUpdate();
+  void ReleaseRetired();
+
+  absl::Status Admit();
+  void Leave();
+  int PickSession();
+  absl::Status Execute(int session, Work& work);
+  absl::Status ExecuteOrThrow(int session, Work& work);
+  absl::Status RunOnVersion(ModelVersion& version, int session, const DecodedRequest& request,
+                            std::vector<tensorflow::Tensor>* outputs);
+  absl::Status CheckModelSpec(const ModelVersion& version, const DecodedRequest& request) const;
+  void RecordRefusal(const absl::Status& status, int64_t start_ns);
+
+  const ModelConfig config_;
+  const std::string base_dir_;
+  std::vector<std::unique_ptr<SessionSlot>> slots_;
+  std::atomic<uint64_t> next_session_{0};
+  std::atomic<uint64_t> next_id_{1};
+  SessionStats refused_;  // requests that never reached a session
+  Timeline timeline_;
+  DeadlineReaper reaper_;
+
+  std::atomic<State> state_{State::kServing};
+  std::atomic<int64_t> in_flight_{0};
+  mutable std::mutex idle_mutex_;
+  std::condition_variable idle_;
+
+  mutable std::mutex version_mutex_;
+  std::shared_ptr<ModelVersion> version_;
+  uint64_t generation_ = 0;
+  std::vector<std::shared_ptr<ModelVersion>> retired_;
+  Checkpoint checkpoint_;
+  std::string update_error_;   // of the last attempt; empty if it succeeded
+  std::string refused_update_; // why an incremental checkpoint is not applied
+
+  std::mutex update_mutex_;
+  std::condition_variable update_wake_;
+  bool stop_updates_ = false;
+  std::thread updater_;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_MODEL_H_

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/model_version.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "src/runtime/saved_model.h"
+#include "tensorflow/core/framework/device_factory.h"
+#include "tensorflow/core/public/session_options.h"
+
+namespace processor {
+namespace {
+
+// A client could ask for every subset of the outputs; each costs a pruned graph in every session.
+constexpr int kMaxSubsets = 64;
+
+std::vector<int> AllOutputs(const Signature& signature) {
+  std::vector<int> all(signature.outputs().size());
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+absl::Status MakeBaseDevice(std::unique_ptr<tensorflow::Device>* device) {
+  tensorflow::DeviceFactory* factory = tensorflow::DeviceFactory::GetFactory("CPU");
+  if (factory == nullptr) return absl::InternalError("TensorFlow: no CPU devices registered");
+  tensorflow::SessionOptions options;
+  (*options.config.mutable_device_count())["CPU"] = 1;
+  std::vector<std::unique_ptr<tensorflow::Device>> devices;
+  if (absl::Status s = factory->CreateDevices(options, "/job:localhost/replica:0/task:0", &devices); !s.ok()) return s;
+  if (devices.empty()) return absl::InternalError("TensorFlow: no CPU device made");
+  *device = std::move(devices.front());
+  return absl::OkStatus();
+}
+
+// The threads that restore variables, kept apart from those that serve.
+struct UpdateThreads {
+  UpdateThreads(const ModelConfig& config, bool background) {
+    if (!background) return;
+    if (config.model_update_inter_threads > 0) {
+      inter = std::make_unique<IntraOpPool>("update-inter", config.model_update_inter_threads, CpuSet());
+      options.inter_op_threadpool = inter.get();
+    }
+    if (config.model_update_intra_threads > 0) {
+      intra = std::make_unique<IntraOpPool>("update-intra", config.model_update_intra_threads, CpuSet());
+      options.intra_op_threadpool = intra.get();
+    }
+  }
+  std::unique_ptr<IntraOpPool> inter, intra;
+  tensorflow::thread::ThreadPoolOptions options;
+};
+
+}  // namespace
+
+absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& source,
+                                const std::vector<std::unique_ptr<SessionSlot>>& slots, bool background,
+                                std::shared_ptr<ModelVersion>* version) {
+  std::shared_ptr<ModelVersion> result(new ModelVersion);
+  result->source_ = source;
+  tensorflow::MetaGraphDef meta_graph;
+  if (absl::Status s = ReadSavedModel(source.saved_model_dir, &meta_graph); !s.ok()) return s;
+  if (absl::Status s = CheckOps(meta_graph.graph_def()); !s.ok()) return s;
+  ShareTables(meta_graph.mutable_graph_def());
+  result->may_borrow_inputs_ = !MayKeepInputs(meta_graph);
+
+  result->signatures_.Load(meta_graph);
+  if (result->signatures_.all().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("savedmodel_dir '", source.saved_model_dir, "': no signature"));
+  }
+  const std::string wanted = !config.signature_name.empty() ? config.signature_name : "serving_default";
+  const Signature* signature = result->signatures_.Find(wanted);
+  if (signature == nullptr && config.signature_name.empty()) signature = result->signatures_.all().front().get();
+  if (signature == nullptr) {
+    return absl::NotFoundError(absl::StrCat("signature_name '", wanted, "': not in the model"));
+  }
+  result->signatures_.set_default(signature);
+
+  if (absl::Status s = MakeBaseDevice(&result->base_device_); !s.ok()) return s;
+  {
+    // A session of its own restores: it may need ops and an executor that serving does not, and its threads may be
+    // kept apart. What it fills belongs to the base device and stays.
+    const UpdateThreads threads(config, background);
+    std::unique_ptr<Session> loader;
+    SessionOptions options;
+    options.executor = Executor::kDefault;
+    options.inter_op_threads = threads.inter != nullptr ? 1 : -1;
+    if (absl::Status s = Session::Create(meta_graph.graph_def(), options, result->base_device_.get(), nullptr, &loader);
+        !s.ok()) {
+      return absl::Status(s.code(), absl::StrCat("graph: ", s.message()));
+    }
+    if (absl::Status s = RestoreVariables(source.saved_model_dir, source.checkpoint_prefix, meta_graph, threads.options,
+                                          loader->tensorflow_session());
+        !s.ok()) {
+      return s;
+    }
+  }
+  if (absl::Status s = result->MakeSessions(config, meta_graph.graph_def(), slots); !s.ok()) return s;
+  *version = std::move(result);
+  return absl::OkStatus();
+}
+
+ModelVersion::~ModelVersion() {
+  sessions_.clear();
+  base_device_.reset();
+  // Give the pages of variables and graphs back; malloc would keep most of them.
+  malloc_trim(0);
+}
+
+absl::Status ModelVersion::PrepareSignatures(Session& session, int* failed) {
+  *failed = 0;
+  absl::Status first;
+  const auto& all = signatures_.all();
+  for (size_t i = 0; i < all.size() && i < Session::kMaxCallables / 2; ++i) {
+    const absl::Status status = session.Prepare(static_cast<int>(i), *all[i], AllOutputs(*all[i]));
+    if (status.ok()) continue;
+    ++*failed;
+    // Only the default signature decides whether the model can be served; a request for another hears its own error.
+    if (all[i].get() == signatures_.default_signature()) first = status;
+  }
+  return first;
+}
+
+absl::Status ModelVersion::MakeSession(const ModelConfig& config, const tensorflow::GraphDef& graph, Executor executor,
+                                       SessionSlot& slot, std::unique_ptr<Session>* session, int* failed_signatures) {
+  SessionOptions options;
+  options.executor = executor;
+  options.inter_op_threads = config.enable_inline_execute ? -1 : config.inter_op_parallelism_threads;
+  options.own_inter_op_pool = config.use_per_session_threads;
+  std::unique_ptr<Session> made;
+  if (absl::Status s = Session::Create(graph, options, base_device_.get(), &slot.intra_op_pool(), &made); !s.ok()) {
+    return s;
+  }
+  if (absl::Status s = PrepareSignatures(*made, failed_signatures); !s.ok()) return s;
+  *session = std::move(made);
+  return absl::OkStatus();
+}
+
+absl::Status ModelVersion::MakeSessions(const ModelConfig& config, const tensorflow::GraphDef& graph,
+                                        const std::vector<std::unique_ptr<SessionSlot>>& slots) {
+  // The single-threaded executor refuses control flow and reference edges, which nothing but trying shows, since the
+  // graph is rewritten before. A timeline needs the executor that keeps step statistics.
+  std::unique_ptr<Session> first;
+  int failed = 0;
+  absl::Status status = absl::UnimplementedError("not tried");
+  const bool may_be_single =
+      config.executor != ExecutorChoice::kDefault && (config.timeline.start_step < 0 || config.executor == ExecutorChoice::kSingleThreaded);
+  if (may_be_single) {
+    executor_ = Executor::kSingleThreaded;
+    status = MakeSession(config, graph, executor_, *slots[0], &first, &failed);
+  }
+  if (config.executor != ExecutorChoice::kSingleThreaded && (!status.ok() || failed > 0)) {
+    std::unique_ptr<Session> other;
+    int other_failed = 0;
+    const absl::Status other_status = MakeSession(config, graph, Executor::kDefault, *slots[0], &other, &other_failed);
+    if (!status.ok() || (other_status.ok() && other_failed < failed)) {
+      executor_ = Executor::kDefault;
+      status = other_status;
+      first = std::move(other);
+    }
+  }
+  if (!status.ok()) return status;
+  sessions_.push_back(std::move(first));
+  for (size_t i = 1; i < slots.size(); ++i) {
+    std::unique_ptr<Session> session;
+    if (absl::Status s = MakeSession(config, graph, executor_, *slots[i], &session, &failed); !s.ok()) return s;
+    sessions_.push_back(std::move(session));
+  }
+  return absl::OkStatus();
+}
+
+int ModelVersion::CallableFor(const Signature& signature, std::vector<int>* outputs) {
+  const int index = signatures_.IndexOf(&signature);
+  if (outputs->size() == signature.outputs().size()) return index;
+  const std::pair<int, std::vector<int>> key(index, *outputs);
+  {
+    std::shared_lock<std::shared_mutex> lock(subsets_mutex_);
+    const auto found = subsets_.find(key);
+    if (found != subsets_.end()) return found->second;
+  }
+  std::unique_lock<std::shared_mutex> lock(subsets_mutex_);
+  if (subsets_.size() < kMaxSubsets) {
+    const int number = static_cast<int>(signatures_.all().size() + subsets_.size());
+    if (number < Session::kMaxCallables) return subsets_.emplace(key, number).first->second;
+  }
+  *outputs = AllOutputs(signature);
+  return index;
+}
+
+absl::Status ModelVersion::Run(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs) {
+  const Signature& signature = *request.signature;
+  std::vector<int> wanted = request.fetches;
+  std::sort(wanted.begin(), wanted.end());
+  const int callable = CallableFor(signature, &wanted);
+  Session& runner = *sessions_[session];
+  if (absl::Status s = runner.Prepare(callable, signature, wanted); !s.ok()) return s;
+  if (absl::Status s = runner.Run(callable, request.feeds, outputs); !s.ok()) return s;
+  if (wanted == request.fetches) return absl::OkStatus();
+  // Asked for in another order, or answered with all outputs.
+  std::vector<tensorflow::Tensor> ordered;
+  ordered.reserve(request.fetches.size());
+  for (int fetch : request.fetches) {
+    const size_t at = std::lower_bound(wanted.begin(), wanted.end(), fetch) - wanted.begin();
+    ordered.push_back((*outputs)[at]);
+  }
+  outputs->swap(ordered);
+  return absl::OkStatus();
+}
+
+absl::Status ModelVersion::RunTraced(int session, const DecodedRequest& request,
+                                     std::vector<tensorflow::Tensor>* outputs, tensorflow::StepStats* stats) {
+  std::vector<tensorflow::Tensor> all;
+  if (absl::Status s = sessions_[session]->RunTraced(*request.signature, request.feeds, &all, stats); !s.ok()) return s;
+  outputs->clear();
+  for (int fetch : request.fetches) outputs->push_back(all[fetch]);
+  return absl::OkStatus();
+}
+
+}  // namespace processor

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/saved_model.h"
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tensorflow/cc/saved_model/constants.h"
+#include "tensorflow/cc/saved_model/loader_util.h"
+#include "tensorflow/cc/saved_model/reader.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/util/tensor_bundle/naming.h"
+
+namespace processor {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The tag of the graph that is meant for serving; TensorFlow's header for it is not in the wheel.
+constexpr char kServeTag[] = "serve";
+
+using tensorflow::GraphDef;
+using tensorflow::NodeDef;
+using tensorflow::Tensor;
+
+// Nodes of the graph and of its functions.
+void ForEachNode(const GraphDef& graph, const std::function<void(const NodeDef&)>& visit) {
+  for (const NodeDef& node : graph.node()) visit(node);
+  for (const auto& function : graph.library().function()) {
+    for (const NodeDef& node : function.node_def()) visit(node);
+  }
+}
+
+// DeepRec's EmbeddingVariable: its op names all speak of KvVar or KvResource.
+bool IsEmbeddingVariableOp(const std::string& op) {
+  return absl::StrContains(op, "KvVar") || absl::StrContains(op, "KvResource") || absl::StrContains(op, "EmbeddingVar");
+}
+
+Tensor StringScalar(const std::string& value) {
+  Tensor tensor(tensorflow::DT_STRING, {});
+  tensor.scalar<tensorflow::tstring>()() = value;
+  return tensor;
+}
+
+// Ops that may hold on to a tensor after the step.
+bool KeepsInputs(const std::string& op) {
+  for (const char* prefix : {"Assign", "QueueEnqueue", "Stage", "MapStage", "OrderedMapStage", "LookupTableInsert",
+                             "Barrier", "ResourceScatter"}) {
+    if (absl::StartsWith(op, prefix)) return true;
+  }
+  return false;
+}
+
+absl::Status CheckFile(const fs::path& path, std::string_view what) {
+  std::error_code error;
+  if (fs::exists(path, error)) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat(what, " '", path.string(), "': missing"));
+}
+
+}  // namespace
+
+absl::Status ReadSavedModel(const std::string& dir, tensorflow::MetaGraphDef* meta_graph) {
+  std::error_code error;
+  if (dir.empty()) return absl::InvalidArgumentError("savedmodel_dir: empty, expected the folder of a SavedModel");
+  if (!fs::is_directory(dir, error)) {
+    return absl::NotFoundError(absl::StrCat("savedmodel_dir '", dir, "': no such folder"));
+  }
+  // TensorFlow also takes .pbtxt and, for large graphs, .cpb.
+  bool found = false;
+  for (const char* name : {"saved_model.pb", "saved_model.pbtxt", "saved_model.cpb"}) {
+    found = found || fs::exists(fs::path(dir) / name, error);
+  }
+  if (!found) {
+    return absl::NotFoundError(absl::StrCat("savedmodel_dir '", dir, "': holds no saved_model.pb"));
+  }
+  const absl::Status status =
+      tensorflow::ReadMetaGraphDefFromSavedModel(dir, {kServeTag}, meta_graph);
+  if (!status.ok()) return absl::Status(status.code(), absl::StrCat("savedmodel_dir '", dir, "': ", status.message()));
+  return absl::OkStatus();
+}
+
+absl::Status CheckOps(const GraphDef& graph) {
+  std::set<std::string> functions, embedding_ops, unknown_ops;
+  for (const auto& function : graph.library().function()) functions.insert(function.signature().name());
+  ForEachNode(graph, [&](const NodeDef& node) {
+    const tensorflow::OpDef* op_def = nullptr;
+    if (functions.count(node.op()) > 0) return;
+    if (tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op_def).ok()) return;
+    (IsEmbeddingVariableOp(node.op()) ? embedding_ops : unknown_ops).insert(node.op());
+  });
+  if (!embedding_ops.empty()) {
+    return absl::UnimplementedError(
+        absl::StrCat("graph: EmbeddingVariable ops found (", absl::StrJoin(embedding_ops, ", "),
+                     "), expected TensorFlow's own; run `graph-tools cut` to turn them into native look-ups"));
+  }
+  if (!unknown_ops.empty()) {
+    return absl::UnimplementedError(absl::StrCat("graph: custom ops found (", absl::StrJoin(unknown_ops, ", "),
+                                                 "), expected TensorFlow's own; run `graph-tools cut` if they belong to "
+                                                 "a sparse training framework"));
+  }
+  return absl::OkStatus();
+}
+
+void ShareTables(GraphDef* graph) {
+  static const std::set<std::string>* const kTables =
+      new std::set<std::string>{"HashTable",          "HashTableV2",          "MutableHashTable",
+                                "MutableHashTableV2", "MutableDenseHashTable", "MutableDenseHashTableV2",
+                                "MutableHashTableOfTensors", "MutableHashTableOfTensorsV2"};
+  const auto share = [](const std::string& prefix, NodeDef* node) {
+    if (kTables->count(node->op()) == 0) return;
+    const auto sharing = node->attr().find("use_node_name_sharing");
+    if (sharing != node->attr().end() && sharing->second.b()) return;
+    auto& name = (*node->mutable_attr())["shared_name"];
+    if (name.s().empty()) name.set_s(absl::StrCat(prefix, node->name()));
+  };
+  for (NodeDef& node : *graph->mutable_node()) share("", &node);
+  for (auto& function : *graph->mutable_library()->mutable_function()) {
+    for (NodeDef& node : *function.mutable_node_def()) share(function.signature().name() + "/", &node);
+  }
+}
+
+bool MayKeepInputs(const tensorflow::MetaGraphDef& meta_graph) {
+  const GraphDef& graph = meta_graph.graph_def();
+  std::map<std::string, const NodeDef*> nodes;
+  for (const NodeDef& node : graph.node()) nodes[node.name()] = &node;
+  std::map<std::string, const tensorflow::FunctionDef*> functions;
+  for (const auto& function : graph.library().function()) functions[function.signature().name()] = &function;
+
+  // Only what requests run counts: every TF 2 model has functions that assign what they restore.
+  std::set<std::string> seen;
+  std::vector<const NodeDef*> pending;
+  const auto call = [&](const std::string& name) {
+    const auto function = functions.find(name);
+    if (function == functions.end() || !seen.insert("f:" + name).second) return;
+    for (const NodeDef& node : function->second->node_def()) pending.push_back(&node);
+  };
+  const auto visit = [&](std::string name) {
+    if (!name.empty() && name[0] == '^') name.erase(0, 1);
+    name = name.substr(0, name.find(':'));
+    const auto node = nodes.find(name);
+    if (node != nodes.end() && seen.insert("n:" + name).second) pending.push_back(node->second);
+  };
+  for (const auto& [key, signature] : meta_graph.signature_def()) {
+    if (absl::StartsWith(key, "__saved_model_")) continue;
+    for (const auto& [alias, info] : signature.outputs()) visit(info.name());
+  }
+  while (!pending.empty()) {
+    const NodeDef& node = *pending.back();
+    pending.pop_back();
+    if (KeepsInputs(node.op())) return true;
+    call(node.op());
+    for (const auto& [key, attr] : node.attr()) {
+      if (attr.has_func()) call(attr.func().name());
+      for (const auto& func : attr.list().func()) call(func.name());
+    }
+    for (const std::string& input : node.input()) visit(input);
+  }
+  return false;
+}
+
+absl::Status RestoreVariables(const std::string& dir, const std::string& checkpoint_prefix,
+                              const tensorflow::MetaGraphDef& meta_graph,
+                              const tensorflow::thread::ThreadPoolOptions& threads, tensorflow::Session* session) {
+  // Asset files are told to the graph by name.
+  std::vector<tensorflow::AssetFileDef> assets;
+  if (absl::Status s = tensorflow::internal::GetAssetFileDefs(meta_graph, &assets); !s.ok()) return s;
+  std::vector<std::pair<std::string, Tensor>> asset_feeds;
+  for (const tensorflow::AssetFileDef& asset : assets) {
+    const fs::path path = fs::path(dir) / tensorflow::kSavedModelAssetsDirectory / asset.filename();
+    if (absl::Status s = CheckFile(path, "asset"); !s.ok()) return s;
+    asset_feeds.emplace_back(asset.tensor_info().name(), StringScalar(path.string()));
+  }
+  const auto run = [&](std::vector<std::pair<std::string, Tensor>> feeds, const std::string& op) {
+    tensorflow::RunMetadata metadata;
+    return session->Run(tensorflow::RunOptions(), feeds, {}, {op}, nullptr, &metadata, threads);
+  };
+
+  std::string prefix = checkpoint_prefix;
+  if (prefix.empty()) {
+    const fs::path variables = fs::path(dir) / tensorflow::kSavedModelVariablesDirectory;
+    prefix = (variables / tensorflow::kSavedModelVariablesFilename).string();
+    std::error_code error;
+    // A model without variables has no such folder, and nothing to restore.
+    if (!fs::exists(tensorflow::MetaFilename(prefix), error)) {
+      if (fs::exists(variables, error) && !fs::is_empty(variables, error)) {
+        return CheckFile(tensorflow::MetaFilename(prefix), "variables");
+      }
+      prefix.clear();
+    }
+  }
+  const tensorflow::SaverDef& saver = meta_graph.saver_def();
+  if (!prefix.empty() && !saver.restore_op_name().empty()) {
+    auto feeds = asset_feeds;
+    feeds.emplace_back(saver.filename_tensor_name(), StringScalar(prefix));
+    if (absl::Status s = run(feeds, saver.restore_op_name()); !s.ok()) {
+      return absl::Status(s.code(), absl::StrCat("variables '", prefix, "': ", s.message()));
+    }
+  }
+  std::string init_op;
+  if (absl::Status s = tensorflow::internal::GetInitOp(dir, meta_graph, &init_op); !s.ok()) return s;
+  if (!init_op.empty()) {
+    if (absl::Status s = run(asset_feeds, init_op); !s.ok()) {
+      return absl::Status(s.code(), absl::StrCat("initialiser '", init_op, "': ", s.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace processor

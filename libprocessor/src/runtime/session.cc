@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/session.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tensorflow/core/common_runtime/device_mgr.h"
+#include "tensorflow/core/common_runtime/renamed_device.h"
+#include "tensorflow/core/public/session_options.h"
+
+namespace processor {
+namespace {
+
+constexpr char kTask[] = "/job:localhost/replica:0/task:0";
+
+tensorflow::SessionOptions TensorFlowOptions(const SessionOptions& options) {
+  tensorflow::SessionOptions result;
+  tensorflow::ConfigProto& config = result.config;
+  config.set_allow_soft_placement(true);  // graphs may name devices that were there in training
+  config.set_inter_op_parallelism_threads(options.inter_op_threads);
+  if (options.executor == Executor::kSingleThreaded) {
+    config.mutable_experimental()->set_executor_type("SINGLE_THREADED_EXECUTOR");
+    config.set_inter_op_parallelism_threads(-1);
+  } else if (options.own_inter_op_pool && options.inter_op_threads > 0) {
+    config.set_use_per_session_threads(true);
+  }
+  // Nobody extends the graph: the copy that extending needs is not kept.
+  config.mutable_experimental()->set_optimize_for_static_graph(true);
+  config.mutable_experimental()->set_disable_output_partition_graphs(true);
+  return result;
+}
+
+}  // namespace
+
+const char* ExecutorName(Executor executor) {
+  return executor == Executor::kSingleThreaded ? "single_threaded" : "default";
+}
+
+absl::Status Session::Create(const tensorflow::GraphDef& graph, const SessionOptions& options,
+                             tensorflow::Device* base, tensorflow::thread::ThreadPoolInterface* intra_op_pool,
+                             std::unique_ptr<Session>* session) {
+  std::unique_ptr<Session> result(new Session);
+  std::vector<std::unique_ptr<tensorflow::Device>> devices;
+  devices.push_back(tensorflow::RenamedDevice::NewRenamedDevice(kTask, base, /*owns_underlying=*/false,
+                                                                /*isolate_session_state=*/false, intra_op_pool));
+  result->session_ = std::make_unique<tensorflow::DirectSession>(
+      TensorFlowOptions(options), new tensorflow::StaticDeviceMgr(std::move(devices)), nullptr);
+  result->handles_ = std::make_unique<std::atomic<int64_t>[]>(kMaxCallables);
+  for (int i = 0; i < kMaxCallables; ++i) result->handles_[i].store(-1, std::memory_order_relaxed);
+  if (absl::Status status = result->session_->Create(graph); !status.ok()) return status;
+  *session = std::move(result);
+  return absl::OkStatus();
+}
+
+Session::~Session() {
+  if (session_ != nullptr) session_->Close().IgnoreError();
+}
+
+absl::Status Session::Make(const Signature& signature, const std::vector<int>& outputs, bool traced,
+                           tensorflow::Session::CallableHandle* handle) {
+  tensorflow::CallableOptions options;
+  for (const TensorSpec& input : signature.inputs()) options.add_feed(input.tensor_name);
+  for (int output : outputs) options.add_fetch(signature.outputs()[output].tensor_name);
+  if (traced) options.mutable_run_options()->set_trace_level(tensorflow::RunOptions::FULL_TRACE);
+  const absl::Status status = session_->MakeCallable(options, handle);
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("signature '", signature.name(), "': ", status.message()));
+}
+
+absl::Status Session::Prepare(int callable, const Signature& signature, const std::vector<int>& outputs) {
+  if (handles_[callable].load(std::memory_order_acquire) >= 0) return absl::OkStatus();
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (handles_[callable].load(std::memory_order_relaxed) >= 0) return absl::OkStatus();
+  tensorflow::Session::CallableHandle handle = -1;
+  if (absl::Status status = Make(signature, outputs, /*traced=*/false, &handle); !status.ok()) return status;
+  handles_[callable].store(handle, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+absl::Status Session::Run(int callable, const std::vector<tensorflow::Tensor>& feeds,
+                          std::vector<tensorflow::Tensor>* outputs) {
+  return session_->RunCallable(handles_[callable].load(std::memory_order_acquire), feeds, outputs, nullptr);
+}
+
+absl::Status Session::RunTraced(const Signature& signature, const std::vector<tensorflow::Tensor>& feeds,
+                                std::vector<tensorflow::Tensor>* outputs, tensorflow::StepStats* stats) {
+  tensorflow::Session::CallableHandle handle = -1;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = traced_.find(&signature);
+    if (found == traced_.end()) {
+      std::vector<int> all;
+      for (size_t i = 0; i < signature.outputs().size(); ++i) all.push_back(static_cast<int>(i));
+      if (absl::Status status = Make(signature, all, /*traced=*/true, &handle); !status.ok()) return status;
+      traced_.emplace(&signature, handle);
+    } else {
+      handle = found->second;
+    }
+  }
+  tensorflow::RunMetadata metadata;
+  const absl::Status status = session_->RunCallable(handle, feeds, outputs, &metadata);
+  stats->Swap(metadata.mutable_step_stats());
+  return status;
+}
+
+}  // namespace processor

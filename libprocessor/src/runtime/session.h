@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// One TensorFlow session over devices that it does not own: its part of a model version.
+//
+// It runs callables, made once per set of outputs: no name is looked up and no graph is pruned for a request. Any
+// number of threads may run at once.
+#ifndef PROCESSOR_RUNTIME_SESSION_H_
+#define PROCESSOR_RUNTIME_SESSION_H_
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "src/runtime/model_config.h"
+#include "src/runtime/signature.h"
+#include "tensorflow/core/common_runtime/direct_session.h"
+#include "tensorflow/core/framework/device.h"
+#include "tensorflow/core/framework/graph.pb.h"
+#include "tensorflow/core/framework/step_stats.pb.h"
+
+namespace processor {
+
+enum class Executor { kSingleThreaded, kDefault };
+const char* ExecutorName(Executor executor);
+
+struct SessionOptions {
+  Executor executor = Executor::kSingleThreaded;
+  /// Of the default executor: -1 runs ops on the calling thread.
+  int inter_op_threads = -1;
+  /// An inter-op pool of its own, rather than the one that TensorFlow shares in the process.
+  bool own_inter_op_pool = false;
+};
+
+class Session {
+ public:
+  /// Creates the session on a device that wraps `base` with the pool of a slot. Both must outlive it.
+  static absl::Status Create(const tensorflow::GraphDef& graph, const SessionOptions& options,
+                             tensorflow::Device* base, tensorflow::thread::ThreadPoolInterface* intra_op_pool,
+                             std::unique_ptr<Session>* session);
+  ~Session();
+
+  /// Makes the callable with that number, which the caller chooses in [0, kMaxCallables), unless it is made already.
+  /// `outputs`: positions in the signature.
+  absl::Status Prepare(int callable, const Signature& signature, const std::vector<int>& outputs);
+
+  /// Runs a prepared callable. `feeds` [signature inputs].
+  absl::Status Run(int callable, const std::vector<tensorflow::Tensor>& feeds,
+                   std::vector<tensorflow::Tensor>* outputs);
+
+  /// Runs all outputs of a signature with full tracing.
+  absl::Status RunTraced(const Signature& signature, const std::vector<tensorflow::Tensor>& feeds,
+                         std::vector<tensorflow::Tensor>* outputs, tensorflow::StepStats* stats);
+
+  /// For restoring, by name.
+  tensorflow::Session* tensorflow_session() { return session_.get(); }
+
+  static constexpr int kMaxCallables = 4096;
+
+ private:
+  Session() = default;
+  absl::Status Make(const Signature& signature, const std::vector<int>& outputs, bool traced,
+                    tensorflow::Session::CallableHandle* handle);
+
+  std::unique_ptr<tensorflow::DirectSession> session_;
+  std::mutex mutex_;                                     // held while callables are made
+  std::unique_ptr<std::atomic<int64_t>[]> handles_;      // -1: not made
+  std::map<const Signature*, tensorflow::Session::CallableHandle> traced_;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_SESSION_H_

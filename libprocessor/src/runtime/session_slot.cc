@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/session_slot.h"
+
+#include <pthread.h>
+
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+
+namespace processor {
+
+SessionSlot::SessionSlot(Options options)
+    : options_(std::move(options)),
+      intra_op_pool_(absl::StrCat(options_.name, "-intra"), options_.intra_op_threads, options_.cpus),
+      cpus_(options_.cpus) {}
+
+SessionSlot::~SessionSlot() { Stop(absl::CancelledError("the model was freed")); }
+
+absl::Status SessionSlot::Submit(std::shared_ptr<Task> task) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (stopped_) return absl::CancelledError("the model is being freed");
+  if (queue_.size() >= static_cast<size_t>(options_.max_queue_size)) {
+    return absl::ResourceExhaustedError(absl::StrCat("session ", options_.index, ": ", queue_.size(),
+                                                     " requests wait, expected fewer than max_queue_size"));
+  }
+  if (threads_.empty()) {
+    try {
+      for (int i = 0; i < options_.worker_threads; ++i) threads_.emplace_back([this] { Work(); });
+    } catch (const std::system_error& e) {
+      // One thread is enough to go on with.
+      if (threads_.empty()) return absl::ResourceExhaustedError(absl::StrCat("no thread to be had: ", e.what()));
+    }
+  }
+  const int64_t priority = task->priority;
+  queue_.emplace(std::make_pair(-priority, ++sequence_), std::move(task));
+  lock.unlock();
+  wake_.notify_one();
+  return absl::OkStatus();
+}
+
+std::shared_ptr<Task> SessionSlot::Remove(uint64_t id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (auto it = queue_.begin(); it != queue_.end(); ++it) {
+    if (it->second->id != id) continue;
+    std::shared_ptr<Task> task = std::move(it->second);
+    queue_.erase(it);
+    return task;
+  }
+  return nullptr;
+}
+
+void SessionSlot::Stop(const absl::Status& status) {
+  decltype(queue_) waiting;
+  std::vector<std::thread> threads;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stopped_ = true;
+    waiting.swap(queue_);
+    threads.swap(threads_);
+  }
+  wake_.notify_all();
+  for (auto& [key, task] : waiting) task->Fail(status);
+  for (std::thread& thread : threads) thread.join();
+}
+
+void SessionSlot::SetCpus(const CpuSet& cpus) {
+  intra_op_pool_.SetCpus(cpus);
+  std::lock_guard<std::mutex> lock(mutex_);
+  cpus_ = cpus;
+  for (int thread : thread_ids_) PinThread(thread, cpus_);
+}
+
+CpuSet SessionSlot::cpus() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return cpus_;
+}
+
+size_t SessionSlot::queued() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return queue_.size();
+}
+
+void SessionSlot::Work() {
+  pthread_setname_np(pthread_self(), absl::StrCat(options_.name).substr(0, 15).c_str());
+  std::unique_lock<std::mutex> lock(mutex_);
+  thread_ids_.push_back(ThreadId());
+  PinThread(0, cpus_);
+  for (;;) {
+    wake_.wait(lock, [this] { return stopped_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    std::shared_ptr<Task> task = std::move(queue_.begin()->second);
+    queue_.erase(queue_.begin());
+    lock.unlock();
+    task->Run(options_.index);
+    task.reset();  // its destructor must not run under the lock
+    lock.lock();
+  }
+}
+
+}  // namespace processor

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// A session's place in a model: its CPUs, its intra-op pool, its queue with the threads that serve it, its counters.
+//
+// A slot lives as long as the model. The TensorFlow session that fills it changes with every model version, so that a
+// switch of versions starts and ends no thread. Threads of the queue start with the first task.
+#ifndef PROCESSOR_RUNTIME_SESSION_SLOT_H_
+#define PROCESSOR_RUNTIME_SESSION_SLOT_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "src/runtime/cpuset.h"
+#include "src/runtime/intra_op_pool.h"
+#include "src/runtime/stats.h"
+
+namespace processor {
+
+/// A request that waits for a session. Exactly one of Run() and Fail() is called, once, and ends it.
+class Task {
+ public:
+  virtual ~Task() = default;
+  virtual void Run(int session) = 0;
+  /// Ends the task without running it. May come on any thread.
+  virtual void Fail(const absl::Status& status) = 0;
+
+  uint64_t id = 0;
+  int32_t priority = 0;
+  int64_t deadline_us = 0;  // CLOCK_MONOTONIC; 0: none
+};
+
+class SessionSlot {
+ public:
+  struct Options {
+    std::string name;
+    int index = 0;
+    int intra_op_threads = 1;
+    int worker_threads = 1;
+    int max_queue_size = 1;
+    CpuSet cpus;
+  };
+
+  explicit SessionSlot(Options options);
+  ~SessionSlot();
+
+  /// Queues a task: larger priority first, then first come.
+  /// \return RESOURCE_EXHAUSTED if the queue is full, CANCELLED if the slot is stopped; the task is then untouched.
+  absl::Status Submit(std::shared_ptr<Task> task);
+
+  /// Takes a waiting task out of the queue, so that the caller can end it; null if it does not wait (any more).
+  std::shared_ptr<Task> Remove(uint64_t id);
+
+  /// Fails all waiting tasks, refuses later ones, waits for the running ones, ends the threads.
+  void Stop(const absl::Status& status);
+
+  void SetCpus(const CpuSet& cpus);
+  CpuSet cpus() const;
+
+  size_t queued() const;
+  /// Requests that wait or run: what LEAST_LOADED looks at.
+  std::atomic<int>& load() { return load_; }
+
+  IntraOpPool& intra_op_pool() { return intra_op_pool_; }
+  SessionStats& stats() { return stats_; }
+  const SessionStats& stats() const { return stats_; }
+
+ private:
+  void Work();
+
+  const Options options_;
+  IntraOpPool intra_op_pool_;
+  SessionStats stats_;
+  std::atomic<int> load_{0};
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  CpuSet cpus_;
+  // By falling priority, then rising sequence number.
+  std::map<std::pair<int64_t, uint64_t>, std::shared_ptr<Task>> queue_;
+  uint64_t sequence_ = 0;
+  bool stopped_ = false;
+  std::vector<std::thread> threads_;
+  std::vector<int> thread_ids_;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_SESSION_SLOT_H_

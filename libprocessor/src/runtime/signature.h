@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The signatures of a SavedModel, as requests see them: names to positions, dtypes, shapes.
+//
+// Immutable after construction; any thread may read.
+#ifndef PROCESSOR_RUNTIME_SIGNATURE_H_
+#define PROCESSOR_RUNTIME_SIGNATURE_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/runtime/name_index.h"
+#include "tensorflow/core/framework/partial_tensor_shape.h"
+#include "tensorflow/core/framework/types.h"
+#include "tensorflow/core/protobuf/meta_graph.pb.h"
+
+namespace processor {
+
+/// One input or output of a signature.
+struct TensorSpec {
+  std::string alias;                     // key in the signature: "dense"
+  std::string tensor_name;               // name in the graph: "serving_default_dense:0"
+  tensorflow::DataType dtype = tensorflow::DT_INVALID;
+  tensorflow::PartialTensorShape shape;  // rank may be unknown
+};
+
+/// One signature. Inputs and outputs are sorted by alias; positions in them are the currency of the runtime.
+class Signature {
+ public:
+  Signature(std::string name, const tensorflow::SignatureDef& def);
+
+  const std::string& name() const { return name_; }
+  const std::string& method_name() const { return method_name_; }
+  const std::vector<TensorSpec>& inputs() const { return inputs_; }
+  const std::vector<TensorSpec>& outputs() const { return outputs_; }
+
+  /// Position of an input by alias or, failing that, tensor name ("x:0", or "x" for output 0); -1 if there is none.
+  int FindInput(std::string_view key) const { return input_index_.Find(key); }
+  int FindOutput(std::string_view key) const { return output_index_.Find(key); }
+
+ private:
+  std::string name_;
+  std::string method_name_;
+  std::vector<TensorSpec> inputs_;
+  std::vector<TensorSpec> outputs_;
+  NameIndex input_index_;
+  NameIndex output_index_;
+};
+
+/// All signatures of a model that can be served, and which of them is meant by no name.
+class SignatureSet {
+ public:
+  SignatureSet() = default;
+  SignatureSet(const SignatureSet&) = delete;
+  SignatureSet& operator=(const SignatureSet&) = delete;
+
+  /// Takes all signatures of `meta_graph` but the internal ones ("__saved_model_*").
+  void Load(const tensorflow::MetaGraphDef& meta_graph);
+  void set_default(const Signature* signature) { default_ = signature; }
+
+  /// The signature of that name; the default for ""; nullptr if there is none.
+  const Signature* Find(std::string_view name) const;
+  const Signature* default_signature() const { return default_; }
+  const std::vector<std::unique_ptr<Signature>>& all() const { return signatures_; }
+  /// Position in all().
+  int IndexOf(const Signature* signature) const;
+
+ private:
+  std::vector<std::unique_ptr<Signature>> signatures_;
+  const Signature* default_ = nullptr;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_SIGNATURE_H_

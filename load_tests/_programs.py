@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark programs and the library they measure: where they are, how they are run."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["ROOT", "ProgramError", "find_library", "find_program", "run_program"]
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class ProgramError(RuntimeError):
+    """A benchmark program ended with an error; `status` is its exit status, the text what it wrote to stderr."""
+
+    def __init__(self, name: str, status: int, text: str) -> None:
+        super().__init__(f"{name} ended with status {status}: {text.strip()[-2000:] or 'no message'}")
+        self.status = status
+
+
+def find_program(name: str, folder: Path | None = None) -> Path:
+    """Answer the path of a benchmark program.
+
+    Parameters
+    ----------
+    name : str
+        "bench_serving" or "bench_lifecycle".
+    folder : Path, optional
+        Where to look; else PROCESSOR_BENCH_DIR, else the build folders of this checkout.
+
+    Returns
+    -------
+    path : Path
+
+    Raises
+    ------
+    FileNotFoundError
+        It is in none of them; the message lists them.
+    """
+    if folder is None and "PROCESSOR_BENCH_DIR" in os.environ:
+        folder = Path(os.environ["PROCESSOR_BENCH_DIR"])
+    folders = [folder] if folder else [ROOT / "build" / "release" / "bench", ROOT / "build" / "release"]
+    for candidate in folders:
+        if (candidate / name).is_file():
+            return candidate / name
+    raise FileNotFoundError(f"{name}: not in {', '.join(map(str, folders))}; `make build` makes it")
+
+
+def find_library(path: Path | None = None) -> Path:
+    """Answer the path of libprocessor.so: the argument, else PROCESSOR_LIBRARY, else the one of this checkout.
+
+    Raises
+    ------
+    FileNotFoundError
+        It is not there.
+    """
+    found = path or Path(os.environ.get("PROCESSOR_LIBRARY", ROOT / "processor" / "libprocessor.so"))
+    if not found.is_file():
+        raise FileNotFoundError(f"{found}: no such library; `make build` makes it")
+    return found.resolve()
+
+
+def run_program(
+    program: Path, arguments: Mapping[str, object], tick: Callable[[], None] = lambda: None, prefix: Sequence[str] = ()
+) -> Any:
+    """Run a benchmark program.
+
+    Parameters
+    ----------
+    program : Path
+    arguments : mapping
+        Values by the name of the argument, without its dashes.
+    tick : callable
+        Called a few times a second while it runs.
+    prefix : sequence of str
+        What to run it under, as in ("taskset", "-c", "0").
+
+    Returns
+    -------
+    output : object
+        The JSON that it wrote.
+
+    Raises
+    ------
+    ProgramError
+        It failed.
+    """
+    command = [*prefix, str(program)]
+    for name, value in arguments.items():
+        command += [f"--{name}", str(value)]
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "3"} | os.environ
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            while True:
+                try:
+                    output, errors = process.communicate(timeout=0.25)
+                    break
+                except subprocess.TimeoutExpired:
+                    tick()
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
+        raise ProgramError(program.name, process.returncode, errors)
+    return json.loads(output)

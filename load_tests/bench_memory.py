@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure what a further session costs, and whether a model that is freed gives back what it held.
+
+    python -m load_tests.bench_memory             # sessions of W1 and W2, then 10,000 cycles of a small model
+    python -m load_tests.bench_memory --quick     # plumbing only: seconds
+
+Runs `bench_lifecycle` (libprocessor/bench), each measurement in a fresh process, prints tables and the targets, and
+writes results/bench_memory.json. docs/benchmarks.md explains what is measured and how to read it.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from load_tests._environment import describe_environment, usable_cpus
+from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
+from load_tests._report import Target, make_console, print_targets, write_results
+from load_tests.bench_serving import default_config
+from load_tests.request_files import ensure_requests
+from load_tests.workloads import WORKLOADS, ensure_model
+
+__all__ = ["SESSION_LIMIT_MB", "judge_cycles", "judge_sessions", "main", "session_cost"]
+
+SESSION_LIMIT_MB = 20.0
+GROWTH_LIMIT_MB = 2.0
+SESSIONS = (1, 2, 4, 8)
+Tick = Callable[[], None]
+
+
+def session_cost(points: Sequence[dict[str, Any]]) -> float:
+    """Answer what a further session costs.
+
+    Parameters
+    ----------
+    points : sequence of dict
+        `sessions` and `used_mb`, the resident memory [MB] after the model has been used; at least two numbers of
+        sessions.
+
+    Returns
+    -------
+    cost : float [MB]
+        The most that any step from one number of sessions to the next cost, divided by the sessions it added.
+    """
+    ordered = sorted(points, key=lambda point: point["sessions"])
+    steps = pairwise(ordered)
+    return max(float((b["used_mb"] - a["used_mb"]) / (b["sessions"] - a["sessions"])) for a, b in steps)
+
+
+def variables_mb(model: Path) -> float:
+    """Answer the size of a SavedModel's variables [MB]: what a session that shares nothing would cost at least."""
+    return sum(file.stat().st_size for file in (model / "variables").glob("variables.data-*")) / 1e6
+
+
+def judge_sessions(measured: Sequence[dict[str, Any]]) -> list[Target]:
+    """Hold the cost of a further session against its target.
+
+    Parameters
+    ----------
+    measured : sequence of dict
+        `workload` and `cost_mb`.
+    """
+    return [
+        Target(f"{one['workload']}, a further session, MB", one["cost_mb"], SESSION_LIMIT_MB, at_least=False)
+        for one in measured
+    ]
+
+
+def judge_cycles(cycles: dict[str, Any]) -> list[Target]:
+    """Hold the endurance run against its targets.
+
+    Parameters
+    ----------
+    cycles : dict
+        What `bench_lifecycle --mode cycles` wrote.
+
+    Returns
+    -------
+    targets : list of Target
+        Growth of resident memory after the baseline [MB], and how many threads and file descriptors vary.
+    """
+    low, high = cycles["low"], cycles["high"]
+    label = f"{cycles['cycles']:,} cycles"
+    growth = (cycles["last"]["rss_kb"] - cycles["first"]["rss_kb"]) * 1024 / 1e6
+    return [
+        Target(f"{label}, growth after {cycles['baseline']}, MB", round(growth, 3), GROWTH_LIMIT_MB, at_least=False),
+        Target(f"{label}, change of threads", high["threads"] - low["threads"], 0, at_least=False),
+        Target(f"{label}, change of file descriptors", high["descriptors"] - low["descriptors"], 0, at_least=False),
+    ]
+
+
+def _megabytes(state: dict[str, Any]) -> float:
+    return round(float(state["rss_kb"]) * 1024 / 1e6, 2)
+
+
+def _measure_sessions(
+    options: argparse.Namespace, program: Path, library: Path, workload: str, tick: Tick
+) -> dict[str, Any]:
+    """Measure one workload with every number of sessions, each some times in a fresh process; medians."""
+    model = ensure_model(workload, options.cache)
+    requests = ensure_requests(options.cache / "requests", workload, options.rows, "eas")
+    points = []
+    for sessions in options.sessions:
+        config = default_config(usable_cpus()) | {"session_num": sessions}
+        runs = [
+            run_program(
+                program,
+                {
+                    "mode": "resident",
+                    "model": model.resolve(),
+                    "requests": requests,
+                    "library": library,
+                    "config": json.dumps(config),
+                    "threads": options.threads,
+                    "passes": options.passes,
+                },
+                tick,
+            )
+            for _ in range(options.repeats)
+        ]
+        points.append(
+            {
+                "sessions": sessions,
+                "before_mb": median(_megabytes(run["before"]) for run in runs),
+                "loaded_mb": median(_megabytes(run["loaded"]) for run in runs),
+                "used_mb": median(_megabytes(run["used"]) for run in runs),
+                "freed_mb": median(_megabytes(run["freed"]) for run in runs),
+                "runs": runs,
+            }
+        )
+    return {
+        "workload": workload,
+        "rows": options.rows,
+        "threads": options.threads,
+        "variables_mb": round(variables_mb(model), 2),
+        "cost_mb": round(session_cost(points), 2),
+        "points": points,
+    }
+
+
+def _measure_cycles(options: argparse.Namespace, program: Path, library: Path, tick: Tick) -> dict[str, Any]:
+    output: dict[str, Any] = run_program(
+        program,
+        {
+            "mode": "cycles",
+            "model": ensure_model("tiny", options.cache).resolve(),
+            "requests": ensure_requests(options.cache / "requests", "tiny", 1, "eas"),
+            "library": library,
+            "cycles": options.cycles,
+            "baseline": options.baseline,
+        },
+        tick,
+    )
+    return output
+
+
+def _sessions_table(measured: Sequence[dict[str, Any]]) -> Table:
+    table = Table(title="Resident memory by number of sessions (MB)")
+    table.add_column("workload")
+    for heading in ("variables", "sessions", "before", "loaded", "in use", "each further"):
+        table.add_column(heading, justify="right")
+    for one in measured:
+        before: dict[str, Any] | None = None
+        for point in one["points"]:
+            cost = ""
+            if before is not None:
+                added = point["sessions"] - before["sessions"]
+                cost = f"{(point['used_mb'] - before['used_mb']) / added:.1f}"
+            table.add_row(
+                "" if before else one["workload"],
+                "" if before else f"{one['variables_mb']:.1f}",
+                str(point["sessions"]),
+                f"{point['before_mb']:.1f}",
+                f"{point['loaded_mb']:.1f}",
+                f"{point['used_mb']:.1f}",
+                cost,
+                end_section=point is one["points"][-1],
+            )
+            before = point
+    return table
+
+
+def _cycles_table(cycles: dict[str, Any]) -> Table:
+    table = Table(title=f"{cycles['cycles']:,} load/serve/free cycles of a small model, {cycles['seconds']:.0f} s")
+    table.add_column("")
+    for heading in ("resident MB", "threads", "file descriptors"):
+        table.add_column(heading, justify="right")
+    for title, key in ((f"after cycle {cycles['baseline']}", "first"), ("after the last", "last")):
+        state = cycles[key]
+        table.add_row(title, f"{_megabytes(state):.2f}", str(state["threads"]), str(state["descriptors"]))
+    low, high = cycles["low"], cycles["high"]
+    ranges = [f"{low[name]} to {high[name]}" for name in ("threads", "descriptors")]
+    table.add_row("least to most between", f"{_megabytes(low):.2f} to {_megabytes(high):.2f}", *ranges)
+    return table
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure memory of sessions and endurance of loading and freeing.")
+    parser.add_argument("--quick", action="store_true", help="check the plumbing; the figures mean nothing")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
+    parser.add_argument("--only", choices=["sessions", "cycles"], help="leave the other half out")
+    parser.add_argument("--workloads", nargs="+", choices=sorted(WORKLOADS), help="(default W1 W2)")
+    parser.add_argument("--sessions", nargs="+", type=int, help=f"(default {' '.join(map(str, SESSIONS))})")
+    parser.add_argument("--rows", type=int, default=128, help="rows of the requests that fill the sessions")
+    parser.add_argument("--passes", type=int, help="times that each client sends every request (default 4)")
+    parser.add_argument("--repeats", type=int, help="fresh processes for each number of sessions (default 3)")
+    parser.add_argument("--threads", type=int, default=usable_cpus(), help="client threads (default: one a CPU)")
+    parser.add_argument("--cycles", type=int, help="load/serve/free cycles (default 10000)")
+    parser.add_argument("--baseline", type=int, help="cycles before growth is counted (default 100)")
+    parser.add_argument("--bench-dir", type=Path, help="folder of the program bench_lifecycle")
+    parser.add_argument("--library", type=Path, help="libprocessor.so")
+    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
+    parser.add_argument("--output", type=Path, help="file of the results (default results/bench_memory.json)")
+    parsed = parser.parse_args(arguments)
+    parsed.workloads = parsed.workloads or (["W2"] if parsed.quick else ["W1", "W2"])
+    parsed.sessions = parsed.sessions or ([1, 2] if parsed.quick else list(SESSIONS))
+    parsed.passes = parsed.passes or (1 if parsed.quick else 4)
+    parsed.repeats = parsed.repeats or (1 if parsed.quick else 3)
+    parsed.cycles = parsed.cycles or (60 if parsed.quick else 10_000)
+    parsed.baseline = parsed.baseline or (20 if parsed.quick else 100)
+    if len(set(parsed.sessions)) < 2:
+        parser.error("--sessions: two different numbers or more are needed to tell the cost of one")
+    name = "bench_memory_quick.json" if parsed.quick else "bench_memory.json"
+    parsed.output = parsed.output or ROOT / "results" / name
+    return parsed
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print and write.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The command line; else that of the process.
+
+    Returns
+    -------
+    status : int
+        0; 1 if something failed, or with --strict a target was missed.
+    """
+    options = _parse(arguments)
+    console = make_console()
+    sessions: list[dict[str, Any]] = []
+    cycles: dict[str, Any] | None = None
+    environment = describe_environment(ROOT)
+    columns = (TextColumn("{task.description:<24}"), BarColumn(), TimeElapsedColumn())
+    try:
+        program, library = find_program("bench_lifecycle", options.bench_dir), find_library(options.library)
+        with Progress(*columns, console=console) as progress:
+            task = progress.add_task("preparing", total=None)
+            if options.only != "cycles":
+                for workload in options.workloads:
+                    progress.update(task, description=f"{workload}, sessions")
+                    sessions.append(_measure_sessions(options, program, library, workload, progress.refresh))
+            if options.only != "sessions":
+                progress.update(task, description=f"{options.cycles:,} cycles")
+                cycles = _measure_cycles(options, program, library, progress.refresh)
+            progress.update(task, description="done", total=1, completed=1)
+    except (FileNotFoundError, ProgramError) as error:
+        console.print(f"[bold red]{escape(str(error))}[/]")
+        return 1
+
+    targets: list[Target] = []
+    if sessions:
+        console.print(_sessions_table(sessions))
+        targets += judge_sessions(sessions)
+    if cycles is not None:
+        console.print(_cycles_table(cycles))
+        targets += judge_cycles(cycles)
+    if options.quick:
+        targets = []
+        console.print("A quick run: its figures are no measurement, and are held against no target.")
+    print_targets(console, targets)
+    write_results(
+        options.output,
+        {
+            "benchmark": "memory",
+            "quick": options.quick,
+            "environment": environment,
+            "sessions": sessions,
+            "cycles": cycles,
+            "targets": [target.to_json() for target in targets],
+        },
+    )
+    console.print(f"Written to {options.output}")
+    return 1 if options.strict and not all(target.ok for target in targets) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure libprocessor against stock TensorFlow on the reference workloads.
+
+    python -m load_tests.bench_serving            # the figures: about five minutes
+    python -m load_tests.bench_serving --quick    # answers and plumbing only: seconds
+
+Runs `bench_serving` (libprocessor/bench) once for each workload and number of rows, prints a table and the targets, and
+writes results/bench_serving.json. docs/benchmarks.md explains what is measured and how to read it.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from load_tests._environment import describe_environment, usable_cpus
+from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
+from load_tests._report import Target, make_console, print_targets, write_results
+from load_tests.request_files import Protocol, ensure_requests
+from load_tests.workloads import WORKLOADS, ensure_model
+
+__all__ = ["SPEEDUPS", "default_config", "judge", "main", "summarise"]
+
+#: Least ratio of requests/s to stock TensorFlow's, by workload and rows. Where one is set, p99 may be no worse either.
+SPEEDUPS = {("W2", 1): 3.0, ("W2", 128): 1.1, ("W1", 1): 1.5, ("W1", 128): 1.2}
+ROWS = (1, 16, 128, 512)
+ANSWERS_DIFFER = 2  # exit status of the program
+
+
+def default_config(cpus: int) -> dict[str, Any]:
+    """Answer the configuration that is measured: for each CPU a session that computes on its caller's thread.
+
+    Parameters
+    ----------
+    cpus : int
+        CPUs that the process may use.
+    """
+    return {
+        "session_num": cpus,
+        "intra_op_parallelism_threads": 1,
+        "inter_op_parallelism_threads": 1,
+        "select_session_policy": "RR",
+    }
+
+
+def _overhead(engine: dict[str, Any]) -> dict[str, float] | None:
+    """Answer what the library spent on a request beside the TensorFlow run, over the rounds alone where it can be told.
+
+    Returns
+    -------
+    overhead : dict or None
+        `mean_us` [µs] of the rounds; `p50_us`, `p99_us` [µs] since loading. None if the engine does not count it.
+    """
+    before, after = engine["statistics_before"], engine["statistics_after"]
+    if not after or "overhead_us" not in after:
+        return None
+    first, last = before["overhead_us"], after["overhead_us"]
+    count = last["count"] - first["count"]
+    if count <= 0:
+        return None
+    mean = (last["mean"] * last["count"] - first["mean"] * first["count"]) / count
+    return {"mean_us": round(mean, 3), "p50_us": last["p50"], "p99_us": last["p99"]}
+
+
+def summarise(workload: str, rows: int, protocol: str, output: dict[str, Any]) -> dict[str, Any]:
+    """Turn the output of one run of the program into one case of the results.
+
+    Parameters
+    ----------
+    workload : str
+        "W1", "W2" or "tiny".
+    rows : int
+        Size of every batch.
+    protocol : str
+        "eas" or "tfserving".
+    output : dict
+        What `bench_serving` wrote.
+
+    Returns
+    -------
+    case : dict
+        Medians over the rounds for each engine, the rounds themselves, and `speedup`, the ratio of the medians of
+        requests/s.
+    """
+    engines: dict[str, Any] = {}
+    for engine in output["engines"]:
+        rounds = engine["rounds"]
+        figures = ("requests_per_s", "mean_us", "p50_us", "p99_us", "cpu_s_per_1000")
+        engines[engine["engine"]] = {name: median(one[name] for one in rounds) for name in figures} | {
+            "overhead": _overhead(engine),
+            "load_seconds": engine["load_seconds"],
+            "rounds": rounds,
+        }
+    speedup = engines["processor"]["requests_per_s"] / engines["stock"]["requests_per_s"]
+    return {
+        "workload": workload,
+        "rows": rows,
+        "protocol": protocol,
+        "threads": output["threads"],
+        "distinct_requests": output["distinct_requests"],
+        "answers": output["answers"],
+        "weights": output["weights"],
+        "speedup": round(speedup, 4),
+        "engines": engines,
+    }
+
+
+def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
+    """Hold the cases against the targets.
+
+    Parameters
+    ----------
+    cases : sequence of dict
+        As `summarise` answers them.
+
+    Returns
+    -------
+    targets : list of Target
+        Two for each case that has one: the ratio of requests/s, and the ratio of p99 to stock's.
+    """
+    targets = []
+    for case in cases:
+        limit = SPEEDUPS.get((case["workload"], case["rows"]))
+        if limit is None:
+            continue
+        label = f"{case['workload']} at {case['rows']} row{'s' if case['rows'] > 1 else ''}"
+        targets.append(Target(f"{label}, requests/s over stock", case["speedup"], limit, at_least=True))
+        engines = case["engines"]
+        ratio = engines["processor"]["p99_us"] / engines["stock"]["p99_us"]
+        targets.append(Target(f"{label}, p99 over stock", round(ratio, 4), 1.0, at_least=False))
+    return targets
+
+
+def _table(cases: Sequence[dict[str, Any]]) -> Table:
+    table = Table(title="Processor (codec included) against stock TensorFlow (tensors ready made)")
+    for heading in ("workload", "rows", "engine"):
+        table.add_column(heading)
+    for heading in ("requests/s", "over stock", "p50 ms", "p99 ms", "CPU s/1,000", "overhead µs", "max |Δ|"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for case in cases:
+        for name in ("stock", "processor"):
+            engine = case["engines"][name]
+            ours = name == "processor"
+            overhead = engine["overhead"]
+            table.add_row(
+                case["workload"] if not ours else "",
+                str(case["rows"]) if not ours else "",
+                name,
+                f"{engine['requests_per_s']:,.0f}",
+                f"{case['speedup']:.2f}" if ours else "",
+                f"{engine['p50_us'] / 1000:.3f}",
+                f"{engine['p99_us'] / 1000:.3f}",
+                f"{engine['cpu_s_per_1000']:.3f}",
+                f"{overhead['mean_us']:.1f}" if overhead else "",
+                f"{case['answers']['max_abs_difference']:.1e}" if ours else "",
+                end_section=ours,
+            )
+    return table
+
+
+def _print_floors(console: Console, cases: Sequence[dict[str, Any]]) -> None:
+    """Print what memory allows at one row, where a request does nothing dearer than reading the weights."""
+    for case in cases:
+        if case["rows"] != 1:
+            continue
+        megabytes, floor = case["weights"]["bytes"] / 1e6, case["weights"]["read_us"]
+        stock = case["engines"]["stock"]["requests_per_s"]
+        most = case["threads"] * 1e6 / floor
+        console.print(
+            f"  {case['workload']}: one core reads the {megabytes:.2g} MB of dense weights in {floor:.0f} µs, "
+            f"so {case['threads']} of them answer at most {most:,.0f} one-row requests/s one by one "
+            f"({most / stock:.2f} times stock)",
+            soft_wrap=True,
+        )
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure libprocessor against stock TensorFlow.")
+    parser.add_argument("--quick", action="store_true", help="check answers and plumbing; the figures mean nothing")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
+    parser.add_argument("--workloads", nargs="+", choices=sorted(WORKLOADS), default=["W1", "W2"])
+    parser.add_argument("--rows", nargs="+", type=int, help=f"batch sizes (default {' '.join(map(str, ROWS))})")
+    parser.add_argument("--protocol", choices=["eas", "tfserving"], default="eas")
+    parser.add_argument("--rounds", type=int, help="rounds of each engine (default 5)")
+    parser.add_argument("--seconds", type=float, help="length of a round (default 3)")
+    parser.add_argument("--threads", type=int, default=usable_cpus(), help="client threads (default: one a CPU)")
+    parser.add_argument("--config", type=json.loads, help="JSON for the processor instead of the measured default")
+    parser.add_argument("--bench-dir", type=Path, help="folder of the program bench_serving")
+    parser.add_argument("--library", type=Path, help="libprocessor.so")
+    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
+    parser.add_argument("--output", type=Path, help="file of the results (default results/bench_serving.json)")
+    parsed = parser.parse_args(arguments)
+    parsed.rows = parsed.rows or ([1, 128] if parsed.quick else list(ROWS))
+    parsed.rounds = parsed.rounds or (1 if parsed.quick else 5)
+    parsed.seconds = parsed.seconds or (0.2 if parsed.quick else 3.0)
+    parsed.warmup = 0.05 if parsed.quick else 1.0
+    name = "bench_serving_quick.json" if parsed.quick else "bench_serving.json"
+    parsed.output = parsed.output or ROOT / "results" / name
+    return parsed
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print and write.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The command line; else that of the process.
+
+    Returns
+    -------
+    status : int
+        0; 1 if answers differ, something failed, or with --strict a target was missed.
+    """
+    options = _parse(arguments)
+    console = make_console()
+    try:
+        program, library = find_program("bench_serving", options.bench_dir), find_library(options.library)
+    except FileNotFoundError as error:
+        console.print(f"[bold red]{escape(str(error))}[/]")
+        return 1
+    config = options.config if options.config is not None else default_config(usable_cpus())
+    protocol: Protocol = options.protocol
+    environment = describe_environment(ROOT)
+    cases: list[dict[str, Any]] = []
+    plan = [(workload, rows) for workload in options.workloads for rows in options.rows]
+
+    columns = (TextColumn("{task.description:<24}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+    with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
+        per_case = 2 * (options.rounds * options.seconds + options.warmup) + 2
+        task = progress.add_task("preparing", total=per_case * len(plan))
+        for number, (workload, rows) in enumerate(plan):
+            progress.update(task, description=f"exporting {workload}")
+            model = ensure_model(workload, options.cache)
+            requests = ensure_requests(options.cache / "requests", workload, rows, protocol)
+            progress.update(task, description=f"{workload}, {rows} rows", completed=per_case * number)
+            try:
+                output = run_program(
+                    program,
+                    {
+                        "model": model.resolve(),
+                        "requests": requests,
+                        "protocol": protocol,
+                        "library": library,
+                        "config": json.dumps(config),
+                        "threads": options.threads,
+                        "seconds": options.seconds,
+                        "warmup": options.warmup,
+                        "rounds": options.rounds,
+                        "weights": WORKLOADS[workload].weights,
+                    },
+                    tick=lambda: progress.advance(task, 0.25),
+                )
+            except ProgramError as error:
+                what = "The answers differ" if error.status == ANSWERS_DIFFER else "The run failed"
+                console.print(f"[bold red]{what}[/] ({workload} at {rows} rows): {escape(str(error))}")
+                return 1
+            cases.append(summarise(workload, rows, protocol, output))
+        progress.update(task, description="done", completed=per_case * len(plan))
+
+    targets = [] if options.quick else judge(cases)
+    console.print(_table(cases))
+    if options.quick:
+        console.print("A quick run: the answers agree; its figures are no measurement, and are held against no target.")
+    else:
+        print_targets(console, targets)
+        _print_floors(console, cases)
+    write_results(
+        options.output,
+        {
+            "benchmark": "serving",
+            "quick": options.quick,
+            "environment": environment,
+            "settings": {"rounds": options.rounds, "seconds": options.seconds, "config": config},
+            "cases": cases,
+            "targets": [target.to_json() for target in targets],
+        },
+    )
+    console.print(f"Written to {options.output}")
+    return 1 if options.strict and not all(target.ok for target in targets) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure how the Python binding scales from one thread to two.
+
+    python -m load_tests.python_threads            # the figures: about two minutes
+    python -m load_tests.python_threads --quick    # answers and plumbing only: seconds
+
+Two Python threads on two sessions of W1 at 128 rows, against one thread, in alternating rounds; the strings come as
+arrays of fixed width or of `bytes` objects. Also how long the description of a request takes, which is what holds the
+GIL. Writes results/python_threads.json.
+"""
+
+import argparse
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from load_tests._environment import describe_environment, usable_cpus
+from load_tests._programs import ROOT
+from load_tests._report import Target, print_targets, write_results
+from load_tests.request_files import random_inputs
+from load_tests.workloads import ensure_model
+from processor import Model
+from processor._tensors import InputLayout, InputTensors
+
+__all__ = ["main"]
+
+#: Least ratio of the rate of two threads to that of one.
+SPEEDUP = 1.8
+THREADS = 2
+DISTINCT_REQUESTS = 16
+CONFIG = {
+    "session_num": THREADS,
+    "intra_op_parallelism_threads": 1,
+    "inter_op_parallelism_threads": 1,
+    "select_session_policy": "RR",
+}
+
+Inputs = Mapping[str, np.ndarray[Any, Any]]
+
+
+def _forms(workload: str, rows: int) -> dict[str, list[Inputs]]:
+    """Answer the same requests with their strings in each form."""
+    rng = np.random.default_rng(rows)
+    objects: list[Inputs] = [random_inputs(workload, rows, rng) for _ in range(DISTINCT_REQUESTS)]
+    fixed: list[Inputs] = [
+        {name: array.astype("S") if array.dtype.kind == "O" else array for name, array in inputs.items()}
+        for inputs in objects
+    ]
+    return {"fixed width": fixed, "objects": objects}
+
+
+def check_answers(model: Model, forms: Mapping[str, Sequence[Inputs]]) -> None:
+    """Check that every form of a request has the same answer, on every session, and that answers differ by request.
+
+    Raises
+    ------
+    AssertionError
+        They do not.
+    """
+    answers = {form: [model.run(inputs)["prob"] for inputs in requests] for form, requests in forms.items()}
+    again = [model.run(inputs)["prob"] for inputs in forms["objects"][1:]]  # RR: now on the other session
+    np.testing.assert_allclose(answers["fixed width"], answers["objects"], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(again, answers["objects"][1:], rtol=1e-5, atol=1e-5)
+    assert not np.allclose(answers["objects"][0], answers["objects"][1]), "equal answers to different requests"
+
+
+def _rate(model: Model, requests: Sequence[Inputs], threads: int, seconds: float) -> float:
+    """Answer the requests/s of that many threads."""
+    counts = [0] * threads
+    begin = threading.Barrier(threads + 1)
+    end = 0.0
+
+    def work(number: int) -> None:
+        begin.wait()
+        at = number
+        while time.perf_counter() < end:
+            model.run(requests[at % len(requests)])
+            counts[number] += 1
+            at += 1
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+    for worker in workers:
+        worker.start()
+    start = time.perf_counter()
+    end = start + seconds
+    begin.wait()
+    for worker in workers:
+        worker.join()
+    return sum(counts) / (time.perf_counter() - start)
+
+
+def _description_us(model: Model, requests: Sequence[Inputs]) -> float:
+    """Answer how long it takes to describe a request to the library [us]: the best of five rounds."""
+    layout = InputLayout(model.signatures["serving_default"])
+    rounds = []
+    for _ in range(5):
+        start = time.perf_counter()
+        for inputs in requests:
+            InputTensors(layout, inputs)
+        rounds.append((time.perf_counter() - start) / len(requests))
+    return min(rounds) * 1e6
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure how the Python binding scales from one thread to two.")
+    parser.add_argument("--quick", action="store_true", help="check answers and plumbing; the figures mean nothing")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
+    parser.add_argument("--workload", choices=["W1", "tiny"], default="W1", help="the target is for W1")
+    parser.add_argument("--rows", type=int, default=128, help="batch size (default 128)")
+    parser.add_argument("--rounds", type=int, help="rounds of each number of threads (default 5)")
+    parser.add_argument("--seconds", type=float, help="length of a round (default 3)")
+    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
+    parser.add_argument("--output", type=Path, help="file of the results (default results/python_threads.json)")
+    parsed = parser.parse_args(arguments)
+    parsed.rounds = parsed.rounds or (1 if parsed.quick else 5)
+    parsed.seconds = parsed.seconds or (0.2 if parsed.quick else 3.0)
+    name = "python_threads_quick.json" if parsed.quick else "python_threads.json"
+    parsed.output = parsed.output or ROOT / "results" / name
+    return parsed
+
+
+def _measure(model: Model, forms: Mapping[str, Sequence[Inputs]], options: argparse.Namespace) -> list[dict[str, Any]]:
+    columns = (TextColumn("{task.description:<24}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+    cases = []
+    with Progress(*columns, TimeElapsedColumn(), console=Console()) as progress:
+        task = progress.add_task("measuring", total=len(forms) * options.rounds * 2)
+        for form, requests in forms.items():
+            rates: dict[int, list[float]] = {1: [], THREADS: []}
+            for _ in range(options.rounds):
+                for threads, found in rates.items():
+                    found.append(_rate(model, requests, threads, options.seconds))
+                    progress.advance(task)
+            one, two = median(rates[1]), median(rates[THREADS])
+            cases.append(
+                {
+                    "workload": options.workload,
+                    "rows": options.rows,
+                    "strings": form,
+                    "requests_per_s": {"1": rates[1], str(THREADS): rates[THREADS]},
+                    "one_thread": one,
+                    "two_threads": two,
+                    "speedup": round(two / one, 4),
+                    "description_us": round(_description_us(model, requests), 1),
+                }
+            )
+    return cases
+
+
+def _table(cases: Sequence[dict[str, Any]]) -> Table:
+    table = Table(title=f"Python threads, {cases[0]['workload']} (arrays in, arrays out)")
+    for heading in ("strings", "rows", "1 thread, req/s", "2 threads, req/s", "ratio", "description µs"):
+        table.add_column(heading, justify="left" if heading == "strings" else "right")
+    for case in cases:
+        table.add_row(
+            case["strings"],
+            str(case["rows"]),
+            f"{case['one_thread']:,.0f}",
+            f"{case['two_threads']:,.0f}",
+            f"{case['speedup']:.2f}",
+            f"{case['description_us']:.0f}",
+        )
+    return table
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print and write.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The command line; else that of the process.
+
+    Returns
+    -------
+    status : int
+        0; 1 with --strict if a target was missed.
+    """
+    options = _parse(arguments)
+    console = Console()
+    environment = describe_environment(ROOT)
+    forms = _forms(options.workload, options.rows)
+    with Model(ensure_model(options.workload, options.cache), CONFIG) as model:
+        check_answers(model, forms)
+        cases = _measure(model, forms, options)
+    console.print(_table(cases))
+    targets = []
+    if options.quick:
+        console.print("A quick run: the answers agree; its figures are no measurement, and are held against no target.")
+    elif usable_cpus() < THREADS:
+        console.print(f"{usable_cpus()} CPU: two threads cannot be faster than one, and are held against no target.")
+    else:
+        targets = [
+            Target(f"two threads over one, strings as {case['strings']}", case["speedup"], SPEEDUP, at_least=True)
+            for case in cases
+        ]
+        print_targets(console, targets)
+    write_results(
+        options.output,
+        {
+            "benchmark": "python_threads",
+            "quick": options.quick,
+            "environment": environment,
+            "settings": {"rounds": options.rounds, "seconds": options.seconds, "config": CONFIG},
+            "cases": cases,
+            "targets": [target.to_json() for target in targets],
+        },
+    )
+    console.print(f"Written to {options.output}")
+    return 1 if options.strict and not all(target.ok for target in targets) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Export the reference models, each once."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = Path(os.environ.get("PROCESSOR_WORKLOADS", ROOT / ".cache" / "workloads"))
+
+# float32 matrices of 429-1024-512-256-1
+TOWER = 4 * (429 * 1024 + 1024 * 512 + 512 * 256 + 256)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A reference model.
+
+    Parameters
+    ----------
+    name : str
+        Short name, as in the results: "W1".
+    folder : str
+        Folder of the SavedModel in the cache.
+    generator : str
+        File in this package that exports it.
+    title : str
+        What it is, in a few words.
+    weights : int
+        Bytes of the matrices that every request reads whole.
+    """
+
+    name: str
+    folder: str
+    generator: str
+    title: str
+    weights: int
+
+
+WORKLOADS = {
+    workload.name: workload
+    for workload in (
+        Workload("W1", "wdl", "make_wdl.py", "Wide & Deep, string features, about 4,700 nodes", TOWER),
+        Workload("W2", "idwdl", "make_idwdl.py", "the same tower on integer ids, a small clean graph", TOWER),
+        Workload("tiny", "tiny", "make_tiny.py", "two small layers, for tests and endurance", 4 * (8 * 16 + 16)),
+    )
+}
+
+
+def ensure_model(name: str, cache: Path = CACHE) -> Path:
+    """Answer the folder of a reference model, exporting it if the cache does not hold it.
+
+    Parameters
+    ----------
+    name : str
+        "W1", "W2" or "tiny".
+    cache : Path
+        Where the models are kept.
+
+    Returns
+    -------
+    folder : Path
+        A SavedModel.
+
+    Raises
+    ------
+    KeyError
+        There is no such workload.
+    subprocess.CalledProcessError
+        The generator failed; its messages have gone to stderr.
+    """
+    workload = WORKLOADS[name]
+    folder = cache / workload.folder
+    if (folder / "saved_model.pb").exists():
+        return folder
+    cache.mkdir(parents=True, exist_ok=True)
+    # Beside the target and renamed when complete: a run that is interrupted leaves no half model in the cache.
+    scratch = Path(tempfile.mkdtemp(prefix=f".{workload.folder}-", dir=cache))
+    try:
+        generator = Path(__file__).with_name(workload.generator)
+        subprocess.run([sys.executable, str(generator), str(scratch / "model")], check=True, stdout=sys.stderr)
+        shutil.rmtree(folder, ignore_errors=True)
+        (scratch / "model").rename(folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return folder

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TensorFlow SavedModels of recommendation models, served in this process through libprocessor.so.
+
+    with processor.Model("models/ranking/7", {"session_num": 2}) as model:
+        scores = model.run({"user": [b"17"], "item": [b"42"]})["prob"]
+
+The library is opened when it is first needed, not by this import.
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from processor._lib import library_path, load_library
+from processor.errors import (
+    AbortedError,
+    AlreadyExistsError,
+    CancelledError,
+    DataLossError,
+    DeadlineExceededError,
+    FailedPreconditionError,
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+    OutOfRangeError,
+    PermissionDeniedError,
+    ProcessorError,
+    ResourceExhaustedError,
+    UnauthenticatedError,
+    UnavailableError,
+    UnimplementedError,
+    UnknownError,
+)
+from processor.model import Model
+from processor.signature import Signature, TensorSpec
+
+try:
+    __version__ = version("recprocessor")
+except PackageNotFoundError:  # a checkout on sys.path
+    __version__ = "0+unknown"
+
+__all__ = [
+    "AbortedError",
+    "AlreadyExistsError",
+    "CancelledError",
+    "DataLossError",
+    "DeadlineExceededError",
+    "FailedPreconditionError",
+    "InternalError",
+    "InvalidArgumentError",
+    "Model",
+    "NotFoundError",
+    "OutOfRangeError",
+    "PermissionDeniedError",
+    "ProcessorError",
+    "ResourceExhaustedError",
+    "Signature",
+    "TensorSpec",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "UnimplementedError",
+    "UnknownError",
+    "__version__",
+    "library_path",
+    "load_library",
+]

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asynchronous requests under asyncio: one completion queue per event loop, read when its eventfd says so.
+
+No callback comes on a foreign thread: the loop watches the descriptor and takes what has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import weakref
+from itertools import count
+from typing import Any
+
+from processor._ffi import NULL, ffi
+from processor._lib import get_lib
+from processor._result import Result
+from processor.errors import check_error, make_error
+
+_CAPACITY = 64
+_TARGET_SIZE: int = ffi.sizeof("struct processor_target")
+
+_lock = threading.Lock()
+_queues: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopQueue] = weakref.WeakKeyDictionary()
+
+
+class LoopQueue:
+    """The completion queue of one event loop; used on the thread of that loop only."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Make a queue and let `loop` watch it."""
+        self._lib = get_lib()
+        self._queue = NULL
+        queue, error = ffi.new("processor_queue **"), ffi.new("processor_error *")
+        check_error(self._lib.processor_queue_create(queue, error), error)
+        self._queue = queue[0]
+        self._completions = ffi.new("processor_completion[]", _CAPACITY)
+        # What has not ended, by tag. A cancelled future stays until the library has told its end.
+        self._pending: dict[int, asyncio.Future[Result]] = {}
+        self._tags = count(1)
+        # The loop must not be kept by its own entry in the weak dictionary, so it is not an attribute.
+        loop.add_reader(self._lib.processor_queue_fd(self._queue), self._deliver)
+
+    async def run(self, loop: asyncio.AbstractEventLoop, model: Any, request: Any) -> Result:
+        """Run a request.
+
+        Parameters
+        ----------
+        loop : event loop
+            The one that this queue belongs to, running.
+        model : cdata processor_model *
+        request : cdata processor_request *
+            Borrowed until the first suspension.
+        """
+        tag = next(self._tags)
+        target, number = ffi.new("processor_target *"), ffi.new("uint64_t *")
+        target.struct_size = _TARGET_SIZE
+        target.tag = tag
+        target.queue = self._queue
+        error = ffi.new("processor_error *")
+        status = self._lib.processor_model_run_async(model, request, target, number, error)
+        check_error(status, error)
+        # Even if it has ended by now, nobody takes it before this coroutine waits.
+        future: asyncio.Future[Result] = loop.create_future()
+        self._pending[tag] = future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            # NOT_FOUND, for one that runs already, changes nothing here: its result is dropped when it comes.
+            self._lib.processor_model_cancel(model, number[0], NULL)
+            raise
+
+    def _deliver(self) -> None:
+        for tag, result, error in self._take():
+            future = self._pending.pop(tag)
+            if future.done():
+                continue
+            if error is not None:
+                future.set_exception(error)
+            elif result is not None:
+                future.set_result(result)
+
+    def _take(self) -> list[tuple[int, Result | None, Exception | None]]:
+        taken: list[tuple[int, Result | None, Exception | None]] = []
+        while number := self._lib.processor_queue_next(self._queue, self._completions, _CAPACITY):
+            for completion in self._completions[0:number]:
+                if completion.error.code:
+                    taken.append((completion.tag, None, make_error(completion.error)))
+                else:
+                    taken.append((completion.tag, Result(completion.result), None))
+        return taken
+
+    def free_if_idle(self) -> bool:
+        """Free the queue of a closed loop, unless a request may still end there.
+
+        Returns
+        -------
+        bool
+            True if it is freed.
+        """
+        for tag, _, _ in self._take():
+            self._pending.pop(tag)
+        if self._pending:
+            return False
+        self._free()
+        return True
+
+    def _free(self) -> None:
+        queue, self._queue = self._queue, NULL
+        self._lib.processor_queue_free(queue)
+
+    def __del__(self, _is_finalizing: Any = sys.is_finalizing) -> None:
+        # Comes when the loop is gone; its futures would have kept it, so that nothing can still end here.
+        if not _is_finalizing() and self._queue != NULL:
+            self._free()
+
+
+def loop_queue(loop: asyncio.AbstractEventLoop) -> LoopQueue:
+    """Return the queue of a running loop, making it on first use."""
+    queue = _queues.get(loop)
+    if queue is None:
+        with _lock:
+            free_queues_of_closed_loops()
+            queue = _queues[loop] = LoopQueue(loop)
+    return queue
+
+
+def free_queues_of_closed_loops() -> None:
+    """Free what loops left behind, except where requests have not ended; those wait for the next time."""
+    for loop, queue in list(_queues.items()):
+        if loop.is_closed() and queue.free_if_idle():
+            del _queues[loop]

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a model takes and answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from processor import _dtypes
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One input or output of a signature.
+
+    Attributes
+    ----------
+    name : str
+        Alias in the signature.
+    tensor : str
+        Name in the graph, as in "serving_default_dense:0". A request may use either.
+    type : str
+        TensorFlow's name of the element type, as in "DT_FLOAT".
+    shape : tuple of int, or None
+        -1 for an open dimension; None if even the rank is open.
+    """
+
+    name: str
+    tensor: str
+    type: str
+    shape: tuple[int, ...] | None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy type of the elements; `object` for strings, which come out as `bytes`."""
+        return _dtypes.dtype_of_code(_dtypes.code_of_name(self.type))
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A way to call a model: inputs and outputs by alias, in the order of the library."""
+
+    name: str
+    method_name: str
+    inputs: dict[str, TensorSpec]
+    outputs: dict[str, TensorSpec]
+
+
+def parse_signatures(entries: list[dict[str, Any]]) -> dict[str, Signature]:
+    """Return the signatures of the JSON that `processor_model_signatures` answers, by name."""
+    signatures = (
+        Signature(entry["signature_name"], entry["method_name"], _specs(entry["inputs"]), _specs(entry["outputs"]))
+        for entry in entries
+    )
+    return {signature.name: signature for signature in signatures}
+
+
+def _specs(entries: list[dict[str, Any]]) -> dict[str, TensorSpec]:
+    return {
+        entry["name"]: TensorSpec(
+            entry["name"],
+            entry["tensor"],
+            entry["dtype"],
+            None if entry["shape"] is None else tuple(entry["shape"]),
+        )
+        for entry in entries
+    }

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models that every part of the tests may use; each is exported by TensorFlow when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import hypothesis
+import model_builders
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+# `pytest --hypothesis-profile=fuzz`: many examples, other ones each time.
+hypothesis.settings.register_profile("fuzz", max_examples=3000, deadline=None, print_blob=True)
+hypothesis.settings.register_profile("suite", max_examples=100, deadline=None, derandomize=True)
+hypothesis.settings.load_profile("suite")
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the checkout."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def models_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder where the models of this session are."""
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="session")
+def make_linear_model() -> Callable[..., Path]:
+    """`make_linear_model(path, scale)`: models with equal variable names and other values."""
+    return model_builders.build_linear
+
+
+@pytest.fixture(scope="session")
+def tiny_model(models_root: Path) -> Path:
+    """x float32 [batch, 3] -> y float32 [batch, 1]; `model_builders.linear_score` is what it computes."""
+    return model_builders.build_linear(models_root / "tiny")
+
+
+@pytest.fixture(scope="session")
+def string_model(models_root: Path) -> Path:
+    """Strings, numbers, and a table initialised from an asset; see `model_builders.build_string`."""
+    return model_builders.build_string(models_root / "string")
+
+
+@pytest.fixture(scope="session")
+def tf1_model(models_root: Path) -> Path:
+    """A TF 1 graph with resource variables; computes what `tiny_model` does."""
+    return model_builders.build_tf1(models_root / "tf1")
+
+
+@pytest.fixture(scope="session")
+def tf1_ref_model(models_root: Path) -> Path:
+    """A TF 1 graph with reference variables (VariableV2); computes what `tiny_model` does."""
+    return model_builders.build_tf1(models_root / "tf1_ref", use_resource=False)
+
+
+@pytest.fixture(scope="session")
+def multi_signature_model(models_root: Path) -> Path:
+    """Signatures serving_default, total and length; see `model_builders.build_multi_signature`."""
+    return model_builders.build_multi_signature(models_root / "multi_signature")
+
+
+@pytest.fixture(scope="session")
+def echo_model(models_root: Path) -> Path:
+    """A signature per dtype, x of any shape -> y, the same; see `model_builders.build_echo`."""
+    return model_builders.build_echo(models_root / "echo")
+
+
+@pytest.fixture(scope="session")
+def slow_model(models_root: Path) -> Path:
+    """A request takes as long as it asks for; see `model_builders.build_slow`."""
+    return model_builders.build_slow(models_root / "slow")

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole demo, as `make demo` runs it, with short measurements."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def start(json_path: Path, *options: str) -> subprocess.Popen[str]:
+    # The cache of the checkout: wheel and model are fetched and trained once for all runs.
+    command = [sys.executable, "-m", "demo", "--json", str(json_path), *options]
+    environment = os.environ | {"COLUMNS": "80"}
+    return subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.slow
+def test_demo_serves_in_every_way_and_agrees_with_tensorflow(tmp_path: Path) -> None:
+    demo = start(tmp_path / "demo.json", "--rounds", "1", "--seconds", "0.1")
+    out, err = demo.communicate(timeout=500)
+    assert demo.returncode == 0, out + err
+    assert err == ""
+    found = json.loads((tmp_path / "demo.json").read_text())
+    ways = {"tensorflow", "c", "python"} | ({"go_grpc"} if shutil.which("go") else set())
+    if os.environ.get("CI") == "true":
+        assert shutil.which("go"), "Go is missing, expected it where CI=true"
+    assert {(entry["way"], entry["rows_per_request"]) for entry in found["results"]} == {
+        (way, rows) for way in ways for rows in (1, 100)
+    }
+    for entry in found["results"]:
+        assert 0.76 < entry["auc"] < 0.82
+        assert entry["median"]["requests_per_s"] > 0
+        assert 0 < entry["median"]["p50_us"] <= entry["median"]["p99_us"]
+        if entry["way"] != "tensorflow":
+            assert entry["max_abs_difference"] <= 1e-5
+            assert entry["scores_compared"] >= 10_000
+    assert len(found["environment"]["cpu"]) > 0
+    assert max(len(line) for line in out.splitlines()) <= 80
+    for title in ("served by", "TensorFlow (C++)", "libprocessor, C program", "libprocessor, Python"):
+        assert title in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.5, 2.5, 6.0])
+def test_interrupt_ends_the_demo_quietly(tmp_path: Path, seconds: float) -> None:
+    demo = start(tmp_path / "demo.json", "--rounds", "100")
+    time.sleep(seconds)
+    # As a terminal does: to the whole group of processes.
+    os.killpg(demo.pid, signal.SIGINT)
+    _, err = demo.communicate(timeout=60)
+    assert demo.returncode == 130
+    assert err == "make demo: interrupted; what was finished stays in the cache\n"
+    assert not (tmp_path / "demo.json").exists()
+
+
+def test_demo_without_a_library_says_what_to_do(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "demo", tmp_path / "demo", ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-m", "demo"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 1
+    assert "libprocessor.so" in done.stderr
+    assert "run `make build` first" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The closed loop counts what was sent and reports the latency that was there."""
+
+import sys
+import threading
+import time
+
+import pytest
+
+from demo.measure import ServingError, Timing, closed_loop, median, run_tool
+
+
+def test_closed_loop_measures_a_known_latency() -> None:
+    sent: list[int] = []
+    timing = closed_loop(lambda number: (sent.append(number), time.sleep(0.01)), requests=5, threads=2, seconds=0.4)
+    assert set(sent) == set(range(5))
+    assert 10_000 <= timing.p50_us <= timing.p99_us
+    # Two clients of at least 10 ms each, for 0.4 s and the last request.
+    assert 0 < timing.requests_per_s <= 200
+    assert timing.requests_per_s == pytest.approx(len(sent) / 0.41, rel=0.2)
+
+
+def test_closed_loop_uses_as_many_threads_as_asked() -> None:
+    together = threading.Barrier(3)
+    timing = closed_loop(lambda number: together.wait(timeout=5), requests=1, threads=3, seconds=0.0)
+    assert timing.requests_per_s > 0
+
+
+def test_closed_loop_hands_on_what_a_client_raised() -> None:
+    def send(number: int) -> None:
+        raise ServingError("refused")
+
+    with pytest.raises(ServingError, match="refused"):
+        closed_loop(send, requests=1, threads=2, seconds=0.1)
+
+
+def test_median_is_taken_per_figure() -> None:
+    assert median([Timing(1.0, 30.0, 5.0), Timing(3.0, 10.0, 4.0), Timing(2.0, 20.0, 6.0)]) == Timing(2.0, 20.0, 5.0)
+
+
+def test_run_tool_answers_standard_output() -> None:
+    assert run_tool("python", [sys.executable, "-c", "print('fine')"]) == "fine\n"
+
+
+def test_run_tool_says_what_failed() -> None:
+    with pytest.raises(ServingError, match=r"thing: .* ended with status 3\nbroken"):
+        run_tool("thing", [sys.executable, "-c", "import sys; print('broken', file=sys.stderr); sys.exit(3)"])
+
+
+def test_run_tool_names_a_missing_program() -> None:
+    with pytest.raises(ServingError, match=r"thing: .*no-such-program"):
+        run_tool("thing", ["no-such-program"])

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import model_builders
+import numpy as np
+import pytest
+from eas_response import decode_response
+
+import processor
+from load_tests.request_files import encode_request
+from processor import Model, _completions
+
+X = np.array([[1, 2, 3]], np.float32)
+
+
+@pytest.fixture
+def slow(slow_model: Path) -> Iterator[Model]:
+    # One worker: whatever comes after a long request waits for it.
+    with Model(slow_model, {"intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 1}) as model:
+        yield model
+
+
+def loops_for(model: Model, seconds: float) -> int:
+    """How many loops take about that long on this machine."""
+    begin = time.monotonic()
+    model.run({"x": [0.0], "loops": 20})
+    return max(int(20 * seconds / (time.monotonic() - begin)), 1)
+
+
+def test_arun_answers_what_run_does(tiny: Model) -> None:
+    async def main() -> None:
+        answers = await asyncio.gather(*(tiny.arun({"x": X * i}) for i in range(300)))
+        for i, answer in enumerate(answers):
+            np.testing.assert_allclose(answer["y"], model_builders.linear_score(X * i), rtol=1e-5)
+
+    asyncio.run(main())
+
+
+def test_aprocess_answers_what_process_does(tiny: Model) -> None:
+    request = encode_request({"x": X}, "eas")
+    answer = asyncio.run(tiny.aprocess(request))
+    np.testing.assert_allclose(decode_response(answer)["y"], model_builders.linear_score(X), rtol=1e-5)
+
+
+def test_arun_raises_what_run_does(tiny: Model) -> None:
+    async def main() -> None:
+        with pytest.raises(processor.InvalidArgumentError, match="z"):
+            await tiny.arun({"z": X})
+        with pytest.raises(processor.NotFoundError, match="nothing"):
+            await tiny.arun({"x": X}, outputs=["nothing"])
+        with pytest.raises(processor.DeadlineExceededError):
+            await tiny.arun({"x": X}, deadline=time.monotonic() - 1)
+        with pytest.raises(processor.UnimplementedError):
+            await tiny.aprocess(b"", protocol="smoke")
+        assert (await tiny.arun({"x": X}))["y"].shape == (1, 1)
+
+    asyncio.run(main())
+
+
+def test_arun_copies_its_inputs(tiny: Model) -> None:
+    async def main() -> None:
+        x = X.copy()
+        task = asyncio.ensure_future(tiny.arun({"x": x}))
+        await asyncio.sleep(0)  # the request is handed over
+        x[:] = 1000
+        del x
+        gc.collect()
+        np.testing.assert_allclose((await task)["y"], model_builders.linear_score(X), rtol=1e-5)
+
+    asyncio.run(main())
+
+
+def test_event_loop_goes_on_while_a_request_runs(slow: Model) -> None:
+    loops = loops_for(slow, 0.5)
+
+    async def main() -> int:
+        ticks = 0
+        task = asyncio.ensure_future(slow.arun({"x": [1.0], "loops": loops}))
+        while not task.done():
+            await asyncio.sleep(0.005)
+            ticks += 1
+        assert (await task)["y"].tolist() == [1.0]
+        return ticks
+
+    assert asyncio.run(main()) > 10
+
+
+def test_cancelled_task_cancels_its_waiting_request(slow: Model) -> None:
+    loops = loops_for(slow, 0.5)
+
+    async def main() -> None:
+        running = asyncio.ensure_future(slow.arun({"x": [1.0], "loops": loops}))
+        waiting = asyncio.ensure_future(slow.arun({"x": [2.0], "loops": 1}))
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert not running.done()
+        assert (await running)["y"].tolist() == [1.0]
+        assert (await slow.arun({"x": [3.0], "loops": 1}))["y"].tolist() == [3.0]
+
+    asyncio.run(main())
+    assert slow.stats()["responses"]["CANCELLED"] == 1
+
+
+def test_cancelled_task_of_a_running_request_drops_its_result(slow: Model) -> None:
+    loops = loops_for(slow, 0.3)
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(slow.arun({"x": [1.0], "loops": loops}), 0.05)
+        assert (await slow.arun({"x": [3.0], "loops": 1}))["y"].tolist() == [3.0]
+
+    asyncio.run(main())
+    assert slow.stats()["responses"].get("CANCELLED", 0) == 0
+
+
+def test_deadline_of_a_waiting_request(slow: Model) -> None:
+    loops = loops_for(slow, 0.5)
+
+    async def main() -> None:
+        running = asyncio.ensure_future(slow.arun({"x": [1.0], "loops": loops}))
+        await asyncio.sleep(0.02)
+        with pytest.raises(processor.DeadlineExceededError):
+            await slow.arun({"x": [2.0], "loops": 1}, deadline=time.monotonic() + 0.1)
+        await running
+
+    asyncio.run(main())
+
+
+def test_urgent_requests_go_first(slow: Model) -> None:
+    loops = loops_for(slow, 0.3)
+    ended: list[str] = []
+
+    async def ask(name: str, loops: int, priority: int) -> None:
+        await slow.arun({"x": [1.0], "loops": loops}, priority=priority)
+        ended.append(name)
+
+    async def main() -> None:
+        first = asyncio.ensure_future(ask("first", loops, 0))
+        await asyncio.sleep(0.05)
+        await asyncio.gather(first, ask("idle", 5, -1), ask("usual", 5, 0), ask("urgent", 5, 9))
+
+    asyncio.run(main())
+    assert ended == ["first", "urgent", "usual", "idle"]
+
+
+def test_closing_a_model_ends_what_waits(slow_model: Path) -> None:
+    async def main() -> None:
+        model = Model(slow_model)
+        loops = loops_for(model, 0.3)
+        tasks = [asyncio.ensure_future(model.arun({"x": [1.0], "loops": loops})) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        await asyncio.to_thread(model.close)
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert any(isinstance(answer, processor.CancelledError) for answer in answers), answers
+        assert all(isinstance(answer, processor.CancelledError | dict) for answer in answers), answers
+        with pytest.raises(processor.FailedPreconditionError, match="closed"):
+            await model.arun({"x": [1.0], "loops": 1})
+
+    asyncio.run(main())
+
+
+def test_every_loop_has_a_queue_of_its_own(tiny: Model) -> None:
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        async def main() -> None:
+            answers = await asyncio.gather(*(tiny.arun({"x": X * number * i}) for i in range(100)))
+            for i, answer in enumerate(answers):
+                np.testing.assert_allclose(answer["y"], model_builders.linear_score(X * number * i), rtol=1e-5)
+
+        try:
+            asyncio.run(main())
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_loops_that_come_and_go_leave_nothing(tiny: Model) -> None:
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    asyncio.run(tiny.aprocess(b""))
+    before = descriptors()
+    for _ in range(50):
+        asyncio.run(tiny.aprocess(b""))
+    gc.collect()
+    assert descriptors() <= before + 1
+
+
+def test_loop_closed_over_a_running_request(slow: Model) -> None:
+    loops = loops_for(slow, 0.3)
+    loop = asyncio.new_event_loop()
+    loop.create_task(slow.arun({"x": [1.0], "loops": loops})).add_done_callback(lambda task: task.cancelled())
+    loop.run_until_complete(asyncio.sleep(0.05))
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    # The request still runs; its end finds no loop. The next loop cleans up.
+    assert slow.run({"x": [2.0], "loops": 1})["y"].tolist() == [2.0]
+    time.sleep(0.6)
+    assert asyncio.run(slow.arun({"x": [3.0], "loops": 1}))["y"].tolist() == [3.0]
+    assert loop not in _completions._queues

@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documents agree with what is there, and the README's snippets run."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import processor
+from demo.model import WideDeep, export
+from demo.movielens import FEATURES
+from processor import errors
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+HEADER = (ROOT / "libprocessor" / "include" / "processor" / "processor.h").read_text(encoding="utf-8")
+
+
+def _document(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def _snippet(language: str) -> str:
+    """Return the one block of a language in the README."""
+    (block,) = re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+    return block
+
+
+def _table_rows(text: str) -> dict[str, list[str]]:
+    """Read the rows of all Markdown tables whose first cell is a name in backticks: name → other cells."""
+    rows = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if cells and re.fullmatch(r"`\w+`", cells[0]):
+            rows[cells[0].strip("`")] = cells[1:]
+    return rows
+
+
+def _tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the README's `model`: the click model of the demo, not trained."""
+    folder = tmp_path_factory.mktemp("readme")
+    values = {name: [b"196", b"242", b"M", b"writer", b"45-49", b"Comedy"] for name in FEATURES}
+    (folder / "vocabularies").mkdir()
+    export(WideDeep(values, folder / "vocabularies", prior=0.5, seed=1), folder / "model")
+    return folder
+
+
+# The reference of the ABI.
+
+
+def test_abi_reference_is_current() -> None:
+    assert _document("abi.md") == _tool("make_abi_reference").current(), "run `make docs`"
+
+
+def test_abi_reference_has_every_function() -> None:
+    code = re.sub(r"/\*.*?\*/", "", HEADER, flags=re.DOTALL)
+    functions = re.findall(r"PROCESSOR_API\s[^;{]*?(\w+)\(", code)
+    assert len(functions) > 20
+    text = _document("abi.md")
+    assert [name for name in functions if f"#### `{name}`\n" not in text] == []
+
+
+def test_abi_reference_is_written_from_comments() -> None:
+    header = """\
+/**
+ * \\file x.h
+ * \\brief A header.
+ *
+ *     int main(void);
+ */
+/** \\defgroup thing Things
+ * @{ */
+/** How many | at most. */
+#define PROCESSOR_MANY 7
+/**
+ * \\brief Count things,
+ * one by one.
+ *
+ * \\param[out] count  how many
+ *                    there are.
+ * \\return OK.
+ */
+PROCESSOR_API int processor_count(int *count,
+                                  int more);
+"""
+    text = _tool("make_abi_reference").render({"x.h": header})
+    for expected in (
+        "## x.h\n\nA header.\n\n```c\nint main(void);\n```\n",
+        "### Things\n",
+        "| `PROCESSOR_MANY` | 7 | How many \\| at most. |\n",
+        "#### `processor_count`\n\n```c\nint processor_count(int *count,\n                    int more);\n```\n",
+        "Count things,\none by one.\n\n- `count` (out): how many there are.\n\n*Returns* OK.\n",
+    ):
+        assert expected in text
+
+
+# The configuration.
+
+
+def _refusal(model: Path, key: str) -> str:
+    """Return what the library says of a value that no key can have."""
+    with pytest.raises(processor.ProcessorError) as refused:
+        processor.Model(model, {key: {"no": "value"}})
+    return str(refused.value)
+
+
+def _keys_in_source() -> list[str]:
+    """Return the string literals of the configuration's source that look like keys; some are values."""
+    source = (ROOT / "libprocessor" / "src" / "runtime" / "model_config.cc").read_text(encoding="utf-8")
+    return sorted(set(re.findall(r'"([a-z][a-z_]+)"', source)))
+
+
+def test_every_key_is_documented(tiny_model: Path) -> None:
+    known = {key for key in _keys_in_source() if "unknown" not in _refusal(tiny_model, key)}
+    assert len(known) > 40
+    assert known == set(_table_rows(_document("configuration.md")))
+
+
+@pytest.mark.parametrize("key", sorted(_table_rows(_document("configuration.md"))))
+def test_type_of_a_key_is_documented_as_the_library_has_it(key: str, tiny_model: Path) -> None:
+    kind = _table_rows(_document("configuration.md"))[key][0]
+    expected = _refusal(tiny_model, key).partition("expected ")[2]
+    if kind.startswith(("integer", "number")):
+        low, high = re.fullmatch(r"an? \w+ from (\S+) to (\S+)", expected).groups()
+        assert kind == f"{kind.partition(' ')[0]} {low} to {high}"
+        assert expected.split()[1] == kind.partition(" ")[0]
+    elif kind.startswith('`"'):
+        assert set(re.findall(r'"(\w+)"', kind)) == set(re.findall(r'"(\w+)"', expected))
+    else:
+        word = {"boolean": "true or false", "list": "a list"}.get(kind.partition(";")[0], "a string")
+        assert expected == word
+
+
+def test_defaults_of_the_configuration_are_those_documented(tiny_model: Path) -> None:
+    rows = _table_rows(_document("configuration.md"))
+    with processor.Model(tiny_model) as model:
+        info = model.info
+    assert rows["session_num"][1] == f"`{info['sessions']}`"
+    assert rows["select_session_policy"][1] == f'`"{info["select_session_policy"]}"`'
+    assert rows["execution"][1].startswith(f'`"{info["execution"]}"` without')
+
+
+@pytest.mark.parametrize(
+    "message",
+    re.findall(r"^config key .*$", _document("configuration.md"), re.MULTILINE),
+    ids=lambda m: m.split("'")[1],
+)
+def test_documented_refusal_is_what_the_library_says(message: str, tiny_model: Path) -> None:
+    key = message.split("'")[1]
+    value = {"session_num": 0, "sesion_num": 2, "feature_store_type": "redis"}[key]
+    with pytest.raises(processor.InvalidArgumentError) as refused:
+        processor.Model(tiny_model, {key: value})
+    assert str(refused.value) == message
+
+
+# Errors and statistics.
+
+
+def test_every_status_is_documented() -> None:
+    statuses = dict(
+        re.findall(r"^#define (PROCESSOR_[A-Z_]+) (\d+)$", HEADER[: HEADER.index("processor_error {")], re.M)
+    )
+    del statuses["PROCESSOR_OK"]
+    assert {name: cells[0] for name, cells in _table_rows(_document("errors.md")).items()} == statuses
+
+
+@pytest.mark.parametrize(("name", "cells"), sorted(_table_rows(_document("errors.md")).items()))
+def test_documented_python_parent_is_right(name: str, cells: list[str]) -> None:
+    words = name.removeprefix("PROCESSOR_").title().replace("_", "")
+    exception = getattr(errors, f"{words}Error")
+    assert exception.code == int(cells[0])
+    assert [parent.__name__ for parent in exception.__bases__] == ["ProcessorError", cells[-1].strip("`")]
+
+
+def _section_keys(heading: str) -> set[str]:
+    """Return the keys in the table below a heading of observability.md."""
+    text = _document("observability.md").partition(f"`{heading}`\n")[2].partition("\n## ")[0]
+    return set(_table_rows(text))
+
+
+def test_every_key_of_info_and_statistics_is_documented(tiny_model: Path) -> None:
+    with processor.Model(tiny_model) as model:
+        model.run({"x": [[1.0, 2.0, 3.0]]})
+        assert set(model.info) == _section_keys("processor_model_info")
+        stats = model.stats()
+    assert set(stats) == _section_keys("processor_model_stats")
+    assert set(stats["latency_us"]) == {"count", "mean", "p50", "p95", "p99", "p99.9", "max"}
+
+
+def test_every_key_of_the_build_info_is_documented() -> None:
+    code = (
+        "import json, processor._lib as lib; from processor._ffi import ffi;"
+        "print(' '.join(json.loads(ffi.string(lib.get_lib().processor_build_info()))))"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert set(answer.stdout.split()) == _section_keys("processor_build_info")
+
+
+# Markdown.
+
+
+@pytest.mark.parametrize("path", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
+    dead = [link for link in links if "://" not in link and not (path.parent / link).exists()]
+    assert not dead
+
+
+def test_make_targets_in_the_documents_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^## ([\w-]+):", makefile, re.MULTILINE))
+    named = {
+        name
+        for path in DOCS
+        for block in re.findall(r"`(?:[A-Z]+=\S+ )?make ([a-z][a-z-]+)\b", path.read_text(encoding="utf-8"))
+        for name in [block]
+    }
+    named |= set(re.findall(r"^make ([a-z][a-z-]+)\b", README, re.MULTILINE))
+    assert {"demo", "test"} <= named
+    assert named <= targets
+
+
+def test_readme_opens_with_the_two_commands() -> None:
+    head, _, rest = README.partition("```sh\n")
+    assert head == "# recprocessor\n\n"
+    assert [line.partition(" #")[0].strip() for line in rest.splitlines()[:2]] == ["make demo", "make test"]
+
+
+def test_command_line_is_documented() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "processor", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    options = set(re.findall(r"--[a-z-]+", answer.stdout)) - {"--help"}
+    assert options == {"--library-path", "--include-path", "--version", "--info"}
+    assert options <= set(re.findall(r"--[a-z-]+", _document("python.md")))
+
+
+def test_decisions_are_numbered_and_complete() -> None:
+    records = sorted((ROOT / "docs" / "adr").glob("*.md"))
+    assert [int(path.name[:4]) for path in records] == list(range(1, len(records) + 1))
+    for path in records:
+        text = path.read_text(encoding="utf-8")
+        assert text.startswith(f"# {int(path.name[:4])}. "), path.name
+        assert re.search(r"^Date: \d{4}-\d{2}-\d{2}$", text, re.MULTILINE), path.name
+        for heading in ("Status", "Context", "Decision", "Consequences"):
+            assert f"## {heading}\n" in text, path.name
+
+
+def test_picture_is_drawn_for_light_and_dark() -> None:
+    picture = ROOT / "docs" / "overview.svg"
+    assert "docs/overview.svg" in README
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+    light, _, dark = picture.read_text(encoding="utf-8").partition("@media (prefers-color-scheme: dark)")
+    classes = set(re.findall(r'class="(\w+)', dark.partition("</style>")[2])) - {"head", "mono"}
+    for name in classes:
+        assert f".{name} {{" in light
+        assert f".{name} {{" in dark
+
+
+# The README's snippets.
+
+
+def _score(text: str) -> float:
+    score = float(text)
+    assert 0.0 < score < 1.0
+    return score
+
+
+def test_python_snippet_runs(workplace: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", _snippet("python")]
+    answer = subprocess.run(command, cwd=workplace, env=environment, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    scores = [_score(text) for text in answer.stdout.strip().strip("[]").split()]
+    assert len(scores) == 2
+
+
+def test_c_snippet_runs(workplace: Path) -> None:
+    (workplace / "host.c").write_text(_snippet("c"), encoding="utf-8")
+    (command,) = re.findall(r"`(cc host\.c -o host [^`]+)`", README)
+    # As the README has it, in a folder of its own: the paths of the checkout are put in front.
+    command = command.replace("-Ilibprocessor", f"-I{ROOT}/libprocessor").replace("-Lprocessor", f"-L{ROOT}/processor")
+    command = command.replace("$PWD/processor", f"{ROOT}/processor")
+    subprocess.run([*command.split(), "-Wall", "-Wextra", "-Werror"], cwd=workplace, check=True)
+    answer = subprocess.run(["./host"], cwd=workplace, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    _score(answer.stdout)
+
+
+@pytest.mark.skipif(shutil.which("go") is None and os.environ.get("CI") != "true", reason="Go is not installed")
+def test_go_snippet_runs(workplace: Path) -> None:
+    program = workplace / "go"
+    program.mkdir()
+    (program / "main.go").write_text(_snippet("go"), encoding="utf-8")
+    module = ROOT / "libprocessor" / "go"
+    wanted = re.search(r"^go (\S+)$", (module / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)
+    assert wanted is not None
+    (program / "go.mod").write_text(
+        f"module example\n\ngo {wanted[1]}\n\n"
+        "require github.com/recprocessor/recprocessor/libprocessor/go v0.0.0\n"
+        f"replace github.com/recprocessor/recprocessor/libprocessor/go => {module}\n",
+        encoding="utf-8",
+    )
+    environment = os.environ | {
+        "CGO_ENABLED": "1",
+        "CGO_CFLAGS": f"-I{ROOT}/libprocessor/include",
+        "CGO_LDFLAGS": f"-L{ROOT}/processor -Wl,-rpath,{ROOT}/processor",
+        "GOFLAGS": "-mod=mod",
+    }
+    built = subprocess.run(
+        ["go", "build", "-o", "host", "."], cwd=program, env=environment, capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stderr
+    answer = subprocess.run(["go/host"], cwd=workplace, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    _score(answer.stdout.strip().strip("[]"))

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may import whom: the direction of dependencies that docs/architecture.md states."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Package: what it may import beside the standard library and itself, at the top of a file and late, in a function.
+ALLOWED = {
+    "processor": ({"cffi", "_cffi_backend", "numpy"}, {"ml_dtypes"}),
+    "tools": (set(), set()),
+}
+
+# Folder of libprocessor/src: the folders and single headers that it may include beside its own.
+INCLUDES = {
+    "codec": {"src/runtime/signature.h", "src/runtime/name_index.h"},
+    "runtime": {"src/codec/"},
+    "c_api": {"src/codec/", "src/runtime/"},
+}
+
+
+def _imports(source: str) -> Iterator[tuple[int, str, bool]]:
+    """Yield line and top-level name of every import, and whether it is indented: in a function or a condition."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name.partition(".")[0], node.col_offset > 0
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.lineno, node.module.partition(".")[0], node.col_offset > 0
+
+
+def _python_files(package: str) -> list[Path]:
+    files = sorted((ROOT / package).rglob("*.py"))
+    assert files, f"{package}: no Python files, expected some"
+    return files
+
+
+@pytest.mark.parametrize("package", ALLOWED)
+def test_package_imports_only_what_it_may(package: str) -> None:
+    siblings = {path.stem for path in _python_files(package)} if package == "tools" else set()
+    early, late = ALLOWED[package]
+    allowed = early | {package} | siblings | sys.stdlib_module_names
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in _python_files(package)
+        for line, name, is_late in _imports(path.read_text(encoding="utf-8"))
+        if name not in allowed and not (is_late and name in late)
+    ]
+    assert not wrong
+
+
+def test_late_imports_are_seen() -> None:
+    source = "import numpy\ndef f():\n    import tensorflow.x\n    from demo.y import z\n"
+    assert set(_imports(source)) == {(1, "numpy", False), (3, "tensorflow", True), (4, "demo", True)}
+
+
+def test_import_of_processor_loads_neither_tensorflow_nor_the_library() -> None:
+    code = (
+        "import sys, processor\n"
+        "print('tensorflow' in sys.modules)\n"
+        "maps = open('/proc/self/maps').read()\n"
+        "print('libtensorflow' in maps, 'libprocessor' in maps)\n"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == ["False", "False", "False"]
+
+
+@pytest.mark.parametrize("folder", INCLUDES)
+def test_library_folder_includes_only_what_it_may(folder: str) -> None:
+    source = ROOT / "libprocessor" / "src" / folder
+    files = [path for path in sorted(source.iterdir()) if path.suffix in {".h", ".cc"}]
+    assert files
+    allowed = (*sorted(INCLUDES[folder]), f"src/{folder}/")
+    wrong = [
+        f"{path.relative_to(ROOT)}: {include}"
+        for path in files
+        for include in re.findall(r'^#include "(src/[^"]+)"', path.read_text(encoding="utf-8"), re.MULTILINE)
+        if not include.startswith(allowed)
+    ]
+    assert not wrong
+
+
+def test_public_headers_include_only_the_standard_library() -> None:
+    for path in (ROOT / "libprocessor" / "include" / "processor").glob("*.h"):
+        included = re.findall(r"^#include (\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert set(included) <= {"<stddef.h>", "<stdint.h>"}, path.name

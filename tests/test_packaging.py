@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is shipped: metadata, exported symbols, search paths, the wheel, and the distribution for C."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from model_builders import linear_score
+from packaging.requirements import Requirement
+
+import processor
+
+ROOT = Path(__file__).resolve().parent.parent
+LIBRARY = ROOT / "processor" / "libprocessor.so"
+DROP_IN = {"initialize", "process", "batch_process", "get_serving_model_info"}
+# Of the environment only what a shell always has: nothing of this checkout or its .venv.
+CLEAN = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+with (ROOT / "pyproject.toml").open("rb") as _file:
+    PYPROJECT = tomllib.load(_file)
+PROJECT = PYPROJECT["project"]
+
+
+def _run(*command: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None) -> str:
+    """Run a command and return what it printed; fail with all that it printed."""
+    answer = subprocess.run(
+        [str(part) for part in command], env=env, cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 0, f"{command}\n{answer.stdout}\n{answer.stderr}"
+    return answer.stdout
+
+
+def _dynamic(library: Path) -> dict[str, list[str]]:
+    """Read the dynamic section: tag → values."""
+    entries: dict[str, list[str]] = {}
+    for tag, value in re.findall(r"\((\w+)\)\s+[^\[\n]*\[([^\]]*)\]", _run("readelf", "-d", "-W", library)):
+        entries.setdefault(tag, []).append(value)
+    return entries
+
+
+def _exported(library: Path) -> set[str]:
+    return {line.split()[-1] for line in _run("nm", "-D", "--defined-only", library).splitlines() if line}
+
+
+def _check_search_path(library: Path) -> list[str]:
+    """Check that every folder in the RUNPATH is relative to the library; return them."""
+    dynamic = _dynamic(library)
+    assert "RPATH" not in dynamic
+    folders = dynamic["RUNPATH"][0].split(":")
+    assert all(folder == "$ORIGIN" or folder.startswith("$ORIGIN/") for folder in folders)
+    return folders
+
+
+def test_version_has_one_source() -> None:
+    assert _run(sys.executable, "-m", "processor", "--version", cwd=ROOT).startswith(
+        f"recprocessor {PROJECT['version']}\n"
+    )
+
+
+def test_tensorflow_extras_are_pinned_to_the_version_built_against() -> None:
+    minor = ".".join(importlib.metadata.version("tensorflow-cpu").split(".")[:2])
+    for extra, package in (("cpu", "tensorflow-cpu"), ("tensorflow", "tensorflow")):
+        (requirement,) = (Requirement(text) for text in PROJECT["optional-dependencies"][extra])
+        assert requirement.name == package
+        assert requirement.specifier.contains(f"{minor}.0")
+        assert not requirement.specifier.contains(f"2.{int(minor.split('.')[1]) + 1}.0")
+        assert not requirement.specifier.contains(f"2.{int(minor.split('.')[1]) - 1}.0")
+
+
+def test_dependencies_name_no_tensorflow() -> None:
+    assert {Requirement(text).name for text in PROJECT["dependencies"]} == {"cffi", "numpy", "onednn-cpu-gomp"}
+
+
+def test_build_requirements_agree_with_the_build_group() -> None:
+    # Otherwise `make build` and `pip install .` would compile against different things.
+    group = {Requirement(text) for text in PYPROJECT["dependency-groups"]["build"]}
+    pinned = {item for item in map(Requirement, PYPROJECT["build-system"]["requires"]) if "==" in str(item)}
+    assert pinned
+    assert pinned <= group
+
+
+def test_changelog_has_the_version_or_is_unreleased() -> None:
+    headings = re.findall(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings[0] == "Unreleased"
+    assert headings[1:2] in ([], [PROJECT["version"]])
+
+
+def test_library_exports_only_its_interfaces() -> None:
+    symbols = _exported(LIBRARY)
+    assert {name for name in symbols if not name.startswith("processor_")} == DROP_IN
+    declared = set()
+    for header in (ROOT / "libprocessor" / "include" / "processor").glob("*.h"):
+        text = re.sub(r"/\*.*?\*/", "", header.read_text(encoding="utf-8"), flags=re.DOTALL)
+        declared |= set(re.findall(r"PROCESSOR_(?:DEEPREC_)?API\s[^;{]*?(\w+)\(", text))
+    assert symbols == declared
+
+
+def test_library_search_path_is_relative() -> None:
+    assert _check_search_path(LIBRARY)[:3] == ["$ORIGIN", "$ORIGIN/../tensorflow", "$ORIGIN/../../.."]
+
+
+def test_library_needs_tensorflow_and_no_python() -> None:
+    needed = _dynamic(LIBRARY)["NEEDED"]
+    assert {"libtensorflow_cc.so.2", "libtensorflow_framework.so.2", "libdnnl.so.3"} <= set(needed)
+    assert not [name for name in needed if "python" in name]
+
+
+def test_library_holds_no_path_of_the_machine_that_built_it() -> None:
+    assert str(ROOT).encode() not in LIBRARY.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that `pip install .` builds, from a copy of the checkout, with the packages of this environment."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder]
+    # The build folder is kept, so that a later run compiles only what has changed.
+    _run(*command, "-C", f"build-dir={ROOT / 'build' / 'wheel'}", ROOT)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_wheel_holds_library_headers_and_binding(wheel: Path) -> None:
+    assert wheel.name == f"recprocessor-{PROJECT['version']}-py3-none-linux_x86_64.whl"
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        metadata = archive.read(f"recprocessor-{PROJECT['version']}.dist-info/METADATA").decode()
+    modules = {f"processor/{path.name}" for path in (ROOT / "processor").glob("*.py")}
+    expected = modules | {
+        "processor/_abi.py",
+        "processor/_build.py",
+        "processor/py.typed",
+        "processor/libprocessor.so",
+        "processor/include/processor/processor.h",
+        "processor/include/processor/deeprec.h",
+    }
+    assert {name for name in names if ".dist-info/" not in name} == expected
+    assert f"recprocessor-{PROJECT['version']}.dist-info/licenses/LICENSE" in names
+    assert "Provides-Extra: cpu" in metadata
+    assert "Provides-Extra: tensorflow" in metadata
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of a new environment with the wheel, and beside it, by links, what this environment has."""
+    environment = tmp_path_factory.mktemp("env") / "env"
+    _run(sys.executable, "-m", "venv", "--without-pip", environment)
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(environment), "platbase": str(environment)}))
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if not entry.name.startswith(("pip", "recprocessor", "processor", "__", "_virtualenv")):
+            (site / entry.name).symlink_to(entry)
+    (environment / "lib" / "libdnnl.so.3").symlink_to(Path(sysconfig.get_path("data"), "lib", "libdnnl.so.3"))
+    python = environment / "bin" / "python"
+    _run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel)
+    return python
+
+
+_SERVE = """
+import json, sys, numpy, processor
+with processor.Model(sys.argv[1]) as model:
+    y = model.run({"x": numpy.array([[1, 2, 3], [4, 5, 6]], numpy.float32)})["y"]
+mapped = {line.split()[-1] for line in open("/proc/self/maps") if ".so" in line}
+print(json.dumps({"y": y.tolist(), "library": str(processor.library_path()), "mapped": sorted(mapped)}))
+"""
+_EXPECTED = linear_score(np.array([[1, 2, 3], [4, 5, 6]], np.float32)).tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_installed_wheel_serves_a_model(installed: Path, tiny_model: Path) -> None:
+    answer = json.loads(_run(installed, "-I", "-c", _SERVE, tiny_model, env=CLEAN))
+    assert answer["y"] == _EXPECTED
+    assert Path(answer["library"]).is_relative_to(installed.parent.parent)
+    assert str(LIBRARY) not in answer["mapped"]
+    _check_search_path(Path(answer["library"]))
+    version = _run(installed, "-I", "-m", "processor", "--version", env=CLEAN)
+    assert version.startswith(f"recprocessor {PROJECT['version']}\n")
+    include = Path(_run(installed, "-I", "-m", "processor", "--include-path", env=CLEAN).strip())
+    assert (include / "processor" / "processor.h").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_wheel_elsewhere_opens_tensorflow_by_its_path(wheel: Path, tiny_model: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    environment = CLEAN | {"PYTHONPATH": str(tmp_path)}
+    answer = json.loads(_run(sys.executable, "-c", _SERVE, tiny_model, env=environment, cwd=tmp_path))
+    assert answer["y"] == _EXPECTED
+    assert answer["library"] == str(tmp_path / "processor" / "libprocessor.so")
+    assert [name for name in answer["mapped"] if name.endswith("tensorflow/libtensorflow_cc.so.2")]
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The distribution of `make dist`, unpacked into an empty folder."""
+    build = ROOT / "build" / "release"
+    cmake = Path(sys.executable).with_name("cmake")
+    _run(cmake, "--build", build, "--target", "processor_dist")
+    folder = tmp_path_factory.mktemp("dist")
+    _run(sys.executable, ROOT / "tools" / "make_dist.py", "--build", build, "--output", folder, "--level", "1")
+    (archive,) = folder.glob("*.tar.gz")
+    assert archive.name == f"libprocessor-{PROJECT['version']}-linux-x86_64.tar.gz"
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="data")
+    archive.unlink()
+    return folder / archive.name.removesuffix(".tar.gz")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_distribution_is_complete(unpacked: Path) -> None:
+    libraries = {path.name for path in (unpacked / "lib").glob("*.so*")}
+    assert libraries == {
+        "libprocessor.so",
+        "libtensorflow_cc.so.2",
+        "libtensorflow_framework.so.2",
+        "libdnnl.so.3",
+        "libgomp.so.1",
+    }
+    assert _check_search_path(unpacked / "lib" / "libprocessor.so") == ["$ORIGIN"]
+    assert _exported(unpacked / "lib" / "libprocessor.so") == _exported(LIBRARY)
+    assert (unpacked / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    notices = (unpacked / "THIRD_PARTY_NOTICES.txt").read_text(encoding="utf-8")
+    for text in ("TensorFlow", "oneDNN", "GCC Runtime Library Exception", "JSON for Modern C++", "abseil", "Eigen"):
+        assert text in notices
+    for header in ("processor.h", "deeprec.h"):
+        assert (unpacked / "include" / "processor" / header).is_file()
+
+
+def _check_host(host: Path, unpacked: Path, model: Path) -> None:
+    """Check that a program runs without an environment, and finds every library in the distribution or the system."""
+    answer = subprocess.run([host, model], env={}, capture_output=True, text=True, check=False, timeout=120)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    found = re.findall(r"=> (/\S+)", _run("ldd", host, env={"PATH": CLEAN["PATH"]}))
+    ours = [Path(path).resolve() for path in found if Path(path).resolve().is_relative_to(unpacked.resolve())]
+    assert {path.name for path in ours} >= {"libprocessor.so", "libtensorflow_cc.so.2", "libdnnl.so.3", "libgomp.so.1"}
+    assert not [path for path in found if str(ROOT) in path or "site-packages" in path]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(
+    shutil.which("pkg-config") is None and os.environ.get("CI") != "true", reason="pkg-config is not installed"
+)
+def test_distribution_builds_a_host_by_pkg_config(unpacked: Path, tiny_model: Path, tmp_path: Path) -> None:
+    environment = CLEAN | {"PKG_CONFIG_PATH": str(unpacked / "lib" / "pkgconfig")}
+    assert _run("pkg-config", "--modversion", "recprocessor", env=environment).strip() == PROJECT["version"]
+    flags = _run("pkg-config", "--cflags", "--libs", "recprocessor", env=environment).split()
+    host = tmp_path / "host"
+    sources = sorted((unpacked / "examples" / "c").glob("*.c"))
+    _run("cc", "-std=gnu11", *sources, "-o", host, *flags, "-lpthread", "-lm", env=CLEAN)
+    _check_host(host, unpacked, tiny_model)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_distribution_builds_a_host_by_cmake(unpacked: Path, tiny_model: Path, tmp_path: Path) -> None:
+    sources = " ".join(str(path) for path in sorted((unpacked / "examples" / "c").glob("*.c")))
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.22)\n"
+        "project(host LANGUAGES C)\n"
+        f"find_package(recprocessor {PROJECT['version']} REQUIRED)\n"
+        "find_package(Threads REQUIRED)\n"
+        f"add_executable(host {sources})\n"
+        "target_link_libraries(host recprocessor::processor Threads::Threads m)\n",
+        encoding="utf-8",
+    )
+    cmake = Path(sys.executable).with_name("cmake")
+    build = tmp_path / "build"
+    _run(cmake, "-S", tmp_path, "-B", build, f"-DCMAKE_PREFIX_PATH={unpacked}", env=CLEAN)
+    _run(cmake, "--build", build, env=CLEAN)
+    _check_host(build / "host", unpacked, tiny_model)
+
+
+def test_installed_tensorflow_is_the_one_built_against() -> None:
+    build = json.loads(
+        _run(
+            sys.executable,
+            "-c",
+            "import processor._lib as l; from processor._ffi import ffi;"
+            "print(ffi.string(l.get_lib().processor_build_info()).decode())",
+            cwd=ROOT,
+        )
+    )
+    assert build["tensorflow"]["built"] == build["tensorflow"]["running"]
+    assert build["version"] == PROJECT["version"]
+    assert processor.library_path() == LIBRARY.resolve()

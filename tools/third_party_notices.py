@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collect the licences of what the C distribution carries or was compiled with.
+
+    python tools/third_party_notices.py > THIRD_PARTY_NOTICES.txt
+
+Everything is read from what the packages themselves installed; a package that came without its licence is an error.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+_RULE = "=" * 100
+
+# Where Linux distributions keep what libgomp comes with.
+_GCC_COPYRIGHT = Path("/usr/share/doc/libgomp1/copyright")
+_GPL_3 = Path("/usr/share/common-licenses/GPL-3")
+
+_GOMP_NOTE = """\
+libgomp.so.1 is the OpenMP run-time library of GCC, copied unchanged from the machine that built this distribution.
+Copyright (C) Free Software Foundation, Inc.
+It is licensed under the GNU General Public License, version 3 or later, with the GCC Runtime Library Exception,
+version 3.1, which permits programs of any licence to link with it.
+Its source is part of every GCC release: https://gcc.gnu.org/releases.html, folder libgomp.
+"""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A component, how it is used, and the texts that must go with it."""
+
+    title: str
+    use: str
+    text: str
+
+
+def _package_files(package: str, *names: str) -> str:
+    """Read the files of an installed package that end in one of the names, in the order of the names."""
+    files = importlib.metadata.files(package) or []
+    texts = []
+    for name in names:
+        found = [Path(str(file.locate())) for file in files if str(file).endswith(name)]
+        if not found:
+            raise FileNotFoundError(f"{package}: no file {name}, expected one in the installed package")
+        texts.append(found[0].read_text(encoding="utf-8", errors="replace").strip("\n"))
+    return "\n\n".join(texts) + "\n"
+
+
+def _tensorflow() -> str:
+    """Name the TensorFlow distribution that is installed."""
+    for name in ("tensorflow-cpu", "tensorflow"):
+        try:
+            importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        return name
+    raise FileNotFoundError("tensorflow-cpu: not installed, expected it beside this interpreter")
+
+
+def _title(name: str, package: str) -> str:
+    return f"{name} {importlib.metadata.version(package)}"
+
+
+def _gomp() -> Notice:
+    texts = [_GOMP_NOTE]
+    texts += [path.read_text(encoding="utf-8", errors="replace") for path in (_GCC_COPYRIGHT, _GPL_3) if path.exists()]
+    return Notice(
+        "libgomp (GCC)", "carried as lib/libgomp.so.1", "\n\n".join(text.strip("\n") for text in texts) + "\n"
+    )
+
+
+def notices() -> list[Notice]:
+    """List every component of the distribution."""
+    tensorflow = _tensorflow()
+    return [
+        Notice(
+            _title("TensorFlow", tensorflow),
+            "carried as lib/libtensorflow_cc.so.2 and lib/libtensorflow_framework.so.2",
+            _package_files(tensorflow, "tensorflow/include/LICENSE", "tensorflow/THIRD_PARTY_NOTICES.txt"),
+        ),
+        Notice(
+            _title("oneDNN", "onednn-cpu-gomp"),
+            "carried as lib/libdnnl.so.3",
+            _package_files("onednn-cpu-gomp", "doc/onednn/LICENSE", "doc/onednn/THIRD-PARTY-PROGRAMS"),
+        ),
+        _gomp(),
+        Notice(
+            _title("JSON for Modern C++", "nlohmann-json"),
+            "compiled into lib/libprocessor.so",
+            _package_files("nlohmann-json", "licenses/LICENSE"),
+        ),
+    ]
+
+
+def render() -> str:
+    """Write one text with a list of the components and then the licence of each."""
+    parts = notices()
+    lines = ["Third-party software in this distribution", ""]
+    lines += [f"- {part.title}: {part.use}" for part in parts]
+    for part in parts:
+        lines += ["", _RULE, part.title, part.use, _RULE, "", part.text.strip("\n")]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())
