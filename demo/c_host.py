@@ -50,7 +50,7 @@ class CHost:
         return np.concatenate([wire.decode_response(answer, self._output) for answer in found])
 
     def measure(self, work: Workload, threads: int, seconds: float) -> Timing:
-        loop = ["--requests", str(work.file), "--threads", str(threads), "--seconds", str(seconds)]
+        loop = ["--requests", str(work.timed_file), "--threads", str(threads), "--seconds", str(seconds)]
         found = json.loads(run_tool("C host", [*self._command, *loop]))
         latency = found["latency_us"]
         return Timing(float(found["requests_per_second"]), float(latency["p50"]), float(latency["p99"]))

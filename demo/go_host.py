@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from demo import wire
-from demo.measure import ServingError, Timing, closed_loop, run_tool
-from demo.workload import MODEL_NAME, Workload
+from demo.measure import ServingError, Timing, closed_loop, in_order, run_tool
+from demo.workload import MODEL_NAME, TIMED, Workload
 
 METHOD = "/tensorflow.serving.PredictionService/Predict"
 START_SECONDS, END_SECONDS = 60.0, 10.0
@@ -62,10 +62,10 @@ class GoHost:
         self._call, self._output = call, output
 
     def scores(self, work: Workload) -> NDArray[np.float32]:
-        return np.concatenate([wire.decode_response(self._call(message), self._output) for message in work.messages])
+        return in_order(lambda message: wire.decode_response(self._call(message), self._output), work.messages)
 
     def measure(self, work: Workload, threads: int, seconds: float) -> Timing:
-        call, messages = self._call, work.messages
+        call, messages = self._call, work.messages[:TIMED]
         return closed_loop(lambda number: call(messages[number]), len(messages), threads, seconds)
 
 

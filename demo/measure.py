@@ -10,12 +10,15 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from demo.workload import Workload
+
+_T = TypeVar("_T")
 
 
 class ServingError(RuntimeError):
@@ -117,6 +120,12 @@ def closed_loop(send: Callable[[int], object], requests: int, threads: int, seco
     all_us = np.concatenate([np.array(mine, np.int64) for mine in latencies]) * 1e-3
     p50, p99 = np.percentile(all_us, [50, 99])
     return Timing(len(all_us) / spent, float(p50), float(p99))
+
+
+def in_order(function: Callable[[_T], NDArray[np.float32]], items: Sequence[_T]) -> NDArray[np.float32]:
+    """Answer the results of a function, end to end in the order of `items`, having called it from several threads."""
+    with ThreadPoolExecutor(2 * usable_cpus()) as pool:
+        return np.concatenate(list(pool.map(function, items)))
 
 
 def run_tool(what: str, command: Sequence[str], **options: object) -> str:

@@ -63,16 +63,16 @@ def table(lines: Sequence[Line]) -> Table:
         title="MovieLens-100K click model, held-out rows", box=SIMPLE_HEAD, pad_edge=False, title_style="bold"
     )
     found.add_column("served by", no_wrap=True)
-    for title in ("rows", "AUC", "max diff", "requests/s", "p50 ms", "p99 ms"):
+    for title in ("AUC", "max diff", "requests/s", "p50 ms", "p99 ms"):
         found.add_column(title, justify="right", no_wrap=True)
     for place, line in enumerate(lines):
-        if place and line.rows != lines[place - 1].rows:
+        if not place or line.rows != lines[place - 1].rows:
             found.add_section()
+            found.add_row(f"[bold]{line.rows} row{'s' if line.rows > 1 else ''} per request[/]")
         timing = median(line.rounds)
         difference = "" if line.difference is None else f"{line.difference:.1e}"
         found.add_row(
-            line.way,
-            str(line.rows),
+            f"  {line.way}",
             f"{line.auc:.4f}",
             difference if line.agrees else f"[bold red]{difference}[/]",
             f"{timing.requests_per_s:,.0f}",
@@ -102,15 +102,15 @@ def sentences(
     lines: Sequence[Line], environment: dict[str, Any], settings: dict[str, Any], no_go: str | None
 ) -> Iterator[str]:
     """Yield what was measured and on what; `no_go` is why the Go server was left out, if it was."""
-    compared = max(line.compared for line in lines)
-    wrong = [f"{line.way} at {line.rows} rows" for line in lines if not line.agrees]
+    wrong = [f"{line.way}, rows: {line.rows}" for line in lines if not line.agrees]
     if wrong:
-        yield f"[bold red]Scores differ from TensorFlow's by more than {TOLERANCE:g}: {', '.join(wrong)}.[/]"
+        yield f"[bold red]Scores differ from TensorFlow's by more than {TOLERANCE:g}: {'; '.join(wrong)}.[/]"
     else:
-        yield f"All scores (up to {compared:,} each) are within {TOLERANCE:g} of TensorFlow's. AUC: on held-out rows."
+        compared = " and ".join(f"{number:,}" for number in sorted({line.compared for line in lines} - {0}))
+        yield f"Scores compared with TensorFlow's per line: {compared}, all within {TOLERANCE:g}."
     yield (
-        f"1 row: a rating by itself; {lines[-1].rows} rows: a user ranked over {lines[-1].rows} films. "
-        f"{settings['clients']} clients, medians of {settings['rounds']} alternating rounds."
+        f"One row is a rating by itself; {lines[-1].rows} rows are a user ranked over {lines[-1].rows} films. "
+        f"{settings['clients']} clients send, each waiting for its answer; medians of {settings['rounds']} rounds."
     )
     if no_go:
         yield f"The Go server was left out: {no_go}."

@@ -71,7 +71,7 @@ def run(options: Options, terminal: Terminal) -> int:
         "inter_op_parallelism_threads": 1,
         "select_session_policy": "RR",
     }
-    stock = Stock(options.root / "build" / "release" / "bench_serving", model)
+    stock = Stock(options.root / "build" / "release" / "bench" / "bench_serving", model)
     no_go = go_host.why_not(options.root)
     with contextlib.ExitStack() as hosts:
         ways = list(_ways(options, terminal, hosts, model, library, config, with_go=no_go is None))

@@ -23,7 +23,7 @@ class Stock:
 
     def measure(self, work: Workload, threads: int, seconds: float) -> Timing:
         command = [str(self._program), "--engine", "stock", "--protocol", "tfserving", "--model", str(self._model)]
-        command += ["--requests", str(work.file), "--threads", str(threads), "--seconds", str(seconds)]
+        command += ["--requests", str(work.timed_file), "--threads", str(threads), "--seconds", str(seconds)]
         command += ["--warmup", "0.2", "--rounds", "1"]
         engine = json.loads(run_tool("TensorFlow", command))["engines"][0]
         return median([Timing(*(float(found[key]) for key in _KEYS)) for found in engine["rounds"]])

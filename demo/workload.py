@@ -13,6 +13,7 @@ from demo import wire
 from demo.movielens import Features, MovieLens, Rows, features_of
 
 CANDIDATES = 100
+TIMED = 500
 MODEL_NAME = "movielens"
 
 
@@ -36,6 +37,8 @@ class Workload:
         The same requests as serialised tensorflow.serving.PredictRequest.
     file : Path
         The messages, framed.
+    timed_file : Path
+        The first `TIMED` of them, which are sent over and over where time is measured.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Workload:
     inputs: list[Features]
     messages: list[bytes]
     file: Path
+    timed_file: Path
 
     @property
     def title(self) -> str:
@@ -85,6 +89,7 @@ def _workload(name: str, rows: Rows, held_out: NDArray[np.bool_], size: int, fol
         for start in range(0, len(rows), size)
     ]
     messages = [wire.encode_request(features, MODEL_NAME) for features in inputs]
-    file = folder / f"{name}.requests"
+    file, timed_file = folder / f"{name}.requests", folder / f"{name}_timed.requests"
     wire.write_framed(file, messages)
-    return Workload(name, size, rows, held_out, inputs, messages, file)
+    wire.write_framed(timed_file, messages[:TIMED])
+    return Workload(name, size, rows, held_out, inputs, messages, file, timed_file)

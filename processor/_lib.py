@@ -94,7 +94,7 @@ def _open(path: Path) -> Any:
     try:
         lib = _dlopen(path)
         _check_abi(lib, path)
-    except (OSError, AttributeError) as error:
+    except (OSError, ffi.error) as error:
         raise FailedPreconditionError(
             f"library {path}: {error}, expected libprocessor built against TensorFlow {TENSORFLOW_VERSION}"
         ) from error

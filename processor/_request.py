@@ -29,7 +29,7 @@ def deadline_us(deadline: float | None) -> int:
         return 0
     try:
         # 0 means none, so that what lies at or before the start of the clock becomes its first microsecond.
-        return min(max(int(deadline * 1e6), 1), _INT64_MAX)
+        return 1 if deadline <= 0 else min(max(int(deadline * 1e6), 1), _INT64_MAX)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(f"deadline: {deadline!r}, expected seconds on time.monotonic()") from error
 
@@ -85,12 +85,14 @@ class Request:
 class RequestFactory:
     """Makes the requests of one model, remembering what they have in common. Any thread may use it."""
 
-    def __init__(self, signatures: dict[str, Signature], default: str | None) -> None:
-        """Prepare for the signatures of a model; `default` is the name of the one meant by no name, if known."""
+    def __init__(self, signatures: dict[str, Signature]) -> None:
+        """Prepare for the signatures of a model."""
         self._layouts = {name: InputLayout(signature) for name, signature in signatures.items()}
         self._c_names = {name: c_text("signature", name) for name in signatures}
+        # A name that the model does not have is for the library to refuse.
         self._unknown = InputLayout(None)
-        self._default = self._layouts.get(default, self._unknown) if default is not None else self._unknown
+        defaults = (self._layouts[name] for name, signature in signatures.items() if signature.is_default)
+        self._default = next(defaults, self._unknown)
 
     def bytes_request(
         self, data: Any, protocol: str, signature: str | None, deadline: float | None, priority: int

@@ -25,9 +25,9 @@ def as_fixed_width(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
     if array.dtype.itemsize == 0:
         return None
     if array.dtype.kind == "S":
-        return np.ascontiguousarray(array)
+        return array if array.flags.c_contiguous else array.copy(order="C")
     # ASCII text is one byte in four of UCS-4. Other text takes the way of the lists.
-    points = np.ascontiguousarray(array).reshape(-1).view(np.uint32)
+    points = np.ravel(array).view(np.uint32)
     if points.size and points.max() > 0x7F:
         return None
     width = array.dtype.itemsize // 4

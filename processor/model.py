@@ -26,7 +26,6 @@ from processor.errors import FailedPreconditionError, InvalidArgumentError, Proc
 from processor.signature import Signature, parse_signatures
 
 _REQUEST_SIZE: int = ffi.sizeof("struct processor_request")
-_DEFAULT_SIGNATURE = "serving_default"
 
 _open_models: weakref.WeakSet[Model] = weakref.WeakSet()
 
@@ -76,7 +75,7 @@ class Model:
         self._handle = model[0]
         _open_models.add(self)
         self._signatures = parse_signatures(self._ask(self._lib.processor_model_signatures))
-        self._requests = RequestFactory(self._signatures, _default_signature(self._signatures, text))
+        self._requests = RequestFactory(self._signatures)
 
     @property
     def signatures(self) -> dict[str, Signature]:
@@ -360,19 +359,6 @@ def _config_text(config: Mapping[str, Any] | str | None) -> str | None:
         return json.dumps(dict(config), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"config: {error}, expected what JSON can hold") from error
-
-
-def _default_signature(signatures: dict[str, Signature], config: str | None) -> str | None:
-    # Only a help for Python's own lists, which have no dtype: the library decides which signature runs.
-    try:
-        named = json.loads(config).get("signature_name") if config else None
-    except (ValueError, AttributeError):
-        named = None
-    if named in signatures:
-        return str(named)
-    if _DEFAULT_SIGNATURE in signatures:
-        return _DEFAULT_SIGNATURE
-    return next(iter(signatures)) if len(signatures) == 1 else None
 
 
 @atexit.register

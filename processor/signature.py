@@ -40,18 +40,31 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A way to call a model: inputs and outputs by alias, in the order of the library."""
+    """A way to call a model: inputs and outputs by alias, in the order of the library.
+
+    Attributes
+    ----------
+    is_default : bool
+        Whether it is the one that a request without a name means.
+    """
 
     name: str
     method_name: str
     inputs: dict[str, TensorSpec]
     outputs: dict[str, TensorSpec]
+    is_default: bool = False
 
 
 def parse_signatures(entries: list[dict[str, Any]]) -> dict[str, Signature]:
     """Return the signatures of the JSON that `processor_model_signatures` answers, by name."""
     signatures = (
-        Signature(entry["signature_name"], entry["method_name"], _specs(entry["inputs"]), _specs(entry["outputs"]))
+        Signature(
+            entry["signature_name"],
+            entry["method_name"],
+            _specs(entry["inputs"]),
+            _specs(entry["outputs"]),
+            entry["default"],
+        )
         for entry in entries
     )
     return {signature.name: signature for signature in signatures}

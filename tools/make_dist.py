@@ -45,11 +45,10 @@ examples/c/      complete C programs
 go/              the Go module
 docs/            reference of the ABI, configuration, statistics, errors
 
-The folder may stand anywhere. No Python is needed. Build the example against it:
+The folder may stand anywhere. No Python is needed. Build the examples against it:
 
-    export PKG_CONFIG_PATH=$PWD/lib/pkgconfig
-    cc examples/c/host.c -o host $(pkg-config --cflags --libs recprocessor) -lpthread -lm
-    ./host MODEL_DIR
+    PKG_CONFIG_PATH=$PWD/lib/pkgconfig make -C examples/c
+    examples/c/host MODEL_DIR
 
 With CMake: find_package(recprocessor REQUIRED) and target_link_libraries(host recprocessor::processor), run with
 -DCMAKE_PREFIX_PATH=<this folder>.

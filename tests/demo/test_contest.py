@@ -35,7 +35,7 @@ def make_question(name: str, rows_per_request: int) -> Question:
     expected = np.array([0.1, 0.9, 0.8, 0.2], np.float32)
     rows = Rows({}, np.array([0, 1, 0, 1], np.float32))
     held_out = np.array([True, True, False, False])
-    return Question(Workload(name, rows_per_request, rows, held_out, [], [], Path("none")), expected)
+    return Question(Workload(name, rows_per_request, rows, held_out, [], [], Path("none"), Path("none")), expected)
 
 
 def test_contest_alternates_and_compares() -> None:

@@ -52,6 +52,7 @@ def test_demo_serves_in_every_way_and_agrees_with_tensorflow(tmp_path: Path) -> 
             assert entry["max_abs_difference"] <= 1e-5
             assert entry["scores_compared"] >= 10_000
     assert len(found["environment"]["cpu"]) > 0
+    assert "…" not in out
     assert max(len(line) for line in out.splitlines()) <= 80
     for title in ("served by", "TensorFlow (C++)", "libprocessor, C program", "libprocessor, Python"):
         assert title in out

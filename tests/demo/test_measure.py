@@ -5,9 +5,10 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
-from demo.measure import ServingError, Timing, closed_loop, median, run_tool
+from demo.measure import ServingError, Timing, closed_loop, in_order, median, run_tool
 
 
 def test_closed_loop_measures_a_known_latency() -> None:
@@ -36,6 +37,11 @@ def test_closed_loop_hands_on_what_a_client_raised() -> None:
 
 def test_median_is_taken_per_figure() -> None:
     assert median([Timing(1.0, 30.0, 5.0), Timing(3.0, 10.0, 4.0), Timing(2.0, 20.0, 6.0)]) == Timing(2.0, 20.0, 5.0)
+
+
+def test_in_order_keeps_the_order() -> None:
+    found = in_order(lambda number: (time.sleep(0.001 * (number % 3)), np.full(2, number, np.float32))[1], range(20))
+    assert found.tolist() == [number for number in range(20) for _ in range(2)]
 
 
 def test_run_tool_answers_standard_output() -> None:

@@ -8,8 +8,12 @@ import pytest
 from rich.console import Console
 
 from demo import report
+from demo.c_host import CHost
+from demo.go_host import GoHost
 from demo.measure import Timing
+from demo.python_host import PythonHost
 from demo.report import Line
+from demo.stock import Stock
 
 ROUNDS = [Timing(1234.5, 90.0, 1500.0), Timing(98_765.4, 80.0, 12_500.0), Timing(2000.0, 70.0, 900.0)]
 ENVIRONMENT = {"cpu": "A CPU", "cpus": 2, "tensorflow": "2.21.0", "recprocessor": "0.1.0", "python": "3.11.2"}
@@ -19,9 +23,13 @@ SETTINGS = {"clients": 2, "rounds": 3, "seconds": 0.8}
 def make_lines(difference: float = 2e-7) -> list[Line]:
     lines = []
     for rows in (1, 100):
-        lines.append(Line("TensorFlow (C++)", "tensorflow", rows, 0.78886, None, 0, ROUNDS))
-        lines.append(Line("Go gRPC server", "go_grpc", rows, 0.78886, difference, 92_500, ROUNDS))
+        lines.append(Line(Stock.name, "tensorflow", rows, 0.78886, None, 0, ROUNDS))
+        lines.append(Line(GoHost.name, "go_grpc", rows, 0.78886, difference, 92_500, ROUNDS))
     return lines
+
+
+def test_no_name_is_wider_than_the_table_allows() -> None:
+    assert max(len(way.name) for way in (Stock, CHost, PythonHost, GoHost)) <= 23
 
 
 def printed(renderable: object, width: int = 80) -> str:
@@ -34,7 +42,16 @@ def printed(renderable: object, width: int = 80) -> str:
 def test_table_fits_80_columns() -> None:
     text = printed(report.table(make_lines()))
     assert "…" not in text
-    for wanted in ("TensorFlow (C++)", "0.7889", "2.0e-07", "2,000", "0.080", "1.50"):
+    for wanted in (
+        "1 row per request",
+        "100 rows per request",
+        Stock.name,
+        "0.7889",
+        "2.0e-07",
+        "2,000",
+        "0.080",
+        "1.50",
+    ):
         assert wanted in text
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
 
@@ -55,7 +72,7 @@ def test_line_agrees_within_the_tolerance(difference: float | None, agrees: bool
 
 def test_sentences_name_the_way_that_differs() -> None:
     text = "\n".join(report.sentences(make_lines(3e-5), ENVIRONMENT, SETTINGS, None))
-    assert "differ from TensorFlow's by more than 1e-05: Go gRPC server at 1 rows" in text
+    assert f"differ from TensorFlow's by more than 1e-05: {GoHost.name}, rows: 1;" in text
 
 
 def test_sentences_say_why_go_was_left_out() -> None:

@@ -34,6 +34,7 @@ def test_single_rows_are_the_held_out_rows(data: MovieLens, tmp_path: Path) -> N
     assert len(work.messages) == len(work.inputs) == len(held_out)
     assert {len(column) for features in work.inputs for column in features.values()} == {1}
     assert wire.read_framed(work.file) == work.messages
+    assert wire.read_framed(work.timed_file) == work.messages[: workload.TIMED]
 
 
 def test_ranked_candidates_hold_every_held_out_row_once(data: MovieLens, tmp_path: Path) -> None:

@@ -214,6 +214,7 @@ def test_loop_closed_over_a_running_request(slow: Model) -> None:
     loop.close()
     # The request still runs; its end finds no loop. The next loop cleans up.
     assert slow.run({"x": [2.0], "loops": 1})["y"].tolist() == [2.0]
-    time.sleep(0.6)
+    while slow.stats()["in_flight"] > 0:
+        time.sleep(0.02)
     assert asyncio.run(slow.arun({"x": [3.0], "loops": 1}))["y"].tolist() == [3.0]
     assert loop not in _completions._queues

@@ -70,7 +70,8 @@ def test_models_with_equal_variable_names_keep_their_values(
 def test_config_is_a_mapping_or_json(tiny_model: Path, as_text: bool) -> None:
     config = {"session_num": 2, "select_session_policy": "RR"}
     with Model(tiny_model, json.dumps(config) if as_text else config) as model:
-        assert len(model.info["sessions"]) == 2
+        assert model.info["sessions"] == 2
+        assert len(model.stats()["sessions"]) == 2
 
 
 def test_path_may_be_named_by_the_config(tiny_model: Path) -> None:
@@ -85,8 +86,8 @@ def test_path_may_be_named_by_the_config(tiny_model: Path) -> None:
         ({"session_num": 0}, "session_num"),
         ({"session_num": "two"}, "session_num"),
         ({"cpusets": "99999"}, "99999"),
-        ("{", ""),
-        ("[]", ""),
+        ("{", "config"),
+        ("[]", "config"),
         ("nul\0", "NUL"),
         ({"session_num": object()}, "config"),
         ({"session_num": float("nan")}, "config"),
@@ -462,9 +463,14 @@ def test_forgotten_model_is_closed_with_a_warning(tiny_model: Path) -> None:
     ],
 )
 def test_interpreter_ends_well_with_an_open_model(tiny_model: Path, last: str) -> None:
-    code = (
-        f"import sys, threading, time, numpy as np, processor\nmodel = processor.Model({str(tiny_model)!r})\n{last}\n"
-    )
+    code = f"""
+import sys, threading, time, numpy as np, processor
+model = processor.Model({str(tiny_model)!r})
+def work():
+    while True:
+        model.run({{"x": np.ones((1, 3), "f4")}})
+{last}
+"""
     run = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

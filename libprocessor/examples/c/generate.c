@@ -17,7 +17,7 @@ static const struct element {
   const char *name;
   int32_t dtype;
   size_t size;
-  unsigned char one[8];
+  unsigned char one[16];
 } elements[] = {
     {"DT_FLOAT", PROCESSOR_FLOAT, 4, {0, 0, 0x80, 0x3f}},
     {"DT_DOUBLE", PROCESSOR_DOUBLE, 8, {0, 0, 0, 0, 0, 0, 0xf0, 0x3f}},
@@ -31,6 +31,7 @@ static const struct element {
     {"DT_BOOL", PROCESSOR_BOOL, 1, {1}},
     {"DT_BFLOAT16", PROCESSOR_BFLOAT16, 2, {0x80, 0x3f}},
     {"DT_UINT16", PROCESSOR_UINT16, 2, {1}},
+    {"DT_COMPLEX128", PROCESSOR_COMPLEX128, 16, {0, 0, 0, 0, 0, 0, 0xf0, 0x3f}},
     {"DT_HALF", PROCESSOR_HALF, 2, {0, 0x3c}},
     {"DT_UINT32", PROCESSOR_UINT32, 4, {1}},
     {"DT_UINT64", PROCESSOR_UINT64, 8, {1}},
@@ -143,56 +144,57 @@ static int read_inputs(struct json *json, int64_t rows, struct generated *dst) {
   return good;
 }
 
-static int read_signature(struct json *json, int64_t rows, struct generated *dst) {
+/* Read one signature: its name, whether it is the default one and, if `dst` is not NULL, its inputs. */
+static int read_signature(struct json *json, int64_t rows, char **name, int *is_default, struct generated *dst) {
   int good = 1, first = 1;
-  memset(dst, 0, sizeof *dst);
+  *name = NULL;
+  *is_default = 0;
   while (good && json_next(json, '{', '}', &first)) {
     char *key = json_string(json);
     json_expect(json, ':');
-    if (key != NULL && strcmp(key, "signature_name") == 0 && dst->signature == NULL) {
-      dst->signature = json_string(json);
-    } else if (key != NULL && strcmp(key, "inputs") == 0 && dst->inputs == NULL) {
+    if (key != NULL && strcmp(key, "signature_name") == 0 && *name == NULL) {
+      *name = json_string(json);
+    } else if (key != NULL && strcmp(key, "default") == 0) {
+      *is_default = json_peek(json) == 't';
+      json_skip(json);
+    } else if (key != NULL && strcmp(key, "inputs") == 0 && dst != NULL && dst->inputs == NULL) {
       good = read_inputs(json, rows, dst);
     } else {
       json_skip(json);
     }
     free(key);
   }
-  if (!good || json->failed || dst->signature == NULL) {
-    generated_free(dst);
-    return good ? fail("signatures", "not the JSON expected") : 0;
+  if (good && (json->failed || *name == NULL)) good = fail("signatures", "not the JSON expected");
+  if (!good) {
+    free(*name);
+    *name = NULL;
   }
-  return 1;
+  return good;
 }
 
-/* Is `found` to be preferred to what has been found before? */
-static int is_better(const char *found, const char *wanted, const struct generated *before) {
-  if (wanted != NULL) return strcmp(found, wanted) == 0;
-  return before->signature == NULL || strcmp(found, "serving_default") == 0;
+/* Step to the signature wanted: `json` stands before it then. */
+static int find_signature(struct json *json, const char *wanted) {
+  int first = 1;
+  while (json_next(json, '[', ']', &first)) {
+    struct json ahead = *json;
+    char *name;
+    int is_default;
+    if (!read_signature(&ahead, 1, &name, &is_default, NULL)) return 0;
+    int found = wanted != NULL ? strcmp(name, wanted) == 0 : is_default;
+    free(name);
+    if (found) return 1;
+    json->at = ahead.at;
+  }
+  return fail(wanted != NULL ? wanted : "signatures", "the model has no such signature");
 }
 
 int generate(const char *text, size_t size, const char *signature, int64_t rows, struct generated *dst) {
   struct json json = {text, text + size, 0};
-  int first = 1;
+  int is_default;
   memset(dst, 0, sizeof *dst);
-  while (json_next(&json, '[', ']', &first)) {
-    struct generated found;
-    if (!read_signature(&json, rows, &found)) {
-      generated_free(dst);
-      return 0;
-    }
-    if (is_better(found.signature, signature, dst)) {
-      generated_free(dst);
-      *dst = found;
-    } else {
-      generated_free(&found);
-    }
-  }
-  if (json.failed || dst->signature == NULL) {
-    generated_free(dst);
-    return fail(signature != NULL ? signature : "signatures", "the model has no such signature");
-  }
-  return 1;
+  if (find_signature(&json, signature) && read_signature(&json, rows, &dst->signature, &is_default, dst)) return 1;
+  generated_free(dst);
+  return 0;
 }
 
 void generated_free(struct generated *generated) {

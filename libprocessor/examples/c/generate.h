@@ -21,7 +21,7 @@ struct generated {
  * Make inputs for a signature.
  *
  * json       what processor_model_signatures() answered.
- * signature  NULL: "serving_default" or, if there is none of that name, the first.
+ * signature  NULL: the default one of the model.
  * rows       what an open dimension becomes if it is the first of its tensor; others become 1.
  *
  * On failure it answers 0, and has said why on stderr.

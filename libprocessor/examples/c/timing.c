@@ -63,8 +63,7 @@ static void *work(void *argument) {
   for (size_t i = worker->first; begin < worker->end_ns; ++i) {
     processor_result *result = NULL;
     processor_error error;
-    processor_status status =
-        processor_model_run(worker->model, &worker->requests[i % worker->count], &result, &error);
+    processor_status status = processor_model_run(worker->model, &worker->requests[i % worker->count], &result, &error);
     processor_result_free(result);
     int64_t end = now_ns();
     ++timing->requests;
@@ -130,18 +129,20 @@ static double cpu_per_1000(const struct timing *timing) {
 }
 
 void timing_print(const struct timing *timing) {
-  printf("%llu requests in %.2f s from %d thread%s: %.0f requests/s, p50 %.1f us, p99 %.1f us, "
-         "%.3f CPU seconds per 1,000 requests\n",
-         (unsigned long long)timing->requests, timing->seconds, timing->threads, timing->threads == 1 ? "" : "s",
-         (double)timing->requests / timing->seconds, percentile_us(timing, 50), percentile_us(timing, 99),
-         cpu_per_1000(timing));
+  printf(
+      "%llu requests in %.2f s from %d thread%s: %.0f requests/s, p50 %.1f us, p99 %.1f us, "
+      "%.3f CPU seconds per 1,000 requests\n",
+      (unsigned long long)timing->requests, timing->seconds, timing->threads, timing->threads == 1 ? "" : "s",
+      (double)timing->requests / timing->seconds, percentile_us(timing, 50), percentile_us(timing, 99),
+      cpu_per_1000(timing));
 }
 
 void timing_print_json(const struct timing *timing) {
-  printf("{\"threads\": %d, \"seconds\": %.3f, \"requests\": %llu, \"failed\": %llu, \"requests_per_second\": %.1f, "
-         "\"cpu_seconds_per_1000_requests\": %.4f, \"latency_us\": {\"mean\": %.1f, \"p50\": %.1f, \"p95\": %.1f, "
-         "\"p99\": %.1f, \"max\": %.1f}}\n",
-         timing->threads, timing->seconds, (unsigned long long)timing->requests, (unsigned long long)timing->failed,
-         (double)timing->requests / timing->seconds, cpu_per_1000(timing), mean_us(timing), percentile_us(timing, 50),
-         percentile_us(timing, 95), percentile_us(timing, 99), (double)timing->max_ns / 1e3);
+  printf(
+      "{\"threads\": %d, \"seconds\": %.3f, \"requests\": %llu, \"failed\": %llu, \"requests_per_second\": %.1f, "
+      "\"cpu_seconds_per_1000_requests\": %.4f, \"latency_us\": {\"mean\": %.1f, \"p50\": %.1f, \"p95\": %.1f, "
+      "\"p99\": %.1f, \"max\": %.1f}}\n",
+      timing->threads, timing->seconds, (unsigned long long)timing->requests, (unsigned long long)timing->failed,
+      (double)timing->requests / timing->seconds, cpu_per_1000(timing), mean_us(timing), percentile_us(timing, 50),
+      percentile_us(timing, 95), percentile_us(timing, 99), (double)timing->max_ns / 1e3);
 }

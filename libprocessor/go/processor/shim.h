@@ -62,8 +62,8 @@ static inline shim_answer shim_run(const processor_model *model, const char *pro
                                    const char *signature, const processor_tensor *inputs, size_t num_inputs,
                                    const char *const *outputs, size_t num_outputs, int64_t deadline_us,
                                    int32_t priority) {
-  processor_request request = shim_request(protocol, data, size, signature, inputs, num_inputs, outputs, num_outputs,
-                                           deadline_us, priority);
+  processor_request request =
+      shim_request(protocol, data, size, signature, inputs, num_inputs, outputs, num_outputs, deadline_us, priority);
   processor_error error;
   error.message[0] = '\0';
   processor_result *result = NULL;
@@ -77,8 +77,8 @@ static inline shim_answer shim_run_async(const processor_model *model, processor
                                          const processor_tensor *inputs, size_t num_inputs, const char *const *outputs,
                                          size_t num_outputs, int64_t deadline_us, int32_t priority,
                                          uint64_t *request_id) {
-  processor_request request = shim_request(protocol, data, size, signature, inputs, num_inputs, outputs, num_outputs,
-                                           deadline_us, priority);
+  processor_request request =
+      shim_request(protocol, data, size, signature, inputs, num_inputs, outputs, num_outputs, deadline_us, priority);
   processor_target target;
   memset(&target, 0, sizeof target);
   target.struct_size = sizeof target;

@@ -3,8 +3,9 @@
 //
 // A one-row request has dozens of tensors of a few bytes; TensorFlow's allocator takes two allocations and a mutex for
 // each, which is most of what decoding costs. Here they share blocks: a tensor holds a share of the block that it lies
-// in, and the last one to go frees the block, on whatever thread that is. Large tensors get memory of their own, so that
-// a long-lived small one never keeps much memory alive.
+// in, and the last one to go frees the block, on whatever thread that is. Large tensors have a block of their own, so
+// that a long-lived small one never keeps much memory alive. If memory is short, this says so at once; TensorFlow's
+// allocator retries for ten seconds, then goes on with a null pointer.
 #ifndef PROCESSOR_CODEC_FEED_ARENA_H_
 #define PROCESSOR_CODEC_FEED_ARENA_H_
 
@@ -14,6 +15,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -32,7 +34,7 @@ class FeedArena {
   ~FeedArena();
 
   /// Makes an uninitialised tensor (strings: empty ones) of a dtype that is a number or DT_STRING.
-  /// \return RESOURCE_EXHAUSTED if memory is short; TensorFlow's own constructors would go on with a null pointer.
+  /// \return RESOURCE_EXHAUSTED if memory is short.
   absl::Status Make(tensorflow::DataType dtype, const tensorflow::TensorShape& shape, size_t element_bytes,
                     tensorflow::Tensor* dst);
 
@@ -42,17 +44,19 @@ class FeedArena {
 
   static constexpr size_t kAlignment = tensorflow::Allocator::kAllocatorAlignment;  // what kernels expect
   static constexpr size_t kBlockBytes = 8192;
-  static constexpr size_t kLargestShared = 1024;  // of one tensor's data
+  static constexpr size_t kLargestShared = 1024;  // of one tensor with what goes before it
+  static constexpr size_t kMostElements = size_t{1} << 56;
 
   static constexpr size_t RoundUp(size_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
 
-  char* Take(size_t bytes);
+  /// Memory for a tensor and what goes before it, and the block that it lies in; nullptr if memory is short.
+  char* Take(size_t bytes, Block** block);
   void CloseBlock();
 
-  Block* block_ = nullptr;
+  Block* block_ = nullptr;  // the one that small tensors share
   char* next_ = nullptr;
   char* end_ = nullptr;
-  int made_in_block_ = 0;
+  int taken_ = 0;
 };
 
 /// Head of a block; the rest of its memory follows.
@@ -60,11 +64,19 @@ struct FeedArena::Block {
   // Counts down from this; the arena takes off what it did not hand out once the block is full.
   static constexpr int kManyShares = 1 << 30;
 
+  explicit Block(int shares) : shares(shares) {}
+
+  static Block* Make(size_t bytes, int shares) {
+    void* memory = std::aligned_alloc(kAlignment, bytes);
+    return memory == nullptr ? nullptr : new (memory) Block(shares);
+  }
   static void Drop(Block* block, int shares) {
     if (block->shares.fetch_sub(shares, std::memory_order_acq_rel) == shares) std::free(block);
   }
 
-  std::atomic<int> shares{kManyShares};
+  char* begin() { return reinterpret_cast<char*>(this) + kAlignment; }
+
+  std::atomic<int> shares;
 };
 
 /// Lies in a block, before its data, with a pointer to the block before it: [Block*][SharedBuffer] ... [data].
@@ -96,50 +108,49 @@ class FeedArena::SharedBuffer final : public tensorflow::TensorBuffer {
 inline FeedArena::~FeedArena() { CloseBlock(); }
 
 inline void FeedArena::CloseBlock() {
-  if (block_ != nullptr) Block::Drop(block_, Block::kManyShares - made_in_block_);
+  if (block_ != nullptr) Block::Drop(block_, Block::kManyShares - taken_);
   block_ = nullptr;
-  made_in_block_ = 0;
+  taken_ = 0;
 }
 
-inline char* FeedArena::Take(size_t bytes) {
+inline char* FeedArena::Take(size_t bytes, Block** block) {
+  if (bytes > kLargestShared) {
+    *block = Block::Make(kAlignment + bytes, 1);
+    return *block == nullptr ? nullptr : (*block)->begin();
+  }
   if (block_ == nullptr || bytes > static_cast<size_t>(end_ - next_)) {
     CloseBlock();
-    void* memory = std::aligned_alloc(kAlignment, kBlockBytes);
-    if (memory == nullptr) return nullptr;
-    block_ = new (memory) Block;
-    next_ = static_cast<char*>(memory) + kAlignment;
-    end_ = static_cast<char*>(memory) + kBlockBytes;
+    block_ = Block::Make(kBlockBytes, Block::kManyShares);
+    if (block_ == nullptr) return nullptr;
+    next_ = block_->begin();
+    end_ = reinterpret_cast<char*>(block_) + kBlockBytes;
   }
-  char* taken = next_;
-  next_ += bytes;
-  return taken;
+  ++taken_;
+  *block = block_;
+  return std::exchange(next_, next_ + bytes);
 }
 
 inline absl::Status FeedArena::Make(tensorflow::DataType dtype, const tensorflow::TensorShape& shape,
                                     size_t element_bytes, tensorflow::Tensor* dst) {
-  const auto count = static_cast<uint64_t>(shape.num_elements());
-  if (count == 0 || count > kLargestShared || count * element_bytes > kLargestShared) {
-    tensorflow::AllocationAttributes attributes;
-    attributes.retry_on_failure = false;
-    static tensorflow::Allocator* const allocator = tensorflow::cpu_allocator();
-    *dst = tensorflow::Tensor(allocator, dtype, shape, attributes);
-  } else {
-    constexpr size_t kHead = RoundUp(sizeof(Block*) + sizeof(SharedBuffer));
-    const size_t size = count * element_bytes;
-    char* memory = Take(kHead + RoundUp(size));
-    if (memory != nullptr) {
-      char* place = memory + sizeof(Block*);
-      SharedBuffer::BlockOf(place) = block_;
-      ++made_in_block_;
-      const size_t strings = dtype == tensorflow::DT_STRING ? count : 0;
-      *dst = tensorflow::Tensor(dtype, shape,
-                                tensorflow::core::RefCountPtr<tensorflow::TensorBuffer>(
-                                    new (place) SharedBuffer(memory + kHead, size, strings)));
-      return absl::OkStatus();
-    }
+  const auto count = static_cast<size_t>(shape.num_elements());
+  if (count == 0) {
+    *dst = tensorflow::Tensor(dtype, shape);  // has no memory
+    return absl::OkStatus();
   }
-  if (dst->IsInitialized() && dst->shape() == shape) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("no memory for a tensor of shape ", shape.DebugString()));
+  constexpr size_t kHead = RoundUp(sizeof(Block*) + sizeof(SharedBuffer));
+  char* memory = nullptr;
+  Block* block = nullptr;
+  if (count <= kMostElements) memory = Take(kHead + RoundUp(count * element_bytes), &block);
+  if (memory == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat("no memory for a tensor of shape ", shape.DebugString()));
+  }
+  char* const place = memory + sizeof(Block*);
+  SharedBuffer::BlockOf(place) = block;
+  const size_t strings = dtype == tensorflow::DT_STRING ? count : 0;
+  *dst = tensorflow::Tensor(dtype, shape,
+                            tensorflow::core::RefCountPtr<tensorflow::TensorBuffer>(
+                                new (place) SharedBuffer(memory + kHead, count * element_bytes, strings)));
+  return absl::OkStatus();
 }
 
 }  // namespace processor

@@ -105,9 +105,14 @@ absl::Status FindCheckpoint(const std::string& dir, Checkpoint* checkpoint) {
     if (step >= 0) found.emplace_back(step, entry.path());
   }
   std::sort(found.rbegin(), found.rend());
+  int64_t incomplete = -1;
   for (auto& [step, index] : found) {
     const fs::path prefix = index.parent_path() / index.stem();
-    if (!IsComplete(prefix)) continue;
+    if (!IsComplete(prefix)) {
+      incomplete = std::max(incomplete, step);
+      continue;
+    }
+    checkpoint->incomplete_step = incomplete;
     checkpoint->prefix = prefix.string();
     checkpoint->step = step;
     const int64_t incremental = LargestIncrementalStep(folder);

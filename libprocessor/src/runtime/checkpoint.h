@@ -13,6 +13,7 @@ namespace processor {
 struct Checkpoint {
   std::string prefix;             // ".../model.ckpt-1200", without ".index"
   int64_t step = -1;              // 1200
+  int64_t incomplete_step = -1;   // of the newest one that is later than `step` and lacks data files; -1: none
   int64_t incremental_step = -1;  // of the newest incremental checkpoint that is later than `step`; -1: none
 };
 

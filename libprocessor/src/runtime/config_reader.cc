@@ -1,16 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/config_reader.h"
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 namespace processor {
+namespace {
+
+// Copying and printing a value take stack for each level of it.
+constexpr int kMaxDepth = 32;
+
+}  // namespace
 
 absl::Status ConfigReader::Parse(std::string_view text) {
+  bool too_deep = false;
+  const auto watch_depth = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+    too_deep = too_deep || depth > kMaxDepth;
+    return !too_deep;
+  };
   try {
-    object_ = nlohmann::json::parse(text.begin(), text.end());
+    object_ = nlohmann::json::parse(text.begin(), text.end(), watch_depth);
   } catch (const nlohmann::json::exception& e) {
     return absl::InvalidArgumentError(absl::StrCat("config: not JSON: ", e.what()));
+  }
+  if (too_deep) {
+    return absl::InvalidArgumentError(absl::StrCat("config: nested deeper than ", kMaxDepth, ", expected a flat object"));
   }
   if (!object_.is_object()) {
     return absl::InvalidArgumentError(absl::StrCat("config: JSON ", object_.type_name(), ", expected an object"));
@@ -121,8 +136,8 @@ absl::Status ConfigReader::Finish() {
   if (!status_.ok()) return status_;
   for (const auto& item : object_.items()) {
     if (known_.count(item.key()) == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("config key '", item.key(), "': unknown; docs/configuration.md lists the keys"));
+      return absl::InvalidArgumentError(absl::StrCat("config key '", absl::Utf8SafeCHexEscape(item.key()).substr(0, 200),
+                                                     "': unknown; docs/configuration.md lists the keys"));
     }
   }
   return absl::OkStatus();

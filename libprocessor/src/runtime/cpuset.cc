@@ -26,8 +26,9 @@ struct DynamicCpuSet {
 };
 
 bool ParseNumber(std::string_view text, int* number) {
+  if (text.empty() || text.front() == '-') return false;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
-  return error == std::errc() && end == text.data() + text.size() && *number >= 0 && *number < kMaxCpus;
+  return error == std::errc() && end == text.data() + text.size() && *number < kMaxCpus;
 }
 
 // "7" or "0-3".

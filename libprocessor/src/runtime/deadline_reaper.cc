@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/deadline_reaper.h"
 
-#include <chrono>
 #include <system_error>
 
+#include "src/runtime/deadline.h"
 #include "src/runtime/stats.h"
 
 namespace processor {
@@ -20,6 +20,16 @@ void DeadlineReaper::Add(int64_t deadline_us, uint64_t id) {
     }
   }
   if (deadlines_.begin()->second == id) wake_.notify_one();
+}
+
+void DeadlineReaper::Remove(int64_t deadline_us, uint64_t id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  deadlines_.erase({deadline_us, id});
+}
+
+size_t DeadlineReaper::size() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return deadlines_.size();
 }
 
 void DeadlineReaper::Stop() {
@@ -41,7 +51,7 @@ void DeadlineReaper::Work() {
     const int64_t now_us = NowNs() / 1000;
     const auto first = deadlines_.begin();
     if (first->first > now_us) {
-      wake_.wait_for(lock, std::chrono::microseconds(first->first - now_us));
+      wake_.wait_until(lock, DeadlinePoint(first->first));
       continue;
     }
     const uint64_t id = first->second;

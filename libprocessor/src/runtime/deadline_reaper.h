@@ -5,11 +5,13 @@
 #define PROCESSOR_RUNTIME_DEADLINE_REAPER_H_
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <mutex>
+#include <set>
 #include <thread>
+#include <utility>
 
 namespace processor {
 
@@ -22,15 +24,22 @@ class DeadlineReaper {
   /// Any thread may call. The first call starts the thread.
   void Add(int64_t deadline_us, uint64_t id);
 
+  /// Forgets a deadline, for a request that has ended: a host may give every request an hour, and answer them in a
+  /// millisecond.
+  void Remove(int64_t deadline_us, uint64_t id);
+
+  /// Deadlines that are waited for.
+  size_t size() const;
+
   void Stop();
 
  private:
   void Work();
 
   const std::function<void(uint64_t id)> expire_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::multimap<int64_t, uint64_t> deadlines_;
+  std::set<std::pair<int64_t, uint64_t>> deadlines_;
   bool stopped_ = false;
   std::thread thread_;
 };

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/runtime/deadline.h"
 #include "src/runtime/log.h"
 #include "src/runtime/saved_model.h"
 #include "src/runtime/warmup.h"
@@ -46,8 +47,7 @@ class Latch {
   /// False if `deadline_us` came first.
   bool WaitUntil(int64_t deadline_us) {
     std::unique_lock<std::mutex> lock(mutex_);
-    const int64_t left_us = deadline_us - NowNs() / 1000;
-    return wake_.wait_for(lock, std::chrono::microseconds(left_us), [this] { return set_; });
+    return wake_.wait_until(lock, DeadlinePoint(deadline_us), [this] { return set_; });
   }
 
  private:
@@ -99,6 +99,14 @@ class Model::SlotTask : public Task {
     End(model_->Execute(session, *work_));
   }
 
+  /// Has the deadline looked after while the task waits. It may have ended by now: then nothing is left behind, for
+  /// either this sees that it has, or End() sees that it is watched.
+  void WatchDeadline() {
+    watched_.store(true);
+    model_->reaper_.Add(deadline_us, id);
+    if (ended_.load()) ForgetDeadline();
+  }
+
   void Fail(const absl::Status& status) override {
     work_->timing.queue_ns = NowNs() - start_ns_;
     model_->RecordRefusal(status, start_ns_);
@@ -108,16 +116,24 @@ class Model::SlotTask : public Task {
  private:
   void End(const absl::Status& status) {
     slot_->load().fetch_sub(1, std::memory_order_relaxed);
+    ended_.store(true);
+    ForgetDeadline();
     // The caller may free the model as soon as it has heard, which waits for Leave().
     work_->Done(status);
     work_.reset();
     model_->Leave();
   }
 
+  void ForgetDeadline() {
+    if (watched_.load()) model_->reaper_.Remove(deadline_us, id);
+  }
+
   Model* const model_;
   std::shared_ptr<AsyncWork> work_;
   SessionSlot* const slot_;
   const int64_t start_ns_;
+  std::atomic<bool> watched_{false};
+  std::atomic<bool> ended_{false};
 };
 
 Model::Model(ModelConfig config, std::string base_dir)
@@ -165,6 +181,10 @@ absl::Status Model::FindSource(VersionSource* source) {
   std::lock_guard<std::mutex> lock(version_mutex_);
   checkpoint_ = checkpoint;
   std::string refused;
+  if (checkpoint.incomplete_step >= 0) {
+    refused = absl::StrCat("checkpoint ", checkpoint.incomplete_step, " passed over: data files are missing, ",
+                           checkpoint.step, " is the latest complete one");
+  }
   if (checkpoint.incremental_step >= 0) {
     refused = absl::StrCat("incremental checkpoint ", checkpoint.incremental_step, " refused: only full checkpoints are "
                            "applied, ", checkpoint.step, " is the latest");
@@ -250,14 +270,22 @@ void Model::FollowCheckpoints() {
   }
 }
 
-void Model::TryUpdate() {
+absl::Status Model::Update() {
   VersionSource source;
-  absl::Status status = FindSource(&source);
-  if (status.ok()) {
-    const std::shared_ptr<ModelVersion> current = version();
-    if (source.checkpoint_prefix == current->source().checkpoint_prefix) return;
-    status = LoadVersion(source, /*background=*/true);
-    if (status.ok()) Log(Severity::kInfo, absl::StrCat("checkpoint '", source.checkpoint_prefix, "': serving"));
+  if (absl::Status s = FindSource(&source); !s.ok()) return s;
+  if (source.checkpoint_prefix == version()->source().checkpoint_prefix) return absl::OkStatus();
+  if (absl::Status s = LoadVersion(source, /*background=*/true); !s.ok()) return s;
+  Log(Severity::kInfo, absl::StrCat("checkpoint '", source.checkpoint_prefix, "': serving"));
+  return absl::OkStatus();
+}
+
+void Model::TryUpdate() {
+  absl::Status status;
+  // The thread has no boundary above it that would catch.
+  try {
+    status = Update();
+  } catch (const std::exception& e) {
+    status = absl::InternalError(e.what());
   }
   const std::string error = status.ok() ? "" : status.ToString();
   std::lock_guard<std::mutex> lock(version_mutex_);
@@ -450,7 +478,7 @@ absl::Status Model::Start(std::shared_ptr<AsyncWork> work, int preferred_session
     Leave();
     return status;
   }
-  if (deadline_us != 0 && !caller_keeps_deadline) reaper_.Add(deadline_us, task_id);
+  if (deadline_us != 0 && !caller_keeps_deadline) task->WatchDeadline();
   return absl::OkStatus();
 }
 
@@ -485,8 +513,7 @@ absl::Status Model::Drain(int64_t deadline_us) {
     idle_.wait(lock, idle);
     return absl::OkStatus();
   }
-  const int64_t left_us = deadline_us - NowNs() / 1000;
-  if (idle_.wait_for(lock, std::chrono::microseconds(left_us), idle)) return absl::OkStatus();
+  if (idle_.wait_until(lock, DeadlinePoint(deadline_us), idle)) return absl::OkStatus();
   return absl::DeadlineExceededError(absl::StrCat("model: ", in_flight_.load(), " requests left at the deadline"));
 }
 

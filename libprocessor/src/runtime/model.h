@@ -94,6 +94,7 @@ class Model {
 
   void FollowCheckpoints();
   void TryUpdate();
+  absl::Status Update();
   void ReleaseRetired();
 
   absl::Status Admit();
@@ -126,7 +127,7 @@ class Model {
   std::vector<std::shared_ptr<ModelVersion>> retired_;
   Checkpoint checkpoint_;
   std::string update_error_;   // of the last attempt; empty if it succeeded
-  std::string refused_update_; // why an incremental checkpoint is not applied
+  std::string refused_update_; // why a later checkpoint is not applied: incremental, or incomplete
 
   std::mutex update_mutex_;
   std::condition_variable update_wake_;

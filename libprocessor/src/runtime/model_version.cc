@@ -83,11 +83,12 @@ absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& 
     // A session of its own restores: it may need ops and an executor that serving does not, and its threads may be
     // kept apart. What it fills belongs to the base device and stays.
     const UpdateThreads threads(config, background);
+    IntraOpPool pool("restore", 1, CpuSet());
     std::unique_ptr<Session> loader;
     SessionOptions options;
     options.executor = Executor::kDefault;
     options.inter_op_threads = threads.inter != nullptr ? 1 : -1;
-    if (absl::Status s = Session::Create(meta_graph.graph_def(), options, result->base_device_.get(), nullptr, &loader);
+    if (absl::Status s = Session::Create(meta_graph.graph_def(), options, result->base_device_.get(), &pool, &loader);
         !s.ok()) {
       return absl::Status(s.code(), absl::StrCat("graph: ", s.message()));
     }

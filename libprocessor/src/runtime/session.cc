@@ -4,14 +4,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/runtime/session_device.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
-#include "tensorflow/core/common_runtime/renamed_device.h"
 #include "tensorflow/core/public/session_options.h"
 
 namespace processor {
 namespace {
-
-constexpr char kTask[] = "/job:localhost/replica:0/task:0";
 
 tensorflow::SessionOptions TensorFlowOptions(const SessionOptions& options) {
   tensorflow::SessionOptions result;
@@ -41,8 +39,7 @@ absl::Status Session::Create(const tensorflow::GraphDef& graph, const SessionOpt
                              std::unique_ptr<Session>* session) {
   std::unique_ptr<Session> result(new Session);
   std::vector<std::unique_ptr<tensorflow::Device>> devices;
-  devices.push_back(tensorflow::RenamedDevice::NewRenamedDevice(kTask, base, /*owns_underlying=*/false,
-                                                                /*isolate_session_state=*/false, intra_op_pool));
+  devices.push_back(std::make_unique<SessionDevice>(base, intra_op_pool));
   result->session_ = std::make_unique<tensorflow::DirectSession>(
       TensorFlowOptions(options), new tensorflow::StaticDeviceMgr(std::move(devices)), nullptr);
   result->handles_ = std::make_unique<std::atomic<int64_t>[]>(kMaxCallables);

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
@@ -87,7 +88,11 @@ void SessionSlot::Work() {
   PinThread(0, cpus_);
   for (;;) {
     wake_.wait(lock, [this] { return stopped_ || !queue_.empty(); });
-    if (queue_.empty()) return;
+    if (queue_.empty()) {
+      // The kernel may give the number to a thread that is not ours to move.
+      thread_ids_.erase(std::find(thread_ids_.begin(), thread_ids_.end(), ThreadId()));
+      return;
+    }
     std::shared_ptr<Task> task = std::move(queue_.begin()->second);
     queue_.erase(queue_.begin());
     lock.unlock();

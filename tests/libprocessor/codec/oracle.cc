@@ -70,17 +70,23 @@ void WithIntType(DataType dtype, Call&& call) {
 
 }  // namespace
 
-std::unique_ptr<SignatureSet> MakeSignatures(const std::string& name, const std::vector<Spec>& inputs,
-                                             const std::vector<Spec>& outputs) {
+std::unique_ptr<SignatureSet> MakeSignatures(const std::vector<SignatureSpec>& specs) {
   tensorflow::MetaGraphDef meta_graph;
-  tensorflow::SignatureDef& def = (*meta_graph.mutable_signature_def())[name];
-  def.set_method_name("tensorflow/serving/predict");
-  for (const Spec& spec : inputs) SetInfo(name, spec, &(*def.mutable_inputs())[spec.alias]);
-  for (const Spec& spec : outputs) SetInfo(name, spec, &(*def.mutable_outputs())[spec.alias]);
+  for (const SignatureSpec& spec : specs) {
+    tensorflow::SignatureDef& def = (*meta_graph.mutable_signature_def())[spec.name];
+    def.set_method_name("tensorflow/serving/predict");
+    for (const Spec& input : spec.inputs) SetInfo(spec.name, input, &(*def.mutable_inputs())[input.alias]);
+    for (const Spec& output : spec.outputs) SetInfo(spec.name, output, &(*def.mutable_outputs())[output.alias]);
+  }
   auto signatures = std::make_unique<SignatureSet>();
   signatures->Load(meta_graph);
-  signatures->set_default(signatures->Find(name));
+  signatures->set_default(signatures->Find(specs.front().name));
   return signatures;
+}
+
+std::unique_ptr<SignatureSet> MakeSignatures(const std::string& name, const std::vector<Spec>& inputs,
+                                             const std::vector<Spec>& outputs) {
+  return MakeSignatures({{name, inputs, outputs}});
 }
 
 std::vector<DataType> DtypesOf(std::string_view protocol) {

@@ -25,7 +25,13 @@ struct Spec {
   bool unknown_rank = false;
 };
 
-/// A model's signatures with one in them, the default. Tensor names are "<signature>_<alias>:0".
+struct SignatureSpec {
+  std::string name;
+  std::vector<Spec> inputs, outputs;
+};
+
+/// A model's signatures; the first is the default. Tensor names are "<signature>_<alias>:0".
+std::unique_ptr<SignatureSet> MakeSignatures(const std::vector<SignatureSpec>& specs);
 std::unique_ptr<SignatureSet> MakeSignatures(const std::string& name, const std::vector<Spec>& inputs,
                                              const std::vector<Spec>& outputs);
 

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/scratch_allocator.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <string>
+
+namespace processor {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// A sanitizer must see every block come and go.
+constexpr bool kCaches = false;
+#else
+constexpr bool kCaches = true;
+#endif
+
+constexpr size_t kAlignment = tensorflow::Allocator::kAllocatorAlignment;
+constexpr int kClasses = 40;              // 64 bytes, then four steps per doubling, up to 64 KiB
+constexpr size_t kMaxCachedBlock = 64 << 10;
+constexpr size_t kMaxCachedBytes = 1 << 20;  // of one thread
+
+// What lies before a block. Blocks are handed out at multiples of 64, so this much is lost anyway.
+struct Header {
+  void* start;       // what malloc gave
+  Header* next;      // in a cache
+  int32_t size_class;  // -1: not to be kept
+};
+static_assert(sizeof(Header) <= kAlignment);
+
+Header* HeaderOf(void* block) { return reinterpret_cast<Header*>(static_cast<char*>(block) - kAlignment); }
+
+// Smallest class that holds `bytes`, which is at most kMaxCachedBlock.
+int ClassOf(size_t bytes) {
+  if (bytes <= kAlignment) return 0;
+  const size_t above = bytes - 1;
+  const int octave = 63 - __builtin_clzll(above);            // 6 for 65..128
+  const int quarter = static_cast<int>((above >> (octave - 2)) & 3);
+  return 1 + (octave - 6) * 4 + quarter;
+}
+
+size_t SizeOfClass(int size_class) {
+  if (size_class == 0) return kAlignment;
+  const int octave = (size_class - 1) / 4 + 6, quarter = (size_class - 1) % 4;
+  return (size_t{1} << octave) + (size_t{1} << (octave - 2)) * (quarter + 1);
+}
+
+void* NewBlock(size_t alignment, size_t bytes, int size_class) {
+  const size_t room = alignment < kAlignment ? kAlignment : alignment;
+  void* start = nullptr;
+  if (bytes > SIZE_MAX - 2 * room || posix_memalign(&start, room, bytes + room) != 0) return nullptr;
+  void* block = static_cast<char*>(start) + room;
+  *HeaderOf(block) = Header{start, nullptr, size_class};
+  return block;
+}
+
+// Blocks that one thread has freed. Plain memory, so that it can be used while the thread ends.
+struct Cache {
+  Header* blocks[kClasses] = {};
+  size_t bytes = 0;
+  bool ended = false;
+
+  ~Cache() {
+    ended = true;
+    for (Header*& list : blocks) {
+      while (list != nullptr) {
+        Header* header = list;
+        list = header->next;
+        std::free(header->start);
+      }
+    }
+  }
+};
+
+Cache& ThreadCache() {
+  thread_local Cache cache;
+  return cache;
+}
+
+class ThreadCachingAllocator : public tensorflow::Allocator {
+ public:
+  std::string Name() override { return "processor_scratch"; }
+
+  void* AllocateRaw(size_t alignment, size_t num_bytes) override {
+    if (!kCaches || num_bytes > kMaxCachedBlock || alignment > kAlignment) return NewBlock(alignment, num_bytes, -1);
+    const int size_class = ClassOf(num_bytes);
+    Cache& cache = ThreadCache();
+    if (Header* header = cache.blocks[size_class]) {
+      cache.blocks[size_class] = header->next;
+      cache.bytes -= SizeOfClass(size_class);
+      return reinterpret_cast<char*>(header) + kAlignment;
+    }
+    return NewBlock(kAlignment, SizeOfClass(size_class), size_class);
+  }
+
+  void DeallocateRaw(void* block) override {
+    if (block == nullptr) return;
+    Header* header = HeaderOf(block);
+    if (header->size_class >= 0) {
+      Cache& cache = ThreadCache();
+      const size_t size = SizeOfClass(header->size_class);
+      if (!cache.ended && cache.bytes + size <= kMaxCachedBytes) {
+        header->next = cache.blocks[header->size_class];
+        cache.blocks[header->size_class] = header;
+        cache.bytes += size;
+        return;
+      }
+    }
+    std::free(header->start);
+  }
+};
+
+}  // namespace
+
+tensorflow::Allocator* ScratchAllocator() {
+  static ThreadCachingAllocator* allocator = new ThreadCachingAllocator;
+  return allocator;
+}
+
+}  // namespace processor

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Go module: its own tests with a real model, the gRPC host asked by a real client, the drop-in example."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from host_support import (
+    ROOT,
+    assert_same,
+    build_environment,
+    drop_in_config,
+    eas_outputs,
+    eas_request,
+    require,
+    require_serving_stubs,
+    run,
+    run_ok,
+    tfserving_outputs,
+    tfserving_request,
+)
+
+MODULE = ROOT / "libprocessor" / "go"
+PREDICT = "/tensorflow.serving.PredictionService/Predict"
+HEALTH = "/grpc.health.v1.Health/Check"
+SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
+
+Stock = Callable[[dict[str, Any]], dict[str, np.ndarray]]
+
+
+@pytest.fixture(scope="module")
+def go(library: Path) -> Callable[..., str]:
+    """Run the go command in the module."""
+    require("go", "cc")
+
+    def command(*arguments: object, **more: str) -> str:
+        return run_ok(["go", *arguments], cwd=MODULE, env=build_environment() | more, timeout=900)
+
+    return command
+
+
+@pytest.fixture(scope="module")
+def programs(go: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the module's commands."""
+    folder = tmp_path_factory.mktemp("go")
+    go("build", "-o", f"{folder}{os.sep}", "./cmd/...")
+    return folder
+
+
+class Host:
+    """A running gRPC host."""
+
+    def __init__(self, process: subprocess.Popen[str], address: str) -> None:
+        self.process = process
+        self.address = address
+
+    def channel(self) -> grpc.Channel:
+        return grpc.insecure_channel(self.address, options=[("grpc.enable_http_proxy", 0)])
+
+    def predict(self, request: bytes, timeout: float = 60, path: str = PREDICT) -> bytes:
+        """Send raw bytes, over a connection of its own."""
+        with self.channel() as channel:
+            return bytes(channel.unary_unary(path)(request, timeout=timeout))
+
+    def expect(self, request: bytes, code: grpc.StatusCode, words: str = "", **options: Any) -> None:
+        """Send a request that must fail."""
+        with pytest.raises(grpc.RpcError) as failure:
+            self.predict(request, **options)
+        assert failure.value.code() == code, failure.value.details()
+        assert words in failure.value.details()
+
+
+@contextmanager
+def serving(programs: Path, model: Path, *arguments: str) -> Iterator[Host]:
+    """Start a host on a free port, and end it."""
+    command = [programs / "recprocessor-host", "--model", f"ranking={model}", "--listen", "127.0.0.1:0", *arguments]
+    with (model.parent / "host.log").open("w") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("listening on 127.0.0.1:"), (model.parent / "host.log").read_text()
+        yield Host(process, line.split()[-1])
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def host(programs: Path, host_model: Path) -> Iterator[Host]:
+    """A host with its default configuration."""
+    with serving(programs, host_model) as running:
+        yield running
+
+
+def slow_request(size: int) -> bytes:
+    """Serialise a request whose time grows with the cube of `size`: about a second for 2,000."""
+    return tfserving_request({"size": np.int32(size)}, name="ranking", signature_name="slow")
+
+
+def test_module_is_tidy(go: Callable[..., str]) -> None:
+    require("gofmt")
+    assert run_ok(["gofmt", "-l", MODULE]) == ""
+    go("vet", "./...")
+    go("mod", "verify")
+
+
+@pytest.mark.parametrize("flags", [(), ("-race",)], ids=["plain", "race"])
+def test_module_passes_its_own_tests(flags: tuple[str, ...], go: Callable[..., str], host_model: Path) -> None:
+    text = go("test", *flags, "-count=1", "-timeout=600s", "./...", PROCESSOR_TEST_MODEL=str(host_model), CI="true")
+    assert "FAIL" not in text
+    for package in ("/processor", "/cmd/recprocessor-host"):
+        assert f"{package}\t" in text
+
+
+def test_host_answers_raw_bytes_as_tensorflow_does(host: Host, inputs: list[dict[str, Any]], stock: Stock) -> None:
+    for one in inputs:
+        assert_same(tfserving_outputs(host.predict(tfserving_request(one, name="ranking"))), stock(one))
+
+
+def test_host_answers_clients_of_tensorflow_serving(host: Host, inputs: list[dict[str, Any]], stock: Stock) -> None:
+    require_serving_stubs()
+    import tensorflow as tf
+    from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+    with host.channel() as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        request = predict_pb2.PredictRequest.FromString(tfserving_request(inputs[2], name="ranking", version=7))
+        request.output_filter.append("y")
+        response = stub.Predict(request, timeout=60)
+        assert list(response.outputs) == ["y"]
+        np.testing.assert_allclose(tf.make_ndarray(response.outputs["y"]), stock(inputs[2])["y"], rtol=1e-5, atol=1e-5)
+        assert response.model_spec.name == "ranking"
+        assert response.model_spec.version.value == 7
+        assert response.model_spec.signature_name == "serving_default"
+
+
+def test_host_answers_compressed_and_large_requests(host: Host, stock: Stock) -> None:
+    # More than the 4 MB that gRPC allows by default, both ways.
+    rows = 400_000
+    large = {"x": np.ones((rows, 3), np.float32), "s": np.full(rows, b"some item", object)}
+    options = [("grpc.max_receive_message_length", -1), ("grpc.enable_http_proxy", 0)]
+    with grpc.insecure_channel(host.address, options=options, compression=grpc.Compression.Gzip) as channel:
+        response = channel.unary_unary(PREDICT)(tfserving_request(large), timeout=120)
+    assert len(response) > 4 << 20
+    assert_same(tfserving_outputs(response), stock(large))
+
+
+@pytest.mark.parametrize("flags", [(), ("--async",)], ids=["direct", "async"])
+def test_host_keeps_concurrent_clients_apart(
+    flags: tuple[str, ...], programs: Path, host_model: Path, inputs: list[dict[str, Any]], stock: Stock
+) -> None:
+    requests = [tfserving_request(one, name="ranking") for one in inputs]
+    expected = [stock(one) for one in inputs]
+    with serving(programs, host_model, *flags) as host, host.channel() as channel:
+        call = channel.unary_unary(PREDICT)
+
+        def client(number: int) -> None:
+            for i in range(60):
+                choice = (number + i) % len(requests)
+                assert_same(tfserving_outputs(call(requests[choice], timeout=60)), expected[choice])
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(client, range(8)))
+
+
+def test_host_maps_statuses_number_for_number(host: Host, inputs: list[dict[str, Any]], stock: Stock) -> None:
+    good = tfserving_request(inputs[0], name="ranking")
+    codes = grpc.StatusCode
+    host.expect(b"\xff\xff", codes.INVALID_ARGUMENT)
+    host.expect(good[:-3], codes.INVALID_ARGUMENT)
+    host.expect(tfserving_request({"x": inputs[0]["x"]}), codes.INVALID_ARGUMENT, "'s'")
+    host.expect(tfserving_request(inputs[0] | {"z": inputs[0]["x"]}), codes.INVALID_ARGUMENT, "'z'")
+    host.expect(tfserving_request(inputs[0] | {"x": np.ones((1, 4), np.float32)}), codes.INVALID_ARGUMENT, "'x'")
+    host.expect(tfserving_request(inputs[0] | {"x": np.ones((1, 3))}), codes.INVALID_ARGUMENT, "'x'")
+    host.expect(tfserving_request(inputs[0], signature_name="absent"), codes.NOT_FOUND, "absent")
+    host.expect(tfserving_request(inputs[0], name="other"), codes.NOT_FOUND, "other")
+    host.expect(tfserving_request(inputs[0], version=8), codes.NOT_FOUND, "8")
+    host.expect(good, codes.UNIMPLEMENTED, path="/tensorflow.serving.PredictionService/Classify")
+    assert_same(tfserving_outputs(host.predict(good)), stock(inputs[0]))
+
+
+def test_host_routes_by_model_name(
+    programs: Path, host_model: Path, tiny_model: Path, inputs: list[dict[str, Any]], stock: Stock
+) -> None:
+    with serving(programs, host_model, "--model", f"tiny={tiny_model}") as host:
+        assert_same(tfserving_outputs(host.predict(tfserving_request(inputs[1], name="ranking"))), stock(inputs[1]))
+        outputs = tfserving_outputs(host.predict(tfserving_request({"x": inputs[1]["x"]}, name="tiny")))
+        assert outputs["y"].shape == (2, 1)
+        host.expect(
+            tfserving_request(inputs[1], name="other"), grpc.StatusCode.NOT_FOUND, "expected one of ranking, tiny"
+        )
+        host.expect(b"\x0a\xff", grpc.StatusCode.INVALID_ARGUMENT, "model_spec")
+
+
+def test_host_passes_deadlines_on_and_bounds_its_queue(
+    programs: Path, host_model: Path, inputs: list[dict[str, Any]], stock: Stock
+) -> None:
+    config = '{"session_num": 1, "intra_op_parallelism_threads": 1}'
+    with serving(programs, host_model, "--config", config, "--max-in-flight", "2") as host:
+        good = tfserving_request(inputs[0], name="ranking")
+        with ThreadPoolExecutor(2) as pool:
+            slow = [pool.submit(host.predict, slow_request(2000)) for _ in range(2)]
+            until_refused(host, good)
+            assert all(len(one.result()) > 0 for one in slow)
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(host.predict, slow_request(2500))
+            time.sleep(0.2)
+            host.expect(good, grpc.StatusCode.DEADLINE_EXCEEDED, timeout=0.05)
+            running.result()
+        assert_same(tfserving_outputs(host.predict(good)), stock(inputs[0]))
+
+
+def until_refused(host: Host, request: bytes) -> None:
+    """Send requests until one is refused because two others are in flight."""
+    for _ in range(1000):
+        try:
+            host.predict(request)
+        except grpc.RpcError as failure:
+            assert failure.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert "2 requests are in flight" in failure.details()
+            return
+    pytest.fail("no request was refused")
+
+
+def test_host_ends_gracefully(programs: Path, host_model: Path) -> None:
+    with serving(programs, host_model, "--shutdown-delay", "1s") as host, host.channel() as channel:
+        health = channel.unary_unary(HEALTH)
+        assert health(b"", timeout=30) == SERVING
+        service = b"PredictionService"
+        assert health(bytes([0x0A, len(service)]) + service, timeout=30) == SERVING
+        answers: list[bytes] = []
+        client = threading.Thread(target=lambda: answers.append(host.predict(slow_request(3000))))
+        client.start()
+        time.sleep(0.3)
+        host.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        assert health(b"", timeout=30) == NOT_SERVING
+        assert host.process.wait(120) == 0
+        client.join()
+        assert len(answers) == 1
+        with pytest.raises(grpc.RpcError) as failure:
+            host.predict(b"", timeout=5)
+        assert failure.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+def test_host_says_why_it_does_not_start(programs: Path, host_model: Path, tmp_path: Path) -> None:
+    for arguments, words in (
+        ([], "--model: none given"),
+        (["--model", "x"], "expected name=path"),
+        (["--model", f"m={tmp_path}/absent"], f"{tmp_path}/absent"),
+        (["--model", f"m={host_model}", "--config", '{"sesion_num": 1}'], "sesion_num"),
+        (["--model", f"m={host_model}", "--config", "{"], "is not a JSON object"),
+        (["--model", f"m={host_model}", "--listen", "127.0.0.1:99999"], "99999"),
+    ):
+        ended = run([programs / "recprocessor-host", *arguments])
+        assert ended.returncode == 1
+        assert words in ended.stderr
+
+
+def test_drop_in_example_answers_as_tensorflow_does(
+    programs: Path, host_model: Path, inputs: list[dict[str, Any]], stock: Stock, tmp_path: Path
+) -> None:
+    request, response, config = tmp_path / "request", tmp_path / "response", tmp_path / "config.json"
+    request.write_bytes(eas_request(inputs[4]))
+    config.write_text(drop_in_config(host_model))
+    text = run_ok([programs / "drop-in-example", f"@{config}", request, response])
+    assert '"signature_name":"serving_default"' in text.replace(" ", "")
+    assert_same(eas_outputs(response.read_bytes()), stock(inputs[4]))
+    request.write_bytes(b"\xff")
+    ended = run([programs / "drop-in-example", config.read_text(), request])
+    assert ended.returncode == 1
+    assert "500: [TensorFlow]" in ended.stderr
+    ended = run([programs / "drop-in-example", "{}", request])
+    assert ended.returncode == 1
+    assert "initialize: state -1" in ended.stderr
