@@ -124,11 +124,12 @@ def test_library_holds_no_path_of_the_machine_that_built_it() -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel that `pip install .` builds, from a copy of the checkout, with the packages of this environment."""
+    """The wheel that `pip install .` builds, with the packages of this environment."""
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder]
     # The build folder is kept, so that a later run compiles only what has changed.
-    _run(*command, "-C", f"build-dir={ROOT / 'build' / 'wheel'}", ROOT)
+    environment = os.environ | {"CMAKE_BUILD_PARALLEL_LEVEL": str(len(os.sched_getaffinity(0)))}
+    _run(*command, "-C", f"build-dir={ROOT / 'build' / 'wheel'}", ROOT, env=environment)
     (built,) = folder.glob("*.whl")
     return built
 

@@ -21,11 +21,12 @@ MAX_BYTES = 200 * 1024
 SOURCES = {".c", ".cc", ".cmake", ".go", ".h", ".java", ".proto", ".py", ".sh"}
 # The C ABI is one header, most of it documentation.
 LONG = {"libprocessor/include/processor/processor.h"}
-_COMMON_FOLDERS = {"/", "/home/", "/mnt/", "/opt/", "/srv/", "/tmp/", "/var/tmp/"}
+_COMMON_FOLDERS = {"/", "//", "/home/", "/mnt/", "/opt/", "/srv/", "/tmp/", "/var/tmp/"}
 
 _SPDX = "SPDX-License-Identifier: Apache-2.0"
 # In pieces, so that this file does not hold what it looks for.
-_UNFINISHED = re.compile(rf"\b(?:{'TO' + 'DO'}|{'FIX' + 'ME'}|{'XX' + 'X'}|{'raise ' + 'NotImplemented'})")
+_WORDS = ("TO" + "DO", "FIX" + "ME", "XX" + "X", "raise " + "NotImplementedError")
+_UNFINISHED = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b")
 
 
 def tracked_files() -> list[Path]:

@@ -191,6 +191,14 @@ def eas_outputs(data: bytes) -> dict[str, np.ndarray]:
     return outputs
 
 
+def write_pkg_config(folder: Path) -> None:
+    """Write a recprocessor.pc for the library of this checkout."""
+    (folder / "recprocessor.pc").write_text(
+        f"libdir={LIBRARY.parent}\nName: recprocessor\nDescription: of a checkout\nVersion: 0\n"
+        f"Cflags: -I{INCLUDE}\nLibs: -L${{libdir}} -lprocessor -Wl,-rpath,${{libdir}}\n"
+    )
+
+
 def drop_in_config(model: Path, **more: Any) -> str:
     """Return a configuration with all that the drop-in contract requires."""
     required = {

@@ -24,6 +24,7 @@ from host_support import (
     tfserving_outputs,
     tfserving_request,
     unframe,
+    write_pkg_config,
 )
 
 EXAMPLES = ROOT / "libprocessor" / "examples" / "c"
@@ -174,9 +175,6 @@ def test_drop_in_reports_failures(programs: Path, host_model: Path, tmp_path: Pa
 
 def test_makefile_uses_pkg_config(library: Path, tmp_path: Path) -> None:
     require("make", "cc", "pkg-config")
-    (tmp_path / "recprocessor.pc").write_text(
-        f"libdir={library.parent}\nName: recprocessor\nDescription: test\nVersion: 0\n"
-        f"Cflags: -I{INCLUDE}\nLibs: -L${{libdir}} -lprocessor\n"
-    )
+    write_pkg_config(tmp_path)
     run_ok(["make", "-C", EXAMPLES, f"OUT={tmp_path}", f"PKG_CONFIG=env PKG_CONFIG_PATH={tmp_path} pkg-config"])
     assert "usage: host MODEL" in run_ok([tmp_path / "host", "--help"])

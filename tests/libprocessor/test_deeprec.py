@@ -18,7 +18,7 @@ import model_builders
 import numpy as np
 import pytest
 from contract_messages import decode, encode, messages
-from deeprec_abi import DropInModel, drop_in_config, initialize, process, refusal
+from deeprec_abi import DropInModel, drop_in_config, process, refusal
 
 ROOT = Path(__file__).resolve().parents[2]
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
@@ -91,9 +91,7 @@ def test_messages_of_the_proto_are_those_of_the_contract(tmp_path: Path) -> None
     for name, kind in messages().items():
         (found,) = [message for message in file.message_type if message.name == name]
         fields = {(f.name, f.number, 5 if f.type == enum_type else f.type, f.label) for f in found.field}
-        expected = {
-            (f.name, f.number, f.type, 3 if f.is_repeated else 1) for f in kind.DESCRIPTOR.fields
-        }
+        expected = {(f.name, f.number, f.type, 3 if f.is_repeated else 1) for f in kind.DESCRIPTOR.fields}
         assert fields == expected, name
         assert all(not f.options.HasField("packed") or f.options.packed for f in found.field)
         for field in found.field:
@@ -370,7 +368,11 @@ def test_freed_model_answers_500(tiny_model: Path) -> None:
     model = DropInModel(tiny_model)
     model.close()
     model.close()  # does nothing
-    for answer in (model.process(encode({"x": X})), model.process(b""), deeprec_abi.get_serving_model_info(model.handle)):
+    for answer in (
+        model.process(encode({"x": X})),
+        model.process(b""),
+        deeprec_abi.get_serving_model_info(model.handle),
+    ):
         assert answer.status == 500
         assert answer.text.startswith("[TensorFlow]")
         assert "freed" in answer.text

@@ -41,9 +41,10 @@ def test_nothing_leaks(string_model: Path) -> None:
             return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmRSS"))
         rows = 8
         inputs = {"item": [b"a string that is kept outside the object"] * rows, "price": np.ones(rows, np.float32)}
+        few, other = {"price": np.ones(3, np.float32)}, {"price": np.ones(rows, np.int64)}
         requests = [encode(inputs), encode(inputs, outputs=["label"]), encode(inputs)[:-9], b"", b"\\xff" * 64,
                     encode(inputs, outputs=["none"]), encode(inputs, signature="none"), encode({"item": [b"x"] * rows}),
-                    encode(inputs | {"price": np.ones(rows, np.int64)}), encode(inputs | {"price": np.ones(3, np.float32)})]
+                    encode(inputs | other), encode(inputs | few)]
         with deeprec_abi.DropInModel(sys.argv[1], batch_process_count=len(requests)) as model:
             def cycle(times):
                 for _ in range(times):

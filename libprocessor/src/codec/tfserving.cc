@@ -208,8 +208,9 @@ struct TfServingProtocol {
                                                      " values of ", width, " bytes for shape ", shape.DebugString()));
     }
     if (absl::Status status = arena->Make(spec.dtype, shape, layout.element_bytes(), dst); !status.ok()) return status;
-    ReadContent(encoded.content, dst);
-    return absl::OkStatus();
+    if (ReadContent(encoded.content, dst)) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("input '", spec.alias, "': tensor_content of DT_BOOL with other bytes, expected 0 and 1"));
   }
 
   static size_t DimMessageSize(int64_t dim) {

@@ -235,15 +235,11 @@ bool ReadScalars(const ValueLayout& layout, const ValueFields& fields, int64_t l
   return false;
 }
 
-void ReadContent(std::string_view content, Tensor* dst) {
-  if (content.empty()) return;
-  char* const base = static_cast<char*>(dst->data());
-  if (dst->dtype() == tensorflow::DT_BOOL) {
-    // A bool of any other bit pattern than 0 and 1 is undefined behaviour in whoever reads it.
-    for (size_t i = 0; i < content.size(); ++i) base[i] = content[i] != 0;
-    return;
-  }
-  std::memcpy(base, content.data(), content.size());
+bool ReadContent(std::string_view content, Tensor* dst) {
+  if (content.empty()) return true;
+  std::memcpy(dst->data(), content.data(), content.size());
+  return dst->dtype() != tensorflow::DT_BOOL ||
+         std::all_of(content.begin(), content.end(), [](char byte) { return byte == 0 || byte == 1; });
 }
 
 void RepeatLast(const ValueLayout& layout, int64_t begin, Tensor* dst) {

@@ -36,7 +36,10 @@ void Log(Severity severity, std::string_view message) {
   std::lock_guard<std::mutex> lock(state.mutex);
   const int32_t number = static_cast<int32_t>(severity);
   if (number < state.min_severity) return;
-  const std::string text(message);
+  std::string text(message);
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';  // one line; TensorFlow's messages may have several
+  }
   if (state.sink != nullptr) {
     state.sink(state.user_data, number, text.c_str());
     return;

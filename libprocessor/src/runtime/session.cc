@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/runtime/sequential_executor.h"
 #include "src/runtime/session_device.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
 #include "tensorflow/core/public/session_options.h"
@@ -17,7 +18,7 @@ tensorflow::SessionOptions TensorFlowOptions(const SessionOptions& options) {
   config.set_allow_soft_placement(true);  // graphs may name devices that were there in training
   config.set_inter_op_parallelism_threads(options.inter_op_threads);
   if (options.executor == Executor::kSingleThreaded) {
-    config.mutable_experimental()->set_executor_type("SINGLE_THREADED_EXECUTOR");
+    config.mutable_experimental()->set_executor_type(SequentialExecutorType());
     config.set_inter_op_parallelism_threads(-1);
   } else if (options.own_inter_op_pool && options.inter_op_threads > 0) {
     config.set_use_per_session_threads(true);

@@ -61,15 +61,17 @@ absl::Status WarmUpFromFile(const fs::path& path, const ModelConfig& config, siz
   return absl::OkStatus();
 }
 
-absl::Status WarmUpFromRecords(const fs::path& path, size_t num_sessions, ModelVersion& version) {
+// `count`: how many records there were to run.
+absl::Status WarmUpFromRecords(const fs::path& path, size_t num_sessions, ModelVersion& version, int* count) {
   std::unique_ptr<tensorflow::RandomAccessFile> file;
   if (absl::Status s = tensorflow::Env::Default()->NewRandomAccessFile(path.string(), &file); !s.ok()) return s;
   tensorflow::io::SequentialRecordReader reader(file.get());
-  int count = 0, skipped = 0;
-  for (tensorflow::tstring record; count + skipped < kMaxRecords;) {
+  int skipped = 0;
+  *count = 0;
+  for (tensorflow::tstring record; *count + skipped < kMaxRecords;) {
     const absl::Status read = reader.ReadRecord(&record);
     if (absl::IsOutOfRange(read)) break;
-    const std::string where = absl::StrCat("warm-up record ", count + skipped, " of '", path.string(), "': ");
+    const std::string where = absl::StrCat("warm-up record ", *count + skipped, " of '", path.string(), "': ");
     if (!read.ok()) return absl::Status(read.code(), absl::StrCat(where, read.message()));
     const auto request = PredictRequestOf(record);
     if (absl::IsUnimplemented(request.status())) {
@@ -79,9 +81,9 @@ absl::Status WarmUpFromRecords(const fs::path& path, size_t num_sessions, ModelV
     absl::Status status = request.status();
     if (status.ok()) status = RunBytes("tfserving", *request, 1, num_sessions, version);
     if (!status.ok()) return absl::Status(status.code(), absl::StrCat(where, status.message()));
-    ++count;
+    ++*count;
   }
-  version.warmup_outcome = absl::StrCat("tf_serving_warmup_requests: ", count, " records on each session");
+  version.warmup_outcome = absl::StrCat("tf_serving_warmup_requests: ", *count, " records on each session");
   if (skipped > 0) absl::StrAppend(&version.warmup_outcome, ", ", skipped, " of other APIs skipped");
   return absl::OkStatus();
 }
@@ -113,13 +115,13 @@ absl::Status Generate(const Signature& signature, DecodedRequest* request) {
     int64_t elements = 1;
     for (int i = 0; i < rank; ++i) {
       const int64_t size = input.shape.unknown_rank() || input.shape.dim_size(i) < 0 ? 1 : input.shape.dim_size(i);
-      elements *= size;
-      if (elements < 0 || elements > (int64_t{1} << 28)) {
+      if (__builtin_mul_overflow(elements, size, &elements) || elements > (int64_t{1} << 26)) {
         return absl::ResourceExhaustedError(absl::StrCat("input '", input.alias, "' is too large to generate"));
       }
       shape.AddDim(size);
     }
     Tensor tensor(input.dtype, shape);
+    if (!tensor.IsInitialized()) return absl::ResourceExhaustedError(absl::StrCat("input '", input.alias, "': no memory"));
     FillWithOnes(&tensor);
     request->feeds.push_back(std::move(tensor));
   }
@@ -141,13 +143,21 @@ absl::Status WarmUp(const ModelConfig& config, const std::string& base_dir, size
     return WarmUpFromFile(path, config, num_sessions, version);
   }
   const fs::path records = fs::path(version.source().saved_model_dir) / "assets.extra" / "tf_serving_warmup_requests";
-  if (fs::is_regular_file(records, error)) return WarmUpFromRecords(records, num_sessions, version);
+  if (fs::is_regular_file(records, error)) {
+    int count = 0;
+    const absl::Status status = WarmUpFromRecords(records, num_sessions, version, &count);
+    if (!status.ok() || count > 0) return status;
+  }
 
   DecodedRequest request;
   absl::Status status = Generate(*version.signatures().default_signature(), &request);
   if (status.ok()) status = RunOnAllSessions(request, config.warmup_runs, num_sessions, version);
-  version.warmup_outcome = status.ok() ? absl::StrCat("generated: ", config.warmup_runs, " runs on each session")
-                                       : absl::StrCat("generated request failed: ", status.ToString());
+  if (!version.warmup_outcome.empty()) version.warmup_outcome.append("; ");
+  if (status.ok()) {
+    absl::StrAppend(&version.warmup_outcome, "generated: ", config.warmup_runs, " runs on each session");
+  } else {
+    absl::StrAppend(&version.warmup_outcome, "generated request failed: ", status.ToString());
+  }
   return absl::OkStatus();
 }
 

@@ -75,11 +75,13 @@ TEST_F(TfServingTest, TensorContentOfStringsIsRefused) {
             absl::InvalidArgumentError("input 'x': tensor_content of DT_STRING, expected string_val"));
 }
 
-TEST_F(TfServingTest, BoolContentBecomesTrueOrFalse) {
+TEST_F(TfServingTest, BoolContentIsZeroOrOneAsInTensorFlow) {
+  SetUpInput(tensorflow::DT_BOOL, {3}).set_tensor_content(std::string("\x01\x00\x01", 3));
+  ExpectAsTensorFlow();
   SetUpInput(tensorflow::DT_BOOL, {3}).set_tensor_content(std::string("\x02\x00\x80", 3));
-  ASSERT_TRUE(Decode(request_message_).ok());
-  const char* bytes = static_cast<const char*>(request_.feeds[0].data());
-  EXPECT_EQ(std::string(bytes, 3), std::string("\x01\x00\x01", 3));
+  EXPECT_FALSE(Tensor().FromProto(request_message_.inputs().at("x")));
+  EXPECT_EQ(Decode(request_message_), absl::InvalidArgumentError(
+                                          "input 'x': tensor_content of DT_BOOL with other bytes, expected 0 and 1"));
 }
 
 TEST_F(TfServingTest, ShortListsRepeatTheLastValueAsTensorFlow) {

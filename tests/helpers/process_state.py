@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What /proc says of this process."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+def num_threads() -> int:
+    """Return the number of threads."""
+    return len(os.listdir("/proc/self/task"))
+
+
+def num_fds() -> int:
+    """Return the number of open file descriptors, without the one that this takes."""
+    return len(os.listdir("/proc/self/fd")) - 1
+
+
+def resident_mb() -> float:
+    """Return the resident memory [MB]."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def threads_named(prefix: str) -> dict[int, set[int]]:
+    """Return the threads whose name begins so, and the CPUs that each may use."""
+    found = {}
+    for entry in Path("/proc/self/task").iterdir():
+        try:
+            if (entry / "comm").read_text(encoding="utf-8").startswith(prefix):
+                found[int(entry.name)] = os.sched_getaffinity(int(entry.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+    return found
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout: float = 30.0) -> None:
+    """Wait for a condition, looking every 10 ms."""
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end, f"{what}: not within {timeout} s"
+        time.sleep(0.01)

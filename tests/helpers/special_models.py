@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models for single questions: how often was it run, what if it does not run, what if its graph is not a good one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def _tensorflow() -> Any:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf
+
+    return tf
+
+
+def build_counter(path: Path) -> Path:
+    """amount int64 [batch], note string [batch] -> total int64 []: the sum of all amounts of all runs so far.
+
+    The signature "twice" does the same with double amounts.
+    """
+    tf = _tensorflow()
+    module = tf.Module()
+    module.total = tf.Variable(0, dtype=tf.int64, name="total")
+    inputs = [tf.TensorSpec([None], tf.int64, name="amount"), tf.TensorSpec([None], tf.string, name="note")]
+
+    @tf.function(input_signature=inputs)
+    def serve(amount: Any, note: Any) -> dict[str, Any]:
+        with tf.control_dependencies([tf.debugging.assert_equal(tf.size(amount), tf.size(note))]):
+            return {"total": module.total.assign_add(tf.reduce_sum(amount))}
+
+    @tf.function(input_signature=inputs[:1])
+    def twice(amount: Any) -> dict[str, Any]:
+        return {"total": module.total.assign_add(2 * tf.reduce_sum(amount))}
+
+    module.serve, module.twice = serve, twice
+    tf.saved_model.save(module, str(path), signatures={"serving_default": serve, "twice": twice})
+    return path
+
+
+def build_parser(path: Path) -> Path:
+    """text string [batch] -> number float32 [batch], which fails for a text that is no number."""
+    tf = _tensorflow()
+    module = tf.Module()
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def serve(text: Any) -> dict[str, Any]:
+        return {"number": tf.strings.to_number(text)}
+
+    module.serve = serve
+    tf.saved_model.save(module, str(path), signatures={"serving_default": serve})
+    return path
+
+
+def edit_model(source: Path, path: Path, edit: Callable[[Any], object]) -> Path:
+    """Copy a SavedModel and change its MetaGraphDef."""
+    _tensorflow()
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    shutil.copytree(source, path)
+    saved_model = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes())
+    (meta_graph,) = saved_model.meta_graphs
+    edit(meta_graph)
+    (path / "saved_model.pb").write_bytes(saved_model.SerializeToString())
+    return path
+
+
+def add_embedding_variable(nodes: Any) -> None:
+    """Append to a list of nodes those that look a row up in DeepRec's EmbeddingVariable."""
+    _tensorflow()
+    from tensorflow.core.framework import types_pb2
+
+    handle = nodes.add(name="embedding", op="KvVarHandleOp")
+    handle.attr["dtype"].type = types_pb2.DT_FLOAT
+    handle.attr["Tkeys"].type = types_pb2.DT_INT64
+    handle.attr["shared_name"].s = b"embedding"
+    ids = nodes.add(name="embedding_ids", op="Const")
+    ids.attr["dtype"].type = types_pb2.DT_INT64
+    ids.attr["value"].tensor.dtype = types_pb2.DT_INT64
+    ids.attr["value"].tensor.int64_val.append(7)
+    lookup = nodes.add(name="embedding_lookup", op="KvResourceGather")
+    lookup.input.extend(["embedding", "embedding_ids"])
+    lookup.attr["dtype"].type = types_pb2.DT_FLOAT
+    lookup.attr["Tkeys"].type = types_pb2.DT_INT64

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The key `cpusets` and processor_model_set_cpuset(): which texts are taken, and where the threads are then."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from contract_messages import encode
+from deeprec_abi import DropInModel, drop_in_config, refusal, run_python
+
+ONE = encode({"x": np.array([[1, 2, 3]], np.float32)})
+CPUS = sorted(os.sched_getaffinity(0))
+FIRST, LAST = CPUS[0], CPUS[-1]
+NO_CPU = max(CPUS) + 1
+
+
+@pytest.mark.parametrize(
+    ("cpusets", "sessions", "expected"),
+    [
+        (f"{FIRST}", 1, [f"{FIRST}"]),
+        (f"{FIRST};{LAST}", 2, [f"{FIRST}", f"{LAST}"]),
+        (f"{FIRST}-{FIRST};{FIRST},{LAST}", 2, [f"{FIRST}", None]),
+        (f" {FIRST} ; {FIRST} , {LAST} ", 2, [f"{FIRST}", None]),
+        (f"{LAST},{FIRST},{FIRST}", 1, [None]),
+    ],
+)
+def test_cpusets(cpusets: str, sessions: int, expected: list[str | None], tiny_model: Path) -> None:
+    both = f"{FIRST}" if FIRST == LAST else f"{FIRST}-{LAST}" if LAST == FIRST + 1 else f"{FIRST},{LAST}"
+    with DropInModel(tiny_model, cpusets=cpusets, session_num=sessions) as model:
+        info = model.ask("info")
+        assert info["cpusets"] == [both if cpus is None else cpus for cpus in expected]
+        assert info["execution"] == "pinned"
+        assert model.process(ONE).status == 200
+
+
+@pytest.mark.parametrize(
+    ("cpusets", "sessions", "word"),
+    [
+        (f"{FIRST}", 2, "1 groups found, expected 2"),
+        (f"{FIRST};{FIRST};{FIRST}", 2, "3 groups found, expected 2"),
+        (f"{NO_CPU}", 1, f"CPU {NO_CPU} found, expected those that the process may use"),
+        (f"{FIRST}-{NO_CPU}", 1, "expected those that the process may use"),
+        ("0-8191", 1, "expected those that the process may use"),
+        (f"{FIRST};", 2, "'' found"),
+        (";", 2, "'' found"),
+        (f"{FIRST},", 1, "'' found"),
+        ("a", 1, "'a' found"),
+        ("-1", 1, "'-1' found"),
+        ("1-0", 1, "'1-0' found"),
+        ("0-", 1, "'0-' found"),
+        ("0-1-2", 1, "'0-1-2' found"),
+        ("0x1", 1, "'0x1' found"),
+        ("1e0", 1, "'1e0' found"),
+        ("99999999999999999999", 1, "found"),
+        (f"{FIRST} {LAST}", 1, "found"),
+    ],
+)
+def test_wrong_cpusets(cpusets: str, sessions: int, word: str, tmp_path: Path) -> None:
+    reason = refusal(drop_in_config(tmp_path, cpusets=cpusets, session_num=sessions))
+    assert reason.startswith("initialize failed: INVALID_ARGUMENT: config key 'cpusets': ")
+    assert word in reason
+
+
+def session_threads() -> Iterator[tuple[str, str]]:
+    """Yield name and CPUs of the threads that belong to sessions."""
+    for task in Path("/proc/self/task").iterdir():
+        status = dict(line.split(":\t", 1) for line in (task / "status").read_text().splitlines() if ":\t" in line)
+        if "session-" in status["Name"]:
+            yield status["Name"], status["Cpus_allowed_list"]
+
+
+@pytest.mark.skipif(len(CPUS) < 2, reason="pinning shows only where there are two CPUs")
+def test_threads_are_pinned_and_move(tiny_model: Path) -> None:
+    a, b = str(FIRST), str(LAST)
+
+    def pinned(model: DropInModel) -> dict[str, set[str]]:
+        for _ in range(8):
+            assert model.process(ONE).status == 200
+        found: dict[str, set[str]] = {}
+        for name, cpus in session_threads():
+            found.setdefault(next(part for part in ("session-0", "session-1") if part in name), set()).add(cpus)
+        return found
+
+    keys: dict[str, Any] = {"session_num": 2, "select_session_policy": "RR", "intra_op_parallelism_threads": 2}
+    with DropInModel(tiny_model, cpusets=f"{a};{b}", **keys) as model:
+        names = [name for name, _ in session_threads()]
+        assert pinned(model) == {"session-0": {a}, "session-1": {b}}
+        assert {"session-0", "session-1"} <= {name for name, _ in session_threads()}, names
+        assert model.set_cpuset(f"{b};{a}") == ("OK", "")
+        assert model.ask("info")["cpusets"] == [b, a]
+        assert pinned(model) == {"session-0": {b}, "session-1": {a}}
+        for wrong, word in ((a, "groups"), (f"{a};{NO_CPU}", f"CPU {NO_CPU}"), ("x;y", "'x'")):
+            status, message = model.set_cpuset(wrong)
+            assert status == "INVALID_ARGUMENT"
+            assert word in message
+            assert pinned(model) == {"session-0": {b}, "session-1": {a}}
+        assert model.set_cpuset("") == ("OK", "")
+        everything = next(pinned(model).values().__iter__())
+        assert pinned(model) == {"session-0": everything, "session-1": everything}
+        assert everything != {a}
+    assert list(session_threads()) == []
+
+
+@pytest.mark.skipif(len(CPUS) < 2, reason="a part of the CPUs needs two")
+def test_cpusets_are_checked_against_what_the_process_may_use(tiny_model: Path) -> None:
+    printed = run_python(
+        """
+        import json, os, sys
+        first, last = int(sys.argv[2]), int(sys.argv[3])
+        os.sched_setaffinity(0, {last})
+        import deeprec_abi
+        refused = deeprec_abi.refusal(deeprec_abi.drop_in_config(sys.argv[1], cpusets=str(first)))
+        with deeprec_abi.DropInModel(sys.argv[1], cpusets=str(last)) as model:
+            print(json.dumps([refused, model.ask("info")["cpusets"], model.set_cpuset(str(first))]))
+        """,
+        tiny_model,
+        FIRST,
+        LAST,
+    )
+    refused, cpusets, moved = json.loads(printed)
+    expected = f"CPU {FIRST} found, expected those that the process may use: {LAST}"
+    assert refused.startswith("initialize failed: INVALID_ARGUMENT: config key 'cpusets': ")
+    assert refused.endswith(expected)
+    assert cpusets == [f"{LAST}"]
+    assert moved[0] == "INVALID_ARGUMENT"
+    assert moved[1].endswith(expected)
