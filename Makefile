@@ -12,12 +12,15 @@ CONFIGURE := $(BIN)/cmake -S . -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/pyt
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build lib lib-debug lib-asan test test-fast test-lib test-py lint fmt typecheck bench fuzz docs check \
-        clean dist
+.PHONY: help demo build lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-tsan lint fmt typecheck bench endurance fuzz \
+        docs check clean dist
 
 ## help: list the targets
 help:
 	@grep -hE '^## ' $(MAKEFILE_LIST) | sed -e 's/^## //' | awk -F': ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+# Its own dependency is `tensorflow`, which would overwrite tensorflow-cpu.
+SERVING_API := 'tensorflow-serving-api==2.21.*'
 
 # One stamp per set of packages: a later `make` installs only what has changed in pyproject.toml.
 $(VENV)/.stamp-%: pyproject.toml
@@ -25,6 +28,7 @@ $(VENV)/.stamp-%: pyproject.toml
 	$(Q)echo "Installing the packages for '$*' into $(VENV) (the first time this takes a minute or two)"
 	$(Q)$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	$(Q)$(BIN)/python -m pip install --quiet --disable-pip-version-check --group $*
+	$(Q)$(if $(filter test lint,$*),$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(SERVING_API))
 	$(Q)touch $@
 
 ## build: build libprocessor.so and the Python binding into processor/
@@ -34,6 +38,59 @@ build: lib
 lib: $(VENV)/.stamp-build
 	$(Q)$(CONFIGURE) -B $(BUILD) -DPROCESSOR_BENCH=ON $(QUIET)
 	$(Q)$(BIN)/cmake --build $(BUILD) --parallel $(JOBS)
+
+## demo: train a click model, serve it from C, Python and Go, and print one table
+demo: lib $(VENV)/.stamp-demo
+	$(Q)$(BIN)/python -m demo
+
+## test: everything needed to test, then the tests
+test: lib $(VENV)/.stamp-test
+	$(Q)$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+## test-fast: the tests that take less than ten seconds each
+test-fast: lib $(VENV)/.stamp-test
+	$(Q)$(BIN)/python -m pytest -m 'not slow and not long' $(PYTEST_ARGS)
+
+## test-lib: the tests of the library (C++ unit tests, C ABI, checkpoints, life cycle, concurrency)
+test-lib: lib $(VENV)/.stamp-test
+	$(Q)$(BIN)/python -m pytest tests/libprocessor $(PYTEST_ARGS)
+
+# Optimised a little, or the tests take minutes.
+SANITIZED := $(CONFIGURE) -DPROCESSOR_TESTS=ON -DCMAKE_BUILD_TYPE=Sanitize -DCMAKE_C_FLAGS_SANITIZE=-O1 -DCMAKE_CXX_FLAGS_SANITIZE=-O1
+SANITIZED_PROGRAMS := processor_tests processor_stress processor_test_c_api processor_test_c_api_drop_in
+
+## lib-asan: build the library's test programs with AddressSanitizer and UndefinedBehaviorSanitizer into build/asan
+lib-asan: $(VENV)/.stamp-test
+	$(Q)$(SANITIZED) -B build/asan -DPROCESSOR_SANITIZE=address,undefined $(QUIET)
+	$(Q)$(BIN)/cmake --build build/asan --parallel $(JOBS) --target $(SANITIZED_PROGRAMS)
+
+## test-asan: run them (unit tests, codecs, the C ABI, and 64 threads for STRESS_SECONDS=10)
+test-asan: lib-asan
+	$(Q)$(BIN)/python tests/libprocessor/sanitizers/run_programs.py build/asan --seconds $(or $(STRESS_SECONDS),10)
+
+## lib-tsan: build the same with ThreadSanitizer into build/tsan
+lib-tsan: $(VENV)/.stamp-test
+	$(Q)$(SANITIZED) -B build/tsan -DPROCESSOR_SANITIZE=thread $(QUIET)
+	$(Q)$(BIN)/cmake --build build/tsan --parallel $(JOBS) --target $(SANITIZED_PROGRAMS)
+
+## test-tsan: run them
+test-tsan: lib-tsan
+	$(Q)$(BIN)/python tests/libprocessor/sanitizers/run_programs.py build/tsan --seconds $(or $(STRESS_SECONDS),10)
+
+## test-py: the tests of the Python packages
+test-py: lib $(VENV)/.stamp-test
+	$(Q)$(BIN)/python -m pytest tests/processor tests/demo tests/load_tests $(PYTEST_ARGS)
+
+## bench: requests/s, latency, CPU, codecs and memory against stock TensorFlow; JSON in results/
+bench: lib $(VENV)/.stamp-bench
+	$(Q)$(BIN)/python -m load_tests.bench_serving
+	$(Q)$(BIN)/python -m load_tests.bench_codec
+	$(Q)$(BIN)/python -m load_tests.python_threads
+	$(Q)$(BIN)/python -m load_tests.bench_memory --only sessions
+
+## endurance: load, serve and free a small model 10,000 times (CYCLES=n) and watch memory, threads and files
+endurance: lib $(VENV)/.stamp-bench
+	$(Q)$(BIN)/python -m load_tests.bench_memory --only cycles --cycles $(or $(CYCLES),10000) --strict
 
 SOURCES = $(shell find libprocessor tests \( -name '*.c' -o -name '*.cc' -o -name '*.h' \) -not -path '*/build/*')
 

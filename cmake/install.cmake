@@ -8,7 +8,7 @@ add_custom_command(
   COMMAND ${CMAKE_COMMAND} -E make_directory ${GENERATED_DIR}
   COMMAND ${Python_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/processor/_build_ffi.py
           ${CMAKE_CURRENT_SOURCE_DIR}/libprocessor/include/processor/processor.h ${GENERATED_DIR}
-  DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/processor/_build_ffi.py
+  DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/processor/_build_ffi.py ${CMAKE_CURRENT_SOURCE_DIR}/processor/_cdef.py
           ${CMAKE_CURRENT_SOURCE_DIR}/libprocessor/include/processor/processor.h
   COMMENT "Generating the Python binding from processor.h")
 if(SKBUILD)

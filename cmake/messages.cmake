@@ -20,7 +20,7 @@ foreach(stem predict tfserving)
     DEPENDS libprocessor/proto/${stem}.proto ${MESSAGES_DIR}/tensorflow.pb VERBATIM)
 endforeach()
 
-add_library(processor_messages OBJECT ${MESSAGES_DIR}/proto/predict.pb.cc ${MESSAGES_DIR}/proto/tfserving.pb.cc)
+add_library(processor_messages OBJECT EXCLUDE_FROM_ALL ${MESSAGES_DIR}/proto/predict.pb.cc ${MESSAGES_DIR}/proto/tfserving.pb.cc)
 target_include_directories(processor_messages PUBLIC ${MESSAGES_DIR})
 target_link_libraries(processor_messages PUBLIC processor_flags)
 # Generated code has unused parameters.

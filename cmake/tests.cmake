@@ -5,7 +5,8 @@ include(cmake/messages.cmake)
 find_package(GTest REQUIRED)
 
 function(add_test_program name)
-  add_executable(${name} ${ARGN})
+  # Built when they are asked for, not with the library.
+  add_executable(${name} EXCLUDE_FROM_ALL ${ARGN})
   target_link_libraries(${name} PRIVATE processor_objects)
   target_link_options(${name} PRIVATE -Wl,--no-as-needed)
   target_link_libraries(${name} PRIVATE ${TENSORFLOW_LIBRARIES} ${ONEDNN_LIBRARY})
@@ -27,3 +28,22 @@ foreach(name test_c_api test_c_api_drop_in)
   set_target_properties(processor_${name} PROPERTIES C_STANDARD 99 LINKER_LANGUAGE CXX)
   target_compile_definitions(processor_${name} PRIVATE _POSIX_C_SOURCE=200809L)
 endforeach()
+
+# What threads share and TensorFlow does not touch: queues, deadlines, counters. Small enough for ThreadSanitizer, which
+# takes what TensorFlow synchronises by its own means for races.
+add_executable(processor_thread_tests EXCLUDE_FROM_ALL
+  libprocessor/src/runtime/cpuset.cc
+  libprocessor/src/runtime/deadline_reaper.cc
+  libprocessor/src/runtime/histogram.cc
+  libprocessor/src/runtime/intra_op_pool.cc
+  libprocessor/src/runtime/log.cc
+  libprocessor/src/runtime/session_slot.cc
+  libprocessor/src/runtime/stats.cc
+  tests/libprocessor/runtime/test_cpuset.cc
+  tests/libprocessor/runtime/test_deadline_reaper.cc
+  tests/libprocessor/runtime/test_histogram.cc
+  tests/libprocessor/runtime/test_log.cc
+  tests/libprocessor/runtime/test_session_slot.cc)
+target_link_options(processor_thread_tests PRIVATE -Wl,--no-as-needed)
+target_link_libraries(processor_thread_tests PRIVATE processor_flags ${TENSORFLOW_LIBRARIES} GTest::gtest_main)
+set_target_properties(processor_thread_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

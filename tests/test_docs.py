@@ -6,7 +6,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -14,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from host_support import require
 
 import processor
 from demo.model import WideDeep, export
@@ -313,8 +313,8 @@ def test_c_snippet_runs(workplace: Path) -> None:
     _score(answer.stdout)
 
 
-@pytest.mark.skipif(shutil.which("go") is None and os.environ.get("CI") != "true", reason="Go is not installed")
 def test_go_snippet_runs(workplace: Path) -> None:
+    require("go", "cc")
     program = workplace / "go"
     program.mkdir()
     (program / "main.go").write_text(_snippet("go"), encoding="utf-8")

@@ -12,8 +12,12 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+
 from processor._ffi import NULL, ffi
 from processor._lib import get_lib
+
+# Arrays, and bytes for a scalar string.
+Inputs = dict[str, Any]
 
 _DTYPES = {np.dtype(np.float32): "PROCESSOR_FLOAT", np.dtype(np.int32): "PROCESSOR_INT32"}
 
@@ -89,14 +93,14 @@ class AbiModel:
         fd: int = self._lib.processor_queue_fd(self._queue)
         return fd
 
-    def run(self, inputs: dict[str, np.ndarray], deadline_us: int = 0, priority: int = 0) -> Answer:
+    def run(self, inputs: Inputs, deadline_us: int = 0, priority: int = 0) -> Answer:
         """Run a request and wait for it."""
         request, _kept = _request(inputs, deadline_us, priority)
         result = ffi.new("processor_result **")
         self._call(self._lib.processor_model_run, self._model, request, result)
         return self._take(result[0])
 
-    def start(self, inputs: dict[str, np.ndarray], tag: int, deadline_us: int = 0, priority: int = 0) -> int:
+    def start(self, inputs: Inputs, tag: int, deadline_us: int = 0, priority: int = 0) -> int:
         """Start a request that ends in the queue; return its number."""
         request, _kept = _request(inputs, deadline_us, priority)
         target, number = ffi.new("processor_target *"), ffi.new("uint64_t *")
@@ -160,18 +164,23 @@ class AbiModel:
             raise StatusError(error)
 
 
-def _request(inputs: dict[str, np.ndarray], deadline_us: int, priority: int) -> tuple[Any, Any]:
+def _request(inputs: Inputs, deadline_us: int, priority: int) -> tuple[Any, Any]:
     request = ffi.new("processor_request *")
     request.struct_size = ffi.sizeof("struct processor_request")
     request.deadline_us, request.priority = deadline_us, priority
     tensors = ffi.new("processor_tensor[]", len(inputs))
     kept: list[Any] = [tensors]
     for tensor, (name, value) in zip(tensors, inputs.items(), strict=True):
+        if isinstance(value, bytes):
+            value, dtype = np.array(value), "PROCESSOR_STRING"
+            tensor.item_size = value.itemsize
+        else:
+            dtype = _DTYPES[value.dtype]
         c_name, dims, data = ffi.new("char[]", name.encode()), ffi.new("int64_t[]", value.shape), value.tobytes()
         buffer = ffi.from_buffer(data)
         kept += [c_name, dims, buffer]
         tensor.struct_size = ffi.sizeof("struct processor_tensor")
-        tensor.dtype = ffi.integer_const(_DTYPES[value.dtype])
+        tensor.dtype = ffi.integer_const(dtype)
         tensor.name, tensor.dims, tensor.rank = c_name, dims, value.ndim
         tensor.data, tensor.size = buffer, len(data)
     request.inputs, request.num_inputs = tensors, len(inputs)

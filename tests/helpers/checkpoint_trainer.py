@@ -51,7 +51,9 @@ class CheckpointTrainer:
         """Write model.ckpt-<step> and the file `checkpoint`; return the prefix."""
         folder.mkdir(parents=True, exist_ok=True)
         self._session.run(self._assign, {self._value: [step]})
-        return Path(self._saver.save(self._session, str(folder / "model.ckpt"), global_step=step))
+        path = str(folder / "model.ckpt")
+        with self._session.graph.as_default():
+            return Path(self._saver.save(self._session, path, global_step=step, write_meta_graph=False))
 
     def close(self) -> None:
         """Give the variables back."""
@@ -60,7 +62,7 @@ class CheckpointTrainer:
 
 def files_of(prefix: Path) -> list[Path]:
     """Return the data and index files of a checkpoint, the index last."""
-    return sorted(prefix.parent.glob(prefix.name + ".data-*")) + [Path(f"{prefix}.index")]
+    return [*sorted(prefix.parent.glob(prefix.name + ".data-*")), Path(f"{prefix}.index")]
 
 
 def link_checkpoint(prefix: Path, folder: Path, step: int) -> None:

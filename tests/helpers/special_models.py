@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from model_builders import DTYPES
+
 
 def _tensorflow() -> Any:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -20,7 +22,7 @@ def _tensorflow() -> Any:
 def build_counter(path: Path) -> Path:
     """amount int64 [batch], note string [batch] -> total int64 []: the sum of all amounts of all runs so far.
 
-    The signature "twice" does the same with double amounts.
+    The signature "twice" does the same with double amounts, "now" (nothing -> total) adds nothing.
     """
     tf = _tensorflow()
     module = tf.Module()
@@ -36,8 +38,12 @@ def build_counter(path: Path) -> Path:
     def twice(amount: Any) -> dict[str, Any]:
         return {"total": module.total.assign_add(2 * tf.reduce_sum(amount))}
 
-    module.serve, module.twice = serve, twice
-    tf.saved_model.save(module, str(path), signatures={"serving_default": serve, "twice": twice})
+    @tf.function(input_signature=[])
+    def now() -> dict[str, Any]:
+        return {"total": tf.identity(module.total)}
+
+    module.serve, module.twice, module.now = serve, twice, now
+    tf.saved_model.save(module, str(path), signatures={"serving_default": serve, "twice": twice, "now": now})
     return path
 
 
@@ -49,6 +55,21 @@ def build_parser(path: Path) -> Path:
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
     def serve(text: Any) -> dict[str, Any]:
         return {"number": tf.strings.to_number(text)}
+
+    module.serve = serve
+    tf.saved_model.save(module, str(path), signatures={"serving_default": serve})
+    return path
+
+
+def build_every_dtype(path: Path) -> Path:
+    """An input of every dtype, of open rank, named as the dtype -> outputs of the same names and values."""
+    tf = _tensorflow()
+    module = tf.Module()
+    specs = {name: tf.TensorSpec(None, tf.as_dtype(dtype), name=name) for name, dtype in DTYPES.items()}
+
+    @tf.function(input_signature=[specs])
+    def serve(inputs: Any) -> dict[str, Any]:
+        return {name: tf.identity(tensor) for name, tensor in inputs.items()}
 
     module.serve = serve
     tf.saved_model.save(module, str(path), signatures={"serving_default": serve})

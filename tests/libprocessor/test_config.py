@@ -207,7 +207,7 @@ def test_secrets_are_not_logged(key: str, nowhere: str) -> None:
     [
         *((key, key) for key in ("colour", "Session_num", "session_num ", "", "redis_db_idx", "\u00fc")),
         ("enable_incr_model_update", "enable_incr_model_update"),
-        ("a\n\x00b", "a\\n\\x00b"),
+        ("a\n\x00z", "a\\n\\x00z"),
         ("k" * 10_000, "k" * 200),
     ],
 )

@@ -73,7 +73,9 @@ def test_traced_request_is_answered_as_any_other(string_model: Path, tmp_path: P
             assert set(traced) == set(outputs or ("label", "score", "id"))
             expected = {"label": [b"pear!"], "score": [10.5], "id": [1]}
             assert all(array.tolist() == expected[name] for name, array in traced.items())
-        assert model.process(encode(inputs | {"item": [b"a", b"b"]})).status == 500  # fails while it is traced
+        assert (
+            model.process(encode(inputs | {"item": [b"a"] * 3, "price": np.zeros(2, np.float32)})).status == 500
+        )  # fails while it is traced
         assert model.process(encode(inputs)).status == 200
     for name in names(tmp_path):
         read(tmp_path / name)

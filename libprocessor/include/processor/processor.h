@@ -237,9 +237,11 @@ PROCESSOR_API processor_status processor_model_info(const processor_model *model
                                                     processor_error *error);
 
 /**
- * \brief Answer the signatures, as JSON: a list of `{"signature_name", "method_name", "inputs", "outputs"}`, each input
- * and output `{"name", "tensor", "dtype", "shape"}`, where `dtype` is a name as in "DT_FLOAT" and `shape` a list with
- * -1 for an open dimension, or null if even the rank is open.
+ * \brief Answer the signatures, as JSON: a list of `{"signature_name", "method_name", "default", "inputs", "outputs"}`.
+ *
+ * `default` is true for the one that a request without a name means. Each input and output is
+ * `{"name", "tensor", "dtype", "shape"}`, where `dtype` is a name as in "DT_FLOAT" and `shape` a list with -1 for an
+ * open dimension, or null if even the rank is open.
  */
 PROCESSOR_API processor_status processor_model_signatures(const processor_model *model, processor_result **result,
                                                           processor_error *error);

@@ -99,15 +99,37 @@ const char* OwnedRequest::Keep(const char* text) {
   return blocks_.back()->c_str();
 }
 
+const void* OwnedRequest::KeepBytes(const void* data, size_t size) {
+  if (data == nullptr || size == 0) return nullptr;
+  blocks_.push_back(std::make_unique<std::string>(static_cast<const char*>(data), size));
+  return blocks_.back()->data();
+}
+
+// Copies only the bytes of this tensor: the strings of several may lie in one block. What makes no sense is kept such
+// that it is refused when the tensor is read.
+void OwnedRequest::KeepStrings(const int64_t* dims, int32_t rank, processor_tensor* tensor) {
+  size_t elements = 1;
+  for (int32_t d = 0; d < rank; ++d) {
+    if (dims[d] < 0 || __builtin_mul_overflow(elements, static_cast<size_t>(dims[d]), &elements)) elements = 0;
+  }
+  if (elements > (size_t{1} << 40)) elements = 0;
+  std::vector<int64_t> offsets(tensor->offsets, tensor->offsets + elements + 1);
+  const int64_t begin = offsets.front(), end = offsets.back();
+  if (begin >= 0 && begin <= end && static_cast<uint64_t>(end) <= tensor->size && tensor->data != nullptr) {
+    tensor->data = KeepBytes(static_cast<const char*>(tensor->data) + begin, static_cast<size_t>(end - begin));
+    tensor->size = static_cast<size_t>(end - begin);
+    for (int64_t& offset : offsets) offset -= begin;
+  } else if (begin != end) {
+    tensor->data = nullptr;
+    tensor->size = 0;
+  }
+  tensor->offsets = static_cast<const int64_t*>(KeepBytes(offsets.data(), sizeof(int64_t) * offsets.size()));
+}
+
 OwnedRequest::OwnedRequest(const processor_request& request) : view_(request) {
-  const auto keep_bytes = [this](const void* data, size_t size) -> const void* {
-    if (data == nullptr || size == 0) return nullptr;
-    blocks_.push_back(std::make_unique<std::string>(static_cast<const char*>(data), size));
-    return blocks_.back()->data();
-  };
   view_.protocol = Keep(request.protocol);
   view_.signature_name = Keep(request.signature_name);
-  view_.data = keep_bytes(request.data, request.size);
+  view_.data = KeepBytes(request.data, request.size);
   if (request.protocol != nullptr) return;
   for (size_t i = 0; i < request.num_outputs; ++i) outputs_.push_back(Keep(request.outputs[i]));
   for (size_t i = 0; i < request.num_inputs; ++i) {
@@ -117,18 +139,12 @@ OwnedRequest::OwnedRequest(const processor_request& request) : view_(request) {
     tensor.name = Keep(tensor.name);
     const int64_t* dims = tensor.dims;
     const int32_t rank = dims == nullptr || tensor.rank < 0 || tensor.rank > 254 ? 0 : tensor.rank;
-    tensor.dims = static_cast<const int64_t*>(keep_bytes(dims, sizeof(int64_t) * static_cast<size_t>(rank)));
-    if (tensor.offsets != nullptr) {
-      // The shape says how many; one that makes no sense is refused when the tensor is read.
-      size_t elements = 1;
-      for (int32_t d = 0; d < rank; ++d) {
-        if (dims[d] < 0 || __builtin_mul_overflow(elements, static_cast<size_t>(dims[d]), &elements)) elements = 0;
-      }
-      if (elements > (size_t{1} << 40)) elements = 0;
-      tensor.offsets =
-          static_cast<const int64_t*>(keep_bytes(tensor.offsets, sizeof(int64_t) * (elements + 1)));
+    tensor.dims = static_cast<const int64_t*>(KeepBytes(dims, sizeof(int64_t) * static_cast<size_t>(rank)));
+    if (tensor.offsets == nullptr) {
+      tensor.data = KeepBytes(tensor.data, tensor.size);
+    } else {
+      KeepStrings(dims, rank, &tensor);
     }
-    tensor.data = keep_bytes(tensor.data, tensor.size);
     tensors_.push_back(tensor);
   }
   view_.outputs = outputs_.data();

@@ -66,6 +66,8 @@ class OwnedRequest {
 
  private:
   const char* Keep(const char* text);
+  const void* KeepBytes(const void* data, size_t size);
+  void KeepStrings(const int64_t* dims, int32_t rank, processor_tensor* tensor);
 
   processor_request view_;
   std::vector<std::unique_ptr<std::string>> blocks_;

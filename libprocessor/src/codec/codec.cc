@@ -64,22 +64,18 @@ absl::Status NotInProtocol(std::string_view kind, std::string_view name, tensorf
                                                ", expected one that protocol '", protocol, "' has"));
 }
 
-absl::Status BuildShape(const TensorSpec& spec, const EncodedTensor& encoded, tensorflow::TensorShape* dst) {
-  if (encoded.unknown_rank) {
-    return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': shape of unknown rank, expected ",
-                                                   spec.shape.DebugString()));
-  }
-  if (encoded.dims.size() > tensorflow::TensorShape::MaxDimensions()) {
-    return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': shape of ", encoded.dims.size(),
+absl::Status BuildShape(const TensorSpec& spec, const Dims& dims, tensorflow::TensorShape* dst) {
+  if (dims.size() > tensorflow::TensorShape::MaxDimensions()) {
+    return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': shape of ", dims.size(),
                                                    " dimensions, expected at most ",
                                                    tensorflow::TensorShape::MaxDimensions()));
   }
-  if (std::any_of(encoded.dims.begin(), encoded.dims.end(), [](int64_t dim) { return dim < 0; })) {
-    return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': shape ", DimsText(encoded.dims),
+  if (std::any_of(dims.begin(), dims.end(), [](int64_t dim) { return dim < 0; })) {
+    return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': shape ", DimsText(dims),
                                                    ", expected no negative dimension"));
   }
-  if (tensorflow::TensorShape::BuildTensorShape(encoded.dims, dst).ok()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': shape ", DimsText(encoded.dims),
+  if (tensorflow::TensorShape::BuildTensorShape(dims, dst).ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': shape ", DimsText(dims),
                                                  ", expected fewer than 2^63 elements"));
 }
 

@@ -40,7 +40,6 @@ using Dims = absl::InlinedVector<int64_t, 8>;
 /// One tensor message, taken apart but not yet read.
 struct EncodedTensor {
   int32_t dtype = 0;
-  bool unknown_rank = false;
   Dims dims;
   std::string_view content;
   ValueFields values;
@@ -59,7 +58,7 @@ struct PredictFields {
 };
 
 /// Turns what the client wrote into a shape. INVALID_ARGUMENT if no tensor can have it.
-absl::Status BuildShape(const TensorSpec& spec, const EncodedTensor& encoded, tensorflow::TensorShape* dst);
+absl::Status BuildShape(const TensorSpec& spec, const Dims& dims, tensorflow::TensorShape* dst);
 
 /// The signature that a request means. NOT_FOUND if the model has none of that name.
 absl::Status SelectSignature(const SignatureSet& signatures, std::string_view name, DecodedRequest* dst);
@@ -197,7 +196,7 @@ class PredictCodec final : public Codec {
     const ValueLayout& layout = Protocol::Layout(dtype);
     if (layout.encoding == ValueEncoding::kNone) return NotInProtocol("input", spec.alias, dtype, Protocol::kName);
     tensorflow::TensorShape shape;
-    if (absl::Status status = BuildShape(spec, encoded, &shape); !status.ok()) return status;
+    if (absl::Status status = BuildShape(spec, encoded.dims, &shape); !status.ok()) return status;
     if (absl::Status status = CheckShape(spec, shape); !status.ok()) return status;
     return Protocol::ReadValues(spec, encoded, shape, layout, arena, dst);
   }

@@ -56,7 +56,6 @@ constexpr uint32_t kResponseModelSpec = 2;
 /// Field numbers of TensorProto and TensorShapeProto.
 constexpr uint32_t kTensorContent = 4;
 constexpr uint32_t kShapeDim = 2;
-constexpr uint32_t kShapeUnknownRank = 3;
 constexpr uint32_t kDimSize = 1;
 
 /// Calls `visit(field)` for every field; false at malformed bytes or as soon as `visit` is false.
@@ -140,22 +139,19 @@ struct TfServingProtocol {
     return true;
   }
 
+  /// TensorShapeProto. Like TensorFlow, takes the dimensions and ignores `unknown_rank`: a tensor has a rank.
   static bool ReadShape(std::string_view message, EncodedTensor* dst) {
     return ForEachField(message, [dst](const WireField& field) {
-      if (field.number == kShapeUnknownRank && field.type == WireType::kVarint) {
-        dst->unknown_rank = FirstVarint(field.payload) != 0;
-      } else if (field.number == kShapeDim && field.type == WireType::kBytes) {
-        int64_t size = 0;
-        const bool ok = ForEachField(field.payload, [&size](const WireField& inner) {
-          if (inner.number == kDimSize && inner.type == WireType::kVarint) {
-            size = static_cast<int64_t>(FirstVarint(inner.payload));
-          }
-          return true;
-        });
-        if (!ok) return false;
-        dst->dims.push_back(size);
-      }
-      return true;
+      if (field.number != kShapeDim || field.type != WireType::kBytes) return true;
+      int64_t size = 0;
+      const bool ok = ForEachField(field.payload, [&size](const WireField& inner) {
+        if (inner.number == kDimSize && inner.type == WireType::kVarint) {
+          size = static_cast<int64_t>(FirstVarint(inner.payload));
+        }
+        return true;
+      });
+      if (ok) dst->dims.push_back(size);
+      return ok;
     });
   }
 

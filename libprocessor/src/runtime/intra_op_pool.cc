@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/intra_op_pool.h"
 
+#include <pthread.h>
+
 #include <mutex>
 #include <vector>
 
@@ -11,11 +13,13 @@ namespace processor {
 // Starts threads on given CPUs, and remembers them.
 class PinnedEnv : public tensorflow::EnvWrapper {
  public:
-  explicit PinnedEnv(const CpuSet& cpus) : EnvWrapper(tensorflow::Env::Default()), cpus_(cpus) {}
+  PinnedEnv(const std::string& name, const CpuSet& cpus)
+      : EnvWrapper(tensorflow::Env::Default()), name_(name.substr(0, 15)), cpus_(cpus) {}
 
   tensorflow::Thread* StartThread(const tensorflow::ThreadOptions& options, const std::string& name,
                                   absl::AnyInvocable<void()> fn) override {
     return EnvWrapper::StartThread(options, name, [this, fn = std::move(fn)]() mutable {
+      pthread_setname_np(pthread_self(), name_.c_str());  // TensorFlow does not
       {
         std::lock_guard<std::mutex> lock(mutex_);
         threads_.push_back(ThreadId());
@@ -32,13 +36,14 @@ class PinnedEnv : public tensorflow::EnvWrapper {
   }
 
  private:
+  const std::string name_;  // as much as the kernel takes
   std::mutex mutex_;
   CpuSet cpus_;
   std::vector<int> threads_;
 };
 
 IntraOpPool::IntraOpPool(const std::string& name, int num_threads, const CpuSet& cpus)
-    : num_threads_(num_threads), env_(std::make_unique<PinnedEnv>(cpus)) {
+    : num_threads_(num_threads), env_(std::make_unique<PinnedEnv>(name, cpus)) {
   if (num_threads > 1) {
     // No spinning: an idle model must leave its cores to others.
     threads_ = std::make_unique<tensorflow::thread::ThreadPool>(env_.get(), tensorflow::ThreadOptions(), name,

@@ -1,32 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/model.h"
 
-#include <charconv>
 #include <chrono>
 #include <exception>
-#include <filesystem>
 #include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "src/runtime/deadline.h"
-#include "src/runtime/log.h"
-#include "src/runtime/saved_model.h"
-#include "src/runtime/warmup.h"
 
 namespace processor {
 namespace {
-
-// The number of a folder in the layout of TensorFlow Serving: "/models/ranking/7".
-std::optional<int64_t> NumberOfFolder(const std::string& dir) {
-  std::filesystem::path path(dir);
-  if (path.filename().empty()) path = path.parent_path();
-  const std::string name = path.filename().string();
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (error != std::errc() || end != name.data() + name.size() || number < 0) return std::nullopt;
-  return number;
-}
 
 absl::Status DeadlinePassed() { return absl::DeadlineExceededError("request: the deadline had passed before it ran"); }
 
@@ -168,148 +152,9 @@ absl::Status Model::Load(ModelConfig config, const std::string& base_dir, std::s
   return absl::OkStatus();
 }
 
-absl::Status Model::FindSource(VersionSource* source) {
-  source->saved_model_dir = config_.savedmodel_dir.empty() ? base_dir_ : config_.savedmodel_dir;
-  source->checkpoint_prefix.clear();
-  source->number = config_.model_version.has_value() ? config_.model_version : NumberOfFolder(source->saved_model_dir);
-  if (config_.checkpoint_dir.empty()) return absl::OkStatus();
-
-  Checkpoint checkpoint;
-  if (absl::Status s = FindCheckpoint(config_.checkpoint_dir, &checkpoint); !s.ok()) return s;
-  source->checkpoint_prefix = checkpoint.prefix;
-  if (!config_.model_version.has_value()) source->number = checkpoint.step;
-  std::lock_guard<std::mutex> lock(version_mutex_);
-  checkpoint_ = checkpoint;
-  std::string refused;
-  if (checkpoint.incomplete_step >= 0) {
-    refused = absl::StrCat("checkpoint ", checkpoint.incomplete_step, " passed over: data files are missing, ",
-                           checkpoint.step, " is the latest complete one");
-  }
-  if (checkpoint.incremental_step >= 0) {
-    refused = absl::StrCat("incremental checkpoint ", checkpoint.incremental_step, " refused: only full checkpoints are "
-                           "applied, ", checkpoint.step, " is the latest");
-  }
-  if (refused != refused_update_ && !refused.empty()) Log(Severity::kWarning, refused);
-  refused_update_ = refused;
-  return absl::OkStatus();
-}
-
-absl::Status Model::WaitForSource(VersionSource* source) {
-  const int64_t until_ns = NowNs() + int64_t{60} * 1000000000 * config_.init_timeout_minutes;
-  for (;;) {
-    absl::Status status = FindSource(source);
-    if (status.ok()) {
-      tensorflow::MetaGraphDef meta_graph;
-      status = ReadSavedModel(source->saved_model_dir, &meta_graph);
-      // Anything but absence is for Load() to report.
-      if (!absl::IsNotFound(status)) return absl::OkStatus();
-    }
-    if (!absl::IsNotFound(status) || config_.init_timeout_minutes <= 0) return status;
-    if (NowNs() >= until_ns) {
-      return absl::Status(status.code(), absl::StrCat(status.message(), ", after init_timeout_minutes (",
-                                                      config_.init_timeout_minutes, ")"));
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(250));
-  }
-}
-
-absl::Status Model::LoadFirst() {
-  VersionSource source;
-  if (config_.init_timeout_minutes > 0) {
-    if (absl::Status s = WaitForSource(&source); !s.ok()) return s;
-  } else if (absl::Status s = FindSource(&source); !s.ok()) {
-    return s;
-  }
-  return LoadVersion(source, /*background=*/false);
-}
-
-absl::Status Model::LoadVersion(const VersionSource& source, bool background) {
-  const int64_t start_ns = NowNs();
-  std::shared_ptr<ModelVersion> loaded;
-  if (absl::Status s = ModelVersion::Load(config_, source, slots_, background, &loaded); !s.ok()) return s;
-  if (absl::Status s = WarmUp(config_, base_dir_, slots_.size(), *loaded); !s.ok()) return s;
-  loaded->load_ms = static_cast<double>(NowNs() - start_ns) / 1e6;
-
-  std::lock_guard<std::mutex> lock(version_mutex_);
-  loaded->generation = ++generation_;
-  if (version_ != nullptr) retired_.push_back(std::move(version_));
-  version_ = std::move(loaded);
-  return absl::OkStatus();
-}
-
 std::shared_ptr<ModelVersion> Model::version() const {
   std::lock_guard<std::mutex> lock(version_mutex_);
   return version_;
-}
-
-void Model::FollowCheckpoints() {
-  const auto poll = std::chrono::duration<double>(config_.checkpoint_poll_seconds);
-  auto next = std::chrono::steady_clock::now() + poll;
-  std::unique_lock<std::mutex> lock(update_mutex_);
-  while (!stop_updates_) {
-    bool waiting_for_requests = false;
-    {
-      std::lock_guard<std::mutex> version_lock(version_mutex_);
-      waiting_for_requests = !retired_.empty();
-    }
-    // A retired version is looked at again soon: its memory is wanted back.
-    const auto wake = std::chrono::steady_clock::now() + std::chrono::milliseconds(10);
-    if (waiting_for_requests && wake < next) {
-      update_wake_.wait_until(lock, wake);
-    } else {
-      update_wake_.wait_until(lock, next);
-    }
-    if (stop_updates_) return;
-    lock.unlock();
-    ReleaseRetired();
-    if (std::chrono::steady_clock::now() >= next) {
-      TryUpdate();
-      next = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(poll);
-    }
-    lock.lock();
-  }
-}
-
-absl::Status Model::Update() {
-  VersionSource source;
-  if (absl::Status s = FindSource(&source); !s.ok()) return s;
-  if (source.checkpoint_prefix == version()->source().checkpoint_prefix) return absl::OkStatus();
-  if (absl::Status s = LoadVersion(source, /*background=*/true); !s.ok()) return s;
-  Log(Severity::kInfo, absl::StrCat("checkpoint '", source.checkpoint_prefix, "': serving"));
-  return absl::OkStatus();
-}
-
-void Model::TryUpdate() {
-  absl::Status status;
-  // The thread has no boundary above it that would catch.
-  try {
-    status = Update();
-  } catch (const std::exception& e) {
-    status = absl::InternalError(e.what());
-  }
-  const std::string error = status.ok() ? "" : status.ToString();
-  std::lock_guard<std::mutex> lock(version_mutex_);
-  // Once per fault, not once per poll.
-  if (!error.empty() && error != update_error_) {
-    Log(Severity::kError, absl::StrCat("update: ", error, "; the version before goes on serving"));
-  }
-  update_error_ = error;
-}
-
-void Model::ReleaseRetired() {
-  std::vector<std::shared_ptr<ModelVersion>> unused;
-  {
-    std::lock_guard<std::mutex> lock(version_mutex_);
-    for (size_t i = 0; i < retired_.size();) {
-      // Ours is the last reference, and nobody can take another from a version that is no longer current.
-      if (retired_[i].use_count() == 1) {
-        unused.push_back(std::move(retired_[i]));
-        retired_.erase(retired_.begin() + static_cast<std::ptrdiff_t>(i));
-      } else {
-        ++i;
-      }
-    }
-  }
 }
 
 absl::Status Model::Admit() {

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/runtime/saved_model.h"
+#include "src/runtime/variables.h"
 #include "tensorflow/core/framework/device_factory.h"
 #include "tensorflow/core/public/session_options.h"
 
@@ -64,7 +65,8 @@ absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& 
   if (absl::Status s = ReadSavedModel(source.saved_model_dir, &meta_graph); !s.ok()) return s;
   if (absl::Status s = CheckOps(meta_graph.graph_def()); !s.ok()) return s;
   ShareTables(meta_graph.mutable_graph_def());
-  result->may_borrow_inputs_ = !MayKeepInputs(meta_graph);
+  TakeInputDtypesOfGraph(&meta_graph);
+  result->writes_state_ = WritesState(meta_graph);
 
   result->signatures_.Load(meta_graph);
   if (result->signatures_.all().empty()) {
@@ -96,6 +98,11 @@ absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& 
                                           loader->tensorflow_session());
         !s.ok()) {
       return s;
+    }
+    tensorflow::ResourceMgr& resources = *result->base_device_->resource_manager();
+    if (absl::Status s = CheckVariableShapes(meta_graph.graph_def(), resources); !s.ok()) {
+      const std::string& prefix = source.checkpoint_prefix;
+      return absl::Status(s.code(), absl::StrCat(prefix.empty() ? "variables" : prefix, ": ", s.message()));
     }
   }
   if (absl::Status s = result->MakeSessions(config, meta_graph.graph_def(), slots); !s.ok()) return s;
@@ -130,6 +137,7 @@ absl::Status ModelVersion::MakeSession(const ModelConfig& config, const tensorfl
   options.executor = executor;
   options.inter_op_threads = config.enable_inline_execute ? -1 : config.inter_op_parallelism_threads;
   options.own_inter_op_pool = config.use_per_session_threads;
+  options.variables_are_constant = !writes_state_;
   std::unique_ptr<Session> made;
   if (absl::Status s = Session::Create(graph, options, base_device_.get(), &slot.intra_op_pool(), &made); !s.ok()) {
     return s;

@@ -51,7 +51,7 @@ class ModelVersion {
   const VersionSource& source() const { return source_; }
   Executor executor() const { return executor_; }
   /// May the tensors of a request lie in memory that is only lent?
-  bool may_borrow_inputs() const { return may_borrow_inputs_; }
+  bool may_borrow_inputs() const { return !writes_state_; }
 
   /// Outcome of the warm-up, for processor_model_info(): set before the version is published.
   std::string warmup_outcome;
@@ -73,7 +73,7 @@ class ModelVersion {
   VersionSource source_;
   SignatureSet signatures_;
   Executor executor_ = Executor::kSingleThreaded;
-  bool may_borrow_inputs_ = false;
+  bool writes_state_ = true;
 
   // In the order of destruction reversed: sessions go before the device whose resources they use.
   std::unique_ptr<tensorflow::Device> base_device_;

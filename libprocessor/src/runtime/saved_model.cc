@@ -11,11 +11,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "src/runtime/log.h"
 #include "tensorflow/cc/saved_model/constants.h"
 #include "tensorflow/cc/saved_model/loader_util.h"
 #include "tensorflow/cc/saved_model/reader.h"
+#include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/graph/tensor_id.h"
 #include "tensorflow/core/util/tensor_bundle/naming.h"
 
 namespace processor {
@@ -49,10 +52,12 @@ Tensor StringScalar(const std::string& value) {
   return tensor;
 }
 
-// Ops that may hold on to a tensor after the step.
-bool KeepsInputs(const std::string& op) {
-  for (const char* prefix : {"Assign", "QueueEnqueue", "Stage", "MapStage", "OrderedMapStage", "LookupTableInsert",
-                             "Barrier", "ResourceScatter"}) {
+// Ops that change what outlives a step, or may hold on to a tensor after it.
+bool IsWriter(const std::string& op) {
+  for (const char* prefix :
+       {"Assign", "Barrier", "DestroyResource", "LookupTableImport", "LookupTableInsert", "LookupTableRemove", "MapStage",
+        "OrderedMapStage", "QueueEnqueue", "ResourceAccumulator", "ResourceApply", "ResourceScatter",
+        "ResourceSparseApply", "ResourceStridedSliceAssign", "Stage"}) {
     if (absl::StartsWith(op, prefix)) return true;
   }
   return false;
@@ -126,7 +131,31 @@ void ShareTables(GraphDef* graph) {
   }
 }
 
-bool MayKeepInputs(const tensorflow::MetaGraphDef& meta_graph) {
+void TakeInputDtypesOfGraph(tensorflow::MetaGraphDef* meta_graph) {
+  std::map<std::string_view, const NodeDef*> nodes;
+  for (const NodeDef& node : meta_graph->graph_def().node()) nodes[node.name()] = &node;
+  for (auto& [name, signature] : *meta_graph->mutable_signature_def()) {
+    for (auto& [alias, info] : *signature.mutable_inputs()) {
+      const tensorflow::TensorId tensor = tensorflow::ParseTensorName(info.name());
+      const auto node = nodes.find(tensor.node());
+      const tensorflow::OpDef* op_def = nullptr;
+      if (node == nodes.end()) continue;
+      if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node->second->op(), &op_def).ok()) continue;
+      NodeDef whole = *node->second;  // exporters leave attributes out that have their default
+      tensorflow::AddDefaultsToNodeDef(*op_def, &whole);
+      tensorflow::DataType dtype = tensorflow::DT_INVALID;
+      if (!tensorflow::OutputTypeForNode(whole, *op_def, tensor.index(), &dtype).ok()) continue;
+      dtype = tensorflow::BaseType(dtype);
+      if (dtype == info.dtype()) continue;
+      Log(Severity::kWarning, absl::StrCat("signature '", name, "': input '", alias, "' has ",
+                                           tensorflow::DataType_Name(info.dtype()), ", expected ",
+                                           tensorflow::DataType_Name(dtype), " as in the graph, which is taken"));
+      info.set_dtype(dtype);
+    }
+  }
+}
+
+bool WritesState(const tensorflow::MetaGraphDef& meta_graph) {
   const GraphDef& graph = meta_graph.graph_def();
   std::map<std::string, const NodeDef*> nodes;
   for (const NodeDef& node : graph.node()) nodes[node.name()] = &node;
@@ -154,7 +183,7 @@ bool MayKeepInputs(const tensorflow::MetaGraphDef& meta_graph) {
   while (!pending.empty()) {
     const NodeDef& node = *pending.back();
     pending.pop_back();
-    if (KeepsInputs(node.op())) return true;
+    if (IsWriter(node.op())) return true;
     call(node.op());
     for (const auto& [key, attr] : node.attr()) {
       if (attr.has_func()) call(attr.func().name());

@@ -24,15 +24,19 @@ absl::Status CheckOps(const tensorflow::GraphDef& graph);
 /// table would belong to the kernel that made it, and only the session that initialised it would find anything in it.
 void ShareTables(tensorflow::GraphDef* graph);
 
+/// Gives inputs of signatures the dtypes that their tensors have in the graph. They differ only in a damaged model, but
+/// TensorFlow does not compare what it is fed: a kernel would end the process.
+void TakeInputDtypesOfGraph(tensorflow::MetaGraphDef* meta_graph);
+
 /// Restores the variables from `checkpoint_prefix` (empty: those of the SavedModel), then runs the initialiser that
 /// fills tables from assets.
 absl::Status RestoreVariables(const std::string& dir, const std::string& checkpoint_prefix,
                               const tensorflow::MetaGraphDef& meta_graph,
                               const tensorflow::thread::ThreadPoolOptions& threads, tensorflow::Session* session);
 
-/// Does what the signatures run keep tensors it is fed (assign them to a variable, queue them)? Inputs must be copied
-/// then, since the caller's memory is only lent.
-bool MayKeepInputs(const tensorflow::MetaGraphDef& meta_graph);
+/// Do the signatures change what outlives a request (variables, tables, queues)? Inputs must be copied then, since the
+/// caller's memory is only lent and might be kept, and variables may not be taken for constants.
+bool WritesState(const tensorflow::MetaGraphDef& meta_graph);
 
 }  // namespace processor
 

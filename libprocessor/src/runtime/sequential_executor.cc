@@ -7,12 +7,10 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tensorflow/core/common_runtime/executor.h"
 #include "tensorflow/core/common_runtime/executor_factory.h"
@@ -36,9 +34,10 @@ using tensorflow::OpKernel;
 using tensorflow::Tensor;
 using tensorflow::TensorValue;
 
-const std::string& TypeName() {
-  static const std::string* name = new std::string("PROCESSOR_SEQUENTIAL_EXECUTOR");
-  return *name;
+const std::string& TypeName(bool variables_are_constant) {
+  static const std::string* const constant = new std::string("PROCESSOR_SEQUENTIAL_EXECUTOR");
+  static const std::string* const changing = new std::string("PROCESSOR_SEQUENTIAL_EXECUTOR_CHANGING_VARIABLES");
+  return variables_are_constant ? *constant : *changing;
 }
 
 // How many nodes ahead the kernels are fetched, and how much of each: the object with the fields that all kernels have.
@@ -85,7 +84,8 @@ struct Step {
 
 class SequentialExecutor : public tensorflow::Executor {
  public:
-  explicit SequentialExecutor(const tensorflow::LocalExecutorParams& params) : params_(params) {}
+  SequentialExecutor(const tensorflow::LocalExecutorParams& params, bool variables_are_constant)
+      : params_(params), variables_are_constant_(variables_are_constant) {}
 
   ~SequentialExecutor() override {
     for (OpKernel* kernel : kernels_) params_.delete_kernel(kernel);
@@ -111,7 +111,6 @@ class SequentialExecutor : public tensorflow::Executor {
 
   absl::Status CheckNode(const Node& node) const;
   const Tensor* ConstantOf(const Node& node, OpKernel* kernel);
-  bool Writes(const Graph& graph) const;
 
   std::unique_ptr<Step> TakeStep();
   void GiveBack(std::unique_ptr<Step> step);
@@ -120,6 +119,7 @@ class SequentialExecutor : public tensorflow::Executor {
   void Deliver(Tensor&& tensor, uint32_t output, Step& step) const;
 
   const tensorflow::LocalExecutorParams params_;
+  const bool variables_are_constant_;
   std::vector<OpKernel*> kernels_;  // all that were made, also those of constants, which are not run
   std::vector<NodeState> nodes_;
   std::vector<uint32_t> consumer_begin_;  // [outputs + 1]
@@ -130,7 +130,6 @@ class SequentialExecutor : public tensorflow::Executor {
   std::vector<std::pair<uint32_t, const Tensor*>> constant_inputs_;
   std::vector<tensorflow::AllocatorAttributes> attributes_;  // plain ones, as many as any node has inputs or outputs
   size_t num_inputs_ = 0;
-  bool variables_are_constant_ = false;
 
   std::mutex mutex_;
   std::vector<std::unique_ptr<Step>> idle_steps_;
@@ -146,24 +145,6 @@ absl::Status SequentialExecutor::CheckNode(const Node& node) const {
     if (tensorflow::IsRefType(type)) return refuse("an output by reference");
   }
   return absl::OkStatus();
-}
-
-// May anything in the graph change a variable?
-bool SequentialExecutor::Writes(const Graph& graph) const {
-  for (const Node* node : graph.op_nodes()) {
-    const std::string& op = node->type_string();
-    if (absl::StartsWith(op, "Assign") || absl::StartsWith(op, "ResourceScatter") ||
-        absl::StartsWith(op, "ResourceApply") || absl::StartsWith(op, "ResourceSparseApply") ||
-        absl::StartsWith(op, "ResourceStridedSliceAssign") || op == "DestroyResourceOp") {
-      return true;
-    }
-    // A function that was not inlined may do so out of sight.
-    if (node->IsFunctionCall() || graph.flib_def().Find(op) != nullptr) return true;
-    for (const auto& [name, attr] : node->attrs()) {
-      if (attr.has_func() || attr.list().func_size() > 0) return true;
-    }
-  }
-  return false;
 }
 
 // The value of a node that is the same in every step; null if it is not known to be.
@@ -196,7 +177,6 @@ const Tensor* SequentialExecutor::ConstantOf(const Node& node, OpKernel* kernel)
 absl::Status SequentialExecutor::Initialize(const Graph& graph) {
   std::vector<Node*> order;
   tensorflow::GetReversePostOrder(graph, &order);
-  variables_are_constant_ = !Writes(graph);
 
   // Where the inputs and outputs of each node lie, before what they are connected to.
   std::vector<uint32_t> first_input(graph.num_node_ids(), 0), first_output(graph.num_node_ids(), 0);
@@ -313,7 +293,7 @@ absl::Status SequentialExecutor::RunStep(const Args& args, Step& step) {
   params.runner = &runner;
   params.run_all_kernels_inline = args.run_all_kernels_inline;
   params.stats_collector = args.stats_collector;
-  params.executor_type = &TypeName();
+  params.executor_type = &TypeName(variables_are_constant_);
   params.frame_iter = tensorflow::FrameAndIter(0, 0);
   params.output_attr_array = attributes_.data();
 
@@ -345,24 +325,32 @@ absl::Status SequentialExecutor::RunStep(const Args& args, Step& step) {
 }
 
 class SequentialExecutorFactory : public tensorflow::ExecutorFactory {
+ public:
+  explicit SequentialExecutorFactory(bool variables_are_constant) : variables_are_constant_(variables_are_constant) {}
+
+ private:
   absl::Status NewExecutor(const tensorflow::LocalExecutorParams& params, const Graph& graph,
                            std::unique_ptr<tensorflow::Executor>* executor) override {
-    auto made = std::make_unique<SequentialExecutor>(params);
+    auto made = std::make_unique<SequentialExecutor>(params, variables_are_constant_);
     if (absl::Status s = made->Initialize(graph); !s.ok()) return s;
     *executor = std::move(made);
     return absl::OkStatus();
   }
+
+  const bool variables_are_constant_;
 };
 
 }  // namespace
 
-const char* SequentialExecutorType() {
+const char* SequentialExecutorType(bool variables_are_constant) {
   static const bool registered = [] {
-    tensorflow::ExecutorFactory::Register(TypeName(), new SequentialExecutorFactory);
+    for (bool constant : {false, true}) {
+      tensorflow::ExecutorFactory::Register(TypeName(constant), new SequentialExecutorFactory(constant));
+    }
     return true;
   }();
   (void)registered;
-  return TypeName().c_str();
+  return TypeName(variables_are_constant).c_str();
 }
 
 }  // namespace processor

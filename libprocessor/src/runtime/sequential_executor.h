@@ -3,7 +3,7 @@
 //
 // TensorFlow has one (SINGLE_THREADED_EXECUTOR). In graphs of thousands of small ops most of its time goes into waiting
 // for memory: the state of a kernel was last touched a request ago. This one keeps its own state dense, fetches the
-// kernels that come next while one runs, and takes variables, which never change after loading, for constants.
+// kernels that come next while one runs, and takes variables for constants where they never change after loading.
 //
 // Like TensorFlow's it refuses control flow and reference edges.
 #ifndef PROCESSOR_RUNTIME_SEQUENTIAL_EXECUTOR_H_
@@ -12,7 +12,9 @@
 namespace processor {
 
 /// Registers the executor (once) and answers its name, for ConfigProto.experimental.executor_type.
-const char* SequentialExecutorType();
+/// `variables_are_constant`: nothing that shares the variables changes them. A graph cannot tell: what another signature
+/// runs is not in it.
+const char* SequentialExecutorType(bool variables_are_constant);
 
 }  // namespace processor
 

@@ -18,7 +18,7 @@ tensorflow::SessionOptions TensorFlowOptions(const SessionOptions& options) {
   config.set_allow_soft_placement(true);  // graphs may name devices that were there in training
   config.set_inter_op_parallelism_threads(options.inter_op_threads);
   if (options.executor == Executor::kSingleThreaded) {
-    config.mutable_experimental()->set_executor_type(SequentialExecutorType());
+    config.mutable_experimental()->set_executor_type(SequentialExecutorType(options.variables_are_constant));
     config.set_inter_op_parallelism_threads(-1);
   } else if (options.own_inter_op_pool && options.inter_op_threads > 0) {
     config.set_use_per_session_threads(true);

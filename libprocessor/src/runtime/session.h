@@ -32,6 +32,8 @@ struct SessionOptions {
   int inter_op_threads = -1;
   /// An inter-op pool of its own, rather than the one that TensorFlow shares in the process.
   bool own_inter_op_pool = false;
+  /// Of the single-threaded executor: no signature changes a variable, so that each is read once.
+  bool variables_are_constant = false;
 };
 
 class Session {

@@ -130,10 +130,11 @@ TEST_F(TfServingTest, RepetitionOfLongStringsIsBoundedByTheirBytes) {
   ExpectAsTensorFlow();
 }
 
-TEST_F(TfServingTest, UnknownRankIsRefused) {
-  SetUpInput(tensorflow::DT_FLOAT, {}).mutable_tensor_shape()->set_unknown_rank(true);
-  EXPECT_EQ(Decode(request_message_),
-            absl::InvalidArgumentError("input 'x': shape of unknown rank, expected <unknown>"));
+TEST_F(TfServingTest, UnknownRankIsIgnoredAsInTensorFlow) {
+  TensorProto& message = SetUpInput(tensorflow::DT_FLOAT, {1});
+  message.add_float_val(2);
+  message.mutable_tensor_shape()->set_unknown_rank(true);
+  ExpectAsTensorFlow();
 }
 
 TEST_F(TfServingTest, VersionNumberAndDimensionNamesAreIgnored) {

@@ -18,8 +18,9 @@ class Handle : public testing::Test {
  protected:
   void SetUp() override {
     ModelConfig config;
-    ASSERT_TRUE(ParseModelConfig(R"({"intra_op_parallelism_threads": 1, "warmup_runs": 1})", ConfigDialect::kModern,
-                                 &config).ok());
+    ASSERT_TRUE(
+        ParseModelConfig(R"({"intra_op_parallelism_threads": 1, "warmup_runs": 1})", ConfigDialect::kModern, &config)
+            .ok());
     const absl::Status status = Model::Load(std::move(config), saved_model_.path(), &model_);
     ASSERT_TRUE(status.ok()) << status;
   }

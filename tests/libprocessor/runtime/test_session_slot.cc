@@ -172,10 +172,12 @@ TEST(SessionSlot, SeveralWorkersRunAtOnce) {
   std::atomic<int> inside{0};
   Event all;
   for (uint64_t id = 0; id < 3; ++id) {
-    ASSERT_TRUE(slot.Submit(std::make_shared<FakeTask>(id, 0, [&] {
-                      if (++inside == 3) all.Set();
-                      all.Wait();
-                    })).ok());
+    ASSERT_TRUE(slot.Submit(std::make_shared<FakeTask>(id, 0,
+                                                       [&] {
+                                                         if (++inside == 3) all.Set();
+                                                         all.Wait();
+                                                       }))
+                    .ok());
   }
   EXPECT_TRUE(all.Wait());
 }
@@ -188,10 +190,12 @@ TEST(SessionSlot, MovesItsThreads) {
   const auto cpus_inside = [&slot] {
     CpuSet cpus;
     Event ran;
-    EXPECT_TRUE(slot.Submit(std::make_shared<FakeTask>(1, 0, [&] {
-                      cpus = AllowedCpus();
-                      ran.Set();
-                    })).ok());
+    EXPECT_TRUE(slot.Submit(std::make_shared<FakeTask>(1, 0,
+                                                       [&] {
+                                                         cpus = AllowedCpus();
+                                                         ran.Set();
+                                                       }))
+                    .ok());
     EXPECT_TRUE(ran.Wait());
     return cpus;
   };

@@ -27,7 +27,7 @@
 namespace {
 
 constexpr size_t kCells = 4;
-std::array<std::atomic<processor_model *>, kCells> cells;
+std::array<std::atomic<processor_model*>, kCells> cells;
 std::atomic<bool> stop{false};
 std::atomic<int> faults{0};
 std::string model_path;
@@ -35,15 +35,15 @@ std::string model_path;
 std::mutex count_mutex;
 std::map<std::string, long> counts;
 
-void Fault(const std::string &what) {
+void Fault(const std::string& what) {
   if (++faults <= 20) std::fprintf(stderr, "stress: %s\n", what.c_str());
 }
 
-std::string Describe(const char *what, const processor_error &error) {
+std::string Describe(const char* what, const processor_error& error) {
   return std::string(what) + ": " + processor_status_name(error.code) + " (" + error.message + ")";
 }
 
-const char *const kConfigs[] = {
+const char* const kConfigs[] = {
     R"({"session_num": 2, "intra_op_parallelism_threads": 1})",
     R"({"session_num": 2, "intra_op_parallelism_threads": 2, "execution": "pinned", "select_session_policy": "RR"})",
     R"({"session_num": 1, "intra_op_parallelism_threads": 1, "execution": "pinned", "max_queue_size": 2})",
@@ -83,7 +83,7 @@ struct Row {
     request.inputs = &tensor;
     request.num_inputs = 1;
   }
-  Row(const Row &) = delete;
+  Row(const Row&) = delete;
   float score() const { return x[0] + 2 * x[1] + 3 * x[2] + 0.5f; }
 
   alignas(64) float x[3];
@@ -92,7 +92,7 @@ struct Row {
   processor_request request{};
 };
 
-void CheckResult(const processor_result *result, float expected) {
+void CheckResult(const processor_result* result, float expected) {
   processor_tensor y{};
   y.struct_size = sizeof y;
   if (processor_result_tensor(result, 0, &y) != PROCESSOR_OK || y.size != sizeof(float)) return Fault("no score");
@@ -109,12 +109,15 @@ class Worker {
 
   void Work() {
     while (!stop.load()) {
-      processor_model *model = cells[random_() % kCells].load();
+      const size_t cell = random_() % kCells;
+      // Now and then a handle that was freed, which must answer as such.
+      processor_model* model = random_() % 32 == 0 && freed_ != nullptr ? freed_ : cells[cell].load();
       const unsigned dice = random_() % 1000;
       if (dice < 4) {
-        Replace();
+        Replace(cell);
       } else if (dice < 5) {
         Drain(model);
+        Replace(cell);
       } else if (dice < 30) {
         SetCpuset(model);
       } else if (dice < 60) {
@@ -140,53 +143,54 @@ class Worker {
     }
     processor_queue_free(queue_);
     std::lock_guard<std::mutex> lock(count_mutex);
-    for (const auto &[name, n] : counts_) counts[name] += n;
+    for (const auto& [name, n] : counts_) counts[name] += n;
     counts["async_accepted"] += accepted_;
   }
 
  private:
-  void Count(const char *what, processor_status status) {
+  void Count(const char* what, processor_status status) {
     ++counts_[std::string(what) + "." + processor_status_name(status)];
   }
 
-  bool Judge(const char *what, processor_status status, const processor_error &error) {
+  bool Judge(const char* what, processor_status status, const processor_error& error) {
     Count(what, status);
     if (!Expected(status)) Fault(Describe(what, error));
     return status == PROCESSOR_OK;
   }
 
-  void Replace() {
+  void Replace(size_t cell) {
     processor_load_options options{sizeof options, PROCESSOR_ABI_VERSION, model_path.c_str(),
                                    kConfigs[random_() % (sizeof kConfigs / sizeof *kConfigs)]};
-    processor_model *model = nullptr;
+    processor_model* model = nullptr;
     processor_error error{};
     const processor_status status = processor_model_load(&options, &model, &error);
     Count("load", status);
     if (status != PROCESSOR_OK) return Fault(Describe("load", error));
-    processor_model_free(cells[random_() % kCells].exchange(model));
+    freed_ = cells[cell].exchange(model);
+    processor_model_free(freed_);
   }
 
-  void Drain(processor_model *model) {
+  void Drain(processor_model* model) {
     processor_error error{};
     Judge("drain", processor_model_drain(model, processor_now_us() + 20000, &error), error);
   }
 
-  void SetCpuset(processor_model *model) {
-    const char *const sets[] = {"", "0;0", "0", "0;0;0", "0-4096", "nonsense", "0;;0"};
+  void SetCpuset(processor_model* model) {
+    const char* const sets[] = {"", "0;0", "0", "0;0;0", "0-4096", "nonsense", "0;;0"};
     processor_error error{};
     const processor_status status = processor_model_set_cpuset(model, sets[random_() % 7], &error);
     Count("set_cpuset", status);
     if (!Expected(status) && status != PROCESSOR_INVALID_ARGUMENT) Fault(Describe("set_cpuset", error));
   }
 
-  void Ask(processor_model *model) {
-    processor_result *result = nullptr;
+  void Ask(processor_model* model) {
+    processor_result* result = nullptr;
     processor_error error{};
     const auto ask = random_() % 3 == 0   ? processor_model_info
                      : random_() % 2 == 0 ? processor_model_stats
                                           : processor_model_signatures;
     if (Judge("ask", ask(model, &result, &error), error)) processor_result_free(result);
-    void *text = nullptr;
+    void* text = nullptr;
     int size = 0;
     const int code = process(model, nullptr, 0, &text, &size);
     if (code != 200 && code != 500) Fault("process answered " + std::to_string(code));
@@ -194,22 +198,22 @@ class Worker {
     std::free(text);
   }
 
-  void Run(processor_model *model) {
+  void Run(processor_model* model) {
     Row row(random_());
     row.request.priority = static_cast<int32_t>(random_() % 5);
     if (random_() % 4 == 0) row.request.deadline_us = processor_now_us() + static_cast<int64_t>(random_() % 2000);
     if (random_() % 64 == 0) row.request.deadline_us = INT64_MAX;
-    processor_result *result = nullptr;
+    processor_result* result = nullptr;
     processor_error error{};
     if (!Judge("run", processor_model_run(model, &row.request, &result, &error), error)) return;
     CheckResult(result, row.score());
     processor_result_free(result);
   }
 
-  void RunBatch(processor_model *model) {
+  void RunBatch(processor_model* model) {
     const Row rows[3] = {Row(random_()), Row(random_()), Row(random_())};
     const processor_request requests[3] = {rows[0].request, rows[1].request, rows[2].request};
-    processor_result *results[3] = {};
+    processor_result* results[3] = {};
     processor_error errors[3] = {};
     const processor_status status = processor_model_run_batch(model, requests, 3, results, errors);
     Count("run_batch", status);
@@ -220,7 +224,7 @@ class Worker {
     }
   }
 
-  void RunAsync(processor_model *model) {
+  void RunAsync(processor_model* model) {
     Row row(random_());
     if (random_() % 3 == 0) row.request.deadline_us = processor_now_us() + static_cast<int64_t>(random_() % 3000);
     if (random_() % 64 == 0) row.request.deadline_us = INT64_MAX;
@@ -242,7 +246,7 @@ class Worker {
     std::memset(row.x, 0x7f, sizeof row.x);
   }
 
-  void Cancel(processor_model *model) {
+  void Cancel(processor_model* model) {
     processor_error error{};
     const processor_status status = processor_model_cancel(model, last_id_, &error);
     Count("cancel", status);
@@ -259,12 +263,12 @@ class Worker {
     }
   }
 
-  static void Done(void *self, uint64_t tag, processor_result *result, const processor_error *error) {
-    static_cast<Worker *>(self)->End(tag, result, *error);
+  static void Done(void* self, uint64_t tag, processor_result* result, const processor_error* error) {
+    static_cast<Worker*>(self)->End(tag, result, *error);
   }
 
   // On any thread.
-  void End(uint64_t tag, processor_result *result, const processor_error &error) {
+  void End(uint64_t tag, processor_result* result, const processor_error& error) {
     if ((error.code == PROCESSOR_OK) != (result != nullptr)) Fault("a completion with both or neither");
     if (!Expected(error.code)) Fault(Describe("completion", error));
     if (result != nullptr) CheckResult(result, static_cast<float>(tag) / 2);
@@ -273,7 +277,8 @@ class Worker {
   }
 
   std::mt19937 random_;
-  processor_queue *queue_ = nullptr;
+  processor_queue* queue_ = nullptr;
+  processor_model* freed_ = nullptr;
   long accepted_ = 0;
   std::atomic<long> ended_{0};
   uint64_t last_id_ = 0;
@@ -282,7 +287,7 @@ class Worker {
 
 }  // namespace
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   if (argc < 3) {
     std::fprintf(stderr, "usage: %s MODEL SECONDS [THREADS]\n", argv[0]);
     return 2;
@@ -294,7 +299,7 @@ int main(int argc, char **argv) {
   processor_set_log_sink(nullptr, nullptr, PROCESSOR_LOG_ERROR + 1);
   for (size_t i = 0; i < kCells; ++i) {
     processor_load_options options{sizeof options, PROCESSOR_ABI_VERSION, model_path.c_str(), kConfigs[i]};
-    processor_model *model = nullptr;
+    processor_model* model = nullptr;
     processor_error error{};
     if (processor_model_load(&options, &model, &error) != PROCESSOR_OK) {
       std::fprintf(stderr, "stress: load: %s\n", error.message);
@@ -305,15 +310,15 @@ int main(int argc, char **argv) {
   std::vector<std::unique_ptr<Worker>> workers;
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < num_threads; ++i) workers.push_back(std::make_unique<Worker>(i + 1));
-  for (auto &worker : workers) threads.emplace_back([raw = worker.get()] { raw->Work(); });
+  for (auto& worker : workers) threads.emplace_back([raw = worker.get()] { raw->Work(); });
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   stop = true;
-  for (std::thread &thread : threads) thread.join();
-  for (auto &cell : cells) processor_model_free(cell.exchange(nullptr));
-  for (auto &worker : workers) worker->Finish();
+  for (std::thread& thread : threads) thread.join();
+  for (auto& cell : cells) processor_model_free(cell.exchange(nullptr));
+  for (auto& worker : workers) worker->Finish();
 
   std::printf("{\"faults\": %d", faults.load());
-  for (const auto &[name, n] : counts) std::printf(", \"%s\": %ld", name.c_str(), n);
+  for (const auto& [name, n] : counts) std::printf(", \"%s\": %ld", name.c_str(), n);
   std::printf("}\n");
   return faults.load() == 0 ? 0 : 1;
 }

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model whose requests run until the test says so: they write into a named pipe."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_OPEN = b"/dev/null"
+
+
+def build_gated(path: Path) -> Path:
+    """x float32 [batch], gate string [] -> y = x, when the file `gate` has been written."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf
+
+    module = tf.Module()
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.float32, name="x"), tf.TensorSpec([], tf.string, name="gate")]
+    )
+    def serve(x: Any, gate: Any) -> dict[str, Any]:
+        with tf.control_dependencies([tf.io.write_file(gate, "through")]):
+            return {"y": tf.identity(x)}
+
+    module.serve = serve
+    tf.saved_model.save(module, str(path), signatures={"serving_default": serve})
+    return path
+
+
+def passing(number: float) -> dict[str, Any]:
+    """Return the inputs of a request that nothing holds up."""
+    return {"x": np.array([number], np.float32), "gate": _OPEN}
+
+
+class Gate:
+    """A closed gate: a request with its `inputs` runs until `open` is called."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "gate"
+        os.mkfifo(self._path)
+        self._opened = False
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """Inputs of the request that is held up; there can be one."""
+        return {"x": np.array([0.0], np.float32), "gate": str(self._path).encode()}
+
+    def open(self) -> None:
+        """Let the request go on, waiting until it is there."""
+        if self._opened:
+            return
+        self._opened = True
+        assert self._path.read_bytes() == b"through"

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run the programs of a sanitizer build: `python run_programs.py BUILD [--seconds N] [--only NAME ...]`.
+
+The unit tests of runtime and codecs, the C programs that use every function of the headers, and the stress program.
+Exits with 1 if one fails or a sanitizer reports something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+HELPERS = HERE.parent.parent / "helpers"
+OPTIONS = {
+    # TensorFlow frees with another allocator's function here and there, and its containers are not instrumented.
+    "ASAN_OPTIONS": "alloc_dealloc_mismatch=0:detect_container_overflow=0:detect_leaks=1:strict_init_order=1",
+    "LSAN_OPTIONS": f"suppressions={HERE / 'lsan.supp'}:print_suppressions=0",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    "TSAN_OPTIONS": f"ignore_noninstrumented_modules=1:second_deadlock_stack=1:suppressions={HERE / 'tsan.supp'}",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+}
+
+
+def export_models(folder: Path) -> None:
+    """Make the models that the programs need, in a process without sanitizer."""
+    if (folder / "host" / "7" / "saved_model.pb").exists():
+        return
+    script = (
+        f"import sys; sys.path.insert(0, {str(HELPERS)!r})\n"
+        "from pathlib import Path; import host_support, model_builders\n"
+        f"folder = Path({str(folder)!r})\n"
+        "model_builders.build_linear(folder / 'linear')\n"
+        "host_support.export_host_model(folder / 'host' / '7')\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+
+
+def main() -> int:
+    """Run the programs and print how each ended."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("build", type=Path)
+    parser.add_argument("--seconds", default="10", help="of the stress program")
+    parser.add_argument("--only", nargs="*", default=[], help="names of programs")
+    arguments = parser.parse_args()
+    models = arguments.build / "models"
+    export_models(models)
+    programs = {
+        "processor_tests": [],
+        "processor_test_c_api": [str(models / "host" / "7")],
+        "processor_test_c_api_drop_in": [str(models / "host" / "7")],
+        "processor_stress": [str(models / "linear"), arguments.seconds, "64"],
+    }
+    failed = []
+    for name, parameters in programs.items():
+        if arguments.only and name not in arguments.only:
+            continue
+        begin = time.monotonic()
+        command = [str(arguments.build / "tests" / name), *parameters]
+        ended = subprocess.run(
+            command, env={**os.environ, **OPTIONS}, text=True, errors="replace", capture_output=True, check=False
+        )
+        print(
+            f"{name}: {'passed' if ended.returncode == 0 else 'FAILED'} in {time.monotonic() - begin:.1f} s", flush=True
+        )
+        if ended.returncode != 0:
+            failed.append(name)
+            print((ended.stdout + ended.stderr)[-12000:], flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions of one model: who gets a request, on which threads it runs, what waits, and how waiting ends."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import model_builders
+import numpy as np
+import pytest
+from abi_model import AbiModel, StatusError
+from gate import Gate, build_gated, passing
+from process_state import num_threads, resident_mb, threads_named, wait_until
+
+import processor
+
+X = np.ones((2, 3), np.float32)
+CPUS = sorted(os.sched_getaffinity(0))
+
+
+def config(**more: object) -> dict[str, object]:
+    return {"intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 1, **more}
+
+
+@pytest.fixture(scope="module")
+def gated_model(models_root: Path) -> Path:
+    """A model whose requests run until they are let go; see `gate.build_gated`."""
+    return build_gated(models_root / "gated")
+
+
+@dataclass
+class Busy:
+    """A model with one session that runs request 0 until the gate is opened."""
+
+    model: AbiModel
+    gate: Gate
+
+
+@contextmanager
+def make_busy(path: Path, folder: Path, **more: object) -> Iterator[Busy]:
+    gate = Gate(folder)
+    with AbiModel(path, config(execution="pinned", **more)) as model:
+        model.start(gate.inputs, tag=0)
+        wait_until(lambda: model.ask("stats")["queued"] == 0, "the start of the first request")
+        try:
+            yield Busy(model, gate)
+        finally:
+            gate.open()
+
+
+@pytest.fixture
+def busy(gated_model: Path, tmp_path: Path) -> Iterator[Busy]:
+    """A busy model with two places in its queue."""
+    with make_busy(gated_model, tmp_path, max_queue_size=2) as busy:
+        yield busy
+
+
+def now_us() -> int:
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+
+
+@pytest.mark.parametrize("execution", ["inline", "pinned"])
+def test_round_robin_spreads_evenly(tiny_model: Path, execution: str) -> None:
+    with AbiModel(tiny_model, config(session_num=3, select_session_policy="RR", execution=execution)) as model:
+        sessions = [model.run({"x": X}).session for _ in range(30)]
+        assert Counter(sessions) == {0: 10, 1: 10, 2: 10}
+        assert [session["responses"]["OK"] for session in model.ask("stats")["sessions"]] == [10, 10, 10]
+
+
+@pytest.mark.parametrize("execution", ["inline", "pinned"])
+def test_mod_is_sticky_to_the_thread(tiny_model: Path, execution: str) -> None:
+    with AbiModel(tiny_model, config(session_num=3, select_session_policy="MOD", execution=execution)) as model:
+        seen: list[set[int]] = []
+
+        def work() -> None:
+            seen.append({model.run({"x": X}).session for _ in range(10)})
+
+        for _ in range(6):
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+        assert all(len(sessions) == 1 for sessions in seen), "a thread changed its session"
+        assert Counter(session for sessions in seen for session in sessions) == {0: 2, 1: 2, 2: 2}
+
+
+def test_least_loaded_avoids_the_busy_session(gated_model: Path, tmp_path: Path) -> None:
+    with make_busy(gated_model, tmp_path, session_num=2, select_session_policy="LEAST_LOADED") as busy:
+        sessions = {busy.model.run(passing(1)).session for _ in range(10)}
+        assert len(sessions) == 1
+        busy.gate.open()
+        (held,) = busy.model.completions(1)
+        assert held.answer is not None
+        assert held.answer.session not in sessions
+
+
+def test_least_loaded_shares_when_idle(tiny_model: Path) -> None:
+    with AbiModel(tiny_model, config(session_num=3, select_session_policy="LEAST_LOADED")) as model:
+        assert Counter(model.run({"x": X}).session for _ in range(30)) == {0: 10, 1: 10, 2: 10}
+
+
+def test_inline_starts_no_thread_and_pinned_one_per_session(tiny_model: Path) -> None:
+    with AbiModel(tiny_model, config(session_num=2)):
+        pass  # what TensorFlow starts once
+    before = num_threads()
+    with AbiModel(tiny_model, config(session_num=2, select_session_policy="RR")) as model:
+        for _ in range(4):
+            assert model.run({"x": X}).queue_ns == 0
+        assert num_threads() == before
+    with AbiModel(tiny_model, config(session_num=2, select_session_policy="RR", execution="pinned")) as model:
+        for _ in range(4):
+            assert model.run({"x": X}).queue_ns > 0
+        assert num_threads() == before + 2
+    assert num_threads() == before
+
+
+def test_pools_are_isolated_and_pinned_and_move(tiny_model: Path) -> None:
+    first, last = CPUS[0], CPUS[-1]
+    sessions = {"session_num": 2, "intra_op_parallelism_threads": 3, "worker_threads": 2, "cpusets": f"{first};{last}"}
+    with AbiModel(tiny_model, {**sessions, "select_session_policy": "RR"}) as model:
+        info = model.ask("info")
+        assert (info["execution"], info["cpusets"]) == ("pinned", [str(first), str(last)])
+        for _ in range(4):
+            model.run({"x": X})
+
+        def cpus(session: int) -> list[set[int]]:
+            return list(threads_named(f"session-{session}").values())
+
+        # Two workers, which start with the first request, and the intra-op pool.
+        wait_until(lambda: len(cpus(0)) == len(cpus(1)) == 5, f"the threads of both sessions: {cpus(0)}, {cpus(1)}")
+        assert cpus(0) == [{first}] * 5
+        assert cpus(1) == [{last}] * 5
+
+        model.set_cpuset(f"{last};{first}")
+        assert cpus(0) == [{last}] * 5
+        assert cpus(1) == [{first}] * 5
+        assert model.ask("info")["cpusets"] == [str(last), str(first)]
+
+        with pytest.raises(StatusError, match=r"INVALID_ARGUMENT.*CPU 4000"):
+            model.set_cpuset(f"{last};4000")
+        assert cpus(0) == [{last}] * 5, "a refused set changed something"
+
+        model.set_cpuset("")
+        assert cpus(0) == cpus(1) == [set(CPUS)] * 5
+    assert not threads_named("session-")
+
+
+def test_further_sessions_share_variables(models_root: Path) -> None:
+    import tensorflow as tf
+
+    path = models_root / "forty_megabytes"
+    module = tf.Module()
+    module.table = tf.Variable(tf.ones([10_000_000, 1]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32, name="x")])
+    def serve(x: object) -> dict[str, object]:
+        return {"y": tf.gather(module.table, x)}
+
+    module.serve = serve
+    tf.saved_model.save(module, str(path), signatures={"serving_default": serve})
+    with processor.Model(path, config()):
+        pass
+    before = resident_mb()
+    with processor.Model(path, config()):
+        one = resident_mb() - before
+    with processor.Model(path, config(session_num=9)) as model:
+        nine = resident_mb() - before
+        np.testing.assert_array_equal(model.run({"x": [5]})["y"], [[1.0]])
+    assert one > 30, "the variable of 40 MB is not resident: this would show nothing"
+    assert (nine - one) / 8 < 2
+
+
+def test_full_queue_refuses_and_serves_on(busy: Busy) -> None:
+    model = busy.model
+    model.start(passing(1), tag=1)
+    model.start(passing(2), tag=2)
+    for _ in range(3):
+        with pytest.raises(StatusError, match=r"RESOURCE_EXHAUSTED.*max_queue_size"):
+            model.start(passing(3), tag=3)
+    with pytest.raises(StatusError, match="RESOURCE_EXHAUSTED"):
+        model.run(passing(3))
+    busy.gate.open()
+    assert [(c.tag, c.status) for c in model.completions(3)] == [(0, "OK"), (1, "OK"), (2, "OK")]
+    assert model.run(passing(4)).y[0] == 4
+    assert model.ask("stats")["responses"] == {"OK": 4, "RESOURCE_EXHAUSTED": 4}
+
+
+def test_larger_priority_first_then_first_come(gated_model: Path, tmp_path: Path) -> None:
+    with make_busy(gated_model, tmp_path) as busy:
+        for tag, priority in enumerate([0, 7, -3, 7, 0], start=1):
+            busy.model.start(passing(tag), tag=tag, priority=priority)
+        busy.gate.open()
+        assert [c.tag for c in busy.model.completions(6)] == [0, 2, 4, 1, 5, 3]
+
+
+def test_deadline_fires_while_the_session_is_busy(busy: Busy) -> None:
+    deadline = now_us() + 50_000
+    busy.model.start(passing(1), tag=1, deadline_us=deadline)
+    with pytest.raises(StatusError, match="DEADLINE_EXCEEDED"):
+        busy.model.run(passing(1), deadline_us=now_us() + 50_000)
+    # The session is still held up: nothing but the deadline can have ended it.
+    (late,) = busy.model.completions(1)
+    assert (late.tag, late.status, late.answer) == (1, "DEADLINE_EXCEEDED", None)
+    assert deadline <= late.time * 1e6 < deadline + 5e6
+    wait_until(lambda: busy.model.ask("stats")["in_flight"] == 1, "that only the one that is held up is left")
+
+
+def test_deadline_that_has_passed_is_not_accepted(busy: Busy) -> None:
+    for deadline in (now_us() - 1, 1, -1, -(2**63)):
+        with pytest.raises(StatusError, match="DEADLINE_EXCEEDED"):
+            busy.model.start(passing(1), tag=1, deadline_us=deadline)
+    busy.gate.open()
+    assert [c.tag for c in busy.model.completions(1)] == [0]
+
+
+def test_deadline_of_never_is_no_deadline(busy: Busy) -> None:
+    never = 2**63 - 1
+    busy.model.start(passing(1), tag=1, deadline_us=never)
+    threading.Timer(0.1, busy.gate.open).start()
+    assert busy.model.run(passing(2), deadline_us=never).y[0] == 2
+    assert [c.status for c in busy.model.completions(2)] == ["OK", "OK"]
+    busy.model.drain(never)
+
+
+def test_far_deadlines_of_ended_requests_take_no_memory(tiny_model: Path) -> None:
+    with AbiModel(tiny_model, config(execution="pinned", max_queue_size=4096)) as model:
+
+        def serve(number: int) -> None:
+            for _ in range(number // 1000):
+                for tag in range(1000):
+                    model.start({"x": X}, tag, deadline_us=now_us() + 10**10)
+                assert {c.status for c in model.completions(1000)} == {"OK"}
+
+        serve(20000)
+        before = resident_mb()
+        serve(30000)
+        # Each that was kept would take 64 bytes, 1.9 MB together.
+        assert resident_mb() - before < 1
+
+
+def test_cancel_ends_what_waits_and_nothing_else(busy: Busy) -> None:
+    model = busy.model
+    number = model.start(passing(1), tag=1)
+    other = model.start(passing(2), tag=2)
+    model.cancel(number)
+    (cancelled,) = model.completions(1)
+    assert (cancelled.tag, cancelled.status, cancelled.answer) == (1, "CANCELLED", None)
+    busy.gate.open()
+    assert [(c.tag, c.status) for c in model.completions(2)] == [(0, "OK"), (2, "OK")]
+    for ended in (number, other, 10**9):
+        with pytest.raises(StatusError, match="NOT_FOUND"):
+            model.cancel(ended)
+
+
+def test_request_that_runs_is_not_cancelled(gated_model: Path, tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    with AbiModel(gated_model, config(execution="pinned")) as model:
+        number = model.start(gate.inputs, tag=7)
+        wait_until(lambda: model.ask("stats")["queued"] == 0, "the start of the request")
+        with pytest.raises(StatusError, match="NOT_FOUND"):
+            model.cancel(number)
+        gate.open()
+        assert [(c.tag, c.status) for c in model.completions(1)] == [(7, "OK")]
+
+
+def test_drain_waits_for_the_admitted_and_refuses_others(busy: Busy) -> None:
+    model = busy.model
+    model.start(passing(1), tag=1)
+    with pytest.raises(StatusError, match=r"DEADLINE_EXCEEDED.*requests left"):
+        model.drain(now_us() + 20_000)
+    with pytest.raises(StatusError, match="UNAVAILABLE"):
+        model.run(passing(2))
+    with pytest.raises(StatusError, match="UNAVAILABLE"):
+        model.start(passing(2), tag=2)
+    assert model.ask("info")["state"] == "draining"
+    threading.Timer(0.1, busy.gate.open).start()
+    model.drain()
+    assert [(c.tag, c.status) for c in model.completions(2, timeout=0.5)] == [(0, "OK"), (1, "OK")]
+
+
+def test_free_cancels_what_waits_and_waits_for_what_runs(busy: Busy) -> None:
+    model = busy.model
+    model.start(passing(1), tag=1)
+    heard: list[str] = []
+
+    def wait_inside() -> None:
+        try:
+            model.run(passing(2))
+        except StatusError as error:
+            heard.append(error.status)
+
+    thread = threading.Thread(target=wait_inside)
+    thread.start()
+    wait_until(lambda: model.ask("stats")["queued"] == 2, "the third request")
+    threading.Timer(0.2, busy.gate.open).start()
+    begin = time.monotonic()
+    model.free()
+    assert time.monotonic() - begin >= 0.15, "it did not wait for the request that ran"
+    thread.join()
+    assert heard == ["CANCELLED"]
+    assert {c.tag: c.status for c in model.completions(2, timeout=0.5)} == {0: "OK", 1: "CANCELLED"}
+    with pytest.raises(StatusError, match="FAILED_PRECONDITION"):
+        model.run(passing(1))
+
+
+def test_queue_is_readable_exactly_while_completions_wait(tiny_model: Path) -> None:
+    def readable(model: AbiModel, timeout: float) -> bool:
+        return bool(select.select([model.queue_fd], [], [], timeout)[0])
+
+    with AbiModel(tiny_model, config(session_num=2, select_session_policy="RR")) as model:
+        assert not readable(model, 0)
+        tags: list[int] = []
+        for tag in range(200):
+            model.start({"x": X + tag}, tag)
+        wait_until(lambda: model.ask("stats")["in_flight"] == 0, "the end of all")
+        assert readable(model, 0)
+        for completion in model.completions(199):
+            tags.append(completion.tag)
+            assert completion.answer is not None
+            np.testing.assert_array_equal(completion.answer.y, model_builders.linear_score(X + completion.tag))
+        assert readable(model, 0), "one is left"
+        tags.append(model.completions(1)[0].tag)
+        assert not readable(model, 0)
+        assert sorted(tags) == list(range(200))
+
+
+def test_worker_threads_run_requests_of_one_session_at_once(gated_model: Path, tmp_path: Path) -> None:
+    with make_busy(gated_model, tmp_path, worker_threads=2) as busy:
+        assert busy.model.run(passing(1)).session == 0
+        wait_until(lambda: busy.model.ask("stats")["in_flight"] == 1, "that only the one that is held up is left")
+        busy.gate.open()
+        assert [c.status for c in busy.model.completions(1)] == ["OK"]
