@@ -56,26 +56,29 @@ test-lib: lib $(VENV)/.stamp-test
 	$(Q)$(BIN)/python -m pytest tests/libprocessor $(PYTEST_ARGS)
 
 # Optimised a little, or the tests take minutes.
-SANITIZED := $(CONFIGURE) -DPROCESSOR_TESTS=ON -DCMAKE_BUILD_TYPE=Sanitize -DCMAKE_C_FLAGS_SANITIZE=-O1 -DCMAKE_CXX_FLAGS_SANITIZE=-O1
-SANITIZED_PROGRAMS := processor_tests processor_stress processor_test_c_api processor_test_c_api_drop_in
+SANITIZED := $(CONFIGURE) -DPROCESSOR_TESTS=ON -DCMAKE_BUILD_TYPE=Sanitize -DCMAKE_C_FLAGS_SANITIZE=-O1 \
+             -DCMAKE_CXX_FLAGS_SANITIZE=-O1
+RUN_SANITIZED := $(BIN)/python tests/libprocessor/sanitizers/run_programs.py --seconds $(or $(STRESS_SECONDS),10)
+ASAN_PROGRAMS := processor_tests processor_test_c_api processor_test_c_api_drop_in processor_stress
+TSAN_PROGRAMS := processor_thread_tests
 
 ## lib-asan: build the library's test programs with AddressSanitizer and UndefinedBehaviorSanitizer into build/asan
 lib-asan: $(VENV)/.stamp-test
 	$(Q)$(SANITIZED) -B build/asan -DPROCESSOR_SANITIZE=address,undefined $(QUIET)
-	$(Q)$(BIN)/cmake --build build/asan --parallel $(JOBS) --target $(SANITIZED_PROGRAMS)
+	$(Q)$(BIN)/cmake --build build/asan --parallel $(JOBS) --target $(ASAN_PROGRAMS)
 
 ## test-asan: run them (unit tests, codecs, the C ABI, and 64 threads for STRESS_SECONDS=10)
 test-asan: lib-asan
-	$(Q)$(BIN)/python tests/libprocessor/sanitizers/run_programs.py build/asan --seconds $(or $(STRESS_SECONDS),10)
+	$(Q)$(RUN_SANITIZED) build/asan $(ASAN_PROGRAMS)
 
-## lib-tsan: build the same with ThreadSanitizer into build/tsan
+## lib-tsan: build the tests of what threads share with ThreadSanitizer into build/tsan
 lib-tsan: $(VENV)/.stamp-test
 	$(Q)$(SANITIZED) -B build/tsan -DPROCESSOR_SANITIZE=thread $(QUIET)
-	$(Q)$(BIN)/cmake --build build/tsan --parallel $(JOBS) --target $(SANITIZED_PROGRAMS)
+	$(Q)$(BIN)/cmake --build build/tsan --parallel $(JOBS) --target $(TSAN_PROGRAMS)
 
 ## test-tsan: run them
 test-tsan: lib-tsan
-	$(Q)$(BIN)/python tests/libprocessor/sanitizers/run_programs.py build/tsan --seconds $(or $(STRESS_SECONDS),10)
+	$(Q)$(RUN_SANITIZED) build/tsan $(TSAN_PROGRAMS)
 
 ## test-py: the tests of the Python packages
 test-py: lib $(VENV)/.stamp-test
@@ -84,6 +87,7 @@ test-py: lib $(VENV)/.stamp-test
 ## bench: requests/s, latency, CPU, codecs and memory against stock TensorFlow; JSON in results/
 bench: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_serving
+	$(Q)$(BIN)/cmake --build $(BUILD) --parallel $(JOBS) --target bench_codec
 	$(Q)$(BIN)/python -m load_tests.bench_codec
 	$(Q)$(BIN)/python -m load_tests.python_threads
 	$(Q)$(BIN)/python -m load_tests.bench_memory --only sessions
@@ -91,6 +95,15 @@ bench: lib $(VENV)/.stamp-bench
 ## endurance: load, serve and free a small model 10,000 times (CYCLES=n) and watch memory, threads and files
 endurance: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_memory --only cycles --cycles $(or $(CYCLES),10000) --strict
+
+CLANG := $(firstword $(foreach name,clang++ clang++-19 clang++-18 clang++-17 clang++-16 clang++-15 clang++-14,$(shell command -v $(name))))
+
+## fuzz: fuzz the codecs (libFuzzer if there is clang) and the Python binding for FUZZ_SECONDS=60
+fuzz: lib $(VENV)/.stamp-test
+	$(Q)$(CONFIGURE) -B build/fuzz -DPROCESSOR_FUZZ=ON $(if $(CLANG),-DCMAKE_CXX_COMPILER=$(CLANG)) $(QUIET)
+	$(Q)$(BIN)/cmake --build build/fuzz --parallel $(JOBS) --target fuzz_codec_driver $(if $(CLANG),fuzz_codec)
+	$(Q)libprocessor/fuzz/run.sh build/fuzz $(or $(FUZZ_SECONDS),60)
+	$(Q)$(BIN)/python -m pytest tests/processor/test_random_requests.py --hypothesis-profile=fuzz
 
 SOURCES = $(shell find libprocessor tests \( -name '*.c' -o -name '*.cc' -o -name '*.h' \) -not -path '*/build/*')
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The benchmarks of libprocessor/bench. They open the library as a host does; they do not link it.
+# The benchmarks of libprocessor/bench. They open the library as a host does; only that of the codecs holds its objects.
+include(cmake/messages.cmake)
 
 function(add_bench name)
   add_executable(${name} ${ARGN})
@@ -17,3 +18,9 @@ add_bench(bench_serving
   libprocessor/bench/request_file.cc
   libprocessor/bench/stock_engine.cc)
 add_bench(bench_lifecycle libprocessor/bench/bench_lifecycle.cc libprocessor/bench/request_file.cc)
+
+add_bench(bench_codec libprocessor/bench/bench_codec.cc tests/libprocessor/codec/oracle.cc)
+target_link_libraries(bench_codec PRIVATE processor_objects processor_messages)
+target_include_directories(bench_codec PRIVATE tests/libprocessor/codec)
+# Generated code takes long to compile, and the demo has no use for it.
+set_target_properties(bench_codec PROPERTIES EXCLUDE_FROM_ALL ON)

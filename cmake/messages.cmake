@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Protobuf code generated from libprocessor/proto, for tests, benchmarks and fuzzers: the library itself has none.
+include_guard(GLOBAL)
 
 # The environment's before any other: its version is the one that TensorFlow's protobuf headers demand.
 get_filename_component(PYTHON_BIN ${Python_EXECUTABLE} DIRECTORY)

@@ -202,7 +202,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The distribution of `make dist`, unpacked into an empty folder."""
     build = ROOT / "build" / "release"
     cmake = Path(sys.executable).with_name("cmake")
-    run_ok([cmake, "--build", build, "--target", "processor_dist"])
+    run_ok([cmake, "--build", build, "--target", "processor_dist"], timeout=1700)
     folder = tmp_path_factory.mktemp("dist")
     run_ok([sys.executable, ROOT / "tools" / "make_dist.py", "--build", build, "--output", folder, "--level", "0"])
     (archive,) = folder.glob("*.tar.gz")

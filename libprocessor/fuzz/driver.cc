@@ -74,7 +74,8 @@ int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.size() == 2 && arguments[0] == "--write-seeds") return WriteSeeds(arguments[1]) ? 0 : 1;
   if (arguments.size() >= 2 && arguments[0] == "--seconds") {
-    RunRandom(std::atof(arguments[1].c_str()), arguments.size() > 2 ? std::strtoull(arguments[2].c_str(), nullptr, 10) : 1);
+    RunRandom(std::atof(arguments[1].c_str()),
+              arguments.size() > 2 ? std::strtoull(arguments[2].c_str(), nullptr, 10) : 1);
     return 0;
   }
   if (arguments.empty() || arguments[0].rfind("--", 0) == 0) {

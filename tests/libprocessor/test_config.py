@@ -58,11 +58,11 @@ KEYS: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
     "timeline_path": (["/nowhere"], [], ["", "nowhere", "oss://bucket", "/oss://bucket", *NOT_A_STRING]),
     "ev_storage_type": ([0, 1], [], [12, 2, -1, *NOT_AN_INTEGER]),
     "ev_storage_path": ([""], [], ["/ssd", *NOT_A_STRING]),
-    "ev_storage_size": ([], [[], [1 << 30] * 4], ["1", 1, {}]),
+    "ev_storage_size": ([], [[], [1 << 30] * 4], ["1", 1, {}, ["1"], [1, -1], [1.5]]),
     "shard_embedding": ([False], [], [True, *NOT_A_BOOL]),
     "embedding_names": ([], ["a;b"], [*NOT_A_STRING]),
     "shard_instance_count": ([], [0, 4], [-1, *NOT_AN_INTEGER]),
-    "id_type": ([], ["string", "int64"], [*NOT_A_STRING]),
+    "id_type": ([], ["string", "int64"], ["", "int32", *NOT_A_STRING]),
     # Ours
     "execution": (["inline", "pinned"], [], ["", "Inline", "thread", *NOT_A_STRING]),
     "worker_threads": ([1, 2], [], [0, 4097, *NOT_AN_INTEGER]),

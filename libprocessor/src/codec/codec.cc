@@ -71,12 +71,12 @@ absl::Status BuildShape(const TensorSpec& spec, const Dims& dims, tensorflow::Te
                                                    tensorflow::TensorShape::MaxDimensions()));
   }
   if (std::any_of(dims.begin(), dims.end(), [](int64_t dim) { return dim < 0; })) {
-    return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': shape ", DimsText(dims),
-                                                   ", expected no negative dimension"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("input '", spec.alias, "': shape ", DimsText(dims), ", expected no negative dimension"));
   }
   if (tensorflow::TensorShape::BuildTensorShape(dims, dst).ok()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': shape ", DimsText(dims),
-                                                 ", expected fewer than 2^63 elements"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("input '", spec.alias, "': shape ", DimsText(dims), ", expected fewer than 2^63 elements"));
 }
 
 absl::Status SelectSignature(const SignatureSet& signatures, std::string_view name, DecodedRequest* dst) {
@@ -114,8 +114,8 @@ absl::Status CheckDtype(const TensorSpec& spec, tensorflow::DataType dtype) {
 
 absl::Status CheckShape(const TensorSpec& spec, const tensorflow::TensorShape& shape) {
   if (spec.shape.IsCompatibleWith(shape)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': shape ", shape.DebugString(),
-                                                 ", expected ", spec.shape.DebugString()));
+  return absl::InvalidArgumentError(
+      absl::StrCat("input '", spec.alias, "': shape ", shape.DebugString(), ", expected ", spec.shape.DebugString()));
 }
 
 absl::Status FinishRequest(const std::vector<bool>& seen, const std::vector<std::string_view>& output_keys,

@@ -49,7 +49,8 @@ class Codec {
 
   /// Reads a request.
   /// `signature_override`: used instead of the signature named in the bytes, unless empty.
-  /// \return INVALID_ARGUMENT or NOT_FOUND (signature, output), with the name of the input, output or field.
+  /// \return INVALID_ARGUMENT or NOT_FOUND (signature, output), with the name of the input, output or field;
+  /// UNIMPLEMENTED for an input of a dtype that the protocol does not have, RESOURCE_EXHAUSTED if memory is short.
   virtual absl::Status Decode(std::string_view bytes, const SignatureSet& signatures,
                               std::string_view signature_override, DecodedRequest* dst) const = 0;
 

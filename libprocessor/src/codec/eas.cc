@@ -83,15 +83,15 @@ struct EasProtocol {
 
   /// There must be exactly the values that the shape wants: a tensor is never larger than its message justifies.
   static absl::Status ReadValues(const TensorSpec& spec, const EncodedTensor& encoded,
-                                 const tensorflow::TensorShape& shape, const ValueLayout& layout,
-                                 FeedArena* arena, tensorflow::Tensor* dst) {
+                                 const tensorflow::TensorShape& shape, const ValueLayout& layout, FeedArena* arena,
+                                 tensorflow::Tensor* dst) {
     const int64_t scalars = CountScalars(layout, encoded.values);
     if (scalars < 0) return MalformedInput(spec);
     const bool pairs = layout.scalars_per_element == 2;
     if ((pairs && scalars % 2 != 0) || (pairs ? scalars / 2 : scalars) != shape.num_elements()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "input '", spec.alias, "': ", scalars, " values in ", layout.field_name, ", expected ",
-          shape.num_elements(), pairs ? " pairs" : "", " for shape ", shape.DebugString()));
+      return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': ", scalars, " values in ",
+                                                     layout.field_name, ", expected ", shape.num_elements(),
+                                                     pairs ? " pairs" : "", " for shape ", shape.DebugString()));
     }
     if (absl::Status status = arena->Make(spec.dtype, shape, layout.element_bytes(), dst); !status.ok()) return status;
     return ReadScalars(layout, encoded.values, scalars, dst) ? absl::OkStatus() : MalformedInput(spec);

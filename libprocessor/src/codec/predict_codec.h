@@ -120,7 +120,8 @@ class PredictCodec final : public Codec {
     if (total > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
       return absl::ResourceExhaustedError(absl::StrCat("response: ", total, " bytes, expected at most 2147483647"));
     }
-    if (!dst->Allocate(total)) return absl::ResourceExhaustedError(absl::StrCat("response: no memory for ", total, " bytes"));
+    if (!dst->Allocate(total))
+      return absl::ResourceExhaustedError(absl::StrCat("response: no memory for ", total, " bytes"));
     WireWriter writer(dst->data());
     for (size_t i = 0; i < outputs.size(); ++i) Write(items[i], outputs[i], &writer);
     Protocol::WriteTail(request, context, &writer);
@@ -136,8 +137,8 @@ class PredictCodec final : public Codec {
   };
 
   static absl::Status Malformed(std::string_view what, std::string_view expected) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, ": malformed or truncated bytes, expected a ", expected, " of protocol '", Protocol::kName, "'"));
+    return absl::InvalidArgumentError(absl::StrCat(what, ": malformed or truncated bytes, expected a ", expected,
+                                                   " of protocol '", Protocol::kName, "'"));
   }
 
   static bool Scan(std::string_view bytes, Heads* heads, Payloads* entries,
@@ -202,9 +203,8 @@ class PredictCodec final : public Codec {
   }
 
   static absl::Status Measure(const DecodedRequest& request, size_t i, const tensorflow::Tensor& tensor, Item* item) {
-    item->key = request.fetch_keys.empty()
-                    ? std::string_view(request.signature->outputs()[request.fetches[i]].alias)
-                    : request.fetch_keys[i];
+    item->key = request.fetch_keys.empty() ? std::string_view(request.signature->outputs()[request.fetches[i]].alias)
+                                           : request.fetch_keys[i];
     item->layout = &Protocol::Layout(tensor.dtype());
     if (item->layout->encoding == ValueEncoding::kNone) {
       return NotInProtocol("output", item->key, tensor.dtype(), Protocol::kName);

@@ -54,8 +54,7 @@ absl::StatusOr<std::string_view> PredictRequestOf(std::string_view record) {
     return absl::InvalidArgumentError("warm-up record: no log in it, expected a PredictionLog with predict_log");
   }
   if (log.number != kPredictLog) {
-    return absl::UnimplementedError(
-        absl::StrCat("warm-up record: ", LogName(log.number), ", expected predict_log"));
+    return absl::UnimplementedError(absl::StrCat("warm-up record: ", LogName(log.number), ", expected predict_log"));
   }
   WireReader predict_log(log.payload);
   std::string_view request;

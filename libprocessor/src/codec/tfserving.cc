@@ -158,8 +158,8 @@ struct TfServingProtocol {
   /// TensorFlow's rules: tensor_content wins over the typed values; of those, too many are cut off and too few repeat
   /// the last one, or are zero if there is none.
   static absl::Status ReadValues(const TensorSpec& spec, const EncodedTensor& encoded,
-                                 const tensorflow::TensorShape& shape, const ValueLayout& layout,
-                                 FeedArena* arena, tensorflow::Tensor* dst) {
+                                 const tensorflow::TensorShape& shape, const ValueLayout& layout, FeedArena* arena,
+                                 tensorflow::Tensor* dst) {
     const int64_t elements = shape.num_elements();
     if (!encoded.content.empty() && elements > 0) {
       return ReadTensorContent(spec, encoded, shape, layout, arena, dst);
@@ -182,7 +182,9 @@ struct TfServingProtocol {
     return absl::OkStatus();
   }
 
-  static int64_t MaxRepeats(size_t bytes_each) { return kMaxRepeatedBytes / static_cast<int64_t>(std::max<size_t>(bytes_each, 1)); }
+  static int64_t MaxRepeats(size_t bytes_each) {
+    return kMaxRepeatedBytes / static_cast<int64_t>(std::max<size_t>(bytes_each, 1));
+  }
 
   static size_t LastStringBytes(const ValueLayout& layout, int64_t given, const tensorflow::Tensor& tensor) {
     if (layout.encoding != ValueEncoding::kBytes || given == 0) return 0;

@@ -212,9 +212,8 @@ bool ReadScalars(const ValueLayout& layout, const ValueFields& fields, int64_t l
       });
     case ValueEncoding::kSigned:
     case ValueEncoding::kUnsigned:
-      return WithInteger(layout, [&](auto integer) {
-        return ReadVarintRuns<decltype(integer)>(layout, fields, limit, base);
-      });
+      return WithInteger(layout,
+                         [&](auto integer) { return ReadVarintRuns<decltype(integer)>(layout, fields, limit, base); });
     case ValueEncoding::kBool: {
       int64_t done = 0;
       return ForEachRun(layout, fields, [&](std::string_view run) {

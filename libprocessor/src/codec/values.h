@@ -14,14 +14,14 @@
 namespace processor {
 
 enum class ValueEncoding : uint8_t {
-  kNone,            // the protocol has no place for the dtype
-  kFixed,           // little-endian as in memory: float, double, and their complex pairs
-  kSigned,          // varint of the sign-extended integer
-  kUnsigned,        // varint of the integer, or of a bit pattern
-  kBool,            // varint, anything but 0 is true
-  kHalfFloat,       // half in memory, float on the wire
-  kBfloat16Float,   // bfloat16 in memory, float on the wire
-  kBytes,           // one length-delimited field for each string
+  kNone,           // the protocol has no place for the dtype
+  kFixed,          // little-endian as in memory: float, double, and their complex pairs
+  kSigned,         // varint of the sign-extended integer
+  kUnsigned,       // varint of the integer, or of a bit pattern
+  kBool,           // varint, anything but 0 is true
+  kHalfFloat,      // half in memory, float on the wire
+  kBfloat16Float,  // bfloat16 in memory, float on the wire
+  kBytes,          // one length-delimited field for each string
 };
 
 /// Where a protocol keeps the values of a dtype, and how.
@@ -39,7 +39,7 @@ struct ValueLayout {
 /// need not be searched for again.
 struct ValueFields {
   int count = 0;
-  bool uniform = true;    // all of the number and type of `last`
+  bool uniform = true;  // all of the number and type of `last`
   WireField last{};
   std::string_view span;  // from the first one's tag to the end of the last; other fields may lie between
 

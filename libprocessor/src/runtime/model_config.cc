@@ -183,6 +183,11 @@ void ReadEmbeddings(ConfigReader& reader) {
     if (!reader.object().at("ev_storage_size").is_array()) {
       reader.Refuse("ev_storage_size", absl::StrCat(reader.Show("ev_storage_size"), " found, expected a list"));
     }
+    for (const auto& size : reader.object().at("ev_storage_size")) {
+      if (!size.is_number_integer() || size < 0) {
+        reader.Refuse("ev_storage_size", absl::StrCat(reader.Show("ev_storage_size"), " found, expected sizes in bytes"));
+      }
+    }
     Notice("ev_storage_size", "tables are served from memory, whole");
   }
   bool shard = false;
@@ -190,7 +195,8 @@ void ReadEmbeddings(ConfigReader& reader) {
   if (shard) reader.Refuse("shard_embedding", "true found, expected false: a model is served whole by one process");
   std::string text;
   reader.String("embedding_names", &text);
-  reader.String("id_type", &text);
+  int id_type = 0;
+  reader.Choice("id_type", {"string", "int64"}, &id_type);
   int count = 0;
   reader.Int("shard_instance_count", 0, INT32_MAX, &count);
   for (const char* key : {"embedding_names", "id_type", "shard_instance_count"}) {

@@ -75,7 +75,8 @@ bool RepeatsTooMuch(const TensorProto& message, const TensorShape& shape) {
 bool Wanted(const TensorProto& message, DataType dtype, Tensor* dst) {
   TensorShape shape;
   if (message.dtype() != dtype || !TensorShape::IsValid(message.tensor_shape())) return false;
-  if (!TensorShape::BuildTensorShape(message.tensor_shape(), &shape).ok() || RepeatsTooMuch(message, shape)) return false;
+  if (!TensorShape::BuildTensorShape(message.tensor_shape(), &shape).ok() || RepeatsTooMuch(message, shape))
+    return false;
   // TensorFlow allocates before it compares sizes; ask for no memory that will not be filled.
   const int64_t width = std::max(1, tensorflow::DataTypeSize(dtype));
   if (!message.tensor_content().empty() && shape.num_elements() > 0 && dtype != tensorflow::DT_STRING &&
@@ -247,12 +248,14 @@ std::string Shuffle(const std::vector<RawField>& fields, std::mt19937_64* random
 
 /// The wire type of one value of a numeric field; kBytes if the field is no packed number.
 WireType ElementType(std::string_view protocol, uint32_t number) {
-  static const std::map<uint32_t, WireType> eas = {{3, WireType::kFixed32}, {4, WireType::kFixed64},
-                                                   {5, WireType::kVarint},  {7, WireType::kVarint},
+  static const std::map<uint32_t, WireType> eas = {{3, WireType::kFixed32},
+                                                   {4, WireType::kFixed64},
+                                                   {5, WireType::kVarint},
+                                                   {7, WireType::kVarint},
                                                    {8, WireType::kVarint}};
   static const std::map<uint32_t, WireType> tfserving = {
-      {5, WireType::kFixed32}, {6, WireType::kFixed64},  {7, WireType::kVarint},  {9, WireType::kFixed32},
-      {10, WireType::kVarint}, {11, WireType::kVarint},  {12, WireType::kFixed64}, {13, WireType::kVarint},
+      {5, WireType::kFixed32}, {6, WireType::kFixed64}, {7, WireType::kVarint},   {9, WireType::kFixed32},
+      {10, WireType::kVarint}, {11, WireType::kVarint}, {12, WireType::kFixed64}, {13, WireType::kVarint},
       {16, WireType::kVarint}, {17, WireType::kVarint}};
   const auto& types = protocol == "eas" ? eas : tfserving;
   const auto found = types.find(number);
@@ -290,11 +293,12 @@ std::string RearrangedTensor(std::string_view protocol, std::string_view message
 }  // namespace
 
 std::unique_ptr<SignatureSet> MakeWideSignatures(std::string_view protocol) {
-  std::vector<SignatureSpec> specs = {{"wide",
-                                       {{"dense", tensorflow::DT_FLOAT, {-1, 3}},
-                                        {"id", tensorflow::DT_INT64, {-1}},
-                                        {"tag", tensorflow::DT_STRING, {-1, 2}}},
-                                       {{"prob", tensorflow::DT_FLOAT, {-1, 1}}, {"rank", tensorflow::DT_INT32, {-1}}}}};
+  std::vector<SignatureSpec> specs = {
+      {"wide",
+       {{"dense", tensorflow::DT_FLOAT, {-1, 3}},
+        {"id", tensorflow::DT_INT64, {-1}},
+        {"tag", tensorflow::DT_STRING, {-1, 2}}},
+       {{"prob", tensorflow::DT_FLOAT, {-1, 1}}, {"rank", tensorflow::DT_INT32, {-1}}}}};
   for (const DataType dtype : DtypesOf(protocol)) {
     specs.push_back({NameOf(dtype), {{"x", dtype, {}, true}}, {{"x", dtype, {}, true}}});
   }

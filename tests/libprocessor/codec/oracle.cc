@@ -134,9 +134,8 @@ void ToMessage(const Tensor& tensor, tensorflow::eas::ArrayProto* dst) {
         dst->add_bool_val(tensor.flat<bool>()(i));
         break;
       default:
-        WithIntType(tensor.dtype(), [&](auto type) {
-          dst->add_int_val(static_cast<const decltype(type)*>(tensor.data())[i]);
-        });
+        WithIntType(tensor.dtype(),
+                    [&](auto type) { dst->add_int_val(static_cast<const decltype(type)*>(tensor.data())[i]); });
     }
   }
 }

@@ -104,7 +104,10 @@ TEST_F(EasTest, UnpackedValuesAndDimensionsAreRead) {
 
 TEST_F(EasTest, PackedRunCutInsideAValueNamesTheInput) {
   SetInputs({{"x", tensorflow::DT_FLOAT, {}, true}});
-  const std::string entry = std::string("\x0a\x01x\x12\x07\x08\x01\x1a\x03" "abc", 12);
+  const std::string entry = std::string(
+      "\x0a\x01x\x12\x07\x08\x01\x1a\x03"
+      "abc",
+      12);
   EXPECT_EQ(DecodeBytes(std::string("\x12\x0c", 2) + entry),
             absl::InvalidArgumentError("input 'x': malformed or truncated bytes, expected a tensor"));
 }

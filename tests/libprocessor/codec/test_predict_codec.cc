@@ -40,8 +40,14 @@ using AllMessages = testing::Types<EasMessages, TfServingMessages>;
 TYPED_TEST_SUITE(PredictCodecTest, AllMessages);
 
 std::vector<TensorShape> Shapes() {
-  return {TensorShape(), TensorShape({0}), TensorShape({1}), TensorShape({7}), TensorShape({2, 3}),
-          TensorShape({4, 0, 2}), TensorShape({1, 1, 1, 1, 5}), TensorShape({1031})};
+  return {TensorShape(),
+          TensorShape({0}),
+          TensorShape({1}),
+          TensorShape({7}),
+          TensorShape({2, 3}),
+          TensorShape({4, 0, 2}),
+          TensorShape({1, 1, 1, 1, 5}),
+          TensorShape({1031})};
 }
 
 TYPED_TEST(PredictCodecTest, DecodesEveryDtypeAsGeneratedCodeDoes) {
@@ -133,7 +139,8 @@ TYPED_TEST(PredictCodecTest, SignatureMayComeAfterTheInputs) {
 TYPED_TEST(PredictCodecTest, OverrideReplacesTheRequestsSignature) {
   TypeParam::SetSignature("absent", &this->valid_);
   EXPECT_TRUE(this->DecodeBytes(this->valid_.SerializeAsString(), "serving_default").ok());
-  EXPECT_EQ(this->Decode(this->valid_), absl::NotFoundError("signature 'absent': not in the model (has serving_default)"));
+  EXPECT_EQ(this->Decode(this->valid_),
+            absl::NotFoundError("signature 'absent': not in the model (has serving_default)"));
 }
 
 TYPED_TEST(PredictCodecTest, NoSignatureAndNoDefaultIsSaid) {
@@ -193,11 +200,14 @@ TYPED_TEST(PredictCodecTest, LongListsOfNamesAreCut) {
 
 TYPED_TEST(PredictCodecTest, WrongDtypeIsNamed) {
   TypeParam::SetDtype(tensorflow::DT_DOUBLE, &this->Input(&this->valid_, "dense"));
-  EXPECT_EQ(this->Decode(this->valid_), absl::InvalidArgumentError("input 'dense': dtype DT_DOUBLE, expected DT_FLOAT"));
+  EXPECT_EQ(this->Decode(this->valid_),
+            absl::InvalidArgumentError("input 'dense': dtype DT_DOUBLE, expected DT_FLOAT"));
   TypeParam::SetDtype(-1, &this->Input(&this->valid_, "dense"));
-  EXPECT_EQ(this->Decode(this->valid_), absl::InvalidArgumentError("input 'dense': dtype number -1, expected DT_FLOAT"));
+  EXPECT_EQ(this->Decode(this->valid_),
+            absl::InvalidArgumentError("input 'dense': dtype number -1, expected DT_FLOAT"));
   this->Input(&this->valid_, "dense").Clear();
-  EXPECT_EQ(this->Decode(this->valid_), absl::InvalidArgumentError("input 'dense': dtype DT_INVALID, expected DT_FLOAT"));
+  EXPECT_EQ(this->Decode(this->valid_),
+            absl::InvalidArgumentError("input 'dense': dtype DT_INVALID, expected DT_FLOAT"));
 }
 
 TYPED_TEST(PredictCodecTest, DtypeWithoutValuesInTheProtocolIsRefused) {
@@ -257,9 +267,10 @@ TYPED_TEST(PredictCodecTest, EveryTruncationIsAnswered) {
     const absl::Status status = this->DecodeBytes(std::string_view(bytes).substr(0, cut));
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << cut << ": " << status;
   }
-  EXPECT_EQ(this->DecodeBytes(std::string_view(bytes).substr(0, bytes.size() - 1)),
-            absl::InvalidArgumentError("request: malformed or truncated bytes, expected a PredictRequest of protocol '" +
-                                       std::string(TypeParam::kName) + "'"));
+  EXPECT_EQ(
+      this->DecodeBytes(std::string_view(bytes).substr(0, bytes.size() - 1)),
+      absl::InvalidArgumentError("request: malformed or truncated bytes, expected a PredictRequest of protocol '" +
+                                 std::string(TypeParam::kName) + "'"));
 }
 
 TYPED_TEST(PredictCodecTest, BytesMalformedInsideAnInputNameIt) {
@@ -269,7 +280,8 @@ TYPED_TEST(PredictCodecTest, BytesMalformedInsideAnInputNameIt) {
 }
 
 TYPED_TEST(PredictCodecTest, UnknownFieldsAreSkipped) {
-  const std::string unknown = std::string("\xa0\x06\x01", 3) + "\xa2\x06\x02hi" + std::string("\xa3\x06\x08\x01\xa4\x06", 6);
+  const std::string unknown =
+      std::string("\xa0\x06\x01", 3) + "\xa2\x06\x02hi" + std::string("\xa3\x06\x08\x01\xa4\x06", 6);
   const absl::Status status = this->DecodeBytes(unknown + this->valid_.SerializeAsString() + unknown);
   ASSERT_TRUE(status.ok()) << status;
   this->ExpectDecoded();
@@ -289,8 +301,8 @@ TYPED_TEST(PredictCodecTest, OutputDtypeOutsideTheProtocolIsNamed) {
   ASSERT_TRUE(this->Decode(this->valid_).ok());
   Buffer buffer;
   const Tensor prob = oracle::RandomTensor(tensorflow::DT_FLOAT, TensorShape({2, 1}), 3);
-  const absl::Status status = this->codec_->Encode(
-      this->request_, {prob, Tensor(tensorflow::DT_FLOAT8_E5M2, TensorShape({2}))}, {}, &buffer);
+  const absl::Status status =
+      this->codec_->Encode(this->request_, {prob, Tensor(tensorflow::DT_FLOAT8_E5M2, TensorShape({2}))}, {}, &buffer);
   EXPECT_EQ(status, absl::UnimplementedError("output 'rank': dtype DT_FLOAT8_E5M2, expected one that protocol '" +
                                              std::string(TypeParam::kName) + "' has"));
 }

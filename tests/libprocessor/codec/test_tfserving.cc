@@ -70,7 +70,10 @@ TEST_F(TfServingTest, TensorContentOfTheWrongSizeIsNamed) {
 }
 
 TEST_F(TfServingTest, TensorContentOfStringsIsRefused) {
-  SetUpInput(tensorflow::DT_STRING, {1}).set_tensor_content("\x01" "a");
+  SetUpInput(tensorflow::DT_STRING, {1})
+      .set_tensor_content(
+          "\x01"
+          "a");
   EXPECT_EQ(Decode(request_message_),
             absl::InvalidArgumentError("input 'x': tensor_content of DT_STRING, expected string_val"));
 }
@@ -80,8 +83,8 @@ TEST_F(TfServingTest, BoolContentIsZeroOrOneAsInTensorFlow) {
   ExpectAsTensorFlow();
   SetUpInput(tensorflow::DT_BOOL, {3}).set_tensor_content(std::string("\x02\x00\x80", 3));
   EXPECT_FALSE(Tensor().FromProto(request_message_.inputs().at("x")));
-  EXPECT_EQ(Decode(request_message_), absl::InvalidArgumentError(
-                                          "input 'x': tensor_content of DT_BOOL with other bytes, expected 0 and 1"));
+  EXPECT_EQ(Decode(request_message_),
+            absl::InvalidArgumentError("input 'x': tensor_content of DT_BOOL with other bytes, expected 0 and 1"));
 }
 
 TEST_F(TfServingTest, ShortListsRepeatTheLastValueAsTensorFlow) {
@@ -114,9 +117,10 @@ TEST_F(TfServingTest, RepetitionIsBounded) {
   ASSERT_TRUE(Decode(request_message_).ok());
   EXPECT_EQ(request_.feeds[0].flat<float>()(kFloats - 1), 1.5f);
   SetUpInput(tensorflow::DT_FLOAT, {kFloats + 1}).add_float_val(1.5f);
-  EXPECT_EQ(Decode(request_message_),
-            absl::InvalidArgumentError("input 'x': 1 values in float_val for shape [16777217], expected all of them for "
-                                       "a tensor above 64 MiB"));
+  EXPECT_EQ(
+      Decode(request_message_),
+      absl::InvalidArgumentError("input 'x': 1 values in float_val for shape [16777217], expected all of them for "
+                                 "a tensor above 64 MiB"));
   SetUpInput(tensorflow::DT_FLOAT, {int64_t{1} << 30, int64_t{1} << 30});
   EXPECT_EQ(Decode(request_message_).code(), absl::StatusCode::kInvalidArgument);
 }

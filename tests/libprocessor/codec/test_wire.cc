@@ -62,8 +62,14 @@ TEST(VarintTest, NeedlesslyLongFormIsRead) {
 
 TEST(WireReaderTest, ReadsEveryWireType) {
   // 1: varint 150; 2: fixed64; 3: "abc"; 4: fixed32; 1000: "x"
-  const std::string bytes =
-      std::string("\x08\x96\x01", 3) + "\x11" "12345678" + "\x1a\x03" "abc" + "\x25" "1234" + "\xc2\x3e\x01x";
+  const std::string bytes = std::string("\x08\x96\x01", 3) +
+                            "\x11"
+                            "12345678" +
+                            "\x1a\x03"
+                            "abc" +
+                            "\x25"
+                            "1234" +
+                            "\xc2\x3e\x01x";
   bool ok = false;
   const std::vector<WireField> fields = ReadAll(bytes, &ok);
   ASSERT_TRUE(ok);
@@ -79,9 +85,15 @@ TEST(WireReaderTest, ReadsEveryWireType) {
 }
 
 TEST(WireReaderTest, EveryTruncationIsRefused) {
-  const std::vector<std::string> fields = {
-      std::string("\x08\x96\x01", 3), "\x11" "12345678", "\x1a\x03" "abc", "\x25" "1234", "\x0b\x10\x01\x0c",
-      "\x12\x80\x01" + std::string(128, 'x')};
+  const std::vector<std::string> fields = {std::string("\x08\x96\x01", 3),
+                                           "\x11"
+                                           "12345678",
+                                           "\x1a\x03"
+                                           "abc",
+                                           "\x25"
+                                           "1234",
+                                           "\x0b\x10\x01\x0c",
+                                           "\x12\x80\x01" + std::string(128, 'x')};
   for (const std::string& field : fields) {
     ASSERT_TRUE(Accepts(field));
     for (size_t cut = 1; cut < field.size(); ++cut) {
@@ -91,8 +103,12 @@ TEST(WireReaderTest, EveryTruncationIsRefused) {
 }
 
 TEST(WireReaderTest, LengthBeyondTheEndIsRefused) {
-  EXPECT_FALSE(Accepts("\x0a\x05" "abcd"));
-  EXPECT_FALSE(Accepts("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01" "abcd"));
+  EXPECT_FALSE(
+      Accepts("\x0a\x05"
+              "abcd"));
+  EXPECT_FALSE(
+      Accepts("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
+              "abcd"));
 }
 
 TEST(WireReaderTest, FieldNumberZeroAndUnknownTypesAreRefused) {
@@ -122,7 +138,14 @@ TEST(WireReaderTest, EndlessNestingIsRefused) {
 }
 
 TEST(WireReaderTest, PassesOverARowOfStrings) {
-  const std::string bytes = "\x32\x01" "a" "\x32\x02" "bc" "\x32\x03" "def" "\x08\x01";
+  const std::string bytes =
+      "\x32\x01"
+      "a"
+      "\x32\x02"
+      "bc"
+      "\x32\x03"
+      "def"
+      "\x08\x01";
   WireReader reader(bytes);
   WireField field;
   ASSERT_TRUE(reader.Next(&field));
@@ -135,7 +158,11 @@ TEST(WireReaderTest, PassesOverARowOfStrings) {
 }
 
 TEST(WireReaderTest, RowOfStringsStopsBeforeOneThatIsCutOff) {
-  const std::string bytes = "\x32\x01" "a" "\x32\x02" "b";
+  const std::string bytes =
+      "\x32\x01"
+      "a"
+      "\x32\x02"
+      "b";
   WireReader reader(bytes);
   WireField field;
   ASSERT_TRUE(reader.Next(&field));
