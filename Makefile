@@ -45,7 +45,7 @@ demo: lib $(VENV)/.stamp-demo
 
 ## test: everything needed to test, then the tests
 test: lib $(VENV)/.stamp-test
-	$(Q)$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(Q)$(BIN)/python -m pytest -m 'not long' $(PYTEST_ARGS)
 
 ## test-fast: the tests that take less than ten seconds each
 test-fast: lib $(VENV)/.stamp-test

@@ -15,10 +15,8 @@ from typing import Any
 import model_builders
 import numpy as np
 import pytest
-from eas_response import decode_response
 
 import processor
-from load_tests.request_files import encode_request
 from processor import Model
 
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
@@ -346,57 +344,6 @@ def test_deadline_is_on_the_monotonic_clock(tiny: Model) -> None:
 def test_deadline_that_is_no_time_is_refused(tiny: Model, deadline: Any) -> None:
     with pytest.raises(processor.InvalidArgumentError, match="deadline"):
         tiny.run({"x": X}, deadline=deadline)
-
-
-# Bytes
-
-
-def test_process_answers_eas(tiny: Model) -> None:
-    answer = decode_response(tiny.process(encode_request({"x": X}, "eas")))
-    np.testing.assert_allclose(answer["y"], model_builders.linear_score(X), rtol=1e-5)
-
-
-@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_process_takes_what_has_bytes(tiny: Model, kind: Callable[[bytes], Any]) -> None:
-    request = encode_request({"x": X}, "tfserving")
-    assert tiny.process(kind(request), "tfserving") == tiny.process(request, protocol="tfserving") != b""
-
-
-def test_process_of_nothing_answers_the_signature(tiny: Model) -> None:
-    assert json.loads(tiny.process(b""))["signature_name"] == "serving_default"
-
-
-def test_process_signature_goes_before_that_of_the_request(multi: Model) -> None:
-    request = encode_request({"a": np.array([5]), "b": np.array([1])}, "eas")
-    assert decode_response(multi.process(request, signature="total"))["sum"].tolist() == [6]
-
-
-@pytest.mark.parametrize("data", ["text", 5, None, [1], memoryview(b"abcd")[::2]])
-def test_process_refuses_what_has_no_bytes(tiny: Model, data: Any) -> None:
-    with pytest.raises(processor.InvalidArgumentError, match="data"):
-        tiny.process(data)
-
-
-def test_process_refuses_an_unknown_protocol(tiny: Model) -> None:
-    with pytest.raises(processor.UnimplementedError, match="smoke"):
-        tiny.process(b"", protocol="smoke")
-
-
-def test_process_many_keeps_the_order(tiny: Model) -> None:
-    requests = [encode_request({"x": X * i}, "eas") for i in range(20)]
-    for i, answer in enumerate(tiny.process_many(iter(requests))):
-        np.testing.assert_allclose(decode_response(answer)["y"], model_builders.linear_score(X * i), rtol=1e-5)
-    assert tiny.process_many([]) == []
-
-
-def test_process_many_puts_errors_in_their_place(tiny: Model) -> None:
-    good, bad = encode_request({"x": X}, "eas"), encode_request({"z": X}, "eas")
-    answers = tiny.process_many([good, bad, good], return_exceptions=True)
-    assert isinstance(answers[0], bytes)
-    assert isinstance(answers[1], processor.InvalidArgumentError)
-    assert isinstance(answers[2], bytes)
-    with pytest.raises(processor.InvalidArgumentError, match="z"):
-        tiny.process_many([good, bad, good])
 
 
 # Life

@@ -415,8 +415,7 @@ typedef struct processor_target {
  * \return OK if the request was accepted: its target then hears of it exactly once, perhaps before this returns. Any
  *         other status: it was not, and the target hears nothing.
  */
-PROCESSOR_API processor_status processor_model_run_async(const processor_model *model,
-                                                         const processor_request *request,
+PROCESSOR_API processor_status processor_model_run_async(const processor_model *model, const processor_request *request,
                                                          const processor_target *target, uint64_t *request_id,
                                                          processor_error *error);
 

@@ -15,16 +15,16 @@
 namespace processor {
 
 /// Writes a failure into `error` (may be null) and answers its code; does nothing for OK.
-processor_status Report(const absl::Status& status, processor_error* error);
+processor_status Report(const absl::Status &status, processor_error *error);
 
 /// Runs `body`, which answers an absl::Status, and turns whatever comes of it into a status.
 template <typename Body>
-processor_status Guard(processor_error* error, Body&& body) noexcept {
+processor_status Guard(processor_error *error, Body &&body) noexcept {
   try {
     return Report(body(), error);
-  } catch (const std::bad_alloc&) {
+  } catch (const std::bad_alloc &) {
     return Report(absl::ResourceExhaustedError("no memory left"), error);
-  } catch (const std::exception& e) {
+  } catch (const std::exception &e) {
     return Report(absl::InternalError(e.what()), error);
   } catch (...) {
     return Report(absl::InternalError("an exception of unknown type"), error);
@@ -34,7 +34,7 @@ processor_status Guard(processor_error* error, Body&& body) noexcept {
 /// Copies a struct that begins with struct_size; what the caller's version of it lacks is zero.
 /// \return INVALID_ARGUMENT if the size cannot be: the struct was not initialised.
 template <typename Struct>
-absl::Status ReadStruct(const Struct* src, const char* name, Struct* dst) {
+absl::Status ReadStruct(const Struct *src, const char *name, Struct *dst) {
   if (src == nullptr) return absl::InvalidArgumentError(absl::StrCat(name, ": NULL"));
   if (src->struct_size < sizeof(uint32_t) || src->struct_size > 65536) {
     return absl::InvalidArgumentError(
@@ -47,7 +47,7 @@ absl::Status ReadStruct(const Struct* src, const char* name, Struct* dst) {
 
 /// Writes as much of a struct as the caller's version of it has.
 template <typename Struct>
-void WriteStruct(Struct src, Struct* dst) {
+void WriteStruct(Struct src, Struct *dst) {
   const uint32_t size = dst->struct_size;
   src.struct_size = size;
   std::memcpy(dst, &src, std::min<size_t>(size, sizeof(Struct)));
@@ -55,8 +55,8 @@ void WriteStruct(Struct src, Struct* dst) {
 
 /// Element `index` of an array whose elements have the size that the first of them says.
 template <typename Struct>
-const Struct* ElementAt(const Struct* first, size_t index) {
-  return reinterpret_cast<const Struct*>(reinterpret_cast<const char*>(first) + index * first->struct_size);
+const Struct *ElementAt(const Struct *first, size_t index) {
+  return reinterpret_cast<const Struct *>(reinterpret_cast<const char *>(first) + index * first->struct_size);
 }
 
 }  // namespace processor

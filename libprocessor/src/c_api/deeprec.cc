@@ -109,8 +109,8 @@ void *initialize(const char *model_entry, const char *model_config, int *state) 
   const processor_status status =
       processor::Guard(&error, [&] { return Initialize(model_entry, model_config, &handle); });
   if (status != PROCESSOR_OK) {
-    processor::Log(processor::Severity::kError, absl::StrCat("initialize failed: ", processor_status_name(status), ": ",
-                                                             error.message));
+    processor::Log(processor::Severity::kError,
+                   absl::StrCat("initialize failed: ", processor_status_name(status), ": ", error.message));
   }
   if (state != nullptr) *state = status == PROCESSOR_OK ? 0 : -1;
   return handle;

@@ -11,20 +11,20 @@ constexpr size_t kQuarantine = 4096;
 
 struct FreedHandles {
   std::mutex mutex;
-  std::deque<processor_model*> handles;  // longest ago first
+  std::deque<processor_model *> handles;  // longest ago first
 };
 
-FreedHandles& Freed() {
-  static FreedHandles* freed = new FreedHandles;  // threads of a host may free models while the process exits
+FreedHandles &Freed() {
+  static FreedHandles *freed = new FreedHandles;  // threads of a host may free models while the process exits
   return *freed;
 }
 
 }  // namespace
 
-processor_model* MakeHandle(std::shared_ptr<Model> model) {
-  processor_model* handle = nullptr;
+processor_model *MakeHandle(std::shared_ptr<Model> model) {
+  processor_model *handle = nullptr;
   {
-    FreedHandles& freed = Freed();
+    FreedHandles &freed = Freed();
     std::lock_guard<std::mutex> lock(freed.mutex);
     if (freed.handles.size() > kQuarantine) {
       handle = freed.handles.front();
@@ -37,7 +37,7 @@ processor_model* MakeHandle(std::shared_ptr<Model> model) {
   return handle;
 }
 
-absl::Status GetModel(const processor_model* handle, std::shared_ptr<Model>* model) {
+absl::Status GetModel(const processor_model *handle, std::shared_ptr<Model> *model) {
   if (handle == nullptr) return absl::InvalidArgumentError("model: NULL, expected a handle");
   std::lock_guard<std::mutex> lock(handle->mutex);
   if (handle->model == nullptr) return absl::FailedPreconditionError("model: freed, expected one that is loaded");
@@ -45,7 +45,7 @@ absl::Status GetModel(const processor_model* handle, std::shared_ptr<Model>* mod
   return absl::OkStatus();
 }
 
-void FreeHandle(processor_model* handle) {
+void FreeHandle(processor_model *handle) {
   if (handle == nullptr) return;
   std::shared_ptr<Model> model;
   {
@@ -54,7 +54,7 @@ void FreeHandle(processor_model* handle) {
   }
   if (model == nullptr) return;
   model->Close();
-  FreedHandles& freed = Freed();
+  FreedHandles &freed = Freed();
   std::lock_guard<std::mutex> lock(freed.mutex);
   freed.handles.push_back(handle);
 }

@@ -22,14 +22,14 @@ struct processor_model {
 namespace processor {
 
 /// A handle for a model.
-processor_model* MakeHandle(std::shared_ptr<Model> model);
+processor_model *MakeHandle(std::shared_ptr<Model> model);
 
 /// The model of a handle.
 /// \return INVALID_ARGUMENT for NULL, FAILED_PRECONDITION for a handle that has been freed.
-absl::Status GetModel(const processor_model* handle, std::shared_ptr<Model>* model);
+absl::Status GetModel(const processor_model *handle, std::shared_ptr<Model> *model);
 
 /// Closes the model of a handle; does nothing if that was done.
-void FreeHandle(processor_model* handle);
+void FreeHandle(processor_model *handle);
 
 }  // namespace processor
 

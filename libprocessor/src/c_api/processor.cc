@@ -24,9 +24,9 @@ absl::Status Load(const processor_load_options *given, processor_model **handle)
   if (absl::Status s = processor::ReadStruct(given, "options", &options); !s.ok()) return s;
   const uint32_t major = options.abi_version >> 16, minor = options.abi_version & 0xFFFF;
   if (major != PROCESSOR_ABI_VERSION >> 16 || minor > (PROCESSOR_ABI_VERSION & 0xFFFF)) {
-    return absl::FailedPreconditionError(absl::StrCat("abi_version: ", major, ".", minor, " found, expected ",
-                                                      PROCESSOR_ABI_VERSION >> 16, ".0 to ",
-                                                      PROCESSOR_ABI_VERSION >> 16, ".", PROCESSOR_ABI_VERSION & 0xFFFF));
+    return absl::FailedPreconditionError(
+        absl::StrCat("abi_version: ", major, ".", minor, " found, expected ", PROCESSOR_ABI_VERSION >> 16, ".0 to ",
+                     PROCESSOR_ABI_VERSION >> 16, ".", PROCESSOR_ABI_VERSION & 0xFFFF));
   }
   processor::ModelConfig config;
   const char *json = options.config == nullptr ? "{}" : options.config;

@@ -10,12 +10,12 @@
 
 namespace processor {
 
-absl::Status ReadRequest(const processor_request* src, processor_request* dst) {
+absl::Status ReadRequest(const processor_request *src, processor_request *dst) {
   if (absl::Status s = ReadStruct(src, "request", dst); !s.ok()) return s;
   if (dst->protocol != nullptr) {
     if (FindCodec(dst->protocol) == nullptr) {
-      return absl::UnimplementedError(absl::StrCat("protocol '", dst->protocol, "': unknown, expected one of ",
-                                                   absl::StrJoin(Protocols(), ", ")));
+      return absl::UnimplementedError(
+          absl::StrCat("protocol '", dst->protocol, "': unknown, expected one of ", absl::StrJoin(Protocols(), ", ")));
     }
     if (dst->data == nullptr && dst->size > 0) return absl::InvalidArgumentError("request: data NULL");
     return absl::OkStatus();
@@ -33,20 +33,20 @@ absl::Status ReadRequest(const processor_request* src, processor_request* dst) {
   return absl::OkStatus();
 }
 
-absl::Status RequestReader::Decode(const ModelVersion& version, DecodedRequest* request) {
+absl::Status RequestReader::Decode(const ModelVersion &version, DecodedRequest *request) {
   if (request_.protocol == nullptr) return DecodeTensors(version, request);
-  const std::string_view bytes(static_cast<const char*>(request_.data), request_.size);
+  const std::string_view bytes(static_cast<const char *>(request_.data), request_.size);
   const std::string_view signature = request_.signature_name == nullptr ? "" : request_.signature_name;
   return FindCodec(request_.protocol)->Decode(bytes, version.signatures(), signature, request);
 }
 
-absl::Status RequestReader::DecodeTensors(const ModelVersion& version, DecodedRequest* request) {
+absl::Status RequestReader::DecodeTensors(const ModelVersion &version, DecodedRequest *request) {
   const std::string_view name = request_.signature_name == nullptr ? "" : request_.signature_name;
   request->signature = version.signatures().Find(name);
   if (request->signature == nullptr) {
     return absl::NotFoundError(absl::StrCat("signature '", name, "': not in the model"));
   }
-  const auto& specs = request->signature->inputs();
+  const auto &specs = request->signature->inputs();
   request->feeds.resize(specs.size());
   std::vector<bool> seen(specs.size(), false);
   for (size_t i = 0; i < request_.num_inputs; ++i) {
@@ -54,8 +54,8 @@ absl::Status RequestReader::DecodeTensors(const ModelVersion& version, DecodedRe
     if (absl::Status s = ReadStruct(ElementAt(request_.inputs, i), "tensor", &tensor); !s.ok()) return s;
     const int at = request->signature->FindInput(tensor.name);
     if (at < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("input '", tensor.name, "': not in signature '",
-                                                     request->signature->name(), "'"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("input '", tensor.name, "': not in signature '", request->signature->name(), "'"));
     }
     const bool may_borrow = lent_ && version.may_borrow_inputs();
     if (absl::Status s = ToTensor(tensor, specs[at], may_borrow, &request->feeds[at]); !s.ok()) return s;
@@ -66,8 +66,8 @@ absl::Status RequestReader::DecodeTensors(const ModelVersion& version, DecodedRe
   return FinishRequest(seen, keys, request);
 }
 
-absl::Status RequestReader::Encode(const ModelVersion& version, const DecodedRequest& request,
-                                   std::vector<tensorflow::Tensor>& outputs) {
+absl::Status RequestReader::Encode(const ModelVersion &version, const DecodedRequest &request,
+                                   std::vector<tensorflow::Tensor> &outputs) {
   auto made = std::make_unique<processor_result>();
   result = std::move(made);
   if (request_.protocol == nullptr) {
@@ -80,11 +80,11 @@ absl::Status RequestReader::Encode(const ModelVersion& version, const DecodedReq
   return FindCodec(request_.protocol)->Encode(request, outputs, context, &result->bytes);
 }
 
-void RequestReader::EncodeTensors(const DecodedRequest& request, std::vector<tensorflow::Tensor>& outputs) {
+void RequestReader::EncodeTensors(const DecodedRequest &request, std::vector<tensorflow::Tensor> &outputs) {
   for (size_t i = 0; i < outputs.size(); ++i) {
-    tensorflow::Tensor& output = outputs[i];
+    tensorflow::Tensor &output = outputs[i];
     // A graph may pass an input through; the result outlives the memory that was lent.
-    for (const tensorflow::Tensor& feed : request.feeds) {
+    for (const tensorflow::Tensor &feed : request.feeds) {
       if (lent_ && output.SharesBufferWith(feed)) output = tensorflow::tensor::DeepCopy(output);
     }
     std::string name = request.fetch_keys.empty() ? request.signature->outputs()[request.fetches[i]].alias
@@ -93,21 +93,21 @@ void RequestReader::EncodeTensors(const DecodedRequest& request, std::vector<ten
   }
 }
 
-const char* OwnedRequest::Keep(const char* text) {
+const char *OwnedRequest::Keep(const char *text) {
   if (text == nullptr) return nullptr;
   blocks_.push_back(std::make_unique<std::string>(text));
   return blocks_.back()->c_str();
 }
 
-const void* OwnedRequest::KeepBytes(const void* data, size_t size) {
+const void *OwnedRequest::KeepBytes(const void *data, size_t size) {
   if (data == nullptr || size == 0) return nullptr;
-  blocks_.push_back(std::make_unique<std::string>(static_cast<const char*>(data), size));
+  blocks_.push_back(std::make_unique<std::string>(static_cast<const char *>(data), size));
   return blocks_.back()->data();
 }
 
 // Copies only the bytes of this tensor: the strings of several may lie in one block. What makes no sense is kept such
 // that it is refused when the tensor is read.
-void OwnedRequest::KeepStrings(const int64_t* dims, int32_t rank, processor_tensor* tensor) {
+void OwnedRequest::KeepStrings(const int64_t *dims, int32_t rank, processor_tensor *tensor) {
   size_t elements = 1;
   for (int32_t d = 0; d < rank; ++d) {
     if (dims[d] < 0 || __builtin_mul_overflow(elements, static_cast<size_t>(dims[d]), &elements)) elements = 0;
@@ -116,17 +116,17 @@ void OwnedRequest::KeepStrings(const int64_t* dims, int32_t rank, processor_tens
   std::vector<int64_t> offsets(tensor->offsets, tensor->offsets + elements + 1);
   const int64_t begin = offsets.front(), end = offsets.back();
   if (begin >= 0 && begin <= end && static_cast<uint64_t>(end) <= tensor->size && tensor->data != nullptr) {
-    tensor->data = KeepBytes(static_cast<const char*>(tensor->data) + begin, static_cast<size_t>(end - begin));
+    tensor->data = KeepBytes(static_cast<const char *>(tensor->data) + begin, static_cast<size_t>(end - begin));
     tensor->size = static_cast<size_t>(end - begin);
-    for (int64_t& offset : offsets) offset -= begin;
+    for (int64_t &offset : offsets) offset -= begin;
   } else if (begin != end) {
     tensor->data = nullptr;
     tensor->size = 0;
   }
-  tensor->offsets = static_cast<const int64_t*>(KeepBytes(offsets.data(), sizeof(int64_t) * offsets.size()));
+  tensor->offsets = static_cast<const int64_t *>(KeepBytes(offsets.data(), sizeof(int64_t) * offsets.size()));
 }
 
-OwnedRequest::OwnedRequest(const processor_request& request) : view_(request) {
+OwnedRequest::OwnedRequest(const processor_request &request) : view_(request) {
   view_.protocol = Keep(request.protocol);
   view_.signature_name = Keep(request.signature_name);
   view_.data = KeepBytes(request.data, request.size);
@@ -137,9 +137,9 @@ OwnedRequest::OwnedRequest(const processor_request& request) : view_(request) {
     ReadStruct(ElementAt(request.inputs, i), "tensor", &tensor).IgnoreError();  // ReadRequest() has checked it
     tensor.struct_size = sizeof(processor_tensor);
     tensor.name = Keep(tensor.name);
-    const int64_t* dims = tensor.dims;
+    const int64_t *dims = tensor.dims;
     const int32_t rank = dims == nullptr || tensor.rank < 0 || tensor.rank > 254 ? 0 : tensor.rank;
-    tensor.dims = static_cast<const int64_t*>(KeepBytes(dims, sizeof(int64_t) * static_cast<size_t>(rank)));
+    tensor.dims = static_cast<const int64_t *>(KeepBytes(dims, sizeof(int64_t) * static_cast<size_t>(rank)));
     if (tensor.offsets == nullptr) {
       tensor.data = KeepBytes(tensor.data, tensor.size);
     } else {
@@ -151,7 +151,7 @@ OwnedRequest::OwnedRequest(const processor_request& request) : view_(request) {
   view_.inputs = tensors_.data();
 }
 
-std::unique_ptr<processor_result> AnswerEmptyRequest(const processor_request& request, const Model& model) {
+std::unique_ptr<processor_result> AnswerEmptyRequest(const processor_request &request, const Model &model) {
   if (request.protocol == nullptr || std::strcmp(request.protocol, "eas") != 0 || request.size > 0) return nullptr;
   return TextResult(model.DropInSignatureJson());
 }

@@ -14,24 +14,24 @@
 namespace processor {
 
 /// Checks what can be checked of a request without a model: struct sizes, pointers, protocol.
-absl::Status ReadRequest(const processor_request* src, processor_request* dst);
+absl::Status ReadRequest(const processor_request *src, processor_request *dst);
 
 /// Reads a request's tensors or bytes, and puts the outputs into a result.
 class RequestReader {
  public:
   /// `request` has been through ReadRequest(); what it points at must stay until the request has ended.
   /// `lent`: the caller's memory lives that long, so that tensors may be used where they lie.
-  RequestReader(const processor_request& request, bool lent) : request_(request), lent_(lent) {}
+  RequestReader(const processor_request &request, bool lent) : request_(request), lent_(lent) {}
 
-  absl::Status Decode(const ModelVersion& version, DecodedRequest* request);
-  absl::Status Encode(const ModelVersion& version, const DecodedRequest& request,
-                      std::vector<tensorflow::Tensor>& outputs);
+  absl::Status Decode(const ModelVersion &version, DecodedRequest *request);
+  absl::Status Encode(const ModelVersion &version, const DecodedRequest &request,
+                      std::vector<tensorflow::Tensor> &outputs);
 
   std::unique_ptr<processor_result> result;
 
  private:
-  absl::Status DecodeTensors(const ModelVersion& version, DecodedRequest* request);
-  void EncodeTensors(const DecodedRequest& request, std::vector<tensorflow::Tensor>& outputs);
+  absl::Status DecodeTensors(const ModelVersion &version, DecodedRequest *request);
+  void EncodeTensors(const DecodedRequest &request, std::vector<tensorflow::Tensor> &outputs);
 
   const processor_request request_;
   const bool lent_;
@@ -40,15 +40,15 @@ class RequestReader {
 /// A request of a caller who waits.
 class CallWork : public Work {
  public:
-  explicit CallWork(const processor_request& request) : reader(request, /*lent=*/true) {
+  explicit CallWork(const processor_request &request) : reader(request, /*lent=*/true) {
     priority = request.priority;
     deadline_us = request.deadline_us;
   }
-  absl::Status Decode(const ModelVersion& version, DecodedRequest* request) override {
+  absl::Status Decode(const ModelVersion &version, DecodedRequest *request) override {
     return reader.Decode(version, request);
   }
-  absl::Status Encode(const ModelVersion& version, const DecodedRequest& request,
-                      std::vector<tensorflow::Tensor>& outputs) override {
+  absl::Status Encode(const ModelVersion &version, const DecodedRequest &request,
+                      std::vector<tensorflow::Tensor> &outputs) override {
     return reader.Encode(version, request, outputs);
   }
 
@@ -58,25 +58,25 @@ class CallWork : public Work {
 /// Copies of all that a request points at, for a caller who does not wait.
 class OwnedRequest {
  public:
-  explicit OwnedRequest(const processor_request& request);
-  OwnedRequest(const OwnedRequest&) = delete;
-  OwnedRequest& operator=(const OwnedRequest&) = delete;
+  explicit OwnedRequest(const processor_request &request);
+  OwnedRequest(const OwnedRequest &) = delete;
+  OwnedRequest &operator=(const OwnedRequest &) = delete;
 
-  const processor_request& view() const { return view_; }
+  const processor_request &view() const { return view_; }
 
  private:
-  const char* Keep(const char* text);
-  const void* KeepBytes(const void* data, size_t size);
-  void KeepStrings(const int64_t* dims, int32_t rank, processor_tensor* tensor);
+  const char *Keep(const char *text);
+  const void *KeepBytes(const void *data, size_t size);
+  void KeepStrings(const int64_t *dims, int32_t rank, processor_tensor *tensor);
 
   processor_request view_;
   std::vector<std::unique_ptr<std::string>> blocks_;
   std::vector<processor_tensor> tensors_;
-  std::vector<const char*> outputs_;
+  std::vector<const char *> outputs_;
 };
 
 /// The text that an empty request in "eas" asks for; null if `request` is another.
-std::unique_ptr<processor_result> AnswerEmptyRequest(const processor_request& request, const Model& model);
+std::unique_ptr<processor_result> AnswerEmptyRequest(const processor_request &request, const Model &model);
 
 }  // namespace processor
 

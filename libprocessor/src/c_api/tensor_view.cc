@@ -17,11 +17,11 @@ using tensorflow::TensorShape;
 // Memory of the caller under a tensor. TensorFlow never writes into what it does not own.
 class BorrowedBuffer : public tensorflow::TensorBuffer {
  public:
-  BorrowedBuffer(const void* data, size_t size) : TensorBuffer(const_cast<void*>(data)), size_(size) {}
+  BorrowedBuffer(const void *data, size_t size) : TensorBuffer(const_cast<void *>(data)), size_(size) {}
   size_t size() const override { return size_; }
-  TensorBuffer* root_buffer() override { return this; }
+  TensorBuffer *root_buffer() override { return this; }
   bool OwnsMemory() const override { return false; }
-  void FillAllocationDescription(tensorflow::AllocationDescription* proto) const override {
+  void FillAllocationDescription(tensorflow::AllocationDescription *proto) const override {
     proto->set_requested_bytes(static_cast<int64_t>(size_));
   }
 
@@ -29,11 +29,11 @@ class BorrowedBuffer : public tensorflow::TensorBuffer {
   const size_t size_;
 };
 
-absl::Status Wrong(const TensorSpec& spec, std::string_view what) {
+absl::Status Wrong(const TensorSpec &spec, std::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': ", what));
 }
 
-absl::Status ReadShape(const processor_tensor& src, const TensorSpec& spec, TensorShape* shape) {
+absl::Status ReadShape(const processor_tensor &src, const TensorSpec &spec, TensorShape *shape) {
   if (src.rank < 0 || src.rank > TensorShape::MaxDimensions()) {
     return Wrong(spec, absl::StrCat("rank ", src.rank, ", expected 0 to ", TensorShape::MaxDimensions()));
   }
@@ -48,35 +48,38 @@ absl::Status ReadShape(const processor_tensor& src, const TensorSpec& spec, Tens
   return CheckShape(spec, *shape);
 }
 
-absl::Status ReadNumbers(const processor_tensor& src, const TensorSpec& spec, const TensorShape& shape,
-                         bool may_borrow, Tensor* dst) {
+absl::Status ReadNumbers(const processor_tensor &src, const TensorSpec &spec, const TensorShape &shape, bool may_borrow,
+                         Tensor *dst) {
   const int64_t item = tensorflow::DataTypeSize(spec.dtype);
   if (item == 0) return Wrong(spec, absl::StrCat("dtype ", tensorflow::DataType_Name(spec.dtype), " is no dense one"));
   const int64_t elements = shape.num_elements();
   if (elements > INT64_MAX / item || src.size != static_cast<size_t>(elements * item)) {
-    return Wrong(spec, absl::StrCat(src.size, " bytes for shape ", shape.DebugString(), ", expected ", elements, " x ",
-                                    item));
+    return Wrong(
+        spec, absl::StrCat(src.size, " bytes for shape ", shape.DebugString(), ", expected ", elements, " x ", item));
   }
   if (src.size > 0 && src.data == nullptr) return Wrong(spec, "data NULL");
   if (may_borrow && src.size > 0 && reinterpret_cast<uintptr_t>(src.data) % EIGEN_MAX_ALIGN_BYTES == 0) {
-    auto* buffer = new BorrowedBuffer(src.data, src.size);
+    auto *buffer = new BorrowedBuffer(src.data, src.size);
     *dst = Tensor(spec.dtype, shape, buffer);
     buffer->Unref();
     return absl::OkStatus();
   }
   *dst = Tensor(spec.dtype, shape);
-  if (!dst->IsInitialized() && src.size > 0) return absl::ResourceExhaustedError(absl::StrCat("input '", spec.alias, "': no memory left"));
-  if (src.size > 0) std::memcpy(const_cast<char*>(dst->tensor_data().data()), src.data, src.size);
+  if (!dst->IsInitialized() && src.size > 0)
+    return absl::ResourceExhaustedError(absl::StrCat("input '", spec.alias, "': no memory left"));
+  if (src.size > 0) std::memcpy(const_cast<char *>(dst->tensor_data().data()), src.data, src.size);
   return absl::OkStatus();
 }
 
-absl::Status ReadStrings(const processor_tensor& src, const TensorSpec& spec, const TensorShape& shape, Tensor* dst) {
+absl::Status ReadStrings(const processor_tensor &src, const TensorSpec &spec, const TensorShape &shape, Tensor *dst) {
   const int64_t elements = shape.num_elements();
-  const char* bytes = static_cast<const char*>(src.data);
+  const char *bytes = static_cast<const char *>(src.data);
   if (bytes == nullptr && src.size > 0) return Wrong(spec, "data NULL");
   if (src.offsets == nullptr) {
     // A fixed width of 0 is NumPy's "S0": all strings are empty.
-    if (src.item_size == 0 ? src.size != 0 : src.size / src.item_size != static_cast<size_t>(elements) || src.size % src.item_size != 0) {
+    if (src.item_size == 0
+            ? src.size != 0
+            : src.size / src.item_size != static_cast<size_t>(elements) || src.size % src.item_size != 0) {
       return Wrong(spec, absl::StrCat(src.size, " bytes for shape ", shape.DebugString(), ", expected ", elements,
                                       " x item_size ", src.item_size, ", or offsets"));
     }
@@ -85,7 +88,7 @@ absl::Status ReadStrings(const processor_tensor& src, const TensorSpec& spec, co
     *dst = Tensor(tensorflow::DT_STRING, shape);
     auto flat = dst->flat<tensorflow::tstring>();
     for (int64_t i = 0; i < elements && src.item_size > 0; ++i) {
-      const char* item = bytes + i * src.item_size;
+      const char *item = bytes + i * src.item_size;
       size_t size = src.item_size;
       while (size > 0 && item[size - 1] == '\0') --size;
       flat(i).assign(item, size);
@@ -107,7 +110,7 @@ absl::Status ReadStrings(const processor_tensor& src, const TensorSpec& spec, co
 
 }  // namespace
 
-absl::Status ToTensor(const processor_tensor& src, const TensorSpec& spec, bool may_borrow, Tensor* dst) {
+absl::Status ToTensor(const processor_tensor &src, const TensorSpec &spec, bool may_borrow, Tensor *dst) {
   if (absl::Status s = CheckDtype(spec, static_cast<tensorflow::DataType>(src.dtype)); !s.ok()) return s;
   TensorShape shape;
   if (absl::Status s = ReadShape(src, spec, &shape); !s.ok()) return s;

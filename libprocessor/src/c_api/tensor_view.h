@@ -18,14 +18,14 @@ namespace processor {
 /// tensor and all that shares its memory is gone.
 /// \return INVALID_ARGUMENT, naming the input, for a dtype or shape that is not the signature's or a size that is not
 ///         the shape's.
-absl::Status ToTensor(const processor_tensor& src, const TensorSpec& spec, bool may_borrow, tensorflow::Tensor* dst);
+absl::Status ToTensor(const processor_tensor &src, const TensorSpec &spec, bool may_borrow, tensorflow::Tensor *dst);
 
 /// What a processor_tensor shows of an output; keeps it alive.
 class TensorView {
  public:
   TensorView(std::string name, tensorflow::Tensor tensor);
-  TensorView(TensorView&&) = default;
-  TensorView& operator=(TensorView&&) = default;
+  TensorView(TensorView &&) = default;
+  TensorView &operator=(TensorView &&) = default;
 
   /// Pointers in the answer live as long as the view.
   processor_tensor Show() const;

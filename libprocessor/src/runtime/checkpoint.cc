@@ -119,7 +119,8 @@ absl::Status FindCheckpoint(const std::string& dir, Checkpoint* checkpoint) {
     checkpoint->incremental_step = incremental > step ? incremental : -1;
     return absl::OkStatus();
   }
-  return absl::NotFoundError(absl::StrCat("checkpoint_dir '", dir, "': no complete checkpoint in '", folder.string(), "'"));
+  return absl::NotFoundError(
+      absl::StrCat("checkpoint_dir '", dir, "': no complete checkpoint in '", folder.string(), "'"));
 }
 
 }  // namespace processor

@@ -25,7 +25,8 @@ absl::Status ConfigReader::Parse(std::string_view text) {
     return absl::InvalidArgumentError(absl::StrCat("config: not JSON: ", e.what()));
   }
   if (too_deep) {
-    return absl::InvalidArgumentError(absl::StrCat("config: nested deeper than ", kMaxDepth, ", expected a flat object"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("config: nested deeper than ", kMaxDepth, ", expected a flat object"));
   }
   if (!object_.is_object()) {
     return absl::InvalidArgumentError(absl::StrCat("config: JSON ", object_.type_name(), ", expected an object"));
@@ -136,7 +137,8 @@ absl::Status ConfigReader::Finish() {
   if (!status_.ok()) return status_;
   for (const auto& item : object_.items()) {
     if (known_.count(item.key()) == 0) {
-      return absl::InvalidArgumentError(absl::StrCat("config key '", absl::Utf8SafeCHexEscape(item.key()).substr(0, 200),
+      return absl::InvalidArgumentError(absl::StrCat("config key '",
+                                                     absl::Utf8SafeCHexEscape(item.key()).substr(0, 200),
                                                      "': unknown; docs/configuration.md lists the keys"));
     }
   }

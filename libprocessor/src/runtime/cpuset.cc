@@ -63,17 +63,17 @@ absl::Status ParseCpusets(std::string_view text, int num_groups, const CpuSet& a
     CpuSet cpus;
     for (std::string_view range : absl::StrSplit(group, ',')) {
       if (!ParseRange(absl::StripAsciiWhitespace(range), &cpus)) {
-        return absl::InvalidArgumentError(absl::StrCat("cpusets '", text, "': '", range,
-                                                       "' found, expected a CPU or a range, as in '0-3,8;4-7,9'"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("cpusets '", text, "': '", range, "' found, expected a CPU or a range, as in '0-3,8;4-7,9'"));
       }
     }
     std::sort(cpus.begin(), cpus.end());
     cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
     for (int cpu : cpus) {
       if (!std::binary_search(allowed.begin(), allowed.end(), cpu)) {
-        return absl::InvalidArgumentError(absl::StrCat("cpusets '", text, "': CPU ", cpu,
-                                                       " found, expected those that the process may use: ",
-                                                       FormatCpuset(allowed)));
+        return absl::InvalidArgumentError(
+            absl::StrCat("cpusets '", text, "': CPU ", cpu,
+                         " found, expected those that the process may use: ", FormatCpuset(allowed)));
       }
     }
     parsed.push_back(std::move(cpus));

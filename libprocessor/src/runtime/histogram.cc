@@ -45,7 +45,8 @@ nlohmann::json Histogram::SummaryUs(const std::vector<const Histogram*>& histogr
   }
   const auto us = [](double ns) { return std::round(ns) / 1000.0; };
   const auto percentile = [&](double fraction) {
-    const uint64_t rank = std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(fraction * static_cast<double>(count))));
+    const uint64_t rank =
+        std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(fraction * static_cast<double>(count))));
     uint64_t seen = 0;
     for (int i = 0; i < kBuckets; ++i) {
       seen += counts[i];

@@ -22,8 +22,8 @@ class Histogram {
   static nlohmann::json SummaryUs(const std::vector<const Histogram*>& histograms);
 
  private:
-  static constexpr int kSubBits = 5;                    // 32 buckets per power of two
-  static constexpr int kMaxBits = 42;                   // beyond 2^42 ns (73 minutes) all is one bucket
+  static constexpr int kSubBits = 5;   // 32 buckets per power of two
+  static constexpr int kMaxBits = 42;  // beyond 2^42 ns (73 minutes) all is one bucket
   static constexpr int kBuckets = (kMaxBits - kSubBits + 1) << kSubBits;
 
   static int Bucket(uint64_t value);

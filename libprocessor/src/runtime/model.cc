@@ -209,11 +209,12 @@ void Model::RecordRefusal(const absl::Status& status, int64_t start_ns) {
 
 absl::Status Model::CheckModelSpec(const ModelVersion& version, const DecodedRequest& request) const {
   if (!request.model_name.empty() && config_.model_name.has_value() && request.model_name != *config_.model_name) {
-    return absl::NotFoundError(absl::StrCat("model '", request.model_name, "': not loaded, expected '",
-                                            *config_.model_name, "'"));
+    return absl::NotFoundError(
+        absl::StrCat("model '", request.model_name, "': not loaded, expected '", *config_.model_name, "'"));
   }
   if (!request.version_label.empty()) {
-    return absl::NotFoundError(absl::StrCat("version label '", request.version_label, "': a single model has no labels"));
+    return absl::NotFoundError(
+        absl::StrCat("version label '", request.version_label, "': a single model has no labels"));
   }
   if (request.model_version.has_value() && request.model_version != version.source().number) {
     const auto& number = version.source().number;

@@ -126,8 +126,8 @@ class Model {
   uint64_t generation_ = 0;
   std::vector<std::shared_ptr<ModelVersion>> retired_;
   Checkpoint checkpoint_;
-  std::string update_error_;   // of the last attempt; empty if it succeeded
-  std::string refused_update_; // why a later checkpoint is not applied: incremental, or incomplete
+  std::string update_error_;    // of the last attempt; empty if it succeeded
+  std::string refused_update_;  // why a later checkpoint is not applied: incremental, or incomplete
 
   std::mutex update_mutex_;
   std::condition_variable update_wake_;

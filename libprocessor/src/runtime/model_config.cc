@@ -105,7 +105,8 @@ void ReadStores(ConfigReader& reader) {
   std::string text;
   reader.String("feature_store_type", &text);
   if (text == "redis" || text == "cluster_redis") {
-    reader.Refuse("feature_store_type", absl::StrCat("\"", text, "\" found, expected \"local\" or \"memory\": tables are "
+    reader.Refuse("feature_store_type", absl::StrCat("\"", text,
+                                                     "\" found, expected \"local\" or \"memory\": tables are "
                                                      "served from memory, there is no Redis client"));
   } else if (!text.empty() && text != "local" && text != "memory") {
     reader.Refuse("feature_store_type", absl::StrCat("\"", text, "\" found, expected \"local\" or \"memory\""));
@@ -113,15 +114,17 @@ void ReadStores(ConfigReader& reader) {
   text.clear();
   reader.String("serialize_protocol", &text);
   if (text == "flatbuffer") {
-    reader.Refuse("serialize_protocol", "\"flatbuffer\" found, expected \"protobuf\": the contract defines no "
-                                        "FlatBuffers request");
+    reader.Refuse("serialize_protocol",
+                  "\"flatbuffer\" found, expected \"protobuf\": the contract defines no "
+                  "FlatBuffers request");
   } else if (!text.empty() && text != "protobuf") {
     reader.Refuse("serialize_protocol", absl::StrCat("\"", text, "\" found, expected \"protobuf\""));
   }
   text.clear();
   reader.String("model_store_type", &text);
   if (text == "oss" || text == "hdfs") {
-    reader.Refuse("model_store_type", absl::StrCat("\"", text, "\" found, expected \"local\": models are read from local "
+    reader.Refuse("model_store_type", absl::StrCat("\"", text,
+                                                   "\" found, expected \"local\": models are read from local "
                                                    "folders; mount or copy them"));
   } else if (!text.empty() && text != "local") {
     reader.Refuse("model_store_type", absl::StrCat("\"", text, "\" found, expected \"local\""));
@@ -161,8 +164,9 @@ void ReadDevices(ConfigReader& reader) {
     int number = -1;
     reader.Int(key, -1, INT32_MAX, &number);
     if (reader.Has(key)) {
-      Notice(key, "OpenMP settings concern the whole process; sessions have thread pools of their own "
-                  "(intra_op_parallelism_threads)");
+      Notice(key,
+             "OpenMP settings concern the whole process; sessions have thread pools of their own "
+             "(intra_op_parallelism_threads)");
     }
   }
 }
@@ -185,7 +189,8 @@ void ReadEmbeddings(ConfigReader& reader) {
     }
     for (const auto& size : reader.object().at("ev_storage_size")) {
       if (!size.is_number_integer() || size < 0) {
-        reader.Refuse("ev_storage_size", absl::StrCat(reader.Show("ev_storage_size"), " found, expected sizes in bytes"));
+        reader.Refuse("ev_storage_size",
+                      absl::StrCat(reader.Show("ev_storage_size"), " found, expected sizes in bytes"));
       }
     }
     Notice("ev_storage_size", "tables are served from memory, whole");

@@ -46,8 +46,10 @@ absl::Status Model::FindSource(VersionSource* source) {
                            checkpoint.step, " is the latest complete one");
   }
   if (checkpoint.incremental_step >= 0) {
-    refused = absl::StrCat("incremental checkpoint ", checkpoint.incremental_step, " refused: only full checkpoints are "
-                           "applied, ", checkpoint.step, " is the latest");
+    refused = absl::StrCat("incremental checkpoint ", checkpoint.incremental_step,
+                           " refused: only full checkpoints are "
+                           "applied, ",
+                           checkpoint.step, " is the latest");
   }
   if (refused != refused_update_ && !refused.empty()) Log(Severity::kWarning, refused);
   refused_update_ = refused;

@@ -154,8 +154,8 @@ absl::Status ModelVersion::MakeSessions(const ModelConfig& config, const tensorf
   std::unique_ptr<Session> first;
   int failed = 0;
   absl::Status status = absl::UnimplementedError("not tried");
-  const bool may_be_single =
-      config.executor != ExecutorChoice::kDefault && (config.timeline.start_step < 0 || config.executor == ExecutorChoice::kSingleThreaded);
+  const bool may_be_single = config.executor != ExecutorChoice::kDefault &&
+                             (config.timeline.start_step < 0 || config.executor == ExecutorChoice::kSingleThreaded);
   if (may_be_single) {
     executor_ = Executor::kSingleThreaded;
     status = MakeSession(config, graph, executor_, *slots[0], &first, &failed);

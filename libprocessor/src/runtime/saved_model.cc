@@ -55,8 +55,8 @@ Tensor StringScalar(const std::string& value) {
 // Ops that change what outlives a step, or may hold on to a tensor after it.
 bool IsWriter(const std::string& op) {
   for (const char* prefix :
-       {"Assign", "Barrier", "DestroyResource", "LookupTableImport", "LookupTableInsert", "LookupTableRemove", "MapStage",
-        "OrderedMapStage", "QueueEnqueue", "ResourceAccumulator", "ResourceApply", "ResourceScatter",
+       {"Assign", "Barrier", "DestroyResource", "LookupTableImport", "LookupTableInsert", "LookupTableRemove",
+        "MapStage", "OrderedMapStage", "QueueEnqueue", "ResourceAccumulator", "ResourceApply", "ResourceScatter",
         "ResourceSparseApply", "ResourceStridedSliceAssign", "Stage"}) {
     if (absl::StartsWith(op, prefix)) return true;
   }
@@ -85,8 +85,7 @@ absl::Status ReadSavedModel(const std::string& dir, tensorflow::MetaGraphDef* me
   if (!found) {
     return absl::NotFoundError(absl::StrCat("savedmodel_dir '", dir, "': holds no saved_model.pb"));
   }
-  const absl::Status status =
-      tensorflow::ReadMetaGraphDefFromSavedModel(dir, {kServeTag}, meta_graph);
+  const absl::Status status = tensorflow::ReadMetaGraphDefFromSavedModel(dir, {kServeTag}, meta_graph);
   if (!status.ok()) return absl::Status(status.code(), absl::StrCat("savedmodel_dir '", dir, "': ", status.message()));
   return absl::OkStatus();
 }
@@ -106,18 +105,23 @@ absl::Status CheckOps(const GraphDef& graph) {
                      "), expected TensorFlow's own; run `graph-tools cut` to turn them into native look-ups"));
   }
   if (!unknown_ops.empty()) {
-    return absl::UnimplementedError(absl::StrCat("graph: custom ops found (", absl::StrJoin(unknown_ops, ", "),
-                                                 "), expected TensorFlow's own; run `graph-tools cut` if they belong to "
-                                                 "a sparse training framework"));
+    return absl::UnimplementedError(
+        absl::StrCat("graph: custom ops found (", absl::StrJoin(unknown_ops, ", "),
+                     "), expected TensorFlow's own; run `graph-tools cut` if they belong to "
+                     "a sparse training framework"));
   }
   return absl::OkStatus();
 }
 
 void ShareTables(GraphDef* graph) {
-  static const std::set<std::string>* const kTables =
-      new std::set<std::string>{"HashTable",          "HashTableV2",          "MutableHashTable",
-                                "MutableHashTableV2", "MutableDenseHashTable", "MutableDenseHashTableV2",
-                                "MutableHashTableOfTensors", "MutableHashTableOfTensorsV2"};
+  static const std::set<std::string>* const kTables = new std::set<std::string>{"HashTable",
+                                                                                "HashTableV2",
+                                                                                "MutableHashTable",
+                                                                                "MutableHashTableV2",
+                                                                                "MutableDenseHashTable",
+                                                                                "MutableDenseHashTableV2",
+                                                                                "MutableHashTableOfTensors",
+                                                                                "MutableHashTableOfTensorsV2"};
   const auto share = [](const std::string& prefix, NodeDef* node) {
     if (kTables->count(node->op()) == 0) return;
     const auto sharing = node->attr().find("use_node_name_sharing");
@@ -147,9 +151,9 @@ void TakeInputDtypesOfGraph(tensorflow::MetaGraphDef* meta_graph) {
       if (!tensorflow::OutputTypeForNode(whole, *op_def, tensor.index(), &dtype).ok()) continue;
       dtype = tensorflow::BaseType(dtype);
       if (dtype == info.dtype()) continue;
-      Log(Severity::kWarning, absl::StrCat("signature '", name, "': input '", alias, "' has ",
-                                           tensorflow::DataType_Name(info.dtype()), ", expected ",
-                                           tensorflow::DataType_Name(dtype), " as in the graph, which is taken"));
+      Log(Severity::kWarning,
+          absl::StrCat("signature '", name, "': input '", alias, "' has ", tensorflow::DataType_Name(info.dtype()),
+                       ", expected ", tensorflow::DataType_Name(dtype), " as in the graph, which is taken"));
       info.set_dtype(dtype);
     }
   }

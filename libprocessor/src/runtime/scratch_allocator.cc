@@ -17,14 +17,14 @@ constexpr bool kCaches = true;
 #endif
 
 constexpr size_t kAlignment = tensorflow::Allocator::kAllocatorAlignment;
-constexpr int kClasses = 40;              // 64 bytes, then four steps per doubling, up to 64 KiB
+constexpr int kClasses = 40;  // 64 bytes, then four steps per doubling, up to 64 KiB
 constexpr size_t kMaxCachedBlock = 64 << 10;
 constexpr size_t kMaxCachedBytes = 1 << 20;  // of one thread
 
 // What lies before a block. Blocks are handed out at multiples of 64, so this much is lost anyway.
 struct Header {
-  void* start;       // what malloc gave
-  Header* next;      // in a cache
+  void* start;         // what malloc gave
+  Header* next;        // in a cache
   int32_t size_class;  // -1: not to be kept
 };
 static_assert(sizeof(Header) <= kAlignment);
@@ -35,7 +35,7 @@ Header* HeaderOf(void* block) { return reinterpret_cast<Header*>(static_cast<cha
 int ClassOf(size_t bytes) {
   if (bytes <= kAlignment) return 0;
   const size_t above = bytes - 1;
-  const int octave = 63 - __builtin_clzll(above);            // 6 for 65..128
+  const int octave = 63 - __builtin_clzll(above);  // 6 for 65..128
   const int quarter = static_cast<int>((above >> (octave - 2)) & 3);
   return 1 + (octave - 6) * 4 + quarter;
 }

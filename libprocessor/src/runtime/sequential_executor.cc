@@ -56,8 +56,7 @@ struct NodeState {
 
 // The tensors on their way between the kernels of one step. Kept from step to step: the values of constants stay.
 struct Step {
-  explicit Step(size_t num_inputs)
-      : values(num_inputs), slots(std::make_unique<Slot[]>(num_inputs)) {}
+  explicit Step(size_t num_inputs) : values(num_inputs), slots(std::make_unique<Slot[]>(num_inputs)) {}
   ~Step() {
     for (size_t i = 0; i < values.size(); ++i) Drop(i);
   }
@@ -189,7 +188,8 @@ absl::Status SequentialExecutor::Initialize(const Graph& graph) {
     first_output[node->id()] = num_outputs;
     num_inputs_ += node->num_inputs();
     num_outputs += node->num_outputs();
-    widest = std::max<size_t>({widest, static_cast<size_t>(node->num_inputs()), static_cast<size_t>(node->num_outputs())});
+    widest =
+        std::max<size_t>({widest, static_cast<size_t>(node->num_inputs()), static_cast<size_t>(node->num_outputs())});
   }
   attributes_.resize(widest);
 

@@ -35,8 +35,8 @@ const char* ExecutorName(Executor executor) {
   return executor == Executor::kSingleThreaded ? "single_threaded" : "default";
 }
 
-absl::Status Session::Create(const tensorflow::GraphDef& graph, const SessionOptions& options,
-                             tensorflow::Device* base, tensorflow::thread::ThreadPoolInterface* intra_op_pool,
+absl::Status Session::Create(const tensorflow::GraphDef& graph, const SessionOptions& options, tensorflow::Device* base,
+                             tensorflow::thread::ThreadPoolInterface* intra_op_pool,
                              std::unique_ptr<Session>* session) {
   std::unique_ptr<Session> result(new Session);
   std::vector<std::unique_ptr<tensorflow::Device>> devices;

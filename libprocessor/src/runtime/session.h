@@ -39,9 +39,8 @@ struct SessionOptions {
 class Session {
  public:
   /// Creates the session on a device that wraps `base` with the pool of a slot. Both must outlive it.
-  static absl::Status Create(const tensorflow::GraphDef& graph, const SessionOptions& options,
-                             tensorflow::Device* base, tensorflow::thread::ThreadPoolInterface* intra_op_pool,
-                             std::unique_ptr<Session>* session);
+  static absl::Status Create(const tensorflow::GraphDef& graph, const SessionOptions& options, tensorflow::Device* base,
+                             tensorflow::thread::ThreadPoolInterface* intra_op_pool, std::unique_ptr<Session>* session);
   ~Session();
 
   /// Makes the callable with that number, which the caller chooses in [0, kMaxCallables), unless it is made already.
@@ -67,8 +66,8 @@ class Session {
                     tensorflow::Session::CallableHandle* handle);
 
   std::unique_ptr<tensorflow::DirectSession> session_;
-  std::mutex mutex_;                                     // held while callables are made
-  std::unique_ptr<std::atomic<int64_t>[]> handles_;      // -1: not made
+  std::mutex mutex_;                                 // held while callables are made
+  std::unique_ptr<std::atomic<int64_t>[]> handles_;  // -1: not made
   std::map<const Signature*, tensorflow::Session::CallableHandle> traced_;
 };
 

@@ -17,8 +17,7 @@ SessionDevice::SessionDevice(tensorflow::Device* base, tensorflow::thread::Threa
   workers_.num_threads = pool_.NumThreads();
   set_tensorflow_cpu_worker_threads(&workers_);
   set_tensorflow_device_thread_pool(&pool_);
-  eigen_device_ =
-      std::make_unique<Eigen::ThreadPoolDevice>(pool_.AsEigenThreadPool(), pool_.NumThreads(), nullptr);
+  eigen_device_ = std::make_unique<Eigen::ThreadPoolDevice>(pool_.AsEigenThreadPool(), pool_.NumThreads(), nullptr);
   set_eigen_cpu_device(eigen_device_.get());
 }
 

@@ -66,8 +66,8 @@ const Signature* SignatureSet::Find(std::string_view name) const {
 }
 
 int SignatureSet::IndexOf(const Signature* signature) const {
-  const auto it = std::find_if(signatures_.begin(), signatures_.end(),
-                               [signature](const auto& s) { return s.get() == signature; });
+  const auto it =
+      std::find_if(signatures_.begin(), signatures_.end(), [signature](const auto& s) { return s.get() == signature; });
   return it == signatures_.end() ? -1 : static_cast<int>(it - signatures_.begin());
 }
 

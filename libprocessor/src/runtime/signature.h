@@ -19,8 +19,8 @@ namespace processor {
 
 /// One input or output of a signature.
 struct TensorSpec {
-  std::string alias;                     // key in the signature: "dense"
-  std::string tensor_name;               // name in the graph: "serving_default_dense:0"
+  std::string alias;        // key in the signature: "dense"
+  std::string tensor_name;  // name in the graph: "serving_default_dense:0"
   tensorflow::DataType dtype = tensorflow::DT_INVALID;
   tensorflow::PartialTensorShape shape;  // rank may be unknown
 };

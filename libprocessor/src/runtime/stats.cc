@@ -35,7 +35,7 @@ void SessionStats::Describe(const std::vector<const SessionStats*>& sessions, nl
   }
   (*dst)["requests"] = requests;
   (*dst)["responses"] = responses;
-  const auto summary = [&](Histogram SessionStats::*member) {
+  const auto summary = [&](Histogram SessionStats::* member) {
     std::vector<const Histogram*> histograms;
     for (const SessionStats* session : sessions) histograms.push_back(&(session->*member));
     return Histogram::SummaryUs(histograms);

@@ -90,16 +90,15 @@ absl::Status WarmUpFromRecords(const fs::path& path, size_t num_sessions, ModelV
 
 void FillWithOnes(Tensor* tensor) {
   switch (tensor->dtype()) {
-#define PROCESSOR_FILL(T)                          \
-  case tensorflow::DataTypeToEnum<T>::value:       \
+#define PROCESSOR_FILL(T)                             \
+  case tensorflow::DataTypeToEnum<T>::value:          \
     tensor->flat<T>().setConstant(static_cast<T>(1)); \
     break;
     TF_CALL_REAL_NUMBER_TYPES(PROCESSOR_FILL)
     TF_CALL_COMPLEX_TYPES(PROCESSOR_FILL)
     TF_CALL_bool(PROCESSOR_FILL)
 #undef PROCESSOR_FILL
-    default:
-      break;  // strings begin empty
+        default : break;  // strings begin empty
   }
 }
 
@@ -121,7 +120,8 @@ absl::Status Generate(const Signature& signature, DecodedRequest* request) {
       shape.AddDim(size);
     }
     Tensor tensor(input.dtype, shape);
-    if (!tensor.IsInitialized()) return absl::ResourceExhaustedError(absl::StrCat("input '", input.alias, "': no memory"));
+    if (!tensor.IsInitialized())
+      return absl::ResourceExhaustedError(absl::StrCat("input '", input.alias, "': no memory"));
     FillWithOnes(&tensor);
     request->feeds.push_back(std::move(tensor));
   }

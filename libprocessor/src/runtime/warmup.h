@@ -17,8 +17,7 @@ namespace processor {
 /// Requests from a file must succeed. A generated one may not be what the model takes: its failure is an outcome, which
 /// `version.warmup_outcome` tells, and no reason to refuse the model.
 /// \return the fault of a file or its requests.
-absl::Status WarmUp(const ModelConfig& config, const std::string& base_dir, size_t num_sessions,
-                    ModelVersion& version);
+absl::Status WarmUp(const ModelConfig& config, const std::string& base_dir, size_t num_sessions, ModelVersion& version);
 
 }  // namespace processor
 
