@@ -28,6 +28,8 @@ def start(json_path: Path, *options: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # A runner in the background hands down an interrupt that is ignored, which nobody at a terminal does.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
@@ -65,7 +67,11 @@ def test_interrupt_ends_the_demo_quietly(tmp_path: Path, seconds: float) -> None
     time.sleep(seconds)
     # As a terminal does: to the whole group of processes.
     os.killpg(demo.pid, signal.SIGINT)
-    _, err = demo.communicate(timeout=60)
+    try:
+        _, err = demo.communicate(timeout=60)
+    finally:
+        if demo.poll() is None:
+            os.killpg(demo.pid, signal.SIGKILL)
     assert demo.returncode == 130
     assert err == "make demo: interrupted; what was finished stays in the cache\n"
     assert not (tmp_path / "demo.json").exists()
