@@ -17,7 +17,6 @@ constexpr bool kCaches = true;
 #endif
 
 constexpr size_t kAlignment = tensorflow::Allocator::kAllocatorAlignment;
-constexpr int kClasses = 40;  // 64 bytes, then four steps per doubling, up to 64 KiB
 constexpr size_t kMaxCachedBlock = 64 << 10;
 constexpr size_t kMaxCachedBytes = 1 << 20;  // of one thread
 
@@ -31,8 +30,8 @@ static_assert(sizeof(Header) <= kAlignment);
 
 Header* HeaderOf(void* block) { return reinterpret_cast<Header*>(static_cast<char*>(block) - kAlignment); }
 
-// Smallest class that holds `bytes`, which is at most kMaxCachedBlock.
-int ClassOf(size_t bytes) {
+// Smallest class that holds `bytes`, which is at most kMaxCachedBlock: 64 bytes, then four steps per doubling.
+constexpr int ClassOf(size_t bytes) {
   if (bytes <= kAlignment) return 0;
   const size_t above = bytes - 1;
   const int octave = 63 - __builtin_clzll(above);  // 6 for 65..128
@@ -40,11 +39,14 @@ int ClassOf(size_t bytes) {
   return 1 + (octave - 6) * 4 + quarter;
 }
 
-size_t SizeOfClass(int size_class) {
+constexpr size_t SizeOfClass(int size_class) {
   if (size_class == 0) return kAlignment;
   const int octave = (size_class - 1) / 4 + 6, quarter = (size_class - 1) % 4;
   return (size_t{1} << octave) + (size_t{1} << (octave - 2)) * (quarter + 1);
 }
+
+constexpr int kClasses = ClassOf(kMaxCachedBlock) + 1;
+static_assert(SizeOfClass(kClasses - 1) == kMaxCachedBlock && SizeOfClass(ClassOf(65)) >= 65);
 
 void* NewBlock(size_t alignment, size_t bytes, int size_class) {
   const size_t room = alignment < kAlignment ? kAlignment : alignment;
