@@ -27,7 +27,8 @@ extern "C" {
  *
  * Blocks until the model is ready or has failed, at most `init_timeout_minutes` for files that are not there yet.
  *
- * \param model_entry   folder for relative paths of the configuration; may be "" or NULL.
+ * \param model_entry   folder of the model where the configuration names none, and of a relative warm-up file; may
+ *                      be "" or NULL.
  * \param model_config  JSON object.
  * \param[out] state    0 ready, -1 failed; the log says why. May be NULL.
  * \return a `processor_model *`, which the functions of processor.h accept too, and which processor_model_free()

@@ -152,7 +152,7 @@ class BatchWork : public processor::AsyncWork {
     *result = reader_.result.release();
     return absl::OkStatus();
   }
-  void Refuse(const absl::Status &status) { status_ = status; }
+  void Settle(const absl::Status &status) { status_ = status; }
 
  private:
   processor::RequestReader reader_;
@@ -166,7 +166,13 @@ absl::Status RunBatch(const processor_model *handle, const processor_request *re
     return absl::InvalidArgumentError("batch: requests or results NULL");
   }
   std::shared_ptr<Model> model;
-  if (absl::Status s = GetModel(handle, &model); !s.ok()) return s;
+  if (absl::Status s = GetModel(handle, &model); !s.ok()) {
+    for (size_t i = 0; i < num_requests; ++i) {
+      results[i] = nullptr;
+      if (errors != nullptr) processor::Report(s, &errors[i]);
+    }
+    return s;
+  }
   std::vector<std::shared_ptr<BatchWork>> works(num_requests);
   std::vector<absl::Status> statuses(num_requests);
   BatchWait wait(num_requests);
@@ -181,7 +187,10 @@ absl::Status RunBatch(const processor_model *handle, const processor_request *re
         works[i] = std::make_shared<BatchWork>(request, &wait);
         const absl::Status started = model->Start(works[i], static_cast<int>(i % INT32_MAX), nullptr);
         if (started.ok()) continue;
-        works[i]->Refuse(started);
+        // Inline requests know no queue: what finds it full runs here, as it would alone.
+        const bool here =
+            absl::IsResourceExhausted(started) && model->config().execution == processor::Execution::kInline;
+        works[i]->Settle(here ? model->Run(*works[i]) : started);
       }
     }
     wait.CountDown();

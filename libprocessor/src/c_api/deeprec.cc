@@ -63,6 +63,10 @@ processor_request RefusedRequest() {
 }
 
 int Finish(processor_status status, processor_result *result, const processor_error &error, void **data, int *size) {
+  // Without memory for the batch itself there are neither results nor errors.
+  if (status == PROCESSOR_OK && result == nullptr) {
+    return Fail("predict", absl::ResourceExhaustedError("no memory left"), data, size);
+  }
   if (status != PROCESSOR_OK) {
     return Fail("predict", absl::Status(static_cast<absl::StatusCode>(status), error.message), data, size);
   }

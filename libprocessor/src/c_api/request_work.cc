@@ -71,6 +71,12 @@ absl::Status RequestReader::Encode(const ModelVersion &version, const DecodedReq
   auto made = std::make_unique<processor_result>();
   result = std::move(made);
   if (request_.protocol == nullptr) {
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (outputs[i].dtype() == tensorflow::DT_STRING || tensorflow::DataTypeSize(outputs[i].dtype()) > 0) continue;
+      return absl::UnimplementedError(absl::StrCat("output '", request.signature->outputs()[request.fetches[i]].alias,
+                                                   "': dtype ", tensorflow::DataType_Name(outputs[i].dtype()),
+                                                   ", expected a dense one"));
+    }
     EncodeTensors(request, outputs);
     return absl::OkStatus();
   }

@@ -58,6 +58,13 @@ absl::Status ReadNumbers(const processor_tensor &src, const TensorSpec &spec, co
         spec, absl::StrCat(src.size, " bytes for shape ", shape.DebugString(), ", expected ", elements, " x ", item));
   }
   if (src.size > 0 && src.data == nullptr) return Wrong(spec, "data NULL");
+  // A bool that is neither 0 nor 1 is undefined behaviour in whoever reads it.
+  if (spec.dtype == tensorflow::DT_BOOL) {
+    const auto *bytes = static_cast<const unsigned char *>(src.data);
+    for (size_t i = 0; i < src.size; ++i) {
+      if (bytes[i] > 1) return Wrong(spec, absl::StrCat("byte ", i, " is ", bytes[i], ", expected a bool, 0 or 1"));
+    }
+  }
   if (may_borrow && src.size > 0 && reinterpret_cast<uintptr_t>(src.data) % EIGEN_MAX_ALIGN_BYTES == 0) {
     auto *buffer = new BorrowedBuffer(src.data, src.size);
     *dst = Tensor(spec.dtype, shape, buffer);

@@ -52,6 +52,12 @@ void ReadSessions(ConfigReader& reader, ModelConfig* dst) {
   const int cpus = static_cast<int>(AllowedCpus().size());
   if (dst->inter_op_parallelism_threads == 0) dst->inter_op_parallelism_threads = cpus;
   if (dst->intra_op_parallelism_threads == 0) dst->intra_op_parallelism_threads = cpus;
+  // TensorFlow's thread pools abort the process where a thread cannot be had.
+  if (int64_t{dst->session_num} * dst->intra_op_parallelism_threads > kMaxThreads) {
+    reader.Refuse("intra_op_parallelism_threads",
+                  absl::StrCat(dst->intra_op_parallelism_threads, " found for each of ", dst->session_num,
+                               " sessions, expected at most ", kMaxThreads, " threads in all"));
+  }
   reader.Bool("enable_inline_execute", &dst->enable_inline_execute);
 
   std::string cpusets;

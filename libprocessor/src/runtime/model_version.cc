@@ -135,7 +135,9 @@ absl::Status ModelVersion::MakeSession(const ModelConfig& config, const tensorfl
                                        SessionSlot& slot, std::unique_ptr<Session>* session, int* failed_signatures) {
   SessionOptions options;
   options.executor = executor;
-  options.inter_op_threads = config.enable_inline_execute ? -1 : config.inter_op_parallelism_threads;
+  // TensorFlow's inter-op threads cannot be pinned: with cpusets, ops run on the session's own thread.
+  const bool one_thread = config.enable_inline_execute || !config.cpusets.empty();
+  options.inter_op_threads = one_thread ? -1 : config.inter_op_parallelism_threads;
   options.own_inter_op_pool = config.use_per_session_threads;
   options.variables_are_constant = !writes_state_;
   std::unique_ptr<Session> made;

@@ -63,6 +63,14 @@ bool IsWriter(const std::string& op) {
   return false;
 }
 
+bool HasVariables(const GraphDef& graph) {
+  bool found = false;
+  ForEachNode(graph, [&](const NodeDef& node) {
+    found = found || node.op() == "VarHandleOp" || node.op() == "VariableV2" || node.op() == "Variable";
+  });
+  return found;
+}
+
 absl::Status CheckFile(const fs::path& path, std::string_view what) {
   std::error_code error;
   if (fs::exists(path, error)) return absl::OkStatus();
@@ -143,7 +151,7 @@ void TakeInputDtypesOfGraph(tensorflow::MetaGraphDef* meta_graph) {
       const tensorflow::TensorId tensor = tensorflow::ParseTensorName(info.name());
       const auto node = nodes.find(tensor.node());
       const tensorflow::OpDef* op_def = nullptr;
-      if (node == nodes.end()) continue;
+      if (node == nodes.end() || tensor.index() < 0) continue;
       if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node->second->op(), &op_def).ok()) continue;
       NodeDef whole = *node->second;  // exporters leave attributes out that have their default
       tensorflow::AddDefaultsToNodeDef(*op_def, &whole);
@@ -223,6 +231,10 @@ absl::Status RestoreVariables(const std::string& dir, const std::string& checkpo
     // A model without variables has no such folder, and nothing to restore.
     if (!fs::exists(tensorflow::MetaFilename(prefix), error)) {
       if (fs::exists(variables, error) && !fs::is_empty(variables, error)) {
+        return CheckFile(tensorflow::MetaFilename(prefix), "variables");
+      }
+      // Its absence is a fault if there are variables to be restored.
+      if (!meta_graph.saver_def().restore_op_name().empty() && HasVariables(meta_graph.graph_def())) {
         return CheckFile(tensorflow::MetaFilename(prefix), "variables");
       }
       prefix.clear();
