@@ -6,10 +6,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -211,47 +210,76 @@ def test_host_passes_deadlines_on_and_bounds_its_queue(
     programs: Path, host_model: Path, inputs: list[dict[str, Any]], stock: Stock
 ) -> None:
     config = '{"session_num": 1, "intra_op_parallelism_threads": 1}'
-    with serving(programs, host_model, "--config", config, "--max-in-flight", "2") as host:
-        good = tfserving_request(inputs[0], name="ranking")
-        with ThreadPoolExecutor(2) as pool:
-            slow = [pool.submit(host.predict, slow_request(2000)) for _ in range(2)]
-            until_refused(host, good)
-            assert all(len(one.result()) > 0 for one in slow)
+    good = tfserving_request(inputs[0], name="ranking")
+    with serving(programs, host_model, "--config", config, "--max-in-flight", "1") as host:
+        with in_flight(host, slow_request(2500), good) as slow:
+            pass
+        assert len(slow.result()) > 0
+        assert_same(tfserving_outputs(host.predict(good)), stock(inputs[0]))
+    with serving(programs, host_model, "--config", config) as host:
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(host.predict, slow_request(2500))
-            time.sleep(0.2)
-            host.expect(good, grpc.StatusCode.DEADLINE_EXCEEDED, timeout=0.05)
+            # The only session is busy for more than a second: what comes then waits until its deadline.
+            until_fails(host, good, grpc.StatusCode.DEADLINE_EXCEEDED, timeout=0.1)
             running.result()
         assert_same(tfserving_outputs(host.predict(good)), stock(inputs[0]))
 
 
-def until_refused(host: Host, request: bytes) -> None:
-    """Send requests until one is refused because two others are in flight."""
-    with pytest.raises(grpc.RpcError, match="2 requests are in flight") as failure:
-        for _ in range(1000):
-            host.predict(request)
-    assert failure.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+@contextmanager
+def in_flight(host: Host, slow: bytes, brief: bytes) -> Iterator[Future[bytes]]:
+    """Hold a slow request in a host that takes one at a time."""
+
+    def insist() -> bytes:
+        while True:
+            try:
+                return host.predict(slow)
+            except grpc.RpcError as failure:  # a brief one was in flight
+                if failure.code() != grpc.StatusCode.RESOURCE_EXHAUSTED:
+                    raise
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(insist)
+        # The brief ones go one after another, so only the slow one can be what is in their way.
+        until_fails(host, brief, grpc.StatusCode.RESOURCE_EXHAUSTED, "1 requests are in flight")
+        yield running
 
 
-def test_host_ends_gracefully(programs: Path, host_model: Path) -> None:
-    with serving(programs, host_model, "--shutdown-delay", "1s") as host, host.channel() as channel:
+def until_fails(host: Host, request: bytes, code: grpc.StatusCode, words: str = "", timeout: float = 60) -> None:
+    """Send a request again and again until it fails, and check how."""
+    end = time.monotonic() + 120
+    with pytest.raises(grpc.RpcError) as failure:
+        while time.monotonic() < end:
+            host.predict(request, timeout)
+    assert failure.value.code() == code, failure.value.details()
+    assert words in failure.value.details()
+
+
+def test_host_ends_gracefully(programs: Path, host_model: Path, inputs: list[dict[str, Any]]) -> None:
+    arguments = ["--shutdown-delay", "1s", "--max-in-flight", "1"]
+    with serving(programs, host_model, *arguments) as host, host.channel() as channel:
         health = channel.unary_unary(HEALTH)
         assert health(b"", timeout=30) == SERVING
         service = b"PredictionService"
         assert health(bytes([0x0A, len(service)]) + service, timeout=30) == SERVING
-        answers: list[bytes] = []
-        client = threading.Thread(target=lambda: answers.append(host.predict(slow_request(3000))))
-        client.start()
-        time.sleep(0.3)
-        host.process.send_signal(signal.SIGTERM)
-        time.sleep(0.3)
-        assert health(b"", timeout=30) == NOT_SERVING
-        assert host.process.wait(120) == 0
-        client.join()
-        assert len(answers) == 1
+        with in_flight(host, slow_request(3000), tfserving_request(inputs[0], name="ranking")) as slow:
+            host.process.send_signal(signal.SIGTERM)
+            until_not_serving(health)
+            assert host.process.wait(120) == 0
+        assert len(slow.result()) > 0
         with pytest.raises(grpc.RpcError) as failure:
             host.predict(b"", timeout=5)
         assert failure.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+def until_not_serving(health: Callable[..., bytes]) -> None:
+    """Ask for the health until it is what it becomes at the signal: it is told before the port is closed."""
+    for _ in range(200):
+        answer = health(b"", timeout=30)
+        if answer == NOT_SERVING:
+            return
+        assert answer == SERVING
+        time.sleep(0.005)
+    pytest.fail("the host still says that it serves")
 
 
 def test_host_says_why_it_does_not_start(programs: Path, host_model: Path, tmp_path: Path) -> None:
