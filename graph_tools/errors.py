@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can go wrong; messages read `<object>: <what was found>, expected <what>`."""
+
+from __future__ import annotations
+
+
+class GraphToolsError(Exception):
+    """Parent of every error of this package."""
+
+    exit_code = 1
+
+
+class UnreadableError(GraphToolsError, ValueError):
+    """An input is missing, damaged or not of a kind that is understood."""
+
+    exit_code = 2
+
+
+class UsageError(GraphToolsError, ValueError):
+    """An option names what is not there or contradicts another."""
+
+    exit_code = 2
+
+
+class ConversionError(GraphToolsError, RuntimeError):
+    """The model was read, and cannot be converted without changing what it computes."""
+
+
+class VerificationError(GraphToolsError, RuntimeError):
+    """Two models were compared and differ by more than the tolerance."""

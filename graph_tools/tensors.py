@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors that may be larger than memory: where their elements are, not the elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+# Large enough for sequential speed, small enough that a few of them never matter.
+CHUNK_BYTES = 32 << 20
+
+
+class TensorSource(Protocol):
+    """A tensor of known dtype and shape whose rows can be read in order, any number of times.
+
+    Attributes
+    ----------
+    dtype : numpy dtype
+        `object` means strings: elements are `bytes`.
+    shape : tuple of int
+    """
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def chunks(self, rows: int) -> Iterator[Array]:
+        """Yield consecutive blocks [<= rows, ...] along the first axis; a scalar is one block of shape []."""
+        ...
+
+    def read(self) -> Array:
+        """Return the whole tensor."""
+        ...
+
+
+class BaseTensor:
+    """What every `TensorSource` shares; children give `dtype`, `shape` and `chunks`."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    def chunks(self, rows: int) -> Iterator[Array]:
+        raise TypeError(f"{type(self).__name__}: no chunks, expected the class to give them")
+
+    def read(self) -> Array:
+        if self.dtype == object:
+            parts = list(self.chunks(max(1, rows_per_chunk(self))))
+            return np.concatenate(parts) if self.shape and parts else (parts[0] if parts else np.empty(self.shape, object))
+        whole = np.empty(self.shape, self.dtype)
+        if not self.shape:
+            return next(self.chunks(1)).reshape(())
+        begin = 0
+        for chunk in self.chunks(rows_per_chunk(self)):
+            whole[begin : begin + len(chunk)] = chunk
+            begin += len(chunk)
+        return whole
+
+
+class ArrayTensor(BaseTensor):
+    """A tensor in memory."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        self.dtype = array.dtype
+        self.shape = array.shape
+
+    def chunks(self, rows: int) -> Iterator[Array]:
+        if not self.shape:
+            yield self.array
+            return
+        for begin in range(0, len(self.array), rows):
+            yield self.array[begin : begin + rows]
+
+    def read(self) -> Array:
+        return self.array
+
+
+@dataclass
+class StreamTensor(BaseTensor):
+    """A tensor made of others while it is read.
+
+    Attributes
+    ----------
+    dtype, shape : as in `TensorSource`
+    make : callable
+        Given the rows wanted at a time, returns the blocks; they may be smaller, never larger.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    make: Callable[[int], Iterator[Array]]
+
+    def chunks(self, rows: int) -> Iterator[Array]:
+        return self.make(rows)
+
+
+class Concatenated(BaseTensor):
+    """Several tensors one after another along the first axis, of one dtype and one row shape."""
+
+    def __init__(self, parts: list[TensorSource]) -> None:
+        first = parts[0]
+        if any(part.dtype != first.dtype or part.shape[1:] != first.shape[1:] for part in parts):
+            found = ", ".join(f"{part.dtype}{list(part.shape)}" for part in parts)
+            raise ValueError(f"parts of a tensor: {found}, expected one dtype and one row shape")
+        self.parts = parts
+        self.dtype = first.dtype
+        self.shape = (sum(part.shape[0] for part in parts), *first.shape[1:])
+
+    def chunks(self, rows: int) -> Iterator[Array]:
+        for part in self.parts:
+            yield from part.chunks(rows)
+
+
+def element_bytes(dtype: np.dtype[Any]) -> int:
+    """Bytes of an element; a string counts as the pointer and length that it needs at least."""
+    return 16 if dtype == object else dtype.itemsize
+
+
+def byte_size(tensor: TensorSource) -> int:
+    """Bytes of a tensor's elements."""
+    return math.prod(tensor.shape) * element_bytes(tensor.dtype)
+
+
+def rows_per_chunk(tensor: TensorSource, limit: int = CHUNK_BYTES) -> int:
+    """How many rows fit into `limit` bytes, at least one."""
+    row = math.prod(tensor.shape[1:]) * element_bytes(tensor.dtype)
+    return max(1, limit // max(1, row))
