@@ -51,9 +51,6 @@ class BaseTensor:
         raise TypeError(f"{type(self).__name__}: no chunks, expected the class to give them")
 
     def read(self) -> Array:
-        if self.dtype == object:
-            parts = list(self.chunks(max(1, rows_per_chunk(self))))
-            return np.concatenate(parts) if self.shape and parts else (parts[0] if parts else np.empty(self.shape, object))
         whole = np.empty(self.shape, self.dtype)
         if not self.shape:
             return next(self.chunks(1)).reshape(())
@@ -121,7 +118,7 @@ class Concatenated(BaseTensor):
 
 def element_bytes(dtype: np.dtype[Any]) -> int:
     """Bytes of an element; a string counts as the pointer and length that it needs at least."""
-    return 16 if dtype == object else dtype.itemsize
+    return 16 if dtype.kind == "O" else dtype.itemsize
 
 
 def byte_size(tensor: TensorSource) -> int:

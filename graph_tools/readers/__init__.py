@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From files to a `Model`, whoever exported them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from graph_tools.errors import UnreadableError
+from graph_tools.model import Model
+from graph_tools.readers.families import FAMILIES
+from graph_tools.readers.graph_def import is_graph_def, read_graph_def
+from graph_tools.readers.saved_model import is_saved_model, read_saved_model
+
+
+def read_model(
+    path: str | Path,
+    *,
+    signatures: tuple[str, ...] = (),
+    outputs: tuple[str, ...] = (),
+    checkpoint: str | Path | None = None,
+    tags: tuple[str, ...] = (),
+) -> Model:
+    """Read a SavedModel or a frozen GraphDef, with its custom sparse ops in the common form.
+
+    Parameters
+    ----------
+    path : path
+        Folder of a SavedModel, or a `.pb` or `.pbtxt` file with a GraphDef.
+    signatures : tuple of str
+        Signatures to keep; none: all.
+    outputs : tuple of str
+        Outputs to keep: keys of a signature's outputs, or tensor names; none: all.
+    checkpoint : path, optional
+        Prefix of a checkpoint whose weights are taken, or the folder of a system's table files.
+    tags : tuple of str
+        Which MetaGraph; none: `serve`.
+
+    Raises
+    ------
+    UnreadableError, UsageError, ConversionError
+    """
+    path = Path(path)
+    folder = Path(checkpoint) if checkpoint is not None and Path(checkpoint).is_dir() else None
+    prefix = Path(checkpoint) if checkpoint is not None and folder is None else None
+    if is_saved_model(path):
+        model = read_saved_model(path, tags=tags, checkpoint=prefix, signatures=signatures)
+        if outputs:
+            keep_outputs(model, outputs)
+    elif is_graph_def(path):
+        model = read_graph_def(path, outputs)
+    elif not path.exists():
+        raise UnreadableError(f"{path}: not there, expected the folder of a SavedModel or a GraphDef file")
+    else:
+        raise UnreadableError(
+            f"{path}: no saved_model.pb in it, expected the folder of a SavedModel or a GraphDef file"
+        )
+    for family in FAMILIES:
+        if family.matches(model):
+            family.normalise(model, folder)
+    return model
+
+
+def keep_outputs(model: Model, wanted: tuple[str, ...]) -> None:
+    """Keep the outputs with these keys or tensor names in every signature; signatures left with none go.
+
+    Raises
+    ------
+    UsageError
+        A name is no output of any signature.
+    """
+    from graph_tools.errors import UsageError
+
+    missing = set(wanted)
+    for name, signature in list(model.signatures.items()):
+        kept = {}
+        for key, one in signature.outputs.items():
+            names = {key, str(one.tensor), *([one.tensor.node] if one.tensor.port == 0 else [])}
+            if names & set(wanted):
+                kept[key] = one
+                missing -= names
+        signature.outputs = kept
+        if not kept:
+            del model.signatures[name]
+    if missing:
+        raise UsageError(f"{model.path}: output '{sorted(missing)[0]}' is in no signature, expected one of an output")
+
+
+__all__ = ["keep_outputs", "read_model"]

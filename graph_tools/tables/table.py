@@ -102,5 +102,5 @@ class SparseTable:
     @property
     def source_bytes(self) -> int:
         """Bytes of keys and rows as exported."""
-        key = 16 if self.key_dtype == object else self.key_dtype.itemsize
+        key = 16 if self.key_dtype.kind == "O" else self.key_dtype.itemsize
         return self.count * (key + self.dim * self.dtype.itemsize)

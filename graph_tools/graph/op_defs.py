@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of ops: names, number and dtypes of their outputs, statefulness."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graph_tools.graph.node import Node
+
+# Serving needs none of these for their effect; they read, or make what they give.
+_HARMLESS = {
+    "Placeholder", "PlaceholderWithDefault", "VarHandleOp", "VariableV2", "Variable", "ReadVariableOp",
+    "HashTableV2", "MutableHashTableV2", "MutableHashTableOfTensorsV2", "MutableDenseHashTableV2", "HashTable",
+    "MutableHashTable", "LookupTableFindV2", "LookupTableFind", "LookupTableSizeV2", "ResourceGather",
+    "ResourceGatherNd", "VarIsInitializedOp", "AnonymousHashTable", "AnonymousMutableHashTable",
+}  # fmt: skip
+
+
+def op_def(op: str, known: dict[str, Any] | None = None) -> Any | None:
+    """Return the OpDef of an op, TensorFlow's own before the export's; None where nobody describes it."""
+    from tensorflow.python.framework import op_def_registry
+
+    found = op_def_registry.get(op)
+    return found if found is not None else (known or {}).get(op)
+
+
+def is_native(op: str) -> bool:
+    """Say whether stock TensorFlow has the op."""
+    from tensorflow.python.framework import op_def_registry
+
+    return op_def_registry.get(op) is not None
+
+
+def writes(node: Node) -> bool:
+    """Say whether a node changes what others read: assigns, inserts, prints, asserts."""
+    if node.op in _HARMLESS:
+        return False
+    described = op_def(node.op)
+    return bool(described is not None and described.is_stateful) and not node.op.startswith("Random")
+
+
+def output_lengths(definition: Any, attrs: dict[str, Any]) -> list[tuple[str, int]]:
+    """List (name, number of tensors) of an op's outputs, in order."""
+    return [(argument.name, argument_length(argument, attrs)) for argument in definition.output_arg]
+
+
+def argument_length(argument: Any, attrs: dict[str, Any]) -> int:
+    """Count the tensors of an argument: one, as many as an int attribute says, or one for each of a list of types."""
+    if argument.number_attr:
+        return int(attrs[argument.number_attr].i)
+    if argument.type_list_attr:
+        return len(attrs[argument.type_list_attr].list.type)
+    return 1
+
+
+def output_types(definition: Any, attrs: dict[str, Any]) -> list[int]:
+    """List the DataType numbers of an op's outputs, in order."""
+    types: list[int] = []
+    for argument in definition.output_arg:
+        if argument.type_list_attr:
+            types.extend(attrs[argument.type_list_attr].list.type)
+            continue
+        one = argument.type or attrs[argument.type_attr].type
+        types.extend([one] * argument_length(argument, attrs))
+    return types
+
+
+def tf_type(number: int) -> Any:
+    """Return TensorFlow's dtype of a DataType number."""
+    import tensorflow as tf
+
+    return tf.as_dtype(number)

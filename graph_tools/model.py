@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model as the passes see it: one flat graph, where its weights are, and what its clients rely on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from graph_tools.graph import Graph, Output
+from graph_tools.tables.table import SparseTable
+from graph_tools.tensors import TensorSource
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """An input or output of a signature.
+
+    Attributes
+    ----------
+    tensor : Output
+    dtype : TensorFlow dtype
+    shape : tuple of int or None, or None
+        None in it: any size; None: any rank.
+    """
+
+    tensor: Output
+    dtype: Any
+    shape: tuple[int | None, ...] | None
+
+
+@dataclass
+class Signature:
+    inputs: dict[str, Endpoint]
+    outputs: dict[str, Endpoint]
+    method_name: str = "tensorflow/serving/predict"
+
+
+@dataclass
+class HashTableContent:
+    """What fills a native hash table at load.
+
+    Attributes
+    ----------
+    keys, values : TensorSource [n], [n, …]
+        `values` None: 0, 1, …, n - 1.
+    mutable : bool
+        The handle is of a MutableHashTable, which is filled by import.
+    """
+
+    keys: TensorSource
+    values: TensorSource | None
+    mutable: bool = False
+
+
+@dataclass
+class Model:
+    """Everything that a pass may look at and change.
+
+    Attributes
+    ----------
+    path : Path
+        What the user named.
+    kind : str
+        `SavedModel (TF 1)`, `SavedModel (TF 2)` or `GraphDef`.
+    graph : Graph
+    signatures : dict of str to Signature
+    variables : dict of str to TensorSource
+        By name of the handle node (VarHandleOp, VariableV2): the value that is restored.
+    hash_tables : dict of str to HashTableContent
+        By name of the handle node: tables whose content is in the checkpoint.
+    sparse_tables : dict of str to SparseTable
+        By name of the handle node of a custom op.
+    assets : dict of str to Path
+        By name of the constant or placeholder that holds the file's name.
+    init : list of str
+        Nodes that run once after the restore.
+    checkpoint : BundleReader or None
+    tags : tuple of str
+    extra : Path or None
+        The export's `assets.extra`.
+    """
+
+    path: Path
+    kind: str
+    graph: Graph
+    signatures: dict[str, Signature]
+    variables: dict[str, TensorSource] = field(default_factory=dict)
+    hash_tables: dict[str, HashTableContent] = field(default_factory=dict)
+    sparse_tables: dict[str, SparseTable] = field(default_factory=dict)
+    assets: dict[str, Path] = field(default_factory=dict)
+    init: list[str] = field(default_factory=list)
+    checkpoint: Any = None
+    tags: tuple[str, ...] = ("serve",)
+    extra: Path | None = None
+
+    def inputs(self) -> set[str]:
+        """Name the nodes that clients feed."""
+        return {one.tensor.node for signature in self.signatures.values() for one in signature.inputs.values()}
+
+    def outputs(self) -> set[str]:
+        """Name the nodes that clients fetch."""
+        return {one.tensor.node for signature in self.signatures.values() for one in signature.outputs.values()}
+
+    def roots(self) -> set[str]:
+        """Name the nodes that must stay, whatever uses them."""
+        return self.inputs() | self.outputs() | set(self.init) | (set(self.assets) & set(self.graph.nodes))
+
+    def written_variables(self) -> set[str]:
+        """Name the handles that some node of the graph may write while it serves."""
+        from graph_tools.graph import writes
+
+        return {
+            source.node
+            for node in self.graph
+            if writes(node)
+            for source in node.inputs
+            if self.graph[source.node].op in {"VarHandleOp", "VariableV2", "Variable"}
+        }

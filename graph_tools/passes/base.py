@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pass is, and how passes run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from graph_tools.model import Model
+
+
+@dataclass
+class PassResult:
+    """What a pass did.
+
+    Attributes
+    ----------
+    name : str
+    applied : int
+        Sites that were rewritten.
+    refused : list of (site, reason)
+        Sites that look alike and were left as they are.
+    nodes_before, nodes_after : int
+    """
+
+    name: str
+    applied: int = 0
+    refused: list[tuple[str, str]] = field(default_factory=list)
+    nodes_before: int = 0
+    nodes_after: int = 0
+
+
+class Pass:
+    """One rewrite of the graph, named by a verb; its docstring shows the graph before and after.
+
+    Children give `candidates`, `check` and `rewrite`; those that look at the whole graph at once give `apply`.
+    """
+
+    #: As the report and `--skip-pass` name it.
+    name: str
+
+    def candidates(self, model: Model) -> Iterable[str]:
+        """Name the nodes at which the pattern may begin."""
+        return ()
+
+    def check(self, model: Model, site: str) -> str | None:
+        """Return why the site must stay as it is, or None; "" where it is no such pattern at all."""
+        return ""
+
+    def rewrite(self, model: Model, site: str) -> None:
+        """Rewrite a site that `check` let through."""
+        raise TypeError(f"pass '{self.name}': no rewrite of '{site}', expected one for what it lets through")
+
+    def apply(self, model: Model) -> PassResult:
+        """Rewrite every site that may be."""
+        result = PassResult(self.name, nodes_before=len(model.graph))
+        for site in list(self.candidates(model)):
+            if site not in model.graph:
+                continue
+            reason = self.check(model, site)
+            if reason is None:
+                self.rewrite(model, site)
+                result.applied += 1
+            elif reason:
+                result.refused.append((site, reason))
+        result.nodes_after = len(model.graph)
+        return result
+
+
+def run_passes(model: Model, passes: Iterable[Pass], skip: Iterable[str] = ()) -> list[PassResult]:
+    """Run passes in order, once each, and return what each did."""
+    skipped = set(skip)
+    return [one.apply(model) for one in passes if one.name not in skipped]

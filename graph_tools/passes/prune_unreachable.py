@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Remove what no chosen signature needs."""
+
+from __future__ import annotations
+
+from graph_tools.model import Model
+from graph_tools.passes.base import Pass, PassResult
+
+
+class PruneUnreachable(Pass):
+    """Remove nodes, functions, variables, tables and assets that no output of a signature needs.
+
+    Before: `x → MatMul → y`, and beside it savers, initialisers, losses, optimizers, summaries, other signatures.
+    After: `x → MatMul → y`.
+
+    Inputs of a kept signature stay even where nothing uses them, since clients feed them.
+    """
+
+    name = "prune_unreachable"
+
+    def apply(self, model: Model) -> PassResult:
+        result = PassResult(self.name, nodes_before=len(model.graph))
+        self._drop_init(model)
+        wanted = ", ".join(f"'{name}'" for name in model.signatures)
+        signatures = "signature " + wanted if len(model.signatures) == 1 else "signatures " + wanted
+        result.applied = model.graph.prune(model.roots(), f"no output of {signatures} needs it")
+        for held in (model.variables, model.hash_tables, model.sparse_tables, model.assets):
+            for name in [name for name in held if name not in model.graph]:
+                del held[name]  # type: ignore[attr-defined]
+        prune_functions(model)
+        result.nodes_after = len(model.graph)
+        return result
+
+    def _drop_init(self, model: Model) -> None:
+        """Keep only those initialisers that fill a table or variable that an output reads."""
+        graph = model.graph
+        needed = graph.ancestors(model.inputs() | model.outputs())
+        fillers: list[str] = []
+        for name in graph.ancestors(model.init):
+            node = graph[name]
+            if name not in needed and any(one.node in needed and _is_handle(graph[one.node].op) for one in node.inputs):
+                fillers.append(name)
+        model.init = sorted(fillers)
+        used = graph.ancestors(set(fillers) | needed)
+        model.assets = {name: file for name, file in model.assets.items() if name in used}
+
+
+def _is_handle(op: str) -> bool:
+    return op == "VarHandleOp" or "HashTable" in op
+
+
+def prune_functions(model: Model) -> None:
+    """Remove functions that nothing in the graph refers to, directly or through another."""
+    library = model.graph.library
+    waiting = [name for node in model.graph for name in _functions_of(node.attrs)]
+    waiting += [node.op for node in model.graph if node.op in library]
+    used: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in used or name not in library:
+            continue
+        used.add(name)
+        for node in library[name].node_def:
+            waiting.extend(_functions_of(node.attr))
+            waiting.append(node.op)
+    for name in set(library) - used:
+        del library[name]
+
+
+def _functions_of(attrs: object) -> list[str]:
+    found = []
+    for value in attrs.values():  # type: ignore[attr-defined]
+        kind = value.WhichOneof("value")
+        if kind == "func":
+            found.append(value.func.name)
+        elif kind == "list":
+            found.extend(one.name for one in value.list.func)
+    return found

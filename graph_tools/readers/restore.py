@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find which tensor of the checkpoint each variable and table is restored from, by following the restore op."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graph_tools.errors import UnreadableError
+from graph_tools.graph import Graph, Node, Output
+
+_THROUGH = {"Identity", "Snapshot", "Reshape", "EnsureShape"}
+_VARIABLE_WRITERS = {"AssignVariableOp": (0, 1), "Assign": (0, 1)}
+_TABLE_WRITERS = {"LookupTableImportV2", "LookupTableImport", "InitializeTableV2"}
+
+
+def restored_variables(graph: Graph, restore_op: str) -> Iterator[tuple[str, str, str]]:
+    """Yield (handle node, tensor name, slice) of every variable that the restore op sets; slice "" is all of it."""
+    for node in _restoring(graph, restore_op):
+        if node.op in _VARIABLE_WRITERS:
+            found = restored_tensor(graph, node.inputs[1])
+            if found:
+                yield handle_of(graph, node.inputs[0]), *found
+
+
+def restored_tables(graph: Graph, restore_op: str) -> Iterator[tuple[str, str, str]]:
+    """Yield (handle node, tensor name of the keys, tensor name of the values) of native tables."""
+    for node in _restoring(graph, restore_op):
+        if node.op in _TABLE_WRITERS:
+            keys, values = (restored_tensor(graph, one) for one in node.inputs[1:3])
+            if keys and values:
+                yield handle_of(graph, node.inputs[0]), keys[0], values[0]
+
+
+def _restoring(graph: Graph, restore_op: str) -> list[Node]:
+    return [graph[name] for name in sorted(graph.ancestors([restore_op]))]
+
+
+def handle_of(graph: Graph, output: Output) -> str:
+    """Name the node that makes a handle, through nodes that pass it on."""
+    node = graph[output.node]
+    while node.op in {"Identity", "RefIdentity"}:
+        node = graph[node.inputs[0].node]
+    return node.name
+
+
+def restored_tensor(graph: Graph, output: Output) -> tuple[str, str] | None:
+    """Return (tensor name, slice) where an output is what RestoreV2 read, else None."""
+    node = graph[output.node]
+    while node.op in _THROUGH:
+        output = node.inputs[0]
+        node = graph[output.node]
+    if node.op == "RestoreV2":
+        names, slices = graph.const_value(node.inputs[1]), graph.const_value(node.inputs[2])
+        if names is None or slices is None:
+            raise UnreadableError(f"node '{node.name}': names that are computed, expected constant ones")
+        return names[output.port].decode(), slices[output.port].decode()
+    if node.op == "Restore":
+        name = graph.const_value(node.inputs[1])
+        return (name.item().decode(), "") if name is not None else None
+    return None

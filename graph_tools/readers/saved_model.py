@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read a SavedModel, of TF 1 or TF 2, from its protocol buffers and checkpoint alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from graph_tools.bundle import BundleReader
+from graph_tools.errors import UnreadableError, UsageError
+from graph_tools.graph import Graph, Output, inline_calls
+from graph_tools.model import Endpoint, HashTableContent, Model, Signature
+from graph_tools.readers.restore import restored_tables, restored_variables
+from graph_tools.readers.slices import sliced
+
+INIT_SIGNATURE = "__saved_model_init_op"
+TRAIN_SIGNATURE = "__saved_model_train_op"
+_INIT_COLLECTIONS = ("saved_model_main_op", "legacy_init_op")
+
+
+def is_saved_model(path: Path) -> bool:
+    """Say whether a folder holds a SavedModel."""
+    return (path / "saved_model.pb").is_file() or (path / "saved_model.pbtxt").is_file()
+
+
+def read_saved_model(
+    path: Path, *, tags: tuple[str, ...] = (), checkpoint: Path | None = None, signatures: tuple[str, ...] = ()
+) -> Model:
+    """Read a SavedModel into one flat graph with its calls inlined.
+
+    Parameters
+    ----------
+    path : Path
+        Folder with `saved_model.pb` or `saved_model.pbtxt`.
+    tags : tuple of str
+        Which MetaGraph; none: the one tagged `serve`, or the only one.
+    checkpoint : Path, optional
+        Prefix of a checkpoint to take the weights from instead of `variables/variables`.
+    signatures : tuple of str
+        Signatures to keep; none: all.
+
+    Raises
+    ------
+    UnreadableError, UsageError
+    """
+    meta_graph = choose_meta_graph(read_proto(path), tags, path)
+    graph = Graph.from_graph_def(meta_graph.graph_def, str(path))
+    graph.op_defs = {one.name: one for one in meta_graph.meta_info_def.stripped_op_list.op}
+    kept = read_signatures(meta_graph, graph, signatures, path)
+    named = {one.tensor.node for signature in kept.values() for one in signature.outputs.values()}
+    named.add(Output.parse(meta_graph.saver_def.restore_op_name).node)
+    inline_calls(graph, frozenset(named))
+    prefix = checkpoint or path / "variables" / "variables"
+    model = Model(
+        path=path,
+        kind="SavedModel (TF 2)" if meta_graph.HasField("object_graph_def") else "SavedModel (TF 1)",
+        graph=graph,
+        signatures=kept,
+        assets=read_assets(meta_graph, path),
+        init=[name for name in init_ops(meta_graph) if name in graph],
+        checkpoint=BundleReader(prefix) if checkpoint or has_variables(meta_graph, path) else None,
+        tags=tuple(meta_graph.meta_info_def.tags),
+        extra=path / "assets.extra" if (path / "assets.extra").is_dir() else None,
+    )
+    read_assets_directly(model)
+    restore_op = meta_graph.saver_def.restore_op_name
+    if model.checkpoint is not None and restore_op:
+        attach_checkpoint(model, restore_op)
+    return model
+
+
+def read_proto(path: Path) -> Any:
+    """Parse the SavedModel message of a folder."""
+    from google.protobuf import message, text_format
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    found = saved_model_pb2.SavedModel()
+    binary, text = path / "saved_model.pb", path / "saved_model.pbtxt"
+    try:
+        if binary.is_file():
+            found.ParseFromString(binary.read_bytes())
+        elif text.is_file():
+            text_format.Parse(text.read_text(encoding="utf-8"), found)
+        else:
+            raise UnreadableError(f"{path}: no saved_model.pb, expected the folder of a SavedModel")
+    except (message.DecodeError, text_format.ParseError, UnicodeDecodeError) as error:
+        raise UnreadableError(
+            f"{binary if binary.is_file() else text}: {error}, expected a SavedModel message"
+        ) from error
+    if not found.meta_graphs:
+        raise UnreadableError(f"{path}: no MetaGraph, expected at least one")
+    return found
+
+
+def choose_meta_graph(saved_model: Any, tags: tuple[str, ...], path: Path) -> Any:
+    """Pick the MetaGraph with these tags, else the one for serving, else the only one."""
+    graphs = list(saved_model.meta_graphs)
+    wanted = set(tags or ("serve",))
+    exact = [one for one in graphs if set(one.meta_info_def.tags) == wanted]
+    if exact:
+        return exact[0]
+    if not tags and len(graphs) == 1:
+        return graphs[0]
+    found = "; ".join(",".join(one.meta_info_def.tags) or "(none)" for one in graphs)
+    raise UsageError(f"{path}: MetaGraphs tagged {found}, expected one tagged {','.join(sorted(wanted))}")
+
+
+def read_signatures(meta_graph: Any, graph: Graph, wanted: tuple[str, ...], path: Path) -> dict[str, Signature]:
+    """Read the signatures; those of no input that only initialise are no signatures to clients."""
+    import tensorflow as tf
+
+    def endpoint(info: Any, key: str, place: str) -> Endpoint:
+        if not info.name:
+            raise UnreadableError(f"{place}: '{key}' is a sparse or composite tensor, expected a dense one")
+        tensor = Output.parse(info.name)
+        if tensor.node not in graph:
+            raise UnreadableError(f"{place}: '{key}' is the tensor '{info.name}', expected one of the graph")
+        shape = info.tensor_shape
+        sizes = None if shape.unknown_rank else tuple(None if d.size < 0 else int(d.size) for d in shape.dim)
+        return Endpoint(tensor, tf.as_dtype(info.dtype), sizes)
+
+    found: dict[str, Signature] = {}
+    for name, one in meta_graph.signature_def.items():
+        if name in (INIT_SIGNATURE, TRAIN_SIGNATURE) or (wanted and name not in wanted):
+            continue
+        place = f"{path}: signature '{name}'"
+        found[name] = Signature(
+            {key: endpoint(info, key, place) for key, info in sorted(one.inputs.items())},
+            {key: endpoint(info, key, place) for key, info in sorted(one.outputs.items())},
+            one.method_name,
+        )
+    missing = [name for name in wanted if name not in found]
+    if missing or not found:
+        have = ", ".join(sorted(set(meta_graph.signature_def) - {INIT_SIGNATURE, TRAIN_SIGNATURE})) or "none"
+        raise UsageError(f"{path}: signatures {have}, expected {', '.join(missing) or 'at least one'}")
+    return found
+
+
+def init_ops(meta_graph: Any) -> list[str]:
+    """Name what a loader runs after the restore."""
+    if INIT_SIGNATURE in meta_graph.signature_def:
+        outputs = meta_graph.signature_def[INIT_SIGNATURE].outputs
+        return [Output.parse(info.name).node for info in outputs.values()]
+    for collection in _INIT_COLLECTIONS:
+        names = meta_graph.collection_def[collection].node_list.value if collection in meta_graph.collection_def else ()
+        if names:
+            return [Output.parse(name).node for name in names]
+    return []
+
+
+def read_assets(meta_graph: Any, path: Path) -> dict[str, Path]:
+    """Return the files that tables are initialised from, by the node that gives their name."""
+    from tensorflow.core.protobuf import meta_graph_pb2
+
+    files = list(meta_graph.asset_file_def)
+    if not files and "saved_model_assets" in meta_graph.collection_def:
+        for packed in meta_graph.collection_def["saved_model_assets"].any_list.value:
+            one = meta_graph_pb2.AssetFileDef()
+            packed.Unpack(one)
+            files.append(one)
+    assets = {}
+    for one in files:
+        file = path / "assets" / one.filename
+        if not file.is_file():
+            raise UnreadableError(f"{file}: not there, expected the asset that the SavedModel names")
+        assets[Output.parse(one.tensor_info.name).node] = file
+    return assets
+
+
+def read_assets_directly(model: Model) -> None:
+    """Let initialisers read an asset's name from its own node; TF 2 passes it through a variable set at load."""
+    graph = model.graph
+    for asset in model.assets:
+        for assign, index in graph.uses(Output(asset)):
+            if assign.op == "AssignVariableOp" and index == 1:
+                for read in graph.users(assign.inputs[0].node):
+                    if read.op == "ReadVariableOp":
+                        graph.replace(read.output(), Output(asset))
+
+
+def has_variables(meta_graph: Any, path: Path) -> bool:
+    """Say whether there is a checkpoint; one that the graph needs and that is not there is an error."""
+    if (path / "variables" / "variables.index").is_file():
+        return True
+    ops = {"VarHandleOp", "VariableV2", "Variable"}
+    if meta_graph.saver_def.restore_op_name and any(node.op in ops for node in meta_graph.graph_def.node):
+        raise UnreadableError(f"{path / 'variables' / 'variables.index'}: not there, expected the model's checkpoint")
+    return False
+
+
+def attach_checkpoint(model: Model, restore_op: str) -> None:
+    """Say of each variable and native table which tensors of the checkpoint it is restored from."""
+    if restore_op not in model.graph:
+        restore_op = Output.parse(restore_op).node
+    if restore_op not in model.graph:
+        raise UnreadableError(f"{model.path}: restore op '{restore_op}' is not in the graph, expected a node")
+    for handle, name, part in restored_variables(model.graph, restore_op):
+        if name in model.checkpoint:
+            model.variables[handle] = sliced(model.checkpoint.tensor(name), part, name)
+    for handle, keys, values in restored_tables(model.graph, restore_op):
+        if keys in model.checkpoint and values in model.checkpoint:
+            content = HashTableContent(model.checkpoint.tensor(keys), model.checkpoint.tensor(values), mutable=True)
+            model.hash_tables[handle] = content

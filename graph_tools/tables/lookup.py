@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one form that every custom sparse lookup is given before any pass sees it.
+
+`SparseLookup` is an op of this package, never of an exported model: TensorFlow does not know it, and no output of
+`cut` holds it. A family's reader replaces its own ops by it; passes, the conversion to native ops and the evaluation in
+NumPy then know one op only.
+
+    inputs   keys [...] Tkeys; and, where `has_default`, default [dim] or [..., dim] dtype: what absent keys are given
+             instead of the table's own absent value
+    attrs    table: name in `Model.sparse_tables`, Tkeys, dtype, dim: int, has_default: bool
+    output   rows [..., dim] dtype
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graph_tools.graph import Graph, Node, Output, attribute
+
+OP = "SparseLookup"
+
+
+def add_lookup(
+    graph: Graph,
+    table: str,
+    keys: Output,
+    key_dtype: Any,
+    dim: int,
+    dtype: Any,
+    default: Output | None = None,
+    name: str = OP,
+) -> Node:
+    """Add a lookup of `keys` in a table."""
+    attrs = {"table": table, "Tkeys": key_dtype, "dtype": dtype, "dim": dim, "has_default": default is not None}
+    return graph.add(OP, [keys] if default is None else [keys, default], name=name, attrs=attrs)
+
+
+def table_of(node: Node) -> str:
+    """Name the table of a SparseLookup."""
+    return str(attribute(node, "table").decode())
+
+
+def lookups(graph: Graph, table: str | None = None) -> list[Node]:
+    """List the lookups, of one table or of all."""
+    return [node for node in graph.of(OP) if table is None or table_of(node) == table]
