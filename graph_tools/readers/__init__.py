@@ -49,7 +49,7 @@ def read_model(
     elif is_graph_def(path):
         model = read_graph_def(path, outputs)
     elif not path.exists():
-        raise UnreadableError(f"{path}: not there, expected the folder of a SavedModel or a GraphDef file")
+        raise UnreadableError(f"{path}: not there, expected a SavedModel or a GraphDef file")
     else:
         raise UnreadableError(
             f"{path}: no saved_model.pb in it, expected the folder of a SavedModel or a GraphDef file"
