@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # Package: what it may import beside the standard library and itself, at the top of a file and late, in a function.
 ALLOWED = {
     "processor": ({"cffi", "_cffi_backend", "numpy"}, {"ml_dtypes"}),
+    # libprocessor's ops for fused graphs are opened as an op library, without importing the binding.
+    "graph_tools": ({"numpy", "google_crc32c", "rich", "typer"}, {"tensorflow", "google", "ml_dtypes"}),
     "tools": (set(), set()),
 }
 

@@ -64,7 +64,7 @@ def const_array(node: Node) -> Array:
     """Return the elements of a Const; strings as `bytes` in an object array."""
     import tensorflow as tf
 
-    array = tf.make_ndarray(node.attrs["value"].tensor)
+    array: Array = tf.make_ndarray(node.attrs["value"].tensor)
     return array
 
 

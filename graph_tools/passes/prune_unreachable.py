@@ -26,7 +26,7 @@ class PruneUnreachable(Pass):
         result.applied = model.graph.prune(model.roots(), f"no output of {signatures} needs it")
         for held in (model.variables, model.hash_tables, model.sparse_tables, model.assets):
             for name in [name for name in held if name not in model.graph]:
-                del held[name]  # type: ignore[attr-defined]
+                del held[name]
         prune_functions(model)
         result.nodes_after = len(model.graph)
         return result

@@ -74,7 +74,7 @@ def parse_graph_def(path: Path) -> Any:
 
 def loose_ends(graph: Graph) -> list[Output]:
     """List the outputs that nothing uses."""
-    ends = []
+    ends: list[Output] = []
     for node in graph:
         if graph.users(node.name) or node.op in {"Const", "NoOp", "Assert", "Placeholder"}:
             continue
