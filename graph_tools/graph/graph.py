@@ -10,6 +10,14 @@ from graph_tools.errors import UnreadableError
 from graph_tools.graph.node import Node, Output
 from graph_tools.tensors import Array
 
+# Placement is the server's matter, and colocation names nodes that are gone; shapes are inferred anew.
+_DROPPED_ATTRIBUTES = {"_class", "_output_shapes"}
+
+
+def serving_attributes(attrs: Any) -> dict[str, Any]:
+    """Return a node's attributes without those that only mattered where it was exported."""
+    return {key: value for key, value in attrs.items() if key not in _DROPPED_ATTRIBUTES}
+
 
 class Graph:
     """Nodes by name, with their users.
@@ -241,7 +249,7 @@ class Graph:
                 raise UnreadableError(f"{where}: node '{one.name}' is there twice, expected names of one node each")
             inputs = [Output.parse(text) for text in one.input if not text.startswith("^")]
             controls = [text[1:] for text in one.input if text.startswith("^")]
-            graph._insert(Node(one.name, one.op, inputs, controls, dict(one.attr), one.device))
+            graph._insert(Node(one.name, one.op, inputs, controls, serving_attributes(one.attr)))
         for node in graph.nodes.values():
             for before in [*(one.node for one in node.inputs), *node.controls]:
                 if before not in graph.nodes:

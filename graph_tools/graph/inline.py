@@ -7,7 +7,7 @@ from typing import Any
 
 from graph_tools.errors import UnreadableError
 from graph_tools.graph.attributes import attr_value
-from graph_tools.graph.graph import Graph
+from graph_tools.graph.graph import Graph, serving_attributes
 from graph_tools.graph.node import Node, Output
 from graph_tools.graph.op_defs import op_def, output_lengths, output_types, tf_type
 
@@ -78,8 +78,8 @@ def _inline(graph: Graph, call: Node, function_name: str, keep: bool) -> list[st
         # An argument that is waited for is there already; the call's own control inputs are for every node without any.
         if (not inputs and not controls) or _stateful(graph, one.op):
             controls += call.controls
-        attrs = {key: _substituted(value, call) for key, value in one.attr.items()}
-        graph._insert(Node(names[one.name], one.op, inputs, list(dict.fromkeys(controls)), attrs, one.device))
+        attrs = {key: _substituted(value, call) for key, value in serving_attributes(one.attr).items()}
+        graph._insert(Node(names[one.name], one.op, inputs, list(dict.fromkeys(controls)), attrs))
     sources = [resolve(function.ret[argument.name]) for argument in function.signature.output_arg]
     after = [names[node] for node in function.control_ret.values() if node in names]
     if keep and sources:
