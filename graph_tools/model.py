@@ -70,7 +70,14 @@ class Model:
     hash_tables : dict of str to HashTableContent
         By name of the handle node: tables whose content is in the checkpoint.
     sparse_tables : dict of str to SparseTable
-        By name of the handle node of a custom op.
+        By the name that `SparseLookup` gives.
+    tensor_names : dict of str to tuple of str
+        By handle node: which tensors of the checkpoint it is restored from.
+    unused_tensors : dict of str to str
+        Tensors of the checkpoint that the result is not made from, with the reason.
+    removed_functions, removed_assets : dict of str to str
+        What is gone, with the reason.
+    removed_signatures : list of str
     assets : dict of str to Path
         By name of the constant or placeholder that holds the file's name.
     init : list of str
@@ -88,6 +95,11 @@ class Model:
     variables: dict[str, TensorSource] = field(default_factory=dict)
     hash_tables: dict[str, HashTableContent] = field(default_factory=dict)
     sparse_tables: dict[str, SparseTable] = field(default_factory=dict)
+    tensor_names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    unused_tensors: dict[str, str] = field(default_factory=dict)
+    removed_functions: dict[str, str] = field(default_factory=dict)
+    removed_assets: dict[str, str] = field(default_factory=dict)
+    removed_signatures: list[str] = field(default_factory=list)
     assets: dict[str, Path] = field(default_factory=dict)
     init: list[str] = field(default_factory=list)
     checkpoint: Any = None

@@ -6,10 +6,11 @@ Exit codes: 0 done, 1 a verification or conversion failed, 2 wrong use or unread
 
 from __future__ import annotations
 
+import functools
+import importlib
 import os
-import sys
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, ParamSpec
 
 import typer
 from rich.console import Console
@@ -28,6 +29,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 errors = Console(stderr=True)
+P = ParamSpec("P")
 
 
 def _version(wanted: bool) -> None:
@@ -47,35 +49,33 @@ def _common(
 
 
 def main() -> None:
-    """Run the command line; the only place that turns errors into messages and exit codes."""
+    """Run the command line."""
     # TensorFlow reads these once, when it is loaded; what they silence is not about the user's model.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-    from graph_tools.cli import cut, diff, inspect, verify  # noqa: F401  (each adds its verb)
-
-    sys.exit(_guarded(lambda: app(standalone_mode=False)))
-
-
-def _guarded(run: Callable[[], Any]) -> int:
-    import click
-
-    try:
-        answer = run()
-    except GraphToolsError as error:
-        errors.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
-        return error.exit_code
-    except click.exceptions.Abort:
-        errors.print("stopped")
-        return 130
-    except click.ClickException as error:
-        error.show()
-        return 2
-    except OSError as error:
-        errors.print(f"[bold red]error:[/] {escape(_system_message(error))}", soft_wrap=True, highlight=False)
-        return 2
-    return answer if isinstance(answer, int) else 0
+    for verb in ("inspect", "cut", "verify", "diff"):
+        importlib.import_module(f"graph_tools.cli.{verb}")
+    app()
 
 
-def _system_message(error: OSError) -> str:
-    place = f"{error.filename}: " if error.filename else ""
-    return f"{place}{error.strerror or error}"
+def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
+    """Wrap a verb: its errors become one message and the exit code, an exit code that it returns is used."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            code = command(*args, **kwargs)
+        except GraphToolsError as error:
+            _complain(str(error))
+            raise typer.Exit(error.exit_code) from error
+        except OSError as error:
+            place = f"{error.filename}: " if error.filename else ""
+            _complain(f"{place}{error.strerror or error}")
+            raise typer.Exit(2) from error
+        raise typer.Exit(code or 0)
+
+    return run
+
+
+def _complain(message: str) -> None:
+    errors.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from graph_tools.model import Model
 from graph_tools.passes.base import Pass, PassResult
+from graph_tools.tables.lookup import lookups, table_of
 
 
 class PruneUnreachable(Pass):
@@ -23,11 +24,18 @@ class PruneUnreachable(Pass):
         self._drop_init(model)
         wanted = ", ".join(f"'{name}'" for name in model.signatures)
         signatures = "signature " + wanted if len(model.signatures) == 1 else "signatures " + wanted
-        result.applied = model.graph.prune(model.roots(), f"no output of {signatures} needs it")
-        for held in (model.variables, model.hash_tables, model.sparse_tables, model.assets):
+        why = f"no output of {signatures} needs it"
+        result.applied = model.graph.prune(model.roots(), why)
+        tables = {table_of(node) for node in lookups(model.graph)}
+        for name in [name for name in model.sparse_tables if name not in tables]:
+            del model.sparse_tables[name]
+        for held in (model.variables, model.hash_tables):
             for name in [name for name in held if name not in model.graph]:
                 del held[name]
-        prune_functions(model)
+        for name in [name for name in model.assets if name not in model.graph]:
+            model.removed_assets[model.assets.pop(name).name] = why
+        for name in prune_functions(model):
+            model.removed_functions.setdefault(name, "its calls are inlined, or nothing calls it")
         result.nodes_after = len(model.graph)
         return result
 
@@ -42,15 +50,16 @@ class PruneUnreachable(Pass):
                 fillers.append(name)
         model.init = sorted(fillers)
         used = graph.ancestors(set(fillers) | needed)
-        model.assets = {name: file for name, file in model.assets.items() if name in used}
+        for name in [name for name in model.assets if name not in used]:
+            model.removed_assets[model.assets.pop(name).name] = "no table that an output needs is filled from it"
 
 
 def _is_handle(op: str) -> bool:
     return op == "VarHandleOp" or "HashTable" in op
 
 
-def prune_functions(model: Model) -> None:
-    """Remove functions that nothing in the graph refers to, directly or through another."""
+def prune_functions(model: Model) -> list[str]:
+    """Remove functions that nothing in the graph refers to, directly or through another, and name them."""
     library = model.graph.library
     waiting = [name for node in model.graph for name in _functions_of(node.attrs)]
     waiting += [node.op for node in model.graph if node.op in library]
@@ -63,8 +72,10 @@ def prune_functions(model: Model) -> None:
         for node in library[name].node_def:
             waiting.extend(_functions_of(node.attr))
             waiting.append(node.op)
-    for name in set(library) - used:
+    gone = sorted(set(library) - used)
+    for name in gone:
         del library[name]
+    return gone
 
 
 def _functions_of(attrs: object) -> list[str]:

@@ -197,7 +197,9 @@ def attach_checkpoint(model: Model, restore_op: str) -> None:
     for handle, name, part in restored_variables(model.graph, restore_op):
         if name in model.checkpoint:
             model.variables[handle] = sliced(model.checkpoint.tensor(name), part, name)
+            model.tensor_names[handle] = (name,)
     for handle, keys, values in restored_tables(model.graph, restore_op):
         if keys in model.checkpoint and values in model.checkpoint:
             content = HashTableContent(model.checkpoint.tensor(keys), model.checkpoint.tensor(values), mutable=True)
             model.hash_tables[handle] = content
+            model.tensor_names[handle] = (keys, values)

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `cut` did: the data that the JSON report, the manifest and the terminal's tables are made from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from graph_tools.model import Model
+from graph_tools.passes.base import PassResult
+from graph_tools.tensors import byte_size
+from graph_tools.version import version
+from graph_tools.writer import asset_files, saved_tensors
+
+SCHEMA = "cut_report/1"
+
+
+@dataclass
+class Side:
+    """A model's size, before or after.
+
+    Attributes
+    ----------
+    path : str
+    kind : str
+    nodes : int
+        Of the flat graph; functions that are called count as their bodies.
+    variables, tables : int
+    bytes : int
+        On disk; of a forecast, what its tensors and graph would take.
+    """
+
+    path: str
+    kind: str
+    nodes: int
+    variables: int
+    tables: int
+    bytes: int
+
+
+@dataclass
+class Removals:
+    """Everything that the source has and the result has not, each with its reason.
+
+    Attributes
+    ----------
+    nodes : list of {name, op, reason}
+    tensors : list of {name, bytes, reason}
+        Of the checkpoint.
+    assets, functions, signatures : list of {name, reason}
+    """
+
+    nodes: list[dict[str, str]] = field(default_factory=list)
+    tensors: list[dict[str, Any]] = field(default_factory=list)
+    assets: list[dict[str, str]] = field(default_factory=list)
+    functions: list[dict[str, str]] = field(default_factory=list)
+    signatures: list[dict[str, str]] = field(default_factory=list)
+
+    def node_reasons(self) -> list[tuple[str, int]]:
+        """Count nodes by reason, the commonest first. What names another node counts under what comes before it."""
+        return Counter(one["reason"].split(" '")[0] for one in self.nodes).most_common()
+
+
+@dataclass
+class CutReport:
+    """The report of one cut; `to_json` is valid under `docs/schemas/cut_report.schema.json`."""
+
+    source: Side
+    options: dict[str, Any]
+    tool_version: str = field(default_factory=version)
+    target: Side | None = None
+    dry_run: bool = False
+    passes: list[PassResult] = field(default_factory=list)
+    tables: list[dict[str, Any]] = field(default_factory=list)
+    removed: Removals = field(default_factory=Removals)
+    verification: dict[str, Any] | None = None
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, **asdict(self)}
+
+    @property
+    def saved(self) -> float:
+        """Fraction of the source's bytes that are gone."""
+        return 1 - self.target.bytes / self.source.bytes if self.target and self.source.bytes else 0.0
+
+
+def describe_source(model: Model) -> Side:
+    """Measure a model as it was read."""
+    handles = model.graph.of("VarHandleOp", "VariableV2", "Variable")
+    tables = len(model.sparse_tables) + len(_native_tables(model))
+    return Side(str(model.path), model.kind, len(model.graph), len(handles), tables, disk_bytes(model.path))
+
+
+def describe_target(model: Model, path: Path | None = None) -> Side:
+    """Measure a model as it is written, or as it would be."""
+    size = disk_bytes(path) if path else forecast_bytes(model)
+    variables = len(model.graph.of("VarHandleOp"))
+    where = str(path) if path else "(not written)"
+    return Side(where, "SavedModel (TF 1)", len(model.graph), variables, len(_native_tables(model)), size)
+
+
+def _native_tables(model: Model) -> list[str]:
+    return [node.name for node in model.graph if "HashTable" in node.op and not node.inputs]
+
+
+def disk_bytes(path: Path) -> int:
+    """Bytes of a file, or of the files below a folder."""
+    return path.stat().st_size if path.is_file() else sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+
+
+def forecast_bytes(model: Model) -> int:
+    """Bytes that a model would take: its tensors, graph and assets."""
+    tensors = sum(byte_size(tensor) for tensor in saved_tensors(model).values())
+    graph = int(model.graph.to_graph_def().ByteSize())
+    return tensors + graph + sum(file.stat().st_size for file in set(asset_files(model).values()))
+
+
+def describe_removals(model: Model, origin: set[str]) -> Removals:
+    """List what is gone, of the nodes that the source had.
+
+    Parameters
+    ----------
+    model : Model
+        After the passes.
+    origin : set of str
+        The nodes of the source.
+    """
+    graph = model.graph
+    removed = Removals(functions=_reasons(model.removed_functions), assets=_reasons(model.removed_assets))
+    for name, (op, reason) in sorted(graph.removed.items()):
+        if name in origin and name not in graph:
+            removed.nodes.append({"name": name, "op": op, "reason": reason})
+    if model.checkpoint is not None:
+        for name, reason in sorted(model.unused_tensors.items()):
+            removed.tensors.append({"name": name, "bytes": model.checkpoint.byte_size(name), "reason": reason})
+    for name in model.removed_signatures:
+        removed.signatures.append({"name": name, "reason": "not among the signatures or outputs to keep"})
+    return removed
+
+
+def _reasons(removed: dict[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "reason": reason} for name, reason in sorted(removed.items())]

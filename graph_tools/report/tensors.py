@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a tensor of a checkpoint is not needed for serving."""
+
+from __future__ import annotations
+
+import re
+
+from graph_tools.model import Model
+
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_SLOTS = re.compile(
+    r"\.OPTIMIZER_SLOT|/(Adam|Adagrad|AdagradDecay|AdamAsync|Ftrl|Momentum|RMSProp|Adadelta)(_\d+)?(/|-|$)|"
+    r"(^|/)_?optimizer/|(^|/)beta[12]_power$|(^|/)save_counter/|(^|/)global_step$"
+)
+
+
+def mark_unused_tensors(model: Model) -> None:
+    """Fill `model.unused_tensors`: all of the checkpoint but what the handles of the pruned graph are restored from.
+
+    To be called right after the graph was pruned: what later passes merge or fold is used.
+    """
+    if model.checkpoint is None:
+        return
+    names = model.checkpoint.names()
+    used = {name for handle, names in model.tensor_names.items() if is_needed(model, handle) for name in names}
+    known = dict(model.unused_tensors)
+    restored = {name for names in model.tensor_names.values() for name in names}
+    for table in model.sparse_tables.values():
+        known |= {name: reason for name, _, reason in table.dropped_tensors}
+    for name in names:
+        if name not in used:
+            model.unused_tensors[name] = known.get(name) or _reason(name, restored)
+
+
+def is_needed(model: Model, handle: str) -> bool:
+    """Say whether a handle or sparse table is still there."""
+    return handle in model.graph or handle in model.sparse_tables
+
+
+def _reason(name: str, restored: set[str]) -> str:
+    if name == _OBJECT_GRAPH:
+        return "describes Python objects of the training program"
+    if _SLOTS.search(name):
+        return "state of the training only: optimizer slots, counters"
+    if name not in restored:
+        return "the graph restores no variable from it"
+    return "no output of a kept signature reads its variable"
