@@ -19,8 +19,8 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 help:
 	@grep -hE '^## ' $(MAKEFILE_LIST) | sed -e 's/^## //' | awk -F': ' '{printf "  %-12s %s\n", $$1, $$2}'
 
-# Its own dependency is `tensorflow`, which would overwrite tensorflow-cpu.
-SERVING_API := 'tensorflow-serving-api==2.21.*'
+# Their own dependency is `tensorflow`, which would overwrite tensorflow-cpu.
+WITHOUT_TENSORFLOW := 'tensorflow-serving-api==2.21.*' 'tf-keras==2.21.*'
 
 # One stamp per set of packages: a later `make` installs only what has changed in pyproject.toml.
 $(VENV)/.stamp-%: pyproject.toml
@@ -28,7 +28,7 @@ $(VENV)/.stamp-%: pyproject.toml
 	$(Q)echo "Installing the packages for '$*' into $(VENV) (the first time this takes a minute or two)"
 	$(Q)$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	$(Q)$(BIN)/python -m pip install --quiet --disable-pip-version-check --group $*
-	$(Q)$(if $(filter test lint,$*),$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(SERVING_API))
+	$(Q)$(if $(filter test lint,$*),$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WITHOUT_TENSORFLOW))
 	$(Q)touch $@
 
 ## build: build libprocessor.so and the Python binding into processor/
@@ -82,7 +82,7 @@ test-tsan: lib-tsan
 
 ## test-py: the tests of the Python packages
 test-py: lib $(VENV)/.stamp-test
-	$(Q)$(BIN)/python -m pytest tests/processor tests/demo tests/load_tests $(PYTEST_ARGS)
+	$(Q)$(BIN)/python -m pytest tests/processor tests/graph_tools tests/demo tests/load_tests $(PYTEST_ARGS)
 
 ## bench: requests/s, latency, CPU, codecs and memory against stock TensorFlow; JSON in results/
 bench: lib $(VENV)/.stamp-bench

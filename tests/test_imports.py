@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ALLOWED = {
     "processor": ({"cffi", "_cffi_backend", "numpy"}, {"ml_dtypes"}),
     # libprocessor's ops for fused graphs are opened as an op library, without importing the binding.
-    "graph_tools": ({"numpy", "google_crc32c", "rich", "typer"}, {"tensorflow", "google", "ml_dtypes"}),
+    "graph_tools": ({"numpy", "google_crc32c", "ml_dtypes", "rich", "typer"}, {"tensorflow", "google"}),
     "tools": (set(), set()),
 }
 

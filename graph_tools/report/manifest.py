@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manifest inside an artefact: where it comes from, what was done, and what its files are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from graph_tools.report.cut import CutReport
+
+SCHEMA = "manifest/1"
+PLACE = Path("assets.extra") / "recprocessor" / "manifest.json"
+
+
+def write_manifest(report: CutReport, folder: Path) -> None:
+    """Write `assets.extra/recprocessor/manifest.json` into an artefact.
+
+    Raises
+    ------
+    OSError
+    """
+    manifest = {
+        "schema": SCHEMA,
+        "tool": {"name": "graph-tools", "version": report.tool_version},
+        "source": {"path": report.source.path, "kind": report.source.kind, "bytes": report.source.bytes},
+        "options": report.options,
+        "passes": [{"name": one.name, "applied": one.applied} for one in report.passes],
+        "tables": [_table(one) for one in report.tables],
+        "verification": _verification(report.verification),
+        "files": {str(file.relative_to(folder)): sha256(file) for file in _files(folder)},
+    }
+    place = folder / PLACE
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.rglob("*") if file.is_file() and file.relative_to(folder) != PLACE)
+
+
+def _table(record: dict[str, Any]) -> dict[str, Any]:
+    wanted = ("name", "family", "layout", "dtype", "absent", "rows", "lossy")
+    return {key: record[key] for key in wanted if key in record}
+
+
+def _verification(found: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Keep the verdict and the differences; the requests are in the report."""
+    if found is None:
+        return None
+    wanted = ("passed", "tolerance", "requests", "rows", "outputs", "seed")
+    return {key: found[key] for key in wanted if key in found}
+
+
+def sha256(file: Path) -> str:
+    """Return a file's SHA-256 in hexadecimal."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ask models in stock TensorFlow, before and after graph-tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Feeds = dict[str, Any]
+WORDS = [b"", b"apple", b"banana", "żółw".encode(), b"1", b"7", b"a rather long word that is in no vocabulary"]
+
+
+def answers(path: Path, feeds: Feeds, signature: str = "serving_default") -> dict[str, np.ndarray]:
+    """Run a signature of a SavedModel once, through TF 1's loader, which reads every kind."""
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+    with v1.Graph().as_default(), v1.Session() as session:
+        meta_graph = v1.saved_model.load(session, ["serve"], str(path))
+        one = meta_graph.signature_def[signature]
+        fed = {one.inputs[key].name: value for key, value in feeds.items()}
+        found: dict[str, np.ndarray] = session.run({key: info.name for key, info in one.outputs.items()}, fed)
+        return found
+
+
+def requests_for(path: Path, seed: int = 0) -> dict[str, list[Feeds]]:
+    """Make requests of 1, 3 and 16 rows for every signature of a SavedModel."""
+    from graph_tools.readers import read_model
+
+    random = np.random.default_rng(seed)
+    made: dict[str, list[Feeds]] = {}
+    for name, signature in read_model(path).signatures.items():
+        made[name] = [{key: _values(one, rows, random) for key, one in signature.inputs.items()} for rows in (1, 3, 16)]
+    return made
+
+
+def _values(endpoint: Any, rows: int, random: np.random.Generator) -> np.ndarray:
+    shape = [rows if size is None else size for size in endpoint.shape or ()]
+    if endpoint.dtype.name == "string":
+        chosen = random.integers(0, len(WORDS), shape)
+        return np.array(WORDS, object)[chosen]
+    if endpoint.dtype.is_integer:
+        return random.integers(0, 50, shape).astype(endpoint.dtype.as_numpy_dtype)
+    return random.normal(size=shape).astype(endpoint.dtype.as_numpy_dtype)
+
+
+def assert_same_answers(before: Path, after: Path, requests: dict[str, list[Feeds]], exact: bool = False) -> None:
+    """Check that two SavedModels answer alike: |a - b| <= 1e-5 + 1e-5 * |b|, or bit for bit."""
+    for signature, many in requests.items():
+        for feeds in many:
+            first, second = answers(before, feeds, signature), answers(after, feeds, signature)
+            assert first.keys() == second.keys()
+            for key, value in first.items():
+                assert value.dtype == second[key].dtype
+                if exact or value.dtype.kind not in "fc":
+                    np.testing.assert_array_equal(value, second[key], err_msg=key)
+                else:
+                    np.testing.assert_allclose(second[key], value, rtol=1e-5, atol=1e-5, err_msg=key)
