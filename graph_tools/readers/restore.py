@@ -22,6 +22,20 @@ def restored_variables(graph: Graph, restore_op: str) -> Iterator[tuple[str, str
                 yield handle_of(graph, node.inputs[0]), *found
 
 
+def initial_copies(graph: Graph) -> Iterator[tuple[str, str]]:
+    """Yield (copy, original) of every variable whose initial value is another variable.
+
+    `tf.saved_model.save` of a Keras 3 model restores such copies, while its signatures read the originals, which only
+    Python's loader finds, by its object graph.
+    """
+    for node in graph.of("AssignVariableOp"):
+        value = graph.input(node, 1)
+        if value.op == "ReadVariableOp" and graph.input(node, 0).op == "VarHandleOp":
+            original = handle_of(graph, value.inputs[0])
+            if original != node.inputs[0].node:
+                yield node.inputs[0].node, original
+
+
 def restored_tables(graph: Graph, restore_op: str) -> Iterator[tuple[str, str, str]]:
     """Yield (handle node, tensor name of the keys, tensor name of the values) of native tables."""
     for node in _restoring(graph, restore_op):

@@ -10,7 +10,7 @@ from graph_tools.bundle import BundleReader
 from graph_tools.errors import UnreadableError, UsageError
 from graph_tools.graph import Graph, Output, inline_calls
 from graph_tools.model import Endpoint, HashTableContent, Model, Signature
-from graph_tools.readers.restore import restored_tables, restored_variables
+from graph_tools.readers.restore import initial_copies, restored_tables, restored_variables
 from graph_tools.readers.slices import sliced
 
 INIT_SIGNATURE = "__saved_model_init_op"
@@ -198,6 +198,10 @@ def attach_checkpoint(model: Model, restore_op: str) -> None:
         if name in model.checkpoint:
             model.variables[handle] = sliced(model.checkpoint.tensor(name), part, name)
             model.tensor_names[handle] = (name,)
+    for copy, original in initial_copies(model.graph):
+        if copy in model.variables and original not in model.variables:
+            model.variables[original] = model.variables[copy]
+            model.tensor_names[original] = model.tensor_names[copy]
     for handle, keys, values in restored_tables(model.graph, restore_op):
         if keys in model.checkpoint and values in model.checkpoint:
             content = HashTableContent(model.checkpoint.tensor(keys), model.checkpoint.tensor(values), mutable=True)
