@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of HugeCTR's hierarchical parameter server: a folder with the raw files `key` and `emb_vector`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graph_tools.errors import UnreadableError
+from graph_tools.readers.byte_stream import RawFileTensor, file_size
+from graph_tools.readers.checks import check_shapes
+from graph_tools.tables.table import Absent, Part, SparseTable
+
+KEY_FILE = "key"
+ROW_FILE = "emb_vector"
+
+
+def find_tables(folder: Path) -> dict[str, Path]:
+    """Return the tables in a folder and the folders below it, by their path relative to it."""
+    found = {}
+    for path in sorted([folder / KEY_FILE, *folder.rglob(f"*/{KEY_FILE}")]):
+        if path.is_file() and (path.parent / ROW_FILE).is_file():
+            name = path.parent.relative_to(folder).as_posix()
+            found[folder.name if name == "." else name] = path.parent
+    return found
+
+
+def open_table(name: str, folder: Path, dim: int | None = None, default_value: float | None = None) -> SparseTable:
+    """Open a table.
+
+    Parameters
+    ----------
+    dim : int or None
+        Length of a row; None takes what follows from the sizes of the two files.
+    default_value : float or None
+        `default_value_for_each_table` of the server's configuration; None where that is not at hand.
+    """
+    keys = RawFileTensor(folder / KEY_FILE, np.dtype("<i8"))
+    count = keys.shape[0]
+    row_path = folder / ROW_FILE
+    size = file_size(row_path)
+    if not count:
+        raise UnreadableError(f"{folder / KEY_FILE}: empty, expected at least one key")
+    found, rest = divmod(size, 4 * count)
+    if rest or not found or (dim is not None and found != dim):
+        expected = (
+            f"{4 * count * dim} ({count} keys x {dim} floats)" if dim else f"a multiple of {4 * count} above zero"
+        )
+        raise UnreadableError(f"{row_path}: {size} bytes, expected {expected}")
+    table = SparseTable(
+        name=name,
+        family="hps",
+        key_dtype=keys.dtype,
+        dim=found,
+        dtype=np.dtype(np.float32),
+        parts=[Part(keys, RawFileTensor(row_path, np.dtype("<f4"), (found,)))],
+        absent=_absent(default_value, found),
+    )
+    check_shapes(table)
+    return table
+
+
+def _absent(default_value: float | None, dim: int) -> Absent:
+    if default_value is None:
+        return Absent(None, "HPS: zeros, the server's own default; its configuration was not given")
+    rows = np.full((1, dim), default_value, np.float32) if default_value else None
+    return Absent(rows, f"HPS: default_value_for_each_table of the configuration, {default_value:g}")
+
+
+def open_configured(config: Path, root: Path | None = None) -> list[SparseTable]:
+    """Open the tables that a server's configuration (JSON) names, with their row lengths and default values.
+
+    Parameters
+    ----------
+    root : Path or None
+        Where relative `sparse_files` begin; None takes the configuration's folder.
+    """
+    try:
+        models: list[dict[str, Any]] = json.loads(config.read_text(encoding="utf-8"))["models"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UnreadableError(f"{config}: {error!r}, expected JSON with a list `models`") from error
+    tables = []
+    for model in models:
+        folders = _listed(config, model, "sparse_files", None)
+        names = _listed(config, model, "embedding_table_names", len(folders))
+        dims = _listed(config, model, "embedding_vecsize_per_table", len(folders))
+        defaults = _listed(config, model, "default_value_for_each_table", len(folders))
+        for i, folder in enumerate(folders):
+            path = (root or config.parent) / folder
+            dim = None if dims[i] is None else int(dims[i])
+            value = None if defaults[i] is None else float(defaults[i])
+            tables.append(open_table(str(names[i] or path.name), path, dim, value))
+    return tables
+
+
+def _listed(config: Path, model: dict[str, Any], field: str, count: int | None) -> list[Any]:
+    """Return a list of a model's entry, one element a table; where it is left out, as many None."""
+    value = model.get(field)
+    if value is None and count is not None:
+        return [None] * count
+    if not isinstance(value, list) or (count is not None and len(value) != count):
+        expected = "a list" if count is None else f"a list of {count}, one a table"
+        raise UnreadableError(f"{config}: {field} of model {model.get('model')!r} is {value!r}, expected {expected}")
+    return value
