@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compare the outputs of two models, number by number and as rankings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from graph_tools.errors import UsageError
+from graph_tools.tensors import Array
+from graph_tools.verification.ranking import auc, spearman
+
+# Numbers of an output that the rank correlation looks at, the first ones.
+_RANKED = 1 << 20
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far outputs may be apart: `|a - b| <= absolute + relative * |b|`, with b of the second model."""
+
+    absolute: float = 1e-5
+    relative: float = 1e-5
+
+    @staticmethod
+    def parse(text: str) -> Tolerance:
+        """Read `ABS` or `ABS,REL`; `ABS` alone leaves the relative part 0.
+
+        Raises
+        ------
+        UsageError
+        """
+        parts = text.split(",")
+        try:
+            numbers = [float(one) for one in parts]
+        except ValueError:
+            numbers = []
+        if len(numbers) not in (1, 2) or not all(np.isfinite(one) and one >= 0 for one in numbers):
+            raise UsageError(f"tolerance: '{text}', expected ABS or ABS,REL, such as 1e-5 or 1e-5,1e-5")
+        return Tolerance(numbers[0], numbers[1] if len(numbers) == 2 else 0.0)
+
+
+@dataclass
+class OutputComparison:
+    """How an output of both models differs over all requests.
+
+    Attributes
+    ----------
+    name : str
+    dtype : str
+        Of the first model, or `a != b` where they differ.
+    elements : int
+        Compared.
+    beyond : int
+        Elements that differ by more than the tolerance; of integers, booleans and strings, that differ at all.
+    different : int
+        Elements whose bits differ.
+    largest_absolute, largest_relative : float
+        `|a - b|` and `|a - b| / |b|` (over elements with b != 0), of finite elements.
+    nan_a, nan_b : int
+        Elements that are not a number. NaN equals NaN only.
+    shapes : int
+        Requests whose answers have different shapes; none of their elements is compared.
+    rank_correlation : float or None
+        Spearman's, over all requests; None: not a real number, or the same value everywhere.
+    auc_a, auc_b : float or None
+        Area under the ROC curve, where requests have labels.
+    worst : dict or None
+        Where the difference is largest in terms of the tolerance: request, index, a, b.
+    """
+
+    name: str
+    dtype: str
+    elements: int = 0
+    beyond: int = 0
+    different: int = 0
+    largest_absolute: float = 0.0
+    largest_relative: float = 0.0
+    nan_a: int = 0
+    nan_b: int = 0
+    shapes: int = 0
+    rank_correlation: float | None = None
+    auc_a: float | None = None
+    auc_b: float | None = None
+    worst: dict[str, Any] | None = None
+    _values: list[tuple[Array, Array]] = field(default_factory=list, repr=False)
+    _labels: list[tuple[Array, Array, Array]] = field(default_factory=list, repr=False)
+    _worst_ratio: float = field(default=0.0, repr=False)
+
+    @property
+    def bit_exact(self) -> bool:
+        return self.different == 0 and self.shapes == 0 and "!=" not in self.dtype
+
+    @property
+    def equal(self) -> bool:
+        """Whether all is within the tolerance."""
+        return self.beyond == 0 and self.shapes == 0 and "!=" not in self.dtype
+
+    def add(self, a: Array, b: Array, tolerance: Tolerance, request: str, labels: Array | None = None) -> None:
+        """Compare the answers to one request."""
+        if a.dtype != b.dtype:
+            self.dtype = f"{_dtype_name(a)} != {_dtype_name(b)}"
+        if a.shape != b.shape:
+            self.shapes += 1
+            self._worse(np.inf, request, f"shape {list(a.shape)}", f"shape {list(b.shape)}", None)
+            return
+        self.elements += a.size
+        if not _is_real(a) or not _is_real(b):
+            self._add_exact(a, b, request)
+        else:
+            self._add_real(a, b, tolerance, request)
+            if sum(len(one) for one, _ in self._values) < _RANKED:
+                self._values.append((a.ravel(), b.ravel()))
+            if labels is not None and a.size == len(labels):
+                self._labels.append((labels, a.ravel(), b.ravel()))
+
+    def finish(self) -> None:
+        """Work out what needs all requests, and let go of their answers."""
+        if self._values:
+            a, b = (np.concatenate([one[side] for one in self._values]).astype(np.float64) for side in (0, 1))
+            self.rank_correlation = spearman(a, b)
+        if self._labels:
+            labels, a, b = (np.concatenate([one[side] for one in self._labels]) for side in (0, 1, 2))
+            self.auc_a, self.auc_b = auc(labels, a), auc(labels, b)
+        self._values, self._labels = [], []
+
+    def _add_exact(self, a: Array, b: Array, request: str) -> None:
+        """Integers, booleans, strings: a score may be a little off, an id may not."""
+        wrong = np.asarray(a != b)
+        if a.dtype.kind == "c":
+            wrong &= ~(np.isnan(a) & np.isnan(b))
+        count = int(wrong.sum())
+        self.different += count
+        self.beyond += count
+        if count:
+            if a.dtype.kind in "iub" and b.dtype.kind in "iub":
+                apart = np.abs(a[wrong].astype(np.float64) - b[wrong].astype(np.float64))
+                self.largest_absolute = max(self.largest_absolute, float(apart.max()))
+            index = tuple(int(one) for one in np.argwhere(wrong)[0])
+            self._worse(np.inf, request, a[index], b[index], index)
+
+    def _add_real(self, a: Array, b: Array, tolerance: Tolerance, request: str) -> None:
+        self.different += different_bits(a, b)
+        # Doubles hold every number of the smaller dtypes, so that the difference itself is not rounded.
+        x, y = a.astype(np.float64), b.astype(np.float64)
+        nan_x, nan_y = np.isnan(x), np.isnan(y)
+        self.nan_a += int(nan_x.sum())
+        self.nan_b += int(nan_y.sum())
+        with np.errstate(invalid="ignore", over="ignore"):
+            apart = np.abs(x - y)
+            allowed = tolerance.absolute + tolerance.relative * np.abs(y)
+            same = (x == y) | (nan_x & nan_y)
+            finite = np.isfinite(x) & np.isfinite(y)
+            wrong = ~same & ~(finite & (apart <= allowed))
+        self.beyond += int(wrong.sum())
+        if finite.any():
+            self.largest_absolute = max(self.largest_absolute, float(apart[finite].max()))
+            divisible = finite & (y != 0)
+            if divisible.any():
+                ratios = apart[divisible] / np.abs(y[divisible])
+                self.largest_relative = max(self.largest_relative, float(ratios.max()))
+        if same.all():
+            return
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(same, 0.0, np.where(finite, apart / allowed, np.inf))
+        index = tuple(int(one) for one in np.unravel_index(int(ratio.argmax()), ratio.shape))
+        self._worse(float(ratio[index]), request, a[index], b[index], index)
+
+    def _worse(self, ratio: float, request: str, a: Any, b: Any, index: tuple[int, ...] | None) -> None:
+        if self.worst is None or ratio > self._worst_ratio:
+            self._worst_ratio = ratio
+            place = None if index is None else list(index)
+            self.worst = {"request": request, "index": place, "a": _plain(a), "b": _plain(b)}
+
+
+def _is_real(array: Array) -> bool:
+    # ml_dtypes' types are of kind "V" or "f" in different versions of NumPy.
+    return array.dtype.kind == "f" or array.dtype.name in {"bfloat16", "float8_e5m2", "float8_e4m3fn"}
+
+
+def _dtype_name(array: Array) -> str:
+    return "string" if array.dtype.kind == "O" else array.dtype.name
+
+
+def different_bits(a: Array, b: Array) -> int:
+    """Count the elements whose bits differ; all of them where the dtypes do."""
+    if a.dtype != b.dtype:
+        return a.size
+    bits = np.dtype(f"u{a.dtype.itemsize}")
+    return int((np.ascontiguousarray(a).reshape(-1).view(bits) != np.ascontiguousarray(b).reshape(-1).view(bits)).sum())
+
+
+def _plain(value: Any) -> Any:
+    """Make a value that JSON can hold."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, (complex, np.complexfloating)):
+        return str(value)
+    number = float(value)
+    return number if np.isfinite(number) else str(number)

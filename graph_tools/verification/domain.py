@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What values an input may have, read from how the graph uses it: vocabularies, table keys, numbers of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.model import Model
+from graph_tools.readers.restore import handle_of
+from graph_tools.tables.lookup import OP as SPARSE_LOOKUP
+from graph_tools.tables.lookup import table_of
+from graph_tools.tensors import Array, TensorSource
+from graph_tools.verification.features import PARSERS, Feature, parsed_features
+
+#: Keys taken of each table.
+SAMPLE = 4096
+# Op -> inputs whose elements come out again as they are, in whatever order.
+_SAME_ELEMENTS: dict[str, tuple[int, ...]] = {
+    "Identity": (0,), "IdentityN": (), "Snapshot": (0,), "StopGradient": (0,), "PlaceholderWithDefault": (0,),
+    "Reshape": (0,), "ExpandDims": (0,), "Squeeze": (0,), "EnsureShape": (0,), "Transpose": (0,), "Tile": (0,),
+    "Unique": (0,), "UniqueV2": (0,), "UniqueWithCounts": (0,), "GatherNd": (0,), "GatherV2": (0,), "Gather": (0,),
+    "SparseFillEmptyRows": (1, 3), "SparseReorder": (1,), "StridedSlice": (0,), "Slice": (0,), "Split": (1,),
+    "SplitV": (0,), "Unpack": (0,), "DynamicPartition": (0,), "BooleanMask": (0,), "SparseToDense": (2, 3),
+    "Select": (1, 2), "SelectV2": (1, 2), "Maximum": (0, 1), "Minimum": (0, 1), "Pad": (0,), "PadV2": (0,),
+    "Where": (), "StringStrip": (0,), "Cast": (0,), "ZerosLike": (), "SparseSlice": (1,), "SparseConcat": (),
+}  # fmt: skip
+_ANY_INPUT = {"ConcatV2", "Concat", "Pack", "IdentityN", "DynamicStitch", "ParallelDynamicStitch", "Switch", "Merge"}
+_GATHERS = {"ResourceGather": (0, 1), "GatherV2": (0, 1), "Gather": (0, 1), "ResourceGatherNd": (0, 1)}
+_FINDS = {"LookupTableFindV2", "LookupTableFind"}
+_COMPARISONS = {"Equal", "NotEqual", "Less", "Greater", "LessEqual", "GreaterEqual"}
+
+
+@dataclass
+class Domain:
+    """What is known of the values of an input.
+
+    Attributes
+    ----------
+    known : list of ndarray
+        Values that the model holds: keys of tables, lines of vocabularies.
+    special : list
+        Single values that the graph compares with or splits at: markers of what is missing, boundaries.
+    rows : int or None
+        The input is a row number of a table with so many rows, and others are refused.
+    numeric_text : bool
+        Strings that are parsed as numbers.
+    examples : list of Feature or None
+        The strings are `tf.Example` messages, of which these features are read.
+    """
+
+    known: list[Array] = field(default_factory=list)
+    special: list[Any] = field(default_factory=list)
+    rows: int | None = None
+    numeric_text: bool = False
+    examples: list[Feature] | None = None
+
+
+def find_domain(model: Model, source: Output) -> Domain:
+    """Follow an input through nodes that hand its elements on, to where they mean something."""
+    graph = model.graph
+    domain = Domain()
+    seen = {source}
+    waiting = [source]
+    while waiting:
+        output = waiting.pop()
+        for node, index in graph.uses(output):
+            _note(model, node, index, domain)
+            if not (node.op in _ANY_INPUT or index in _SAME_ELEMENTS.get(node.op, ())):
+                continue
+            for user in _ports(graph, node):
+                if user not in seen:
+                    seen.add(user)
+                    waiting.append(user)
+    return domain
+
+
+def _ports(graph: Graph, node: Node) -> set[Output]:
+    return {one for user in graph.users(node.name) for one in user.inputs if one.node == node.name}
+
+
+def _note(model: Model, node: Node, index: int, domain: Domain) -> None:
+    """Add what one use of the input tells."""
+    graph = model.graph
+    if node.op in _FINDS and index == 1:
+        domain.known.extend(native_keys(model, handle_of(graph, node.inputs[0])))
+    elif node.op == SPARSE_LOOKUP and index == 0 and table_of(node) in model.sparse_tables:
+        for part in model.sparse_tables[table_of(node)].parts:
+            domain.known.append(sample(part.keys))
+    elif node.op in _GATHERS and index == 1:
+        rows = _rows(model, node)
+        if rows is not None:
+            domain.rows = rows if domain.rows is None else min(domain.rows, rows)
+    elif node.op in _COMPARISONS:
+        value = graph.const_value(node.inputs[1 - index])
+        if value is not None:
+            domain.special.extend(value.ravel()[:8].tolist())
+    elif node.op == "Bucketize":
+        domain.special.extend(attribute(node, "boundaries", []))
+    elif node.op == "StringToNumber":
+        domain.numeric_text = True
+    elif node.op in PARSERS and index == 0:
+        domain.examples = (domain.examples or []) + parsed_features(graph, node)
+
+
+def native_keys(model: Model, handle: str) -> Iterator[Array]:
+    """Yield some keys of a native hash table: from the checkpoint, a constant, or an asset file."""
+    graph = model.graph
+    if handle in model.hash_tables:
+        yield sample(model.hash_tables[handle].keys)
+        return
+    if handle not in graph:
+        return
+    for node in graph.users(handle):
+        if node.op in {"InitializeTableV2", "InitializeTable", "LookupTableImportV2", "LookupTableImport"}:
+            keys = graph.const_value(node.inputs[1])
+            if keys is not None:
+                yield keys.ravel()[:SAMPLE]
+        elif node.op in {"InitializeTableFromTextFileV2", "InitializeTableFromTextFile"}:
+            yield from _text_keys(model, node)
+
+
+def _text_keys(model: Model, node: Node) -> Iterator[Array]:
+    """Read keys from a vocabulary file; a whole line (-2) or a column of it. Line numbers (-1) are no keys to read."""
+    graph = model.graph
+    name = graph[node.inputs[1].node]
+    while name.op == "Identity":
+        name = graph.input(name, 0)
+    file = model.assets.get(name.name)
+    column = int(attribute(node, "key_index", -2))
+    if file is None or column == -1:
+        return
+    delimiter = attribute(node, "delimiter", b"\t") or b"\t"
+    with file.open("rb") as lines:
+        found = [line.rstrip(b"\r\n") for line in islice(lines, SAMPLE)]
+    if column >= 0:
+        found = [parts[column] for parts in (line.split(delimiter) for line in found) if column < len(parts)]
+    keys = np.array(found, object)
+    handle = graph[handle_of(graph, node.inputs[0])]
+    if "key_dtype" in handle.attrs and attribute(handle, "key_dtype").is_integer:
+        keys = np.array([int(one) for one in found if one.lstrip(b"-").isdigit()], np.int64)
+    yield keys
+
+
+def sample(tensor: TensorSource) -> Array:
+    """Take the first and last keys of the first block: a table larger than memory is not read for it."""
+    for chunk in tensor.chunks(1 << 18):
+        block = chunk.ravel()
+        if len(block) <= SAMPLE:
+            return block
+        return np.concatenate([block[: SAMPLE // 2], block[-(SAMPLE // 2) :]])
+    return np.empty(0, tensor.dtype)
+
+
+def _rows(model: Model, node: Node) -> int | None:
+    """Count the rows of what a gather reads, where it is a variable or a constant."""
+    graph = model.graph
+    source = graph.input(node, 0)
+    while source.op in {"Identity", "ReadVariableOp", "RefIdentity"}:
+        source = graph.input(source, 0)
+    if source.op == "Const":
+        value = graph.const_value(source.output())
+        return None if value is None or not value.ndim else int(value.shape[0])
+    if source.name in model.variables:
+        shape = model.variables[source.name].shape
+        return int(shape[0]) if shape else None
+    return None

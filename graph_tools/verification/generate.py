@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests made up for a signature: known and absent keys, empty bags, strange strings and numbers, odd batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graph_tools.model import Endpoint, Model, Signature
+from graph_tools.tensors import Array
+from graph_tools.verification.domain import Domain, find_domain
+from graph_tools.verification.examples import example_strings
+from graph_tools.verification.request import Request
+from graph_tools.verification.structure import SparseInput, find_sparse_inputs
+from graph_tools.verification.values import Pools, pools_of
+
+LARGE_BATCH = 1024
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One sort of request.
+
+    Attributes
+    ----------
+    name : str
+        As the report says it.
+    kind : str
+        Of the values; see `values`.
+    batch : int
+        Rows; 0: drawn for each request.
+    length : int or None
+        Size of other free dimensions, and of the longest bag; None: drawn.
+    """
+
+    name: str
+    kind: str
+    batch: int = 0
+    length: int | None = None
+
+
+#: In this order, each once; further requests are of the last kind.
+SCENARIOS = (
+    Scenario("one row", "known", 1),
+    Scenario("known keys", "known", 33),
+    Scenario("absent keys", "absent", 17),
+    Scenario("empty values", "empty", 5),
+    Scenario("empty bags", "known", 7, 0),
+    Scenario("unicode", "unicode", 13),
+    Scenario("negative ids", "negative", 9),
+    Scenario("huge ids", "huge", 9),
+    Scenario("ids out of range", "out of range", 3),
+    Scenario("no row", "known", 0, 1),
+    Scenario("large batch", "mixed", LARGE_BATCH),
+    Scenario("one row of all sorts", "mixed", 1),
+    Scenario("all sorts", "mixed"),
+)
+_BATCHES = (1, 2, 3, 7, 16, 31, 64, 127, 257)
+
+
+class Generator:
+    """Makes requests for one signature.
+
+    Parameters
+    ----------
+    models : Model, ...
+        Both models: keys are sampled from the tables of each, so that those that only one has come up.
+    name : str
+        Of the signature.
+    seed : int
+    """
+
+    def __init__(self, *models: Model, name: str, seed: int = 0) -> None:
+        self.name = name
+        self.signature: Signature = models[0].signatures[name]
+        self.seed = seed
+        self.sparse: list[SparseInput] = find_sparse_inputs(models[0], self.signature)
+        self.domains = {key: self._domain(models, key) for key in self.signature.inputs}
+        self.pools: dict[str, Pools] = {
+            key: pools_of(one.dtype, self.domains[key]) for key, one in self.signature.inputs.items()
+        }
+        self.sizes = {key: _placeholder_shape(models[0], one) for key, one in self.signature.inputs.items()}
+
+    def _domain(self, models: tuple[Model, ...], key: str) -> Domain:
+        whole = Domain()
+        for model in models:
+            endpoint = model.signatures[self.name].inputs.get(key) if self.name in model.signatures else None
+            if endpoint is None:
+                continue
+            found = find_domain(model, endpoint.tensor)
+            whole.known.extend(found.known)
+            whole.special.extend(found.special)
+            whole.numeric_text |= found.numeric_text
+            whole.examples = whole.examples or found.examples
+            # The reader of the first model says what is refused; the second must refuse the same.
+            whole.rows = found.rows if model is models[0] else whole.rows
+        return whole
+
+    def requests(self, count: int) -> Iterator[Request]:
+        """Yield `count` requests, the same for the same seed."""
+        for number in range(count):
+            scenario = SCENARIOS[min(number, len(SCENARIOS) - 1)]
+            rng = np.random.default_rng([self.seed, number])
+            yield Request(self.name, self._inputs(scenario, rng), f"generated {number + 1}, {scenario.name}")
+
+    def _inputs(self, scenario: Scenario, rng: np.random.Generator) -> dict[str, Array]:
+        batch = scenario.batch if scenario.batch or scenario.name == "no row" else int(rng.choice(_BATCHES))
+        length = int(rng.integers(1, 6)) if scenario.length is None else scenario.length
+        inputs: dict[str, Array] = {}
+        for sparse in self.sparse:
+            inputs |= self._sparse(sparse, scenario, rng, batch, length)
+        for key in self.signature.inputs:
+            if key not in inputs:
+                inputs[key] = self._dense(key, scenario, rng, batch, length)
+        return {key: inputs[key] for key in self.signature.inputs}
+
+    def _dense(
+        self, key: str, scenario: Scenario, rng: np.random.Generator, batch: int, length: int
+    ) -> Array:
+        """Fill an input; its first free dimension is the batch, the others the length that all inputs share."""
+        sizes = self.sizes[key]
+        shape = [(batch if axis == 0 else length) if size is None else size for axis, size in enumerate(sizes)]
+        count = int(np.prod(shape, dtype=np.int64))
+        features = self.domains[key].examples
+        if features is not None:
+            return example_strings(features, scenario.kind, rng, count).reshape(shape)
+        values = self.pools[key].draw(scenario.kind, rng, count).reshape(shape)
+        if len(shape) >= 2 and sizes[1] is None and scenario.kind in {"mixed", "known"} and count:
+            values = self._padded(key, values, rng)
+        return values
+
+    def _padded(self, key: str, values: Array, rng: np.random.Generator) -> Array:
+        """Pad bags of different lengths at their end, as clients do that send them dense."""
+        filled = rng.integers(0, values.shape[1] + 1, values.shape[0])
+        beyond = np.arange(values.shape[1])[None, :] >= filled[:, None]
+        padding = self.pools[key].draw("empty", rng, 1)[0]
+        values = values.copy()
+        values[beyond] = padding
+        return values
+
+    def _sparse(
+        self, sparse: SparseInput, scenario: Scenario, rng: np.random.Generator, batch: int, length: int
+    ) -> dict[str, Array]:
+        """Fill the three parts of a sparse tensor: a bag for each row, some of them empty."""
+        lengths = rng.integers(0, length + 1, batch) if length else np.zeros(batch, np.int64)
+        if scenario.name in {"one row", "known keys"}:
+            lengths = np.maximum(lengths, 1)
+        rows = np.repeat(np.arange(batch), lengths)
+        columns = np.concatenate([np.arange(one) for one in lengths]) if len(rows) else np.empty(0, np.int64)
+        rank = self.signature.inputs[sparse.indices].shape
+        rank_size = (rank[1] if rank else None) or self._rank_of(sparse)
+        indices = np.zeros((len(rows), rank_size), np.int64)
+        indices[:, 0] = rows
+        if rank_size > 1:
+            indices[:, 1] = columns
+        dense_shape = np.ones(rank_size, np.int64)
+        dense_shape[0] = batch
+        if rank_size > 1:
+            dense_shape[1] = max(1, int(lengths.max(initial=0)))
+        values = self.pools[sparse.values].draw(scenario.kind, rng, len(rows))
+        return {sparse.indices: indices, sparse.values: values, sparse.dense_shape: dense_shape}
+
+    def _rank_of(self, sparse: SparseInput) -> int:
+        shape = self.signature.inputs[sparse.dense_shape].shape
+        return (shape[0] if shape else None) or 2
+
+
+def _placeholder_shape(model: Model, endpoint: Endpoint) -> tuple[int | None, ...]:
+    """Return the sizes of an input; where nothing is said of them, one free dimension."""
+    from graph_tools.graph import attribute
+
+    if endpoint.shape is not None:
+        return endpoint.shape
+    node: Any = model.graph[endpoint.tensor.node]
+    shape = attribute(node, "shape")
+    # A TF 1 placeholder of unknown shape may have been written as a scalar.
+    return shape if shape else (None,)

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recorded requests: warm-up files of TensorFlow Serving, requests in the EAS format, and `.npz` files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graph_tools.errors import UnreadableError, UsageError
+from graph_tools.model import Signature
+from graph_tools.tensors import Array
+from graph_tools.verification.messages import messages
+from graph_tools.verification.request import Request
+from graph_tools.verification.tf_record import is_tf_record, read_records
+
+DEFAULT_SIGNATURE = "serving_default"
+WARM_UP_FILE = "tf_serving_warmup_requests"
+LABELS = "labels"
+# Rows of a `.npz` file that are one request at most.
+_ROWS = 4096
+
+Signatures = Mapping[str, Signature]
+
+
+def read_requests(path: str | Path, signatures: Signatures) -> list[Request]:
+    """Read the requests of a file, whose kind is known from its content.
+
+    Parameters
+    ----------
+    path : path
+        A TFRecord file of PredictionLog messages (`assets.extra/tf_serving_warmup_requests`), a serialised
+        `PredictRequest` of the EAS format, or a `.npz` file with an array for each input of a signature and, at will,
+        `labels`.
+    signatures : mapping of str to Signature
+        Those that requests may be for.
+
+    Raises
+    ------
+    UnreadableError
+        The file is missing or damaged, or of none of these kinds.
+    UsageError
+        A request names no input or signature of the model.
+    """
+    path = Path(path)
+    if path.is_dir() and (path / WARM_UP_FILE).is_file():
+        path = path / WARM_UP_FILE
+    if not path.is_file():
+        raise UnreadableError(f"{path}: not there, expected a file of requests")
+    with path.open("rb") as file:
+        head = file.read(16)
+    kind = _npz if path.suffix == ".npz" else _prediction_logs if is_tf_record(head) else _eas
+    found = list(kind(path, signatures))
+    if not found:
+        raise UnreadableError(f"{path}: no Predict request in it, expected at least one")
+    return found
+
+
+def _prediction_logs(path: Path, signatures: Signatures) -> Iterator[Request]:
+    """Yield the Predict requests; logs of Classify, Regress and the like are not replayed."""
+    import tensorflow as tf
+    from google.protobuf.message import DecodeError
+    from tensorflow.core.framework import tensor_pb2
+
+    for number, record in enumerate(read_records(path)):
+        place = f"{path}: record {number}"
+        try:
+            log = messages()["PredictionLog"].FromString(record)
+            if not log.HasField("predict_log"):
+                continue
+            request = log.predict_log.request
+            arrays = {
+                entry.key: np.asarray(tf.make_ndarray(tensor_pb2.TensorProto.FromString(entry.value)))
+                for entry in request.inputs
+            }
+        except (DecodeError, ValueError, TypeError) as error:
+            raise UnreadableError(f"{place}: {error}, expected a PredictionLog message") from error
+        signature = request.model_spec.signature_name or DEFAULT_SIGNATURE
+        yield _request(place, signature, arrays, request.output_filter, signatures)
+
+
+# DataType number -> (field of the values, dtype); bfloat16 and half come as floats.
+_EAS_VALUES = {
+    1: ("float_val", "float32"), 2: ("double_val", "float64"), 3: ("int_val", "int32"), 4: ("int_val", "uint8"),
+    5: ("int_val", "int16"), 6: ("int_val", "int8"), 7: ("string_val", "object"), 8: ("float_val", "complex64"),
+    9: ("int64_val", "int64"), 10: ("bool_val", "bool"), 14: ("float_val", "bfloat16"), 17: ("int_val", "uint16"),
+    18: ("double_val", "complex128"), 19: ("float_val", "float16"),
+}  # fmt: skip
+
+
+def _eas(path: Path, signatures: Signatures) -> Iterator[Request]:
+    from google.protobuf.message import DecodeError
+
+    try:
+        request = messages()["EasRequest"].FromString(path.read_bytes())
+        arrays = {entry.key: _eas_array(entry.value) for entry in request.inputs}
+    except (DecodeError, ValueError, KeyError) as error:
+        raise UnreadableError(
+            f"{path}: {error}, expected TFRecords of PredictionLog, an EAS PredictRequest or a .npz file"
+        ) from error
+    if not arrays:
+        raise UnreadableError(f"{path}: no input in it, expected TFRecords, an EAS PredictRequest or a .npz file")
+    signature = request.signature_name
+    if not signature:
+        signature = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in signatures else _fitting(path, arrays, signatures)
+    yield _request(str(path), signature, arrays, request.output_filter, signatures)
+
+
+def _eas_array(value: Any) -> Array:
+    import tensorflow as tf
+
+    if value.dtype not in _EAS_VALUES:
+        raise ValueError(f"dtype number {value.dtype}")
+    field, name = _EAS_VALUES[value.dtype]
+    values = list(getattr(value, field))
+    if name.startswith("complex"):
+        values = [complex(real, imaginary) for real, imaginary in zip(values[::2], values[1::2], strict=True)]
+    dtype = np.dtype(object) if name == "object" else np.dtype(tf.as_dtype(name).as_numpy_dtype)
+    return np.array(values, dtype).reshape(tuple(value.array_shape.dim))
+
+
+def _npz(path: Path, signatures: Signatures) -> Iterator[Request]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (ValueError, OSError, EOFError) as error:
+        raise UnreadableError(f"{path}: {error}, expected a .npz file without Python objects") from error
+    labels = None
+    if LABELS in arrays and not any(LABELS in one.inputs for one in signatures.values()):
+        labels = np.asarray(arrays.pop(LABELS)).reshape(-1)
+    signature = _fitting(path, arrays, signatures)
+    request = _request(str(path), signature, arrays, (), signatures, labels)
+    yield from _split(request, signatures[signature])
+
+
+def _split(request: Request, signature: Signature) -> Iterator[Request]:
+    """Cut many rows into requests of at most `_ROWS`, where every input has a row for each."""
+    lengths = {array.shape[0] if array.ndim else -1 for array in request.inputs.values()}
+    if request.labels is not None:
+        lengths.add(len(request.labels))
+    free = all(one.shape is None or (one.shape and one.shape[0] is None) for one in signature.inputs.values())
+    if len(lengths) != 1 or not free or max(lengths) <= _ROWS:
+        yield request
+        return
+    for begin in range(0, max(lengths), _ROWS):
+        rows = slice(begin, begin + _ROWS)
+        yield Request(
+            request.signature,
+            {name: array[rows] for name, array in request.inputs.items()},
+            f"{request.origin} from row {begin}",
+            None if request.labels is None else request.labels[rows],
+        )
+
+
+def _fitting(path: Path, names: Iterable[str], signatures: Signatures) -> str:
+    """Name the signature whose inputs are these."""
+    wanted = set(names)
+    for name in sorted(signatures, key=lambda one: one != DEFAULT_SIGNATURE):
+        if wanted == set(_by_any_name(signatures[name], wanted)):
+            return name
+    have = "; ".join(f"'{name}': {', '.join(one.inputs)}" for name, one in signatures.items())
+    raise UsageError(f"{path}: arrays {', '.join(sorted(wanted)) or 'none'}, expected the inputs of a signature, {have}")
+
+
+def _by_any_name(signature: Signature, names: Iterable[str]) -> dict[str, str]:
+    """Return the input key that each name means: a key, or the name of the input's tensor."""
+    tensors = {}
+    for key, one in signature.inputs.items():
+        tensors[str(one.tensor)] = key
+        if one.tensor.port == 0:
+            tensors[one.tensor.node] = key
+    meant = {name: name if name in signature.inputs else tensors.get(name) for name in names}
+    return {name: key for name, key in meant.items() if key is not None}
+
+
+def _request(
+    place: str,
+    signature: str,
+    arrays: Mapping[str, Array],
+    wanted: Iterable[str],
+    signatures: Signatures,
+    labels: Array | None = None,
+) -> Request:
+    """Give the inputs their keys and the dtypes that the signature wants."""
+    if signature not in signatures:
+        have = ", ".join(signatures)
+        raise UsageError(f"{place}: a request for the signature '{signature}', expected one of {have}")
+    described = signatures[signature]
+    keys = _by_any_name(described, arrays)
+    strange = sorted(set(arrays) - set(keys))
+    if strange:
+        have = ", ".join(described.inputs)
+        raise UsageError(f"{place}: input '{strange[0]}' is none of signature '{signature}', expected {have}")
+    missing = sorted(set(described.inputs) - set(keys.values()))
+    if missing:
+        raise UsageError(f"{place}: no input '{missing[0]}', expected every input of signature '{signature}'")
+    inputs = {
+        keys[name]: as_dtype(array, described.inputs[keys[name]].dtype, f"{place}: input '{name}'")
+        for name, array in arrays.items()
+    }
+    outputs = {str(one.tensor): key for key, one in described.outputs.items()}
+    filtered = tuple(outputs.get(name, name) for name in wanted)
+    return Request(signature, inputs, place, labels, tuple(name for name in filtered if name in described.outputs))
+
+
+def as_dtype(array: Array, dtype: Any, place: str) -> Array:
+    """Return an array in the dtype of an input; numbers only change to a dtype that holds them all.
+
+    Raises
+    ------
+    UsageError
+    """
+    import tensorflow as tf
+
+    if dtype == tf.string:
+        if array.dtype.kind not in "SUO":
+            raise UsageError(f"{place}: {array.dtype}, expected strings")
+        encode: Callable[[Any], bytes] = lambda one: one.encode() if isinstance(one, str) else bytes(one)  # noqa: E731
+        made = np.empty(array.shape, object)
+        made.ravel()[:] = [encode(one) for one in array.ravel().tolist()]
+        return made
+    wanted = np.dtype(dtype.as_numpy_dtype)
+    if array.dtype == wanted:
+        return array
+    if array.dtype.kind in "SUO":
+        raise UsageError(f"{place}: strings, expected {dtype.name}")
+    cast = array.astype(wanted)
+    if wanted.kind in "iub" and not np.array_equal(cast.astype(array.dtype), array):
+        raise UsageError(f"{place}: {array.dtype} values that {dtype.name} cannot hold, expected {dtype.name}")
+    return cast

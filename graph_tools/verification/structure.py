@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which inputs belong together: the indices, values and dense shape of a sparse tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graph_tools.graph import Graph
+from graph_tools.model import Model, Signature
+
+# Op -> the places of indices, values and dense shape among its inputs.
+_SPARSE_USES: dict[str, tuple[int, int, int]] = {
+    "SparseFillEmptyRows": (0, 1, 2),
+    "SparseToDense": (0, 2, 1),
+    "SparseTensorDenseMatMul": (0, 1, 2),
+    "SparseReorder": (0, 1, 2),
+    "SparseSoftmax": (0, 1, 2),
+    "SparseReduceSum": (0, 1, 2),
+    "SparseReduceMax": (0, 1, 2),
+    "SparseSlice": (0, 1, 2),
+    "SerializeSparse": (0, 1, 2),
+    "SparseDenseCwiseMul": (0, 1, 2),
+    "SparseSparseMinimum": (0, 1, 2),
+    "RaggedTensorFromSparse": (0, 1, 2),
+}
+
+
+@dataclass(frozen=True)
+class SparseInput:
+    """Keys of the inputs that make one sparse tensor."""
+
+    indices: str
+    values: str
+    dense_shape: str
+
+
+def find_sparse_inputs(model: Model, signature: Signature) -> list[SparseInput]:
+    """Find the sparse tensors among a signature's inputs: by their use, then by shape and name."""
+    found: list[SparseInput] = []
+    taken: set[str] = set()
+
+    def add(one: SparseInput) -> None:
+        if not {one.indices, one.values, one.dense_shape} & taken:
+            found.append(one)
+            taken.update((one.indices, one.values, one.dense_shape))
+
+    indices, shapes, values = _by_role(signature)
+    if indices and shapes and values:
+        for one in _by_use(model.graph, signature, indices, shapes, values):
+            add(one)
+        for one in _by_name(indices, shapes, values):
+            add(one)
+    return found
+
+
+def _by_role(signature: Signature) -> tuple[list[str], list[str], list[str]]:
+    """List the keys that may be indices (int64 [n, k]), dense shapes (int64 [k]) and values ([n])."""
+
+    ranked = {key: (one, len(one.shape)) for key, one in signature.inputs.items() if one.shape is not None}
+    indices = [key for key, (one, rank) in ranked.items() if rank == 2 and one.dtype.name == "int64"]
+    shapes = [key for key, (one, rank) in ranked.items() if rank == 1 and one.dtype.name == "int64"]
+    values = [key for key, (one, rank) in ranked.items() if rank == 1 and one.shape == (None,)]
+    return indices, shapes, values
+
+
+def _by_use(
+    graph: Graph, signature: Signature, indices: list[str], shapes: list[str], values: list[str]
+) -> list[SparseInput]:
+    """Look at every op that takes a sparse tensor, and at which inputs each of its three parts comes from."""
+    keys = {one.tensor.node: key for key, one in signature.inputs.items()}
+    found = []
+    for node in graph:
+        places = _SPARSE_USES.get(node.op)
+        if places is None or len(node.inputs) <= max(places):
+            continue
+        origins = [
+            {keys[name] for name in graph.ancestors([node.inputs[place].node]) if name in keys} for place in places
+        ]
+        index = [key for key in indices if key in origins[0]]
+        value = [key for key in values if key in origins[1]]
+        # Indices may go into the dense shape (SparseReshape), and ids are int64 [n] as dense shapes are.
+        shape = [key for key in shapes if key in origins[2] and key not in value]
+        if len(index) == len(value) == len(shape) == 1:
+            found.append(SparseInput(index[0], value[0], shape[0]))
+    return found
+
+
+def _by_name(indices: list[str], shapes: list[str], values: list[str]) -> list[SparseInput]:
+    """Pair `x_indices`, `x_values`, `x_shape` and the like, and `x`, `x_1`, `x_2` as TensorFlow flattens them."""
+    found = []
+    for key in indices:
+        stem = _stem(key, ("indices", "index", "idx"))
+        shape = [one for one in shapes if stem is not None and _stem(one, ("dense_shape", "shape")) == stem]
+        value = [one for one in values if stem is not None and _stem(one, ("values", "value", "ids")) == stem]
+        if shape and value:
+            found.append(SparseInput(key, value[0], shape[0]))
+        elif f"{key}_1" in values and f"{key}_2" in shapes:
+            found.append(SparseInput(key, f"{key}_1", f"{key}_2"))
+    return found
+
+
+def _stem(key: str, endings: tuple[str, ...]) -> str | None:
+    lower = key.lower()
+    for ending in endings:
+        if lower.endswith(ending):
+            return lower[: -len(ending)].rstrip("_/.:-")
+    return None
