@@ -31,10 +31,13 @@ class _Block:
         self.last = key
         self._count += 1
 
+    def content(self) -> bytes:
+        restarts = self._restarts or [0]
+        return bytes(self.data) + b"".join(place.to_bytes(4, "little") for place in [*restarts, len(restarts)])
+
     def write(self, out: BinaryIO) -> bytes:
         """Write the block with its trailer; return its handle."""
-        restarts = self._restarts or [0]
-        body = bytes(self.data) + b"".join(place.to_bytes(4, "little") for place in [*restarts, len(restarts)]) + b"\0"
+        body = self.content() + b"\0"
         handle = varints.encode(out.tell()) + varints.encode(len(body) - 1)
         out.write(body + checksum.mask(checksum.extend(0, body)).to_bytes(4, "little"))
         return handle
