@@ -46,6 +46,7 @@ WORKLOADS = {
     for workload in (
         Workload("W1", "wdl", "make_wdl.py", "Wide & Deep, string features, about 4,700 nodes", TOWER),
         Workload("W2", "idwdl", "make_idwdl.py", "the same tower on integer ids, a small clean graph", TOWER),
+        Workload("keras", "keras", "make_keras.py", "a Keras 3 ranking model, exported in both of its ways", 0),
         Workload("tiny", "tiny", "make_tiny.py", "two small layers, for tests and endurance", 4 * (8 * 16 + 16)),
     )
 }
@@ -75,7 +76,7 @@ def ensure_model(name: str, cache: Path = CACHE) -> Path:
     """
     workload = WORKLOADS[name]
     folder = cache / workload.folder
-    if (folder / "saved_model.pb").exists():
+    if any(folder.rglob("saved_model.pb")):
         return folder
     cache.mkdir(parents=True, exist_ok=True)
     # Beside the target and renamed when complete: a run that is interrupted leaves no half model in the cache.
