@@ -21,6 +21,7 @@ _MARK = b"opt_name:"
 _LARGEST_DIM = 1 << 16
 # Text is parsed at some 100 MB/s; larger blocks only cost memory.
 _TEXT_BLOCK = 1 << 20
+_HEAD_BLOCK = 1 << 16
 
 
 def _compression(path: Path) -> str:
@@ -29,7 +30,11 @@ def _compression(path: Path) -> str:
 
 def is_text(path: Path) -> bool:
     """Tell whether a block is text: it begins with the name of the optimizer."""
-    head = next(byte_blocks(path, _compression(path)), b"")
+    head = b""
+    for data in byte_blocks(path, _compression(path), _HEAD_BLOCK):
+        head += data
+        if len(head) >= len(_MARK):
+            break
     if len(head) < 4:
         raise UnreadableError(f"{path}: {len(head)} bytes, expected at least the dimension")
     return head.startswith(_MARK)
@@ -65,7 +70,7 @@ class TextBlock:
         """Read the header and the first values."""
         compression = _compression(path)
         head = b""
-        for lines in line_blocks(path, compression, _TEXT_BLOCK):
+        for lines in line_blocks(path, compression, _HEAD_BLOCK):
             head += lines
             if head.count(b"\n") > 2:
                 break
