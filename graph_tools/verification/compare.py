@@ -47,7 +47,7 @@ class OutputComparison:
 
     Attributes
     ----------
-    name : str
+    signature, name : str
     dtype : str
         Of the first model, or `a != b` where they differ.
     elements : int
@@ -56,7 +56,7 @@ class OutputComparison:
         Elements that differ by more than the tolerance; of integers, booleans and strings, that differ at all.
     different : int
         Elements whose bits differ.
-    largest_absolute, largest_relative : float
+    max_abs_difference, max_rel_difference : float
         `|a - b|` and `|a - b| / |b|` (over elements with b != 0), of finite elements.
     nan_a, nan_b : int
         Elements that are not a number. NaN equals NaN only.
@@ -70,13 +70,14 @@ class OutputComparison:
         Where the difference is largest in terms of the tolerance: request, index, a, b.
     """
 
+    signature: str
     name: str
     dtype: str
     elements: int = 0
     beyond: int = 0
     different: int = 0
-    largest_absolute: float = 0.0
-    largest_relative: float = 0.0
+    max_abs_difference: float = 0.0
+    max_rel_difference: float = 0.0
     nan_a: int = 0
     nan_b: int = 0
     shapes: int = 0
@@ -136,7 +137,7 @@ class OutputComparison:
         if count:
             if a.dtype.kind in "iub" and b.dtype.kind in "iub":
                 apart = np.abs(a[wrong].astype(np.float64) - b[wrong].astype(np.float64))
-                self.largest_absolute = max(self.largest_absolute, float(apart.max()))
+                self.max_abs_difference = max(self.max_abs_difference, float(apart.max()))
             index = tuple(int(one) for one in np.argwhere(wrong)[0])
             self._worse(np.inf, request, a[index], b[index], index)
 
@@ -155,11 +156,11 @@ class OutputComparison:
             wrong = ~same & ~(finite & (apart <= allowed))
         self.beyond += int(wrong.sum())
         if finite.any():
-            self.largest_absolute = max(self.largest_absolute, float(apart[finite].max()))
+            self.max_abs_difference = max(self.max_abs_difference, float(apart[finite].max()))
             divisible = finite & (y != 0)
             if divisible.any():
                 ratios = apart[divisible] / np.abs(y[divisible])
-                self.largest_relative = max(self.largest_relative, float(ratios.max()))
+                self.max_rel_difference = max(self.max_rel_difference, float(ratios.max()))
         if same.all():
             return
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -39,7 +39,7 @@ def parsed_features(graph: Graph, node: Node) -> list[Feature]:
     else:
         lists = [graph.const_value(one) for one in node.inputs[2:5]]
         sparse, dense, ragged = ([] if one is None else one.ravel().tolist() for one in lists)
-    found = [*zip(sparse, sparse_types, [None] * len(sparse), strict=False)]
+    found: list[tuple[Any, Any, int | None]] = [*zip(sparse, sparse_types, [None] * len(sparse), strict=False)]
     found += zip(ragged, attribute(node, "ragged_value_types", []), [None] * len(ragged), strict=False)
     shapes = [_size(shape) for shape in attribute(node, "dense_shapes", [])]
     found += zip(dense, dense_types, shapes, strict=False)

@@ -117,9 +117,7 @@ class Generator:
                 inputs[key] = self._dense(key, scenario, rng, batch, length)
         return {key: inputs[key] for key in self.signature.inputs}
 
-    def _dense(
-        self, key: str, scenario: Scenario, rng: np.random.Generator, batch: int, length: int
-    ) -> Array:
+    def _dense(self, key: str, scenario: Scenario, rng: np.random.Generator, batch: int, length: int) -> Array:
         """Fill an input; its first free dimension is the batch, the others the length that all inputs share."""
         sizes = self.sizes[key]
         shape = [(batch if axis == 0 else length) if size is None else size for axis, size in enumerate(sizes)]

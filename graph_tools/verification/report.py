@@ -9,7 +9,7 @@ from typing import Any
 from graph_tools.report.data import as_data
 from graph_tools.verification.compare import OutputComparison, Tolerance
 
-SCHEMA = "verify_report"
+SCHEMA = "verify_report/1"
 
 
 @dataclass
@@ -34,8 +34,16 @@ class Side:
 
 @dataclass
 class Refused:
-    """A request that both models refused alike, or that one of them did."""
+    """A request that not both models answered.
 
+    Attributes
+    ----------
+    signature, request : str
+    a, b : str or None
+        The error of each model, code first; None: it answered.
+    """
+
+    signature: str
     request: str
     a: str | None
     b: str | None
@@ -47,8 +55,8 @@ class Refused:
 
 
 @dataclass
-class SignatureComparison:
-    """What was asked of a signature and how the answers compare.
+class Asked:
+    """What was asked of a signature.
 
     Attributes
     ----------
@@ -56,11 +64,9 @@ class SignatureComparison:
     generated, recorded : int
         Requests.
     rows : int
-        Size of the requests' first dimensions, added up.
+        First sizes of the requests' inputs, added up.
     answered : int
-        Requests that both answered.
-    refused : list of Refused
-    outputs : list of OutputComparison
+        Requests that both models answered.
     """
 
     name: str
@@ -68,12 +74,6 @@ class SignatureComparison:
     recorded: int = 0
     rows: int = 0
     answered: int = 0
-    refused: list[Refused] = field(default_factory=list)
-    outputs: list[OutputComparison] = field(default_factory=list)
-
-    @property
-    def equal(self) -> bool:
-        return all(one.equal for one in self.outputs) and all(one.equal for one in self.refused)
 
 
 @dataclass
@@ -93,7 +93,7 @@ class TableComparison:
         Keys whose rows differ by more than the tolerance.
     different : int
         Keys whose rows differ in any bit.
-    largest_absolute : float
+    max_abs_difference : float
     worst : str or None
         The key whose rows differ most.
     """
@@ -105,7 +105,7 @@ class TableComparison:
     extra: int = 0
     beyond: int = 0
     different: int = 0
-    largest_absolute: float = 0.0
+    max_abs_difference: float = 0.0
     worst: str | None = None
 
     @property
@@ -123,11 +123,13 @@ class VerifyReport:
     tolerance : Tolerance
     seed : int
         Of the generated requests.
-    signatures : list of SignatureComparison
+    signatures : list of Asked
+    outputs : list of OutputComparison
+    refused : list of Refused
     tables : list of TableComparison
         Those compared row by row: where a model is larger than the memory limit.
     not_compared : list of str
-        What only one of the models has, and why that was let pass.
+        What only one of the models has, and that this was let pass.
     problems : list of str
         Differences that are none of numbers: inputs that are missing, dtypes that changed.
     seconds : float
@@ -137,73 +139,82 @@ class VerifyReport:
     b: Side
     tolerance: Tolerance
     seed: int
-    signatures: list[SignatureComparison] = field(default_factory=list)
+    signatures: list[Asked] = field(default_factory=list)
+    outputs: list[OutputComparison] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
     tables: list[TableComparison] = field(default_factory=list)
     not_compared: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
-    def equal(self) -> bool:
-        """Whether both models answer alike, within the tolerance, and something was compared at all."""
-        return (
-            not self.problems
-            and any(one.answered for one in self.signatures)
-            and all(one.equal for one in self.signatures)
-            and all(one.equal for one in self.tables)
-        )
+    def requests(self) -> int:
+        return sum(one.generated + one.recorded for one in self.signatures)
+
+    @property
+    def rows(self) -> int:
+        return sum(one.rows for one in self.signatures)
+
+    @property
+    def passed(self) -> bool:
+        """Whether both models answer alike, within the tolerance, and every signature was answered at all."""
+        return not self.reasons()
 
     @property
     def bit_exact(self) -> bool:
         """Whether no bit differs."""
-        outputs = [output for one in self.signatures for output in one.outputs]
-        return self.equal and all(one.bit_exact for one in outputs) and all(one.different == 0 for one in self.tables)
+        exact = all(one.bit_exact for one in self.outputs) and all(one.different == 0 for one in self.tables)
+        return self.passed and exact
 
     @property
-    def largest_absolute(self) -> float:
-        return max((output.largest_absolute for one in self.signatures for output in one.outputs), default=0.0)
+    def max_abs_difference(self) -> float:
+        return max((one.max_abs_difference for one in self.outputs), default=0.0)
 
     def reasons(self) -> list[str]:
-        """Say what differs, a sentence each; the most important first."""
+        """Say what differs, a sentence each; none: both models are equal."""
         found = list(self.problems)
-        if not any(one.answered for one in self.signatures):
-            found.append("no request was answered by both models, expected at least one")
-        for signature in self.signatures:
-            for output in signature.outputs:
-                if not output.equal:
-                    found.append(_output_reason(signature.name, output))
-            for refused in signature.refused:
-                if not refused.equal:
-                    a, b = refused.a or "an answer", refused.b or "an answer"
-                    found.append(f"signature '{signature.name}', {refused.request}: {a}, then {b}, expected the same")
+        if not self.signatures and not found:
+            found.append("no signature is in both models, expected at least one")
+        for asked in self.signatures:
+            if not asked.answered:
+                found.append(
+                    f"signature '{asked.name}': none of {asked.generated + asked.recorded} requests was answered by "
+                    "both models, expected at least one"
+                )
+        found.extend(_output_reason(one) for one in self.outputs if not one.equal)
         found.extend(
-            f"table '{one.name}': {one.beyond} of {one.rows} rows differ, key {one.worst} most, expected none"
-            for one in self.tables
+            f"signature '{one.signature}', request '{one.request}': {one.a or 'an answer'} / {one.b or 'an answer'}, "
+            "expected the same of both"
+            for one in self.refused
             if not one.equal
         )
+        found.extend(_table_reason(one) for one in self.tables if not one.equal)
         return found
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as `docs/schemas/verify_report.schema.json` describes it."""
         data: dict[str, Any] = as_data(self)
-        data |= {"equal": self.equal, "bit_exact": self.bit_exact, "reasons": self.reasons()}
-        for signature, one in zip(data["signatures"], self.signatures, strict=True):
-            signature["equal"] = one.equal
-            for output, compared in zip(signature["outputs"], one.outputs, strict=True):
-                output |= {"equal": compared.equal, "bit_exact": compared.bit_exact}
-            for refused, both in zip(signature["refused"], one.refused, strict=True):
-                refused["equal"] = both.equal
-        for table, compared_table in zip(data["tables"], self.tables, strict=True):
-            table["equal"] = compared_table.equal
-        return {"schema": SCHEMA, "version": 1, **data}
+        for kind, several in (("outputs", self.outputs), ("refused", self.refused), ("tables", self.tables)):
+            for one, found in zip(data[kind], several, strict=True):
+                one["equal"] = found.equal  # type: ignore[attr-defined]
+        for one, output in zip(data["outputs"], self.outputs, strict=True):
+            one["bit_exact"] = output.bit_exact
+        head = {"schema": SCHEMA, "passed": self.passed, "bit_exact": self.bit_exact, "reasons": self.reasons()}
+        return head | {"requests": self.requests, "rows": self.rows} | data
 
 
-def _output_reason(signature: str, output: OutputComparison) -> str:
-    place = f"signature '{signature}', output '{output.name}'"
+def _output_reason(output: OutputComparison) -> str:
+    place = f"signature '{output.signature}', output '{output.name}'"
     if "!=" in output.dtype:
         return f"{place}: dtypes {output.dtype}, expected the same"
     worst = output.worst or {}
-    where = f"{worst.get('a')} and {worst.get('b')} at {worst.get('index')} of '{worst.get('request')}'"
+    where = f"{worst.get('a')} and {worst.get('b')} at {worst.get('index')} of request '{worst.get('request')}'"
     if output.shapes:
         return f"{place}: {output.shapes} answers of different shapes, {where}, expected the same"
     return f"{place}: {output.beyond} of {output.elements} elements differ, {where}, expected them within the tolerance"
+
+
+def _table_reason(table: TableComparison) -> str:
+    return (
+        f"table '{table.name}': {table.beyond} of {table.rows} rows differ, that of {table.worst} most, expected none"
+    )

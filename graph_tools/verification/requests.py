@@ -161,7 +161,9 @@ def _fitting(path: Path, names: Iterable[str], signatures: Signatures) -> str:
         if wanted == set(_by_any_name(signatures[name], wanted)):
             return name
     have = "; ".join(f"'{name}': {', '.join(one.inputs)}" for name, one in signatures.items())
-    raise UsageError(f"{path}: arrays {', '.join(sorted(wanted)) or 'none'}, expected the inputs of a signature, {have}")
+    raise UsageError(
+        f"{path}: arrays {', '.join(sorted(wanted)) or 'none'}, expected the inputs of a signature, {have}"
+    )
 
 
 def _by_any_name(signature: Signature, names: Iterable[str]) -> dict[str, str]:

@@ -55,7 +55,6 @@ def find_sparse_inputs(model: Model, signature: Signature) -> list[SparseInput]:
 
 def _by_role(signature: Signature) -> tuple[list[str], list[str], list[str]]:
     """List the keys that may be indices (int64 [n, k]), dense shapes (int64 [k]) and values ([n])."""
-
     ranked = {key: (one, len(one.shape)) for key, one in signature.inputs.items() if one.shape is not None}
     indices = [key for key, (one, rank) in ranked.items() if rank == 2 and one.dtype.name == "int64"]
     shapes = [key for key, (one, rank) in ranked.items() if rank == 1 and one.dtype.name == "int64"]

@@ -11,7 +11,19 @@ import numpy as np
 from graph_tools.tensors import Array
 from graph_tools.verification.domain import Domain
 
-UNICODE = ("müsli", "日本語", "🎬 film", "שלום", "a\u0301", "\u0000x", "İstanbul", "ＡＢＣ", " tab\t", "line\n", "\ufeffbom")
+UNICODE = (
+    "müsli",
+    "日本語",
+    "🎬 film",
+    "שלום",
+    "a\u0301",
+    "\u0000x",
+    "İstanbul",
+    "\uff21\uff22",
+    " tab\t",
+    "line\n",
+    "\ufeffbom",
+)
 BAD_BYTES = (b"\xff\xfe", b"\x80", b"a\x00b")
 NUMBERS = (b"0", b"1", b"-7", b"3.25", b"1e6", b"123456789012")
 _FLOATS = (0.0, 1.0, -1.0, 0.5, -0.5, 1e-6, 100.0, -1234.5, 1e6)
@@ -135,11 +147,16 @@ class FloatPools:
         self.dtype = dtype
         edges = [float(one) for one in domain.special if isinstance(one, (int, float))]
         with np.errstate(over="ignore"):
-            near = [float(np.nextafter(dtype.type(one), dtype.type(side))) for one in edges for side in (-1e9, 1e9)] \
-                if dtype.itemsize > 2 else []
+            near = (
+                [float(np.nextafter(dtype.type(one), dtype.type(side))) for one in edges for side in (-1e9, 1e9)]
+                if dtype.itemsize > 2
+                else []
+            )
             self.plain = np.array([*_FLOATS, *edges, *near], dtype)
             large = np.array([*_LARGE], np.float64).astype(dtype)
-        self.large = large[np.isfinite(large.astype(np.float64))] if np.isfinite(large.astype(np.float64)).any() else self.plain
+        self.large = (
+            large[np.isfinite(large.astype(np.float64))] if np.isfinite(large.astype(np.float64)).any() else self.plain
+        )
 
     def draw(self, kind: str, rng: np.random.Generator, count: int) -> Array:
         if kind == "empty":
@@ -161,9 +178,12 @@ class OtherPools:
         self.dtype = dtype
 
     def draw(self, kind: str, rng: np.random.Generator, count: int) -> Array:
+        if kind == "empty":
+            return np.zeros(count, self.dtype)
         if self.dtype.kind == "b":
-            return np.zeros(count, bool) if kind == "empty" else rng.random(count) < 0.5
-        return (rng.normal(size=count) + 1j * rng.normal(size=count)).astype(self.dtype)
+            return rng.integers(0, 2, count).astype(self.dtype)
+        made: Array = (rng.normal(size=count) + 1j * rng.normal(size=count)).astype(self.dtype)
+        return made
 
 
 Pools = StringPools | IntegerPools | FloatPools | OtherPools

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prove that two models answer alike: recorded and generated requests, run in TensorFlow, compared output by output."""
+
+from graph_tools.verification.compare import OutputComparison, Tolerance
+from graph_tools.verification.report import VerifyReport
+from graph_tools.verification.request import Request
+from graph_tools.verification.tables import compare_tables
+from graph_tools.verification.verifying import SAMPLES, verify
+
+__all__ = ["SAMPLES", "OutputComparison", "Request", "Tolerance", "VerifyReport", "compare_tables", "verify"]

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find rows in tables that are read as streams: once through for all keys that are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from graph_tools.errors import UnreadableError
+from graph_tools.model import HashTableContent
+from graph_tools.tables.table import Part, SparseTable
+from graph_tools.tensors import Array, TensorSource, rows_per_chunk
+
+
+def take_rows(tensor: TensorSource, numbers: list[Array]) -> list[Array | None]:
+    """Return the rows [..., row] for arrays of row numbers; None where one is out of range."""
+    count = tensor.shape[0]
+    good = [bool(((one >= 0) & (one < count)).all()) for one in numbers]
+    flat = [one.ravel().astype(np.int64) for one, is_good in zip(numbers, good, strict=True) if is_good]
+    wanted = np.unique(np.concatenate(flat)) if flat else np.empty(0, np.int64)
+    rows = np.empty((len(wanted), *tensor.shape[1:]), tensor.dtype)
+    position = filled = 0
+    for chunk in tensor.chunks(rows_per_chunk(tensor)):
+        if filled == len(wanted):
+            break
+        end = int(np.searchsorted(wanted, position + len(chunk)))
+        rows[filled:end] = chunk[wanted[filled:end] - position]
+        position, filled = position + len(chunk), end
+    return [
+        rows[np.searchsorted(wanted, one.astype(np.int64))] if is_good else None
+        for one, is_good in zip(numbers, good, strict=True)
+    ]
+
+
+class Wanted:
+    """Keys that are looked for, and the values found for them."""
+
+    def __init__(self, keys: list[Array], row: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        flat = [one.ravel() for one in keys]
+        self.keys = np.unique(np.concatenate(flat)) if flat else np.empty(0, np.int64)
+        self.rows = np.zeros((len(self.keys), *row), dtype)
+        self.found = np.zeros(len(self.keys), bool)
+
+    def places(self, keys: Array) -> tuple[Array, Array]:
+        """Return which of `keys` [n] are wanted, as indices into them and into `self.keys`."""
+        if not len(self.keys) or not len(keys):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        hit = np.flatnonzero(self.keys[place] == keys)
+        return hit, place[hit]
+
+    def offer(self, keys: Array, rows: Array) -> None:
+        """Take the rows of those keys that are wanted; of a key that is there twice, the last."""
+        hit, place = self.places(keys)
+        self.rows[place] = rows[hit]
+        self.found[place] = True
+
+    def forget(self, keys: Array) -> None:
+        """Take keys as absent."""
+        _, place = self.places(keys)
+        self.found[place] = False
+
+    def of(self, keys: Array) -> tuple[Array, Array]:
+        """Return the rows [..., row] of keys and which of them were found."""
+        place = np.searchsorted(self.keys, keys)
+        return self.rows[place], self.found[place]
+
+
+def aligned_chunks(keys: TensorSource, rows: TensorSource, what: str) -> Iterator[tuple[Array, Array]]:
+    """Yield blocks of keys [n] with their rows [n, ...].
+
+    Raises
+    ------
+    UnreadableError
+        There are not as many keys as rows.
+    """
+    if keys.shape[0] != rows.shape[0]:
+        raise UnreadableError(
+            f"table '{what}': {keys.shape[0]} keys and {rows.shape[0]} rows, expected as many of each"
+        )
+    size = min(rows_per_chunk(rows), rows_per_chunk(keys))
+    left = keys.chunks(size)
+    block = np.empty(0, keys.dtype)
+    for chunk in rows.chunks(size):
+        while len(block) < len(chunk):
+            block = np.concatenate([block, next(left).ravel()])
+        yield block[: len(chunk)], chunk
+        block = block[len(chunk) :]
+
+
+def find_in_table(table: SparseTable, keys: list[Array], defaults: list[Array | None]) -> list[Array]:
+    """Look keys up as the training system would when it serves.
+
+    Parameters
+    ----------
+    table : SparseTable
+    keys : list of ndarray [...]
+    defaults : list of ndarray [dim] or [..., dim], or None
+        What absent keys are given instead of the table's own value.
+
+    Returns
+    -------
+    list of ndarray [..., dim]
+    """
+    wanted = Wanted([_table_keys(one, table) for one in keys], (table.dim,), table.dtype)
+    for part in table.parts:
+        for block, rows in aligned_chunks(part.keys, part.rows, table.name):
+            wanted.offer(_table_keys(block, table), rows.astype(table.dtype, copy=False))
+        _ignore(part, table, wanted)
+    answers = []
+    for one, default in zip(keys, defaults, strict=True):
+        flat = _table_keys(one, table).ravel()
+        rows, found = wanted.of(flat)
+        absent = ~found
+        if absent.any():
+            if default is None:
+                rows[absent] = table.absent.lookup(flat[absent], table.dim, table.dtype)
+            else:
+                rows[absent] = np.broadcast_to(default, (*one.shape, table.dim)).reshape(-1, table.dim)[absent]
+        answers.append(rows.reshape(*one.shape, table.dim))
+    return answers
+
+
+def _ignore(part: Part, table: SparseTable, wanted: Wanted) -> None:
+    if part.ignored is not None:
+        wanted.forget(_table_keys(part.ignored, table))
+
+
+def _table_keys(keys: Array, table: SparseTable) -> Array:
+    return keys if table.key_dtype.kind == "O" else keys.astype(table.key_dtype, copy=False)
+
+
+def find_in_hash_table(content: HashTableContent, keys: list[Array], defaults: list[Array | None]) -> list[Array]:
+    """Look keys up in a native hash table; absent keys are given the default."""
+    values = content.values
+    row = tuple(values.shape[1:]) if values is not None else ()
+    dtype = values.dtype if values is not None else np.dtype(np.int64)
+    wanted = Wanted(keys, row, dtype)
+    if values is not None:
+        for block, rows in aligned_chunks(content.keys, values, "hash table"):
+            wanted.offer(block, rows)
+    else:
+        position = 0
+        for block in content.keys.chunks(rows_per_chunk(content.keys)):
+            wanted.offer(block.ravel(), np.arange(position, position + block.size))
+            position += block.size
+    answers = []
+    for one, default in zip(keys, defaults, strict=True):
+        rows, found = wanted.of(one.ravel())
+        if not found.all():
+            assert default is not None
+            filler = np.broadcast_to(default, rows.shape)
+            rows = rows.astype(default.dtype)
+            rows[~found] = filler[~found]
+        answers.append((rows if default is None else rows.astype(default.dtype)).reshape(*one.shape, *row))
+    return answers

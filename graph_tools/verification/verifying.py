@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verify: ask both models the same and compare what they answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from graph_tools.errors import ConversionError, GraphToolsError, UnreadableError, UsageError
+from graph_tools.model import Model, Signature
+from graph_tools.readers import read_model
+from graph_tools.report.cut import disk_bytes
+from graph_tools.verification.compare import OutputComparison, Tolerance
+from graph_tools.verification.generate import Generator
+from graph_tools.verification.report import Asked, Refused, Side, VerifyReport
+from graph_tools.verification.request import Request
+from graph_tools.verification.requests import WARM_UP_FILE, read_requests
+from graph_tools.verification.runner import (
+    Answer,
+    LoadError,
+    Refusal,
+    Runner,
+    SessionRunner,
+    V2Runner,
+    foreign_ops,
+    load_op_library,
+)
+from graph_tools.verification.staged import StagedRunner
+from graph_tools.verification.tables import Pair, compare_rows, compare_tables, largest_share, pair_by_name
+
+SAMPLES = 32
+
+
+class Progress(Protocol):
+    """Whoever wants to know how far it is."""
+
+    def begin(self, text: str, total: int | None = None) -> None: ...
+    def advance(self, count: int) -> None: ...
+
+
+class _Silent:
+    def begin(self, text: str, total: int | None = None) -> None: ...
+    def advance(self, count: int) -> None: ...
+
+
+def verify(
+    a: str | Path | Model,
+    b: str | Path | Model,
+    *,
+    requests: Iterable[str | Path] = (),
+    samples: int = SAMPLES,
+    tolerance: Tolerance | str | None = None,
+    seed: int = 0,
+    op_library: str | Path | None = None,
+    memory_limit: int | None = None,
+    tables: Callable[[Model, Model], Iterable[Pair]] | None = None,
+    progress: Progress | None = None,
+) -> VerifyReport:
+    """Compare what two models answer.
+
+    Parameters
+    ----------
+    a, b : path or Model
+        The model that is right, and the one in question. A Model is as `read_model` gave it, before any pass.
+    requests : iterable of path
+        Recorded requests; the warm-up file of `a`, if there is one, is always among them.
+    samples : int
+        Generated requests for each signature.
+    tolerance : Tolerance or str, optional
+        `ABS[,REL]`: |a - b| <= ABS + REL * |b|; by default 1e-5,1e-5.
+    seed : int
+        Of the generated requests.
+    op_library : path, optional
+        Library with ops that TensorFlow does not have.
+    memory_limit : int [bytes], optional
+        If a model is larger, its tables are read as streams and compared row by row, and of their rows only those are
+        served that the requests want.
+    tables : callable, optional
+        Says which tables of the models are the same, where names do not: a conversion knows what became of which.
+    progress : optional
+
+    Returns
+    -------
+    VerifyReport
+
+    Raises
+    ------
+    UnreadableError, UsageError
+        A model or file cannot be read, a model has ops that nobody can run, or an option is wrong.
+    """
+    begun = time.monotonic()
+    told = progress or _Silent()
+    if samples < 0:
+        raise UsageError(f"samples: {samples}, expected 0 or more")
+    allowed = Tolerance.parse(tolerance) if isinstance(tolerance, str) else tolerance or Tolerance()
+    if op_library is not None:
+        load_op_library(op_library)
+    first, second = (one if isinstance(one, Model) else read_model(one) for one in (a, b))
+    sizes = [disk_bytes(one.path) for one in (first, second)]
+    report = VerifyReport(
+        Side(str(first.path), first.kind, sizes[0], ""),
+        Side(str(second.path), second.kind, sizes[1], ""),
+        allowed,
+        seed,
+    )
+    names = common_signatures(first, second, report)
+    asked = _requests(first, second, names, list(requests), samples, seed, report)
+    large = largest_share(memory_limit) if memory_limit is not None and max(sizes) > memory_limit else None
+    runners = _Runners(first, second, large, told)
+    answers = runners.answers(asked)
+    report.a.how, report.b.how = runners.how
+    _compare(asked, answers, first, names, report)
+    if large is not None:
+        told.begin("Comparing tables row by row")
+        _compare_tables(first, second, tables, large, memory_limit or 0, report)
+    report.seconds = time.monotonic() - begun
+    return report
+
+
+def common_signatures(a: Model, b: Model, report: VerifyReport) -> list[str]:
+    """Name the signatures that both have with the same inputs, and note what does not fit."""
+    names = []
+    for name, signature in a.signatures.items():
+        if name not in b.signatures:
+            report.not_compared.append(f"signature '{name}': only the first model has it")
+            continue
+        found = list(_input_problems(name, signature, b.signatures[name]))
+        report.problems.extend(found)
+        if found:
+            continue
+        names.append(name)
+        other = b.signatures[name].outputs
+        for key in sorted(set(signature.outputs) ^ set(other)):
+            which = "first" if key in signature.outputs else "second"
+            report.not_compared.append(f"signature '{name}', output '{key}': only the {which} model has it")
+        if not set(signature.outputs) & set(other):
+            report.problems.append(f"signature '{name}': no output is in both models, expected at least one")
+    for name in b.signatures:
+        if name not in a.signatures:
+            report.not_compared.append(f"signature '{name}': only the second model has it")
+    return names
+
+
+def _input_problems(name: str, a: Signature, b: Signature) -> Iterable[str]:
+    for key in sorted(set(a.inputs) | set(b.inputs)):
+        place = f"signature '{name}', input '{key}'"
+        if key not in b.inputs or key not in a.inputs:
+            yield f"{place}: only the {'first' if key in a.inputs else 'second'} model has it, expected both"
+        elif a.inputs[key].dtype != b.inputs[key].dtype:
+            yield f"{place}: {a.inputs[key].dtype.name} and {b.inputs[key].dtype.name}, expected one dtype"
+
+
+def _requests(
+    a: Model, b: Model, names: list[str], files: Sequence[str | Path], samples: int, seed: int, report: VerifyReport
+) -> list[Request]:
+    """Gather the recorded requests, then the generated ones."""
+    asked: list[Request] = []
+    for file in files:
+        recorded = read_requests(file, a.signatures)
+        asked.extend(one for one in recorded if one.signature in names)
+    warm_up = a.extra / WARM_UP_FILE if a.extra is not None else None
+    if warm_up is not None and warm_up.is_file() and not any(Path(one) == warm_up for one in files):
+        try:
+            asked.extend(one for one in read_requests(warm_up, a.signatures) if one.signature in names)
+        # Nobody asked for this file: what is in it is for the server.
+        except GraphToolsError as error:
+            report.not_compared.append(str(error))
+    for name in names:
+        asked.extend(Generator(a, b, name=name, seed=seed).requests(samples))
+    return asked
+
+
+class _Runners:
+    """Runs both models: one after the other, so that one is in memory; by one loader, so that they alone differ."""
+
+    def __init__(self, a: Model, b: Model, large: int | None, progress: Progress) -> None:
+        self.models, self.large, self.progress = (a, b), large, progress
+        self.how = ["", ""]
+
+    def answers(self, asked: list[Request]) -> tuple[list[Answer], list[Answer]]:
+        staged = [self.large is not None or bool(one.sparse_tables) for one in self.models]
+        for model, is_staged in zip(self.models, staged, strict=True):
+            if not is_staged:
+                _check_runnable(model)
+        graph_def = any(one.kind == "GraphDef" for one in self.models)
+        loaders: list[Callable[[Model], Runner]] = [V2Runner, SessionRunner]
+        if any(staged) or graph_def:
+            loaders = [SessionRunner]
+        failure: LoadError | None = None
+        for load in loaders:
+            try:
+                first, second = (
+                    self._side(number, (lambda one: StagedRunner(one, self.large)) if staged[number] else load, asked)
+                    for number in (0, 1)
+                )
+            except LoadError as error:
+                failure = error
+            else:
+                return first, second
+        assert failure is not None
+        raise UnreadableError(str(failure)) from failure
+
+    def _side(self, number: int, load: Callable[[Model], Runner], asked: list[Request]) -> list[Answer]:
+        model = self.models[number]
+        self.progress.begin(f"Asking {model.path}", len(asked))
+        try:
+            runner = load(model)
+        except (LoadError, ConversionError) as error:
+            raise LoadError(f"{model.path}: {error}, expected a model that TensorFlow loads") from error
+        self.how[number] = runner.how
+        try:
+            return runner.run(asked, lambda: self.progress.advance(1))
+        finally:
+            runner.close()
+
+
+def _check_runnable(model: Model) -> None:
+    foreign = foreign_ops(model)
+    if foreign:
+        raise UnreadableError(
+            f"{model.path}: op '{foreign[0]}' that TensorFlow does not have, expected --op-library with it"
+        )
+
+
+def _compare(
+    asked: list[Request], answers: tuple[list[Answer], list[Answer]], a: Model, names: list[str], report: VerifyReport
+) -> None:
+    outputs: dict[tuple[str, str], OutputComparison] = {}
+    signatures = {name: Asked(name) for name in names}
+    for request, first, second in zip(asked, *answers, strict=True):
+        of = signatures[request.signature]
+        of.generated += request.generated
+        of.recorded += not request.generated
+        of.rows += _row_count(request)
+        if isinstance(first, Refusal) or isinstance(second, Refusal):
+            report.refused.append(Refused(request.signature, request.origin, _error(first), _error(second)))
+            continue
+        of.answered += 1
+        for key in sorted(set(first) & set(second)):
+            place = (request.signature, key)
+            if place not in outputs:
+                outputs[place] = OutputComparison(*place, a.signatures[request.signature].outputs[key].dtype.name)
+            outputs[place].add(first[key], second[key], report.tolerance, request.origin, request.labels)
+    for one in outputs.values():
+        one.finish()
+    report.signatures, report.outputs = list(signatures.values()), list(outputs.values())
+
+
+def _error(answer: Answer) -> str | None:
+    return f"{answer.code}: {answer.message}" if isinstance(answer, Refusal) else None
+
+
+def _row_count(request: Request) -> int:
+    return max((value.shape[0] for value in request.inputs.values() if value.ndim), default=1)
+
+
+def _compare_tables(
+    a: Model,
+    b: Model,
+    pair: Callable[[Model, Model], Iterable[Pair]] | None,
+    large: int,
+    memory: int,
+    report: VerifyReport,
+) -> None:
+    pairs, variables = pair_by_name(a, b, large)
+    if pair is not None:
+        pairs = list(pair(a, b))
+    report.tables.extend(compare_tables(pairs, report.tolerance, max(1, memory // 4)))
+    report.tables.extend(compare_rows(name, x, y, report.tolerance) for name, x, y in variables)
+    seen = {one.name for one in report.tables}
+    everything: dict[str, Any] = {**a.sparse_tables, **{n: t for n, t in a.variables.items() if _is_large(t, large)}}
+    report.not_compared.extend(
+        f"table '{name}': of its rows only those that the requests want; nothing says which table of the second it is"
+        for name in everything
+        if name not in seen and getattr(everything[name], "name", name) not in seen
+    )
+
+
+def _is_large(tensor: Any, large: int) -> bool:
+    from graph_tools.tensors import byte_size
+
+    return byte_size(tensor) >= large
