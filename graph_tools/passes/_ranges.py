@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Between which numbers the elements of an integer tensor lie, in every request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graph_tools.graph import Node, Output, attribute, writes
+from graph_tools.model import Model
+from graph_tools.passes._match import constant
+from graph_tools.tensors import rows_per_chunk
+
+Range = tuple[int | None, int | None]
+"""Least and largest value; None: no bound is known."""
+
+ANY: Range = (None, None)
+
+# The elements of input 0, some of them or in another order.
+_PICK = {
+    "ExpandDims", "GatherNd", "GatherV2", "Identity", "Reshape", "Slice", "Snapshot", "Squeeze", "StopGradient",
+    "StridedSlice", "Tile", "Transpose", "Unique", "UniqueV2",
+}  # fmt: skip
+_HASHES = {"StringToHashBucket", "StringToHashBucketFast", "StringToHashBucketStrong"}
+_SMALL = {"DT_UINT8": 2**8, "DT_UINT16": 2**16, "DT_UINT32": 2**32, "DT_BOOL": 2}
+
+
+class RangeFinder:
+    """Finds ranges in a graph that does not change meanwhile."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.graph = model.graph
+        self._known: dict[Output, Range] = {}
+
+    def of(self, output: Output) -> Range:
+        """Return the range of a tensor's elements."""
+        if output not in self._known:
+            self._known[output] = ANY  # what a cycle finds
+            self._known[output] = self._find(self.graph[output.node], output)
+        return self._known[output]
+
+    def is_nonnegative(self, output: Output) -> bool:
+        """Say whether no request can make an element negative."""
+        low, _ = self.of(output)
+        return low is not None and low >= 0
+
+    def _find(self, node: Node, output: Output) -> Range:
+        inputs = node.inputs
+        if node.op == "Const":
+            array = constant(self.graph, output)
+            known = array is not None and array.dtype.kind in "iub" and array.size > 0
+            return (int(array.min()), int(array.max())) if known and array is not None else ANY
+        if node.op in _PICK and output.port == 0:
+            return self.of(inputs[0])
+        if node.op in _HASHES:
+            return (0, attribute(node, "num_buckets") - 1)
+        if node.op == "Bucketize":
+            return (0, len(node.attrs["boundaries"].list.f))
+        if node.op in {"Shape", "Size", "Where", "ArgMax", "ArgMin"}:
+            return (0, None)
+        if node.op == "Cast":
+            return self._cast(node)
+        if node.op == "LookupTableFindV2":
+            return _union(_table_range(self.model, inputs[0].node), self.of(inputs[2]))
+        if node.op in {"Select", "SelectV2"}:
+            return _union(self.of(inputs[1]), self.of(inputs[2]))
+        if node.op == "SparseFillEmptyRows" and output.port == 1:
+            return _union(self.of(inputs[1]), self.of(inputs[3]))
+        if node.op == "Fill":
+            return self.of(inputs[1])
+        if node.op in {"ConcatV2", "Pack"}:
+            parts = [self.of(one) for one in (inputs[:-1] if node.op == "ConcatV2" else inputs)]
+            found = parts[0]
+            for one in parts[1:]:
+                found = _union(found, one)
+            return found
+        return self._arithmetic(node)
+
+    def _arithmetic(self, node: Node) -> Range:
+        if node.op not in {"Add", "AddV2", "Sub", "Maximum", "Minimum", "FloorMod", "Mul"}:
+            return ANY
+        (low, high), (other_low, other_high) = self.of(node.inputs[0]), self.of(node.inputs[1])
+        if node.op == "Maximum":
+            lows = [one for one in (low, other_low) if one is not None]
+            return (max(lows, default=None), None if None in (high, other_high) else max(high or 0, other_high or 0))
+        if node.op == "Minimum":
+            highs = [one for one in (high, other_high) if one is not None]
+            return (None if None in (low, other_low) else min(low or 0, other_low or 0), min(highs, default=None))
+        if node.op == "FloorMod":
+            return (0, other_high - 1) if other_low is not None and other_low > 0 and other_high is not None else ANY
+        if low is None or high is None or other_low is None or other_high is None:
+            return ANY
+        if node.op == "Sub":
+            found = (low - other_high, high - other_low)
+        elif node.op == "Mul":
+            corners = [a * b for a in (low, high) for b in (other_low, other_high)]
+            found = (min(corners), max(corners))
+        else:
+            found = (low + other_low, high + other_high)
+        limits = np.iinfo(attribute(node, "T").as_numpy_dtype)
+        return found if limits.min <= found[0] and found[1] <= limits.max else ANY
+
+    def _cast(self, node: Node) -> Range:
+        before, after = attribute(node, "SrcT"), attribute(node, "DstT")
+        if not (before.is_integer or before.is_bool) or not after.is_integer:
+            return ANY
+        name = f"DT_{before.name.upper()}"
+        low, high = self.of(node.inputs[0])
+        if name in _SMALL:
+            low = 0 if low is None else low
+            high = _SMALL[name] - 1 if high is None else high
+        limits = np.iinfo(after.as_numpy_dtype)
+        if before.size <= after.size and not (before.is_unsigned and before.size == after.size):
+            return (low, high)
+        fits = low is not None and high is not None and limits.min <= low and high <= limits.max
+        return (low, high) if fits else ANY
+
+
+def _union(one: Range, other: Range) -> Range:
+    low = None if one[0] is None or other[0] is None else min(one[0], other[0])
+    high = None if one[1] is None or other[1] is None else max(one[1], other[1])
+    return (low, high)
+
+
+def _table_range(model: Model, handle: str) -> Range:
+    """Range of the values of a hash table that is filled once."""
+    content = model.hash_tables.get(handle)
+    if content is not None and any(writes(user) for user in model.graph.users(handle)):
+        return ANY
+    if content is not None:
+        if content.values is None:
+            return (0, content.keys.shape[0] - 1)
+        return _stream_range(content.values)
+    fillers = [user for user in model.graph.users(handle) if user.op not in {"LookupTableFindV2", "LookupTableSizeV2"}]
+    if len(fillers) != 1:
+        return ANY
+    filler = fillers[0]
+    if filler.op == "InitializeTableFromTextFileV2":
+        # -1: the number of the line.
+        return (0, None) if attribute(filler, "value_index") == -1 and not attribute(filler, "offset", 0) else ANY
+    if filler.op not in {"InitializeTableV2", "LookupTableImportV2"}:
+        return ANY
+    values = model.graph[filler.inputs[2].node]
+    if values.op == "Range" and attribute(values, "Tidx").is_integer:
+        start, limit, step = (constant(model.graph, one) for one in values.inputs)
+        if start is not None and step is not None and int(start) >= 0 and int(step) > 0:
+            return (int(start), None if limit is None else max(int(limit) - 1, int(start)))
+        return ANY
+    array = constant(model.graph, filler.inputs[2])
+    return _array_range(array) if array is not None else ANY
+
+
+def _array_range(array: Any) -> Range:
+    return (int(array.min()), int(array.max())) if array.dtype.kind in "iu" and array.size else ANY
+
+
+def _stream_range(values: Any) -> Range:
+    found: Range | None = None
+    for chunk in values.chunks(rows_per_chunk(values)):
+        one = _array_range(chunk)
+        found = one if found is None else _union(found, one)
+    return found or ANY
