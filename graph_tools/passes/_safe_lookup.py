@@ -148,7 +148,7 @@ class SafeLookup:
     def is_ordered(self, graph: Graph) -> bool:
         """Say whether the rows of the entries never go down, in every request."""
         node = graph[skip(graph, self.indices).node]
-        while node.op == "SparseReshape":
+        while node.op == "SparseReshape" or (node.op in {"GatherV2", "GatherNd"} and mask_of(graph, node) is not None):
             node = graph[operand(graph, node, 0).node]
         return node.op in _ORDERED
 
@@ -172,13 +172,13 @@ def find_safe_lookup(model: Model, site: str, finders: Finders) -> SafeLookup | 
     if constant(graph, fill.inputs[3]) is None:
         return f"default id '{fill.inputs[3]}' is no constant"
     indices, ids, shape = (operand(graph, fill, i) for i in range(3))
-    indices, ids, mask = _kept(graph, indices, ids)
+    indices, ids, mask = kept_entries(graph, indices, ids)
     found = SafeLookup(segment, segment.output(), fill, indices, ids, shape, mask, False, fill.inputs[3], rows, data[1])
     found.drops_negative = mask is not None and _is_nonnegative_check(graph, mask, ids)
-    _peel_reshapes(graph, found, sizes)
+    found.indices, found.shape, found.reshapes = peel_reshapes(graph, found.indices, found.shape, sizes)
     if (sizes.of(found.indices) or (0, 0))[1] != 2:
         return f"indices '{found.indices}' have another width than 2, expected rows and columns"
-    select = _select_zeros(graph, segment, fill)
+    select = select_zeros(graph, segment.output(), fill)
     if select is not None:
         found.output, found.default = select.output(), None
     return found
@@ -225,18 +225,18 @@ def attribute_of_numbers(graph: Graph, numbers: Output, default: object) -> obje
     return default
 
 
-def _kept(graph: Graph, indices: Output, ids: Output) -> tuple[Output, Output, Output | None]:
+def kept_entries(graph: Graph, indices: Output, ids: Output) -> tuple[Output, Output, Output | None]:
     """See through the drop of entries: return indices and ids before it, and the mask of those that stay."""
     one, other = source(graph, indices, "GatherV2", "GatherNd"), source(graph, ids, "GatherV2", "GatherNd")
     if one is None or other is None:
         return indices, ids, None
-    mask = _mask_of(graph, one)
-    if mask is None or mask != _mask_of(graph, other):
+    mask = mask_of(graph, one)
+    if mask is None or mask != mask_of(graph, other):
         return indices, ids, None
     return operand(graph, one, 0), operand(graph, other, 0), mask
 
 
-def _mask_of(graph: Graph, gather: Node) -> Output | None:
+def mask_of(graph: Graph, gather: Node) -> Output | None:
     """Return the mask of a gather of the places where a vector is true."""
     if gather.op == "GatherNd":
         where = source(graph, gather.inputs[1], "Where")
@@ -255,20 +255,22 @@ def _is_nonnegative_check(graph: Graph, mask: Output, ids: Output) -> bool:
     return node.op == "GreaterEqual" and operand(graph, node, 0) == ids and is_constant(graph, node.inputs[1], 0)
 
 
-def _peel_reshapes(graph: Graph, found: SafeLookup, sizes: SizeFinder) -> None:
-    """See through SparseReshapes that change nothing."""
+def peel_reshapes(
+    graph: Graph, indices: Output, shape: Output, sizes: SizeFinder
+) -> tuple[Output, Output, list[Node]]:
+    """See through SparseReshapes that change nothing: return indices and shape before them, and them."""
+    peeled: list[Node] = []
     while True:
-        node = graph[skip(graph, found.indices).node]
-        shape = skip(graph, found.shape)
-        if node.op != "SparseReshape" or shape != node.output(1) or not sizes.is_same_shape(node):
-            return
-        found.reshapes.append(node)
-        found.indices, found.shape = operand(graph, node, 0), operand(graph, node, 1)
+        node = graph[skip(graph, indices).node]
+        if node.op != "SparseReshape" or skip(graph, shape) != node.output(1) or not sizes.is_same_shape(node):
+            return indices, shape, peeled
+        peeled.append(node)
+        indices, shape = operand(graph, node, 0), operand(graph, node, 1)
 
 
-def _select_zeros(graph: Graph, segment: Node, fill: Node) -> Node | None:
+def select_zeros(graph: Graph, combined: Output, fill: Node) -> Node | None:
     """Return the Select that puts zeros into rows that were empty, if there is one."""
-    for user, index in graph.uses(segment.output()):
+    for user, index in graph.uses(combined):
         if user.op in {"Select", "SelectV2"} and index == 2:
             empty = _condition(graph, user.inputs[0])
             if empty == fill.output(2) and is_zeros(graph, user.inputs[1]):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from graph_tools.graph import Node, Output, attribute
 from graph_tools.model import Model
-from graph_tools.passes._match import constant, constant_list, replace_output, skip
+from graph_tools.passes._match import constant, constant_list, first_column, replace_output, skip, source
 
 
 class Symbol(NamedTuple):
@@ -106,10 +106,20 @@ class SizeFinder:
         if node.op in {"GatherV2", "Gather"}:
             found, picked = self.vector(inputs[0]), constant_list(self.graph, inputs[1])
             return None if found is None or picked is None else tuple(found[one] for one in picked)
+        if node.op == "Fill":
+            length, value = self.vector(inputs[0]), self.vector(inputs[1])
+            plain = length is not None and len(length) == 1 and isinstance(length[0], int) and length[0] <= 16
+            return value * length[0] if plain and value is not None and length is not None else None  # type: ignore[operator]
+        if node.op in {"Sub", "AddV2"}:
+            parts = [self.vector(one) for one in inputs]
+            if all(part is not None and len(part) == 1 and isinstance(part[0], int) for part in parts):
+                left, right = (part[0] for part in parts if part is not None)
+                return (left - right if node.op == "Sub" else left + right,)  # type: ignore[operator]
+            return None
         if node.op == "Prod":
             found = self.vector(inputs[0])
             kept = [one for one in found or () if one != 1]
-            return None if found is None or len(kept) > 1 else tuple(kept) or (1,)
+            return None if found is None else (Symbol("element", output, 0),) if len(kept) > 1 else tuple(kept) or (1,)
         if node.op == "SparseReshape" and output.port == 1:
             before, target = self.vector(inputs[1]), self.vector(inputs[2])
             return None if before is None or target is None else resolve(before, target)
@@ -171,17 +181,16 @@ class SizeFinder:
         if node.op == "Unique":
             return (unknown,) if output.port == 0 else self.of(inputs[0])
         if node.op == "SparseReshape":
-            target = self.of(inputs[2])
-            rows = self.of(inputs[0])
+            target, rows = self.vector(inputs[2]), self.of(inputs[0])
             if target is None or rows is None:
                 return None
-            return (rows[0], target[0]) if output.port == 0 else target
+            return (rows[0], len(target)) if output.port == 0 else (len(target),)
         if node.op == "SparseFillEmptyRows":
             shape = self.vector(inputs[2])
             return ((unknown, 2), (unknown,), shape[:1] if shape else (unknown,), self.of(inputs[1]))[output.port]
         if node.op.removesuffix("WithNumSegments") in _SEGMENTS:
             row = self.of(inputs[0])
-            count = self.vector(inputs[3]) if node.op.endswith("Segments") else (unknown,)
+            count = self.vector(inputs[3]) if node.op.endswith("Segments") else self._filled_rows(node, unknown)
             return None if row is None or count is None else (count[0], *row[1:])
         if node.op == "ParseExampleV2":
             sparse = attribute(node, "num_sparse", 0)
@@ -194,6 +203,12 @@ class SizeFinder:
                 row = _known([None if d.size < 0 else d.size for d in shapes[index].dim], output, 1)
                 return (*rows, *(row or ()))
         return None
+
+    def _filled_rows(self, node: Node, unknown: Size) -> Sizes:
+        """Count the rows of an op on segments: all of them, where each was filled."""
+        matrix = first_column(self.graph, node.inputs[2])
+        fill = source(self.graph, matrix, "SparseFillEmptyRows") if matrix is not None else None
+        return (self.vector(fill.inputs[2]) or (unknown,))[:1] if fill is not None else (unknown,)
 
     def _broadcast(self, inputs: list[Output]) -> Sizes | None:
         result: Sizes = ()

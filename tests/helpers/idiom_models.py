@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models with the idioms that training libraries leave in a graph, and what passes make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from graph_tools_support import Feeds, answers
+
+from graph_tools.model import Model
+from graph_tools.passes.base import Pass, PassResult
+from graph_tools.passes.prune_unreachable import PruneUnreachable
+from graph_tools.readers import read_model
+from graph_tools.writer import write_saved_model
+
+KEY = "serving_default"
+
+
+def table(rows: int, dim: int, seed: int = 0) -> np.ndarray:
+    """Rows [rows, dim] float32 of which none is zero."""
+    return np.random.default_rng(seed).normal(size=(rows, dim)).astype(np.float32)
+
+
+def export_graph(path: Path, build: Callable[[Any], tuple[dict[str, Any], dict[str, Any]]]) -> Path:
+    """Export what `build(v1)` makes in a TF 1 graph: its inputs and outputs by key."""
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+    with v1.Graph().as_default(), v1.Session() as session:
+        v1.set_random_seed(0)
+        with v1.variable_scope("", use_resource=True):
+            inputs, outputs = build(v1)
+        session.run([v1.global_variables_initializer(), v1.tables_initializer()])
+        builder = v1.saved_model.Builder(str(path))
+        signature = v1.saved_model.signature_def_utils.predict_signature_def(inputs, outputs)
+        builder.add_meta_graph_and_variables(
+            session,
+            ["serve"],
+            signature_def_map={KEY: signature},
+            main_op=v1.tables_initializer(),
+            assets_collection=v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS),
+        )
+        builder.save()
+    return path
+
+
+def export_function(path: Path, function: Callable[..., Any], specs: list[Any], **held: Any) -> Path:
+    """Export a function as TF 2 does; `held` are the variables and tables that it uses."""
+    import tensorflow as tf
+
+    module = tf.Module()
+    for name, value in held.items():
+        setattr(module, name, value)
+    module.serve = tf.function(function, input_signature=specs)
+    tf.saved_model.save(module, str(path), signatures={KEY: module.serve})
+    return path
+
+
+def passed(source: Path, *passes: Pass) -> tuple[Model, list[PassResult]]:
+    """Read a model, run passes over what its signatures need, and prune again."""
+    model = read_model(source)
+    PruneUnreachable().apply(model)
+    results = [one.apply(model) for one in passes]
+    PruneUnreachable().apply(model)
+    return model, results
+
+
+def ops(model: Model) -> dict[str, int]:
+    """Count the nodes of each op, constants and handles aside."""
+    counted: dict[str, int] = {}
+    for node in model.graph:
+        if node.op not in {"Const", "VarHandleOp", "Placeholder"}:
+            counted[node.op] = counted.get(node.op, 0) + 1
+    return counted
+
+
+def assert_same(source: Path, model: Model, out: Path, feeds: Iterable[Feeds]) -> None:
+    """Check that stock TensorFlow gives the same bits for a model as it was exported and as it is now.
+
+    A request that the source refuses must be refused as well.
+    """
+    import tensorflow as tf
+
+    write_saved_model(model, out)
+    for one in feeds:
+        try:
+            wanted = answers(source, one, KEY)
+        except tf.errors.InvalidArgumentError:
+            wanted = None
+        try:
+            found = answers(out, one, KEY)
+        except tf.errors.InvalidArgumentError:
+            found = None
+        assert (wanted is None) == (found is None), one
+        for key, value in (wanted or {}).items():
+            assert found is not None
+            assert value.dtype == found[key].dtype
+            np.testing.assert_array_equal(value, found[key], err_msg=f"{key} of {one}")
