@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class GraphToolsError(Exception):
     """Parent of every error of this package."""
@@ -27,4 +29,14 @@ class ConversionError(GraphToolsError, RuntimeError):
 
 
 class VerificationError(GraphToolsError, RuntimeError):
-    """Two models were compared and differ by more than the tolerance."""
+    """Two models were compared and differ by more than the tolerance.
+
+    Attributes
+    ----------
+    report : dict
+        The verification, as JSON has it.
+    """
+
+    def __init__(self, message: str, report: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.report = report

@@ -78,6 +78,8 @@ class Model:
     removed_functions, removed_assets : dict of str to str
         What is gone, with the reason.
     removed_signatures : list of str
+    table_records : list of dict
+        What was found in each table and how it is stored now, as the report has it.
     assets : dict of str to Path
         By name of the constant or placeholder that holds the file's name.
     init : list of str
@@ -100,6 +102,7 @@ class Model:
     removed_functions: dict[str, str] = field(default_factory=dict)
     removed_assets: dict[str, str] = field(default_factory=dict)
     removed_signatures: list[str] = field(default_factory=list)
+    table_records: list[dict[str, Any]] = field(default_factory=list)
     assets: dict[str, Path] = field(default_factory=dict)
     init: list[str] = field(default_factory=list)
     checkpoint: Any = None
