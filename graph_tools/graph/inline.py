@@ -78,7 +78,7 @@ def _inline(graph: Graph, call: Node, function_name: str, keep: bool) -> list[st
         # An argument that is waited for is there already; the call's own control inputs are for every node without any.
         if (not inputs and not controls) or _stateful(graph, one.op):
             controls += call.controls
-        attrs = {key: _substituted(value, call) for key, value in one.attr.items()}
+        attrs = {key: _substituted(value, call) for key, value in one.attr.items() if key != "_class"}
         graph._insert(Node(names[one.name], one.op, inputs, list(dict.fromkeys(controls)), attrs, one.device))
     sources = [resolve(function.ret[argument.name]) for argument in function.signature.output_arg]
     after = [names[node] for node in function.control_ret.values() if node in names]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from graph_tools.graph import functions_of
 from graph_tools.model import Model
 from graph_tools.passes.base import Pass, PassResult
 
@@ -52,7 +53,7 @@ def _is_handle(op: str) -> bool:
 def prune_functions(model: Model) -> None:
     """Remove functions that nothing in the graph refers to, directly or through another."""
     library = model.graph.library
-    waiting = [name for node in model.graph for name in _functions_of(node.attrs)]
+    waiting = [name for node in model.graph for name in functions_of(node.attrs)]
     waiting += [node.op for node in model.graph if node.op in library]
     used: set[str] = set()
     while waiting:
@@ -61,18 +62,7 @@ def prune_functions(model: Model) -> None:
             continue
         used.add(name)
         for node in library[name].node_def:
-            waiting.extend(_functions_of(node.attr))
+            waiting.extend(functions_of(node.attr))
             waiting.append(node.op)
     for name in set(library) - used:
         del library[name]
-
-
-def _functions_of(attrs: object) -> list[str]:
-    found = []
-    for value in attrs.values():  # type: ignore[attr-defined]
-        kind = value.WhichOneof("value")
-        if kind == "func":
-            found.append(value.func.name)
-        elif kind == "list":
-            found.extend(one.name for one in value.list.func)
-    return found
