@@ -1,2 +1,62 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rewrites that `cut` makes, one file each."""
+"""The rewrites that `cut` makes, one file each, in the order in which they run."""
+
+from __future__ import annotations
+
+from graph_tools.options import CutOptions
+from graph_tools.passes.base import Pass, PassResult, run_passes
+from graph_tools.passes.collapse_negative_index_fixup import CollapseNegativeIndexFixup
+from graph_tools.passes.collapse_safe_embedding_lookup import CollapseSafeEmbeddingLookup
+from graph_tools.passes.collapse_single_valued_columns import CollapseSingleValuedColumns
+from graph_tools.passes.collapse_unique import CollapseUnique
+from graph_tools.passes.collapse_weighted_lookup import CollapseWeightedLookup
+from graph_tools.passes.eliminate_assertions import EliminateAssertions
+from graph_tools.passes.eliminate_control_inputs import EliminateControlInputs
+from graph_tools.passes.eliminate_dead_branches import EliminateDeadBranches
+from graph_tools.passes.eliminate_dropout import EliminateDropout
+from graph_tools.passes.eliminate_identities import EliminateIdentities
+from graph_tools.passes.eliminate_noop_reshapes import EliminateNoopReshapes
+from graph_tools.passes.fold_batch_norms import FoldBatchNorms
+from graph_tools.passes.fold_constants import FoldConstants
+from graph_tools.passes.merge_duplicates import MergeDuplicates
+from graph_tools.passes.move_constants import MoveConstants
+from graph_tools.passes.prune_unreachable import PruneUnreachable
+from graph_tools.passes.shorten_names import ShortenNames
+from graph_tools.passes.use_resource_variables import UseResourceVariables
+
+
+def serving_passes(options: CutOptions) -> list[Pass]:
+    """Return the passes of `cut` in order, each with the reason for its place."""
+    passes: list[Pass] = [
+        # First, so that no other pass looks at savers, losses and other signatures.
+        PruneUnreachable(),
+        # The others know resource variables only.
+        UseResourceVariables(),
+        # Branches that are never taken, and what only training wants, stand between a lookup and its consumer.
+        EliminateDeadBranches(),
+        EliminateDropout(),
+        EliminateAssertions(),
+        EliminateControlInputs(),
+        EliminateIdentities(),
+        # The idioms of sparse lookups, the longest first: a shorter one is a part of a longer.
+        CollapseSingleValuedColumns(),
+        CollapseSafeEmbeddingLookup(),
+        CollapseWeightedLookup(),
+        CollapseUnique(),
+        CollapseNegativeIndexFixup(),
+        # What the idioms left behind are constants and reshapes.
+        FoldConstants(),
+        EliminateNoopReshapes(),
+        FoldBatchNorms(),
+        FoldConstants(),
+        MergeDuplicates(),
+        PruneUnreachable(),
+        # Weights that the export, or a fold, made constants leave the graph; last, since folding reads constants.
+        MoveConstants(),
+    ]
+    if not options.keep_graph_names:
+        passes.append(ShortenNames())
+    return passes
+
+
+__all__ = ["Pass", "PassResult", "run_passes", "serving_passes"]
