@@ -1,1 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Cut exported recommendation models down to what serving needs, and prove that scores stay equal.
+
+The functions have the names of the commands: `inspect`, `cut`, `verify`, `diff`. Each is imported when it is first
+used, so that `import graph_tools` costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graph_tools.comparison import diff
+    from graph_tools.cutting import cut
+    from graph_tools.inspection import inspect
+    from graph_tools.verification import verify
+
+_PLACES = {
+    "cut": "graph_tools.cutting",
+    "diff": "graph_tools.comparison",
+    "inspect": "graph_tools.inspection",
+    "verify": "graph_tools.verification",
+}
+
+__all__ = ["cut", "diff", "inspect", "verify"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -70,6 +70,10 @@ class BundleReader:
         """Return how many bytes the tensor takes in the shards."""
         return sum(entry.size for _, entry in self._pieces(name))
 
+    def checksums(self, name: str) -> tuple[int, ...]:
+        """Return the stored checksums of the tensor's pieces: tensors of one content have the same."""
+        return tuple(int(entry.crc32c) for _, entry in self._pieces(name))
+
     def tensor(self, name: str) -> TensorSource:
         """Return a tensor, whose elements are read when asked for.
 

@@ -82,10 +82,11 @@ def aligned_chunks(keys: TensorSource, rows: TensorSource, what: str) -> Iterato
         )
     size = min(rows_per_chunk(rows), rows_per_chunk(keys))
     left = keys.chunks(size)
-    block = np.empty(0, keys.dtype)
+    block = np.empty((0, *keys.shape[1:]), keys.dtype)
     for chunk in rows.chunks(size):
         while len(block) < len(chunk):
-            block = np.concatenate([block, next(left).ravel()])
+            more = next(left)
+            block = np.concatenate([block, more]) if len(block) else more
         yield block[: len(chunk)], chunk
         block = block[len(chunk) :]
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from graph_tools.errors import UnreadableError, UsageError
 from graph_tools.model import Signature
+from graph_tools.readers.tfrecord import masked_crc, record_batches, tfrecord_compression
 from graph_tools.tensors import Array
 from graph_tools.verification.messages import messages
 from graph_tools.verification.request import Request
-from graph_tools.verification.tf_record import is_tf_record, read_records
 
 DEFAULT_SIGNATURE = "serving_default"
 WARM_UP_FILE = "tf_serving_warmup_requests"
@@ -49,13 +49,24 @@ def read_requests(path: str | Path, signatures: Signatures) -> list[Request]:
         path = path / WARM_UP_FILE
     if not path.is_file():
         raise UnreadableError(f"{path}: not there, expected a file of requests")
-    with path.open("rb") as file:
-        head = file.read(16)
-    kind = _npz if path.suffix == ".npz" else _prediction_logs if is_tf_record(head) else _eas
+    kind = _npz if path.suffix == ".npz" else _prediction_logs if _is_tfrecord(path) else _eas
     found = list(kind(path, signatures))
     if not found:
         raise UnreadableError(f"{path}: no Predict request in it, expected at least one")
     return found
+
+
+def _is_tfrecord(path: Path) -> bool:
+    """Say whether a file begins as a TFRecord file does, which may be compressed with gzip."""
+    with path.open("rb") as file:
+        head = file.read(12)
+    return head[:2] == b"\x1f\x8b" or (len(head) == 12 and head[8:] == masked_crc(head[:8]).to_bytes(4, "little"))
+
+
+def _records(path: Path) -> Iterator[bytes]:
+    for batch in record_batches(path, tfrecord_compression(path), verify=True):
+        for begin, length in zip(batch.begin.tolist(), batch.length.tolist(), strict=True):
+            yield batch.data[begin : begin + length]
 
 
 def _prediction_logs(path: Path, signatures: Signatures) -> Iterator[Request]:
@@ -64,7 +75,7 @@ def _prediction_logs(path: Path, signatures: Signatures) -> Iterator[Request]:
     from google.protobuf.message import DecodeError
     from tensorflow.core.framework import tensor_pb2
 
-    for number, record in enumerate(read_records(path)):
+    for number, record in enumerate(_records(path)):
         place = f"{path}: record {number}"
         try:
             log = messages()["PredictionLog"].FromString(record)

@@ -199,8 +199,11 @@ def refusal_of(error: Exception) -> Refusal | None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text that says something, without TensorFlow's markers."""
+    """Return the line of an error's text that says what is wrong: TensorFlow puts it before the node's name, after
+    where the graph was made.
+    """
     text = getattr(error, "message", None) or str(error) or type(error).__name__
     lines = [line.strip() for line in str(text).splitlines()]
-    said = [line for line in lines if line and not line.startswith(("Graph execution error", "Detected at"))]
+    marks = [number for number, line in enumerate(lines) if line.startswith("[[{{node")]
+    said = [line for line in (lines[max(0, marks[0] - 1) :] if marks else lines) if line]
     return (said or [type(error).__name__])[0][:300]

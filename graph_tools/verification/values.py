@@ -167,8 +167,10 @@ class FloatPools:
         if kind == "known":
             return normal
         if kind == "negative":
-            return -np.abs(normal)
-        return np.where(rng.random(count) < 0.5, normal, pick(rng, self.plain, count))
+            normal = np.negative(np.abs(normal))
+            return normal
+        mixed: Array = np.where(rng.random(count) < 0.5, normal, pick(rng, self.plain, count))
+        return mixed
 
 
 class OtherPools:
