@@ -14,14 +14,12 @@ _FIELDS = {
     "PredictRequest": [
         ("model_spec", 1, "ModelSpec", False),
         ("inputs", 2, "TensorEntry", True),
-        ("output_filter", 3, "string", True),
     ],
     "ModelSpec": [("name", 1, "string", False), ("signature_name", 3, "string", False)],
     "TensorEntry": [("key", 1, "string", False), ("value", 2, "bytes", False)],
     "EasRequest": [
         ("signature_name", 1, "string", False),
         ("inputs", 2, "ArrayEntry", True),
-        ("output_filter", 3, "string", True),
     ],
     "ArrayEntry": [("key", 1, "string", False), ("value", 2, "ArrayProto", False)],
     "ArrayShape": [("dim", 1, "int64", True)],

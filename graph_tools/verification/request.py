@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from graph_tools.tensors import Array
 
@@ -22,15 +22,12 @@ class Request:
         Where it comes from, in words for the report: `generated 'absent keys' 3` or `file.npz`.
     labels : ndarray [rows] or None
         What happened, where that was recorded: not 0 is positive.
-    outputs : tuple of str
-        Keys of the outputs that the request asks for; none: all.
     """
 
     signature: str
     inputs: Mapping[str, Array]
     origin: str
     labels: Array | None = None
-    outputs: tuple[str, ...] = field(default=())
 
     @property
     def generated(self) -> bool:

@@ -89,7 +89,7 @@ def _prediction_logs(path: Path, signatures: Signatures) -> Iterator[Request]:
         except (DecodeError, ValueError, TypeError) as error:
             raise UnreadableError(f"{place}: {error}, expected a PredictionLog message") from error
         signature = request.model_spec.signature_name or DEFAULT_SIGNATURE
-        yield _request(place, signature, arrays, request.output_filter, signatures)
+        yield _request(place, signature, arrays, signatures)
 
 
 # DataType number -> (field of the values, dtype); bfloat16 and half come as floats.
@@ -116,7 +116,7 @@ def _eas(path: Path, signatures: Signatures) -> Iterator[Request]:
     signature = request.signature_name
     if not signature:
         signature = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in signatures else _fitting(path, arrays, signatures)
-    yield _request(str(path), signature, arrays, request.output_filter, signatures)
+    yield _request(str(path), signature, arrays, signatures)
 
 
 def _eas_array(value: Any) -> Array:
@@ -142,7 +142,7 @@ def _npz(path: Path, signatures: Signatures) -> Iterator[Request]:
     if LABELS in arrays and not any(LABELS in one.inputs for one in signatures.values()):
         labels = np.asarray(arrays.pop(LABELS)).reshape(-1)
     signature = _fitting(path, arrays, signatures)
-    request = _request(str(path), signature, arrays, (), signatures, labels)
+    request = _request(str(path), signature, arrays, signatures, labels)
     yield from _split(request, signatures[signature])
 
 
@@ -192,7 +192,6 @@ def _request(
     place: str,
     signature: str,
     arrays: Mapping[str, Array],
-    wanted: Iterable[str],
     signatures: Signatures,
     labels: Array | None = None,
 ) -> Request:
@@ -213,9 +212,8 @@ def _request(
         keys[name]: as_dtype(array, described.inputs[keys[name]].dtype, f"{place}: input '{name}'")
         for name, array in arrays.items()
     }
-    outputs = {str(one.tensor): key for key, one in described.outputs.items()}
-    filtered = tuple(outputs.get(name, name) for name in wanted)
-    return Request(signature, inputs, place, labels, tuple(name for name in filtered if name in described.outputs))
+    # Which outputs the client wanted does not matter: all of them are compared.
+    return Request(signature, inputs, place, labels)
 
 
 def as_dtype(array: Array, dtype: Any, place: str) -> Array:

@@ -163,12 +163,11 @@ class FloatPools:
             return np.zeros(count, self.dtype)
         if kind == "huge":
             return pick(rng, self.large, count)
-        normal = rng.normal(size=count).astype(self.dtype)
+        normal: Array = rng.normal(size=count).astype(self.dtype)
         if kind == "known":
             return normal
         if kind == "negative":
-            normal = np.negative(np.abs(normal))
-            return normal
+            return np.negative(np.abs(normal))  # type: ignore[no-any-return]
         mixed: Array = np.where(rng.random(count) < 0.5, normal, pick(rng, self.plain, count))
         return mixed
 

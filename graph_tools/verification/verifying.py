@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -206,7 +208,8 @@ class _Runners:
         model = self.models[number]
         self.progress.begin(f"Asking {model.path}", len(asked))
         try:
-            runner = load(model)
+            with _quiet():
+                runner = load(model)
         except (LoadError, ConversionError) as error:
             raise LoadError(f"{model.path}: {error}, expected a model that TensorFlow loads") from error
         self.how[number] = runner.how
@@ -214,6 +217,18 @@ class _Runners:
             return runner.run(asked, lambda: self.progress.advance(1))
         finally:
             runner.close()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep TensorFlow's loaders from warning of what their own API has become."""
+    logger = logging.getLogger("tensorflow")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _check_runnable(model: Model) -> None:

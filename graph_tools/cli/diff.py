@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`graph-tools diff`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from graph_tools.cli.app import app, guarded
+from graph_tools.cli.options import Json
+from graph_tools.cli.progress import steps
+from graph_tools.cli.render_diff import render_diff
+
+_HELP = """Show how two exported models differ: signatures, ops, variables, tables, assets, bytes.
+
+What they answer is compared by `graph-tools verify`.
+
+**Examples**
+
+- `graph-tools diff export/7 cut/7`
+- `graph-tools diff export/6 export/7 --json`
+"""
+
+
+@app.command(name="diff", help=_HELP)
+@guarded
+def diff_command(
+    a: Annotated[Path, typer.Argument(metavar="A", help="SavedModel folder or GraphDef file.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The other.")],
+    as_json: Json = False,
+) -> int:
+    from graph_tools.comparison import diff
+    from graph_tools.report import to_text
+
+    with steps() as told:
+        told.begin(f"Reading {a} and {b}")
+        data = diff(a, b).to_json()
+    if as_json:
+        typer.echo(to_text(data), nl=False)
+    else:
+        render_diff(data, Console())
+    return 0

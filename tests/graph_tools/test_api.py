@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python API: functions named as the commands, imported late."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import graph_tools
+
+
+def test_functions_are_functions_after_their_modules_are_imported() -> None:
+    code = (
+        "import graph_tools.inspection, graph_tools.comparison, graph_tools.verification.verifying\n"
+        "from graph_tools import diff, inspect, verify\n"
+        "print(*(one.__name__ for one in (diff, inspect, verify)), all(map(callable, (diff, inspect, verify))))\n"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=_root())
+    assert answer.stdout.split() == ["diff", "inspect", "verify", "True"]
+
+
+def test_import_costs_nothing() -> None:
+    code = "import sys, graph_tools; print('tensorflow' in sys.modules, 'numpy' in sys.modules, *graph_tools.__all__)"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=_root())
+    assert answer.stdout.split() == ["False", "False", "cut", "diff", "inspect", "verify"]
+
+
+def test_other_names_are_not_there() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'other'"):
+        graph_tools.other  # noqa: B018
+    assert {"cut", "verify"} <= set(dir(graph_tools))
+
+
+def _root() -> Path:
+    return Path(graph_tools.__file__).parent.parent

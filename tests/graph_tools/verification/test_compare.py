@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from graph_tools.errors import UsageError
+from graph_tools.verification.compare import OutputComparison, Tolerance, different_bits
+
+
+def _compared(a: object, b: object, tolerance: Tolerance | None = None, dtype: object = np.float32) -> OutputComparison:
+    one = OutputComparison("s", "y", "float32")
+    one.add(np.asarray(a, dtype), np.asarray(b, dtype), tolerance or Tolerance(), "request")
+    one.finish()
+    return one
+
+
+def test_difference_and_place_of_the_worst() -> None:
+    one = _compared([[1, 2], [4, 8]], [[1, 2.5], [4, 8.5]])
+    assert (one.elements, one.beyond, one.different) == (4, 2, 2)
+    assert one.max_abs_difference == 0.5
+    assert one.max_rel_difference == pytest.approx(0.2)
+    assert one.worst == {"request": "request", "index": [0, 1], "a": 2.0, "b": 2.5}
+
+
+def test_tolerance_is_of_the_second_model() -> None:
+    assert _compared([1.0], [2.0], Tolerance(0, 0.5)).equal
+    assert not _compared([2.0], [1.0], Tolerance(0, 0.5)).equal
+
+
+def test_infinities_equal_their_like() -> None:
+    assert _compared([np.inf, -np.inf], [np.inf, -np.inf]).bit_exact
+    assert _compared([np.inf, 1e30], [-np.inf, np.inf], Tolerance(1e38, 1)).beyond == 2
+
+
+def test_nan_equals_nan_only() -> None:
+    assert _compared([np.nan, 1], [np.nan, 1]).equal
+    one = _compared([np.nan, 1], [1, np.nan], Tolerance(1e9, 1e9))
+    assert (one.beyond, one.nan_a, one.nan_b) == (2, 1, 1)
+
+
+def test_zeros_of_either_sign_are_equal_and_not_bit_exact() -> None:
+    one = _compared([0.0], [-0.0])
+    assert one.equal
+    assert not one.bit_exact
+
+
+def test_integers_and_strings_are_compared_exactly() -> None:
+    assert _compared([10**9], [10**9 + 1], Tolerance(0, 1), np.int64).beyond == 1
+    assert _compared([b"a", b"b"], [b"a", b"c"], dtype=object).worst == {
+        "request": "request", "index": [1], "a": "b", "b": "c"
+    }  # fmt: skip
+    assert _compared([True], [True], dtype=bool).bit_exact
+
+
+def test_shapes_and_dtypes_that_differ() -> None:
+    assert _compared([1.0], [[1.0]]).shapes == 1
+    one = OutputComparison("s", "y", "float32")
+    one.add(np.ones(2, np.float32), np.ones(2, np.float64), Tolerance(), "request")
+    assert one.dtype == "float32 != float64"
+    assert not one.equal
+
+
+def test_bfloat16_is_compared_as_numbers() -> None:
+    import ml_dtypes
+
+    one = _compared([1.0, 2.0], [1.0, 2.015625], Tolerance(0, 0.01), ml_dtypes.bfloat16)
+    assert one.equal
+    assert one.different == 1
+
+
+def test_empty_answers_are_equal() -> None:
+    one = _compared(np.empty((0, 3)), np.empty((0, 3)))
+    assert one.bit_exact
+    assert one.rank_correlation is None
+
+
+def test_labels_give_the_auc_of_both() -> None:
+    one = OutputComparison("s", "y", "float32")
+    labels = np.array([0, 1, 0, 1])
+    for _ in range(2):
+        one.add(
+            np.array([[0.1], [0.9], [0.2], [0.8]]), np.array([[0.1], [0.9], [0.85], [0.8]]), Tolerance(), "", labels
+        )
+    one.finish()
+    assert (one.auc_a, one.auc_b) == (1.0, 0.75)
+
+
+def test_bits_of_other_dtypes_all_differ() -> None:
+    assert different_bits(np.ones(3, np.float32), np.ones(3, np.float64)) == 3
+
+
+@pytest.mark.parametrize(("text", "expected"), [("1e-3", (1e-3, 0)), ("0,1e-2", (0, 1e-2)), ("1,2", (1, 2))])
+def test_tolerance_is_read(text: str, expected: tuple[float, float]) -> None:
+    assert Tolerance.parse(text) == Tolerance(*expected)
+
+
+@pytest.mark.parametrize("text", ["", "x", "1,2,3", "-1", "nan", "1,inf"])
+def test_a_wrong_tolerance_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="expected ABS"):
+        Tolerance.parse(text)
