@@ -37,8 +37,8 @@ def read_model(
     tags : tuple of str
         Which MetaGraph; none: `serve`.
     absent_key : dict of str to str, optional
-        By table: what a lookup gives an absent key, instead of what the system gives it: `zero`, `row:K` (the row of
-        the key K) or `default` (the system's own, also where it cannot be told from the export alone).
+        By table, or pattern of tables: what a lookup gives an absent key, instead of what the system gives it: `zero`,
+        `row:K` (the row of the key K) or `default` (the system's own, which lookups of training then have as well).
 
     Raises
     ------

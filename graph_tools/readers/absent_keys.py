@@ -10,6 +10,7 @@ import numpy as np
 
 from graph_tools.errors import UsageError
 from graph_tools.model import Model
+from graph_tools.options import last_match
 from graph_tools.tables.evaluate import find_rows
 from graph_tools.tables.table import Absent, SparseTable
 from graph_tools.tensors import Array
@@ -26,7 +27,8 @@ def base_name(table: str) -> str:
 
 def wanted(absent: dict[str, str], table: str) -> str | None:
     """Return what is wanted for a table, by its own name or that of the table it is a part of."""
-    return absent.get(table, absent.get(base_name(table)))
+    own = last_match(absent, table)
+    return own if own is not None else last_match(absent, base_name(table))
 
 
 def is_set(absent: dict[str, str], table: str) -> bool:
@@ -47,24 +49,21 @@ def check_absent_keys(absent: dict[str, str]) -> None:
 
 
 def apply_absent_keys(model: Model, absent: dict[str, str]) -> None:
-    """Set the absent values that the user wants.
+    """Set the absent values that the user wants, of the tables that are read so far.
 
     Raises
     ------
     UsageError
-        A table is not there, or has no row of that key.
+        A table has no row of the key that is named.
     """
-    for name, value in absent.items():
-        tables = [table for table in model.sparse_tables.values() if name in (table.name, base_name(table.name))]
-        if not tables:
-            have = ", ".join(sorted({base_name(one) for one in model.sparse_tables})) or "none there"
-            raise UsageError(f"--absent-key {name}={value}: no table '{name}', expected one of: {have}")
-        if value == DEFAULT:
+    for name, table in model.sparse_tables.items():
+        if not is_set(absent, name):
             continue
-        option = f"--absent-key {name}={value}"
-        rows = None if value == ZERO else _row(tables, value.removeprefix(ROW), option)
-        for table in tables:
-            table.absent = Absent(rows, option)
+        value = wanted(absent, name)
+        assert value is not None
+        option = f"--absent-key {base_name(name)}={value}"
+        kin = [one for one in model.sparse_tables.values() if base_name(one.name) == base_name(name)]
+        table.absent = Absent(None if value == ZERO else _row(kin, value.removeprefix(ROW), option), option)
 
 
 def _row(tables: list[SparseTable], text: str, option: str) -> Array:
