@@ -7,6 +7,7 @@ from pathlib import Path
 
 from graph_tools.errors import UnreadableError
 from graph_tools.model import Model
+from graph_tools.readers.absent_keys import apply_absent_keys, check_absent_keys
 from graph_tools.readers.families import FAMILIES
 from graph_tools.readers.graph_def import is_graph_def, read_graph_def
 from graph_tools.readers.saved_model import is_saved_model, read_saved_model
@@ -19,6 +20,7 @@ def read_model(
     outputs: tuple[str, ...] = (),
     checkpoint: str | Path | None = None,
     tags: tuple[str, ...] = (),
+    absent_key: dict[str, str] | None = None,
 ) -> Model:
     """Read a SavedModel or a frozen GraphDef, with its custom sparse ops in the common form.
 
@@ -34,11 +36,16 @@ def read_model(
         Prefix of a checkpoint whose weights are taken, or the folder of a system's table files.
     tags : tuple of str
         Which MetaGraph; none: `serve`.
+    absent_key : dict of str to str, optional
+        By table, or pattern of tables: what a lookup gives an absent key, instead of what the system gives it: `zero`,
+        `row:K` (the row of the key K) or `default` (the system's own, which lookups of training then have as well).
 
     Raises
     ------
     UnreadableError, UsageError, ConversionError
     """
+    absent = dict(absent_key or {})
+    check_absent_keys(absent)
     path = Path(path)
     folder = Path(checkpoint) if checkpoint is not None and Path(checkpoint).is_dir() else None
     prefix = Path(checkpoint) if checkpoint is not None and folder is None else None
@@ -56,7 +63,8 @@ def read_model(
         )
     for family in FAMILIES:
         if family.matches(model):
-            family.normalise(model, folder)
+            family.normalise(model, folder, absent)
+    apply_absent_keys(model, absent)
     return model
 
 

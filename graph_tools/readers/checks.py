@@ -35,8 +35,11 @@ def check_table(table: SparseTable, memory_bytes: int = DUPLICATE_MEMORY_BYTES) 
     scan_values(table)
 
 
-def check_shapes(table: SparseTable) -> None:
-    """Check the lengths and types of all parts, and that there is at least one key; reads nothing."""
+def check_shapes(table: SparseTable, may_be_empty: bool = False) -> None:
+    """Check the lengths and types of all parts, and that there is at least one key; reads nothing.
+
+    `may_be_empty`: of a partitioned table that is read part by part, one may have no keys.
+    """
     for number, part in enumerate(table.parts):
         where = f"table {table.name}" + (f", part {number}" if len(table.parts) > 1 else "")
         if part.keys.shape[0] != part.rows.shape[0]:
@@ -55,7 +58,7 @@ def check_shapes(table: SparseTable) -> None:
             raise UnreadableError(
                 f"{where}: {part.frequencies.shape[0]} frequencies for {part.keys.shape[0]} keys, expected one each"
             )
-    if not table.count:
+    if not table.count and not may_be_empty:
         raise UnreadableError(f"table {table.name}: no keys, expected at least one")
 
 

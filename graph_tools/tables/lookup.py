@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.graph import Graph, Node, Output, attr_value, attribute
 
 OP = "SparseLookup"
 
@@ -31,8 +31,28 @@ def add_lookup(
     name: str = OP,
 ) -> Node:
     """Add a lookup of `keys` in a table."""
-    attrs = {"table": table, "Tkeys": key_dtype, "dtype": dtype, "dim": dim, "has_default": default is not None}
+    attrs = _attributes(table, key_dtype, dim, dtype, default)
     return graph.add(OP, [keys] if default is None else [keys, default], name=name, attrs=attrs)
+
+
+def become_lookup(
+    graph: Graph,
+    node: Node,
+    table: str,
+    keys: Output,
+    key_dtype: Any,
+    dim: int,
+    dtype: Any,
+    default: Output | None = None,
+) -> None:
+    """Turn a node into a lookup; its name, its users and what it runs after stay."""
+    node.op = OP
+    node.attrs = {key: attr_value(one) for key, one in _attributes(table, key_dtype, dim, dtype, default).items()}
+    graph.set_inputs(node, [keys] if default is None else [keys, default])
+
+
+def _attributes(table: str, key_dtype: Any, dim: int, dtype: Any, default: Output | None) -> dict[str, Any]:
+    return {"table": table, "Tkeys": key_dtype, "dtype": dtype, "dim": dim, "has_default": default is not None}
 
 
 def table_of(node: Node) -> str:

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 from graph_tools.readers.families.base import Family
+from graph_tools.readers.families.deeprec import DeepRec
+from graph_tools.readers.families.tfplus import TFPlus
+from graph_tools.readers.families.tfra import Tfra
 
-FAMILIES: list[Family] = []
+FAMILIES: list[Family] = [DeepRec(), TFPlus(), Tfra()]
 
 __all__ = ["FAMILIES", "Family"]

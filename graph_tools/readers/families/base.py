@@ -24,7 +24,7 @@ class Family(Protocol):
         """Say whether the graph holds a lookup op of this system."""
         ...
 
-    def normalise(self, model: Model, tables: Path | None) -> None:
+    def normalise(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
         """Fill `model.sparse_tables` and replace this system's lookup ops by `SparseLookup`.
 
         Parameters
@@ -33,6 +33,10 @@ class Family(Protocol):
             As read, not yet pruned; its `checkpoint` is open.
         tables : Path, optional
             Where the user says that table files are, for systems that keep them outside the SavedModel.
+        absent : dict of str to str
+            What the user wants for absent keys, by table (`absent_keys` reads it). A table named here with `zero` or
+            `row:K` needs no default of its own, and its lookups get no `default` input: the caller sets
+            `SparseTable.absent` afterwards.
 
         Raises
         ------

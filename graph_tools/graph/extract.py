@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Take a part of a graph to run it in TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from graph_tools.graph.attributes import attr_value
+from graph_tools.graph.graph import Graph
+from graph_tools.graph.node import Node, Output
+from graph_tools.graph.op_defs import op_def, output_types, tf_type
+
+
+def extract(graph: Graph, names: Iterable[str], fed: Mapping[str, Any] | None = None, *, controls: bool = True) -> Any:
+    """Return a GraphDef of some nodes and of all that they need.
+
+    Parameters
+    ----------
+    graph : Graph
+        Stays as it is.
+    names : iterable of str
+    fed : mapping of str to TensorFlow dtype, optional
+        Nodes of one output that become placeholders; what only they need is left out.
+    controls : bool
+        Whether nodes still run after those that their control inputs name.
+    """
+    fed = fed or {}
+    part = Graph()
+    part.producer, part.library, part.op_defs = graph.producer, graph.library, graph.op_defs
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name in part:
+            continue
+        node = graph[name]
+        if name in fed:
+            node = Node(name, "Placeholder", attrs={"dtype": attr_value(fed[name])})
+        before = list(node.controls) if controls else []
+        part.nodes[name] = Node(name, node.op, list(node.inputs), before, node.attrs)
+        waiting.extend(one.node for one in node.inputs)
+        waiting.extend(before)
+    return part.to_graph_def()
+
+
+def output_dtype(graph: Graph, output: Output) -> Any:
+    """Return the TensorFlow dtype of an output, None where nobody describes the op."""
+    node = graph.source(output)
+    described = op_def(node.op, graph.op_defs)
+    return tf_type(output_types(described, node.attrs)[output.port]) if described is not None else None

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a part of a graph computes where no request has a say in it: default rows, initial values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from graph_tools.graph import Node, Output, attribute, is_native
+from graph_tools.graph.extract import extract, output_dtype
+from graph_tools.graph.op_defs import op_def
+from graph_tools.model import Model
+from graph_tools.tensors import Array
+
+_SHAPES = {"Shape", "Size"}
+_VALUES = {"Placeholder", "PlaceholderWithDefault", "VarHandleOp", "VariableV2", "Variable", "ReadVariableOp"}
+
+
+class NotConstantError(Exception):
+    """A value depends on a request, on chance or on what the export does not hold; the message says on what."""
+
+    def __init__(self, reason: str, random: bool = False) -> None:
+        super().__init__(reason)
+        self.random = random
+
+
+def is_random(op: str) -> bool:
+    """Say whether an op draws at random, from a fixed seed or not."""
+    return "Random" in op or "TruncatedNormal" in op or "Multinomial" in op
+
+
+def constant_value(model: Model, output: Output) -> Array:
+    """Return what an output always is, computed by TensorFlow from constants and saved variables.
+
+    Raises
+    ------
+    NotConstantError
+    """
+    return _run(model, output, {name: _saved(model, model.graph[name]) for name in _leaves(model, output, set())})
+
+
+def same_row(model: Model, output: Output, dim: int) -> Array | None:
+    """Return the row [dim] that an output has for every key, where it depends on the number of keys at most.
+
+    Returns
+    -------
+    ndarray [dim], or None where the rows differ with the keys.
+
+    Raises
+    ------
+    NotConstantError
+        The rows are drawn at random.
+
+    Notes
+    -----
+    Computed for one and for three keys: all four rows must be equal.
+    """
+    shapes = {name for name in model.graph.ancestors([output.node]) if model.graph[name].op in _SHAPES}
+    found = []
+    try:
+        leaves = _leaves(model, output, shapes)
+        for count in (1, 3):
+            fed = {name: _saved(model, model.graph[name]) for name in leaves}
+            for name in shapes:
+                size: Any = [count] if model.graph[name].op == "Shape" else count
+                fed[name] = np.array(size, _dtype(model, Output(name)).as_numpy_dtype)
+            found.append(_run(model, output, fed))
+    except NotConstantError as error:
+        if error.random:
+            raise
+        return None
+    rows = np.concatenate([np.resize(one, dim).reshape(1, dim) if one.size == 1 else _rows(one, dim) for one in found])
+    return rows[0] if len(rows) and (rows == rows[0]).all() else None
+
+
+def _rows(value: Array, dim: int) -> Array:
+    return value.reshape(-1, dim) if value.size % dim == 0 else np.full((1, dim), np.nan, value.dtype)
+
+
+def _leaves(model: Model, output: Output, cut: set[str]) -> list[str]:
+    """List the nodes whose value must be given; the walk ends at nodes of `cut`."""
+    leaves = []
+    for node in _needed(model, output, cut):
+        if is_random(node.op):
+            raise NotConstantError(f"node '{node.name}' draws it at random ({node.op})", random=True)
+        if node.op in _VALUES:
+            leaves.append(node.name)
+        elif not is_native(node.op):
+            raise NotConstantError(f"node '{node.name}' is of the op '{node.op}'")
+        elif op_def(node.op).is_stateful:  # type: ignore[union-attr]
+            raise NotConstantError(f"node '{node.name}' gives what it holds ({node.op})")
+    return leaves
+
+
+def _needed(model: Model, output: Output, cut: set[str]) -> Iterator[Node]:
+    seen: set[str] = set()
+    waiting = [output.node]
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name in cut:
+            continue
+        seen.add(name)
+        node = model.graph[name]
+        yield node
+        if node.op not in _VALUES:
+            waiting.extend(one.node for one in node.inputs)
+
+
+def _saved(model: Model, node: Node) -> Array:
+    """Return the value of a variable that the checkpoint holds."""
+    handle = node
+    while handle.op in {"ReadVariableOp", "Identity"}:
+        handle = model.graph.input(handle, 0)
+    if handle.name not in model.variables:
+        fed = node.op.startswith("Placeholder")
+        raise NotConstantError(f"node '{node.name}' is " + ("fed by the request" if fed else "of no saved value"))
+    return model.variables[handle.name].read()
+
+
+def _dtype(model: Model, output: Output) -> Any:
+    found = output_dtype(model.graph, output)
+    return (found if found is not None else attribute(model.graph.source(output), "dtype")).base_dtype
+
+
+def _run(model: Model, output: Output, fed: dict[str, Array]) -> Array:
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+    if output.node in fed:
+        return fed[output.node]
+    # What runs before it does not change what a stateless op gives.
+    types = {name: _dtype(model, Output(name)) for name in fed}
+    graph_def = extract(model.graph, [output.node], types, controls=False)
+    with v1.Graph().as_default() as graph:
+        tf.import_graph_def(graph_def, name="")
+        with v1.Session(graph=graph) as session:
+            value: Array = session.run(str(output), {f"{name}:0": value for name, value in fed.items()})
+    return value

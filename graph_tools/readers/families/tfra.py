@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TFRA's dynamic_embedding: hash tables in the TF checkpoint or in files of TFRA's own beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from graph_tools.errors import ConversionError
+from graph_tools.graph import Node, Output
+from graph_tools.model import Model
+from graph_tools.readers.absent_keys import how_to_choose, is_set
+from graph_tools.readers.families.constants import NotConstantError, same_row
+from graph_tools.readers.families.lookups import handle_node, replace_by_lookup, served
+from graph_tools.readers.families.tfra_tables import HANDLES, drop_other_tables, read_table
+from graph_tools.readers.families.tfra_wrappers import strip_wrappers
+from graph_tools.tables.table import Absent, SparseTable
+from graph_tools.tensors import Array
+
+LOOKUPS = {f"TFRA>{kind}HashTableFind{exists}" for kind in ("Cuckoo", "Hkv") for exists in ("", "WithExists")}
+REDIS = {"TFRA>RedisTableFind", "TFRA>RedisTableFindWithExists"}
+
+# TFRA's own kernels of ops that TensorFlow has too, with the same inputs and attributes.
+_TWINS = {
+    "TFRA>DynamicPartition": "DynamicPartition",
+    "TFRA>DynamicStitch": "DynamicStitch",
+    "TFRA>DynamicStitchFast": "DynamicStitch",
+    "TFRA>ParallelDynamicStitch": "ParallelDynamicStitch",
+    "TFRA>SparseSegmentSum": "SparseSegmentSum",
+    "TFRA>SparseSegmentSumWithNumSegments": "SparseSegmentSumWithNumSegments",
+}
+
+
+class Tfra:
+    """Reads dynamic_embedding Variables.
+
+    Before: `CuckooHashTableOfTensors, keys, default_value → CuckooHashTableFind → rows`.
+    After: `keys → SparseLookup → rows`, and a SparseTable for each shard, `<name>/part_K` where there are several.
+
+    Notes
+    -----
+    An absent key is given `default_value`. Where that is one row for all keys and lookups, it is the table's absent
+    value; where the graph computes it from the key, it stays an input of the lookup; where it is drawn at random, only
+    the user can say what to serve. In exports of a training model, the rows pass through variables that are written and
+    read in the same request: those go.
+    """
+
+    name = "TFRA dynamic_embedding"
+
+    def matches(self, model: Model) -> bool:
+        return bool(served(model, LOOKUPS | REDIS))
+
+    def normalise(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
+        for node in served(model, REDIS):
+            raise ConversionError(
+                f"node '{node.name}': the rows of {node.op} are in Redis, expected them in the export; save the table "
+                f"with a CuckooHashTable first"
+            )
+        strip_wrappers(model, LOOKUPS)
+        for node in served(model, set(_TWINS)):
+            node.op = _TWINS[node.op]
+        lookups: dict[str, list[Node]] = {}
+        for node in served(model, LOOKUPS):
+            handle = handle_node(model.graph, node.inputs[0])
+            if handle.op not in HANDLES:
+                raise ConversionError(f"node '{handle.name}': {handle.op} found, expected a hash table of TFRA")
+            _check_exists(model, node)
+            lookups.setdefault(handle.name, []).append(node)
+        for name, nodes in lookups.items():
+            table = read_table(model, model.graph[name], tables)
+            defaults = _defaults(model, nodes, table, absent)
+            for node in nodes:
+                replace_by_lookup(model, node, table, node.inputs[1], defaults.get(node.name))
+        drop_other_tables(model, set(lookups))
+
+
+def _check_exists(model: Model, node: Node) -> None:
+    """Refuse where an output depends on whether a key was found; training wrappers are gone by now."""
+    users = model.graph.uses(node.output(1)) if node.op.endswith("WithExists") else []
+    needed = model.graph.ancestors(model.outputs())
+    for user, _ in users:
+        if user.name in needed:
+            raise ConversionError(
+                f"node '{user.name}': uses whether '{node.name}' found its keys, expected lookups whose rows alone "
+                f"are used"
+            )
+
+
+def _defaults(model: Model, nodes: list[Node], table: SparseTable, absent: dict[str, str]) -> dict[str, Output]:
+    """Set a table's absent value, and return the `default` inputs of those lookups that have another."""
+    if is_set(absent, table.name):
+        return {}
+    rows: dict[str, Array | None] = {}
+    for node in nodes:
+        try:
+            rows[node.name] = same_row(model, node.inputs[2], table.dim)
+        except NotConstantError as error:
+            raise ConversionError(
+                f"table '{table.name}': absent keys get another row in each request ({error}), expected a constant "
+                f"default_value; choose one with {how_to_choose(table.name)}"
+            ) from error
+    first = next((row for row in rows.values() if row is not None), None)
+    if first is None:
+        table.absent = Absent(None, "TFRA: default_value is computed for each key (input of the lookup)")
+        return {node.name: node.inputs[2] for node in nodes}
+    table.absent = Absent(first[None] if first.any() else None, "TFRA: default_value of the lookup")
+    return {node.name: node.inputs[2] for node in nodes if not _equal(rows[node.name], first)}
+
+
+def _equal(row: Array | None, other: Array) -> bool:
+    return row is not None and bool(np.array_equal(row, other))
