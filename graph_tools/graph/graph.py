@@ -194,6 +194,48 @@ class Graph:
             self._link(before, node.name)
         self.revision += 1
 
+    def become(
+        self,
+        node: Node,
+        op: str,
+        inputs: Iterable[Output],
+        attrs: dict[str, Any],
+        controls: Iterable[str] | None = None,
+    ) -> None:
+        """Turn a node into one of another op under the same name, so that its users stay connected.
+
+        Control inputs stay unless others are given; `attrs` is as for `add`.
+        """
+        from graph_tools.graph.attributes import attr_value
+
+        node.op = op
+        node.attrs = {key: attr_value(value) for key, value in attrs.items()}
+        self.set_inputs(node, inputs, controls)
+
+    def set_attr(self, node: Node, key: str, value: Any) -> None:
+        """Set one attribute; `value` is as for `add`."""
+        from graph_tools.graph.attributes import attr_value
+
+        node.attrs[key] = attr_value(value)
+        self.revision += 1
+
+    def rename(self, name: str, wish: str) -> str:
+        """Give a node another name, which its users follow, and return it."""
+        node = self.nodes.pop(name)
+        users = self._users.pop(name, {})
+        for before in [*(one.node for one in node.inputs), *node.controls]:
+            self._unlink(before, name)
+        new = node.name = self.fresh_name(wish)
+        for user in users:
+            one = node if user == name else self.nodes[user]
+            one.inputs = [Output(new, i.port) if i.node == name else i for i in one.inputs]
+            one.controls = [new if control == name else control for control in one.controls]
+        self._insert(node)
+        for user, count in users.items():
+            if user != name:
+                self._users.setdefault(new, {})[user] = count
+        return new
+
     def replace(self, old: Output, new: Output) -> int:
         """Let every user of an output use another, and say how many inputs that were."""
         uses = self.uses(old)

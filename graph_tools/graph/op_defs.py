@@ -11,8 +11,9 @@ from graph_tools.graph.node import Node
 _HARMLESS = {
     "Placeholder", "PlaceholderWithDefault", "VarHandleOp", "VariableV2", "Variable", "ReadVariableOp",
     "HashTableV2", "MutableHashTableV2", "MutableHashTableOfTensorsV2", "MutableDenseHashTableV2", "HashTable",
-    "MutableHashTable", "LookupTableFindV2", "LookupTableFind", "LookupTableSizeV2", "ResourceGather",
+    "MutableHashTable", "MutableDenseHashTable", "LookupTableFindV2", "LookupTableFind", "LookupTableSizeV2", "ResourceGather",
     "ResourceGatherNd", "VarIsInitializedOp", "AnonymousHashTable", "AnonymousMutableHashTable",
+    "TruncatedNormal", "Multinomial", "ParameterizedTruncatedNormal",
 }  # fmt: skip
 
 
@@ -55,8 +56,23 @@ def argument_length(argument: Any, attrs: dict[str, Any]) -> int:
 
 def output_types(definition: Any, attrs: dict[str, Any]) -> list[int]:
     """List the DataType numbers of an op's outputs, in order."""
+    return _types(definition.output_arg, definition, attrs)
+
+
+def input_types(definition: Any, attrs: dict[str, Any]) -> list[int]:
+    """List the DataType numbers of an op's inputs, in order."""
+    return _types(definition.input_arg, definition, attrs)
+
+
+def with_defaults(definition: Any, attrs: dict[str, Any]) -> dict[str, Any]:
+    """Add to attributes those that are not written because they have the op's default."""
+    return {one.name: one.default_value for one in definition.attr if one.HasField("default_value")} | dict(attrs)
+
+
+def _types(arguments: Any, definition: Any, attrs: dict[str, Any]) -> list[int]:
+    attrs = with_defaults(definition, attrs)
     types: list[int] = []
-    for argument in definition.output_arg:
+    for argument in arguments:
         if argument.type_list_attr:
             types.extend(attrs[argument.type_list_attr].list.type)
             continue

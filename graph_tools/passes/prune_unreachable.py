@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from graph_tools.graph import functions_of
 from graph_tools.model import Model
 from graph_tools.passes.base import Pass, PassResult
 from graph_tools.tables.lookup import lookups, table_of
@@ -61,7 +62,7 @@ def _is_handle(op: str) -> bool:
 def prune_functions(model: Model) -> list[str]:
     """Remove functions that nothing in the graph refers to, directly or through another, and name them."""
     library = model.graph.library
-    waiting = [name for node in model.graph for name in _functions_of(node.attrs)]
+    waiting = [name for node in model.graph for name in functions_of(node.attrs)]
     waiting += [node.op for node in model.graph if node.op in library]
     used: set[str] = set()
     while waiting:
@@ -70,20 +71,9 @@ def prune_functions(model: Model) -> list[str]:
             continue
         used.add(name)
         for node in library[name].node_def:
-            waiting.extend(_functions_of(node.attr))
+            waiting.extend(functions_of(node.attr))
             waiting.append(node.op)
     gone = sorted(set(library) - used)
     for name in gone:
         del library[name]
     return gone
-
-
-def _functions_of(attrs: object) -> list[str]:
-    found = []
-    for value in attrs.values():  # type: ignore[attr-defined]
-        kind = value.WhichOneof("value")
-        if kind == "func":
-            found.append(value.func.name)
-        elif kind == "list":
-            found.extend(one.name for one in value.list.func)
-    return found

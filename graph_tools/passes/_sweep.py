@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Remove nodes together with what only they needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from graph_tools.graph import Node
+from graph_tools.model import Model
+
+
+def sweep(model: Model, names: Iterable[str], why: str, inputs_why: str | None = None) -> int:
+    """Remove those of some nodes that nothing uses, then those of their inputs that nothing uses any more, and so on.
+
+    Parameters
+    ----------
+    model : Model
+    names : iterable of str
+        Names that are gone already are left out.
+    why : str
+        Why these go.
+    inputs_why : str, optional
+        Why what they needed goes; the same where None.
+
+    Returns
+    -------
+    int
+        Number of nodes removed.
+    """
+    graph, roots, count = model.graph, model.roots(), 0
+    waiting = [(name, why) for name in names]
+    while waiting:
+        name, reason = waiting.pop()
+        if name not in graph or name in roots or graph.users(name):
+            continue
+        node = graph[name]
+        waiting.extend((before, inputs_why or why) for before in before_of(node))
+        graph.remove(name, reason)
+        for held in (model.variables, model.hash_tables, model.sparse_tables, model.assets):
+            held.pop(name, None)  # type: ignore[attr-defined]
+        count += 1
+    return count
+
+
+def before_of(node: Node) -> list[str]:
+    """Name the nodes that a node waits for, through data and control edges, each once."""
+    return list(dict.fromkeys([*(one.node for one in node.inputs), *node.controls]))
+
+
+def bypass_controls(model: Model, name: str) -> None:
+    """Let whatever runs after a node run after what the node itself waits for."""
+    model.graph.replace_control(name, before_of(model.graph[name]))

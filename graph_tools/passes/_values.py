@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values that are known before any request: constants and variables that nothing writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graph_tools.graph import Node, Output, attribute, const_array
+from graph_tools.graph.attributes import const_attributes
+from graph_tools.model import Model
+from graph_tools.tensors import Array, ArrayTensor, byte_size
+
+#: Up to this size a computed weight is a constant of the graph, beyond it a variable, which stays outside.
+CONST_BYTES = 1 << 10
+#: Values that a pass looks into are not larger than this.
+SMALL_BYTES = 1 << 16
+
+_THROUGH = {"Identity", "Snapshot"}
+
+
+class Values:
+    """Looks at values. A snapshot of which variables are written, so it is made anew by each run of a pass."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.written = model.written_variables()
+
+    def constant(self, output: Output) -> Array | None:
+        """Return the elements of a Const, else None."""
+        node = self._origin(output)
+        return const_array(node) if node.op == "Const" and not node.controls else None
+
+    def value(self, output: Output, limit: int = SMALL_BYTES) -> Array | None:
+        """Return the elements of a Const, or of a variable up to `limit` bytes that nothing writes, else None."""
+        handle = self.handle(output)
+        if handle is None:
+            return self.constant(output)
+        source = self.model.variables[handle]
+        return source.read() if byte_size(source) <= limit else None
+
+    def handle(self, output: Output) -> str | None:
+        """Name the variable that an output is the value of, where it is restored and nothing writes it."""
+        node = self._origin(output)
+        if node.op != "ReadVariableOp" or node.controls:
+            return None
+        handle = node.inputs[0].node
+        readable = handle in self.model.variables and handle not in self.written
+        return handle if readable and self.model.graph[handle].op == "VarHandleOp" else None
+
+    def scalar(self, output: Output) -> Any | None:
+        """Return the one element of a constant that has one, whatever its rank, else None."""
+        value = self.constant(output)
+        return None if value is None or value.size != 1 else value.reshape(-1)[0]
+
+    def _origin(self, output: Output) -> Node:
+        graph = self.model.graph
+        node = graph[output.node]
+        while node.op in _THROUGH and not node.controls:
+            node = graph[node.inputs[0].node]
+        return node
+
+
+def become_weight(model: Model, node: Node, value: Array) -> None:
+    """Let a node of one output give a value that is known: as a constant, or as a new variable where it is large."""
+    import tensorflow as tf
+
+    dtype = tf.as_dtype(tf.string if value.dtype == object else value.dtype)
+    if value.nbytes <= CONST_BYTES or dtype == tf.string:
+        model.graph.become(node, "Const", [], const_attributes(value), controls=[])
+        return
+    handle = add_variable(model, f"{node.name}/value", value)
+    model.graph.become(node, "ReadVariableOp", [handle.output()], {"dtype": dtype}, controls=[])
+
+
+def add_weight(model: Model, name: str, value: Array) -> Output:
+    """Add a value that is known: as a constant, or as a variable where it is large."""
+    node = model.graph.add("NoOp", name=name)
+    become_weight(model, node, value)
+    return node.output()
+
+
+def add_variable(model: Model, name: str, value: Array) -> Node:
+    """Add a variable that is restored to a value."""
+    handle = model.graph.add("VarHandleOp", name=name)
+    attrs = {"dtype": value.dtype, "shape": value.shape, "container": "", "shared_name": handle.name}
+    model.graph.become(handle, "VarHandleOp", [], attrs)
+    model.variables[handle.name] = ArrayTensor(value)
+    return handle
+
+
+def is_float(dtype: Any) -> bool:
+    """Say whether folding arithmetic into weights of a dtype keeps scores within the tolerance."""
+    import tensorflow as tf
+
+    return dtype in (tf.float32, tf.float64)
+
+
+def dtype_attr(node: Node, name: str = "T") -> Any:
+    """Return a node's dtype attribute."""
+    return attribute(node, name)
+
+
+def same(one: Array, other: float | int) -> bool:
+    """Say whether every element of an array is a number."""
+    return one.dtype != object and bool(np.all(one == other))
