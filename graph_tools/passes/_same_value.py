@@ -42,7 +42,7 @@ class Rules:
             if self.shape_kept(source, node):
                 return source
             before = self.graph[source.node]
-            if before.op not in RESHAPES:
+            if before.op not in RESHAPES or before.controls:
                 return None
             source = before.inputs[0]
 
@@ -53,7 +53,7 @@ class Rules:
         if order.tolist() == list(range(len(order))):
             return node.inputs[0]
         before = self.graph[node.inputs[0].node]
-        first = self.values.constant(before.inputs[1]) if before.op == "Transpose" else None
+        first = self.values.constant(before.inputs[1]) if before.op == "Transpose" and not before.controls else None
         if first is not None and first[order].tolist() == list(range(len(order))):
             return before.inputs[0]
         return None

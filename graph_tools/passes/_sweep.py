@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from graph_tools.graph import Node
+from graph_tools.graph import CONTROL_FLOW, Node
 from graph_tools.model import Model
 
 
@@ -50,3 +50,10 @@ def before_of(node: Node) -> list[str]:
 def bypass_controls(model: Model, name: str) -> None:
     """Let whatever runs after a node run after what the node itself waits for."""
     model.graph.replace_control(name, before_of(model.graph[name]))
+
+
+def anchors_branch(model: Model, name: str) -> bool:
+    """Say whether others wait for a node to learn that a branch runs, which what the node is given does not tell."""
+    graph = model.graph
+    given = {graph[one.node].op for one in graph[name].inputs}
+    return bool(given & CONTROL_FLOW) and any(name in user.controls for user in graph.users(name))

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from graph_tools.graph import Node, Output, ShapeOf, shapes
 from graph_tools.model import Model
 from graph_tools.passes._same_value import broadcasts
-from graph_tools.passes._sweep import sweep
+from graph_tools.passes._sweep import anchors_branch, sweep
 from graph_tools.passes._values import Values
 from graph_tools.passes.base import Pass, PassResult
 
@@ -51,7 +51,7 @@ class EliminateDropout(Pass):
                 return "the rate of this dropout is computed at every request, expected 0: its answers are random"
             if rate > 0:
                 return f"the rate of this dropout is {rate:g}, expected 0: its answers are random"
-            if node.controls or site in model.roots():
+            if node.controls or site in model.roots() or anchors_branch(model, site):
                 return "a signature names it, or it waits for others, expected a node inside the graph"
             if not self._same_shape(model, node, x, uniform):
                 return "the mask may be larger than what it is applied to, expected its shape"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from graph_tools.graph import CONTROL_FLOW, Node, Output, ShapeOf, attribute, op_def, shapes
 from graph_tools.model import Model
-from graph_tools.passes._sweep import sweep
+from graph_tools.passes._sweep import anchors_branch, sweep
 from graph_tools.passes.base import Pass, PassResult
 
 _IDENTITIES = (
@@ -54,9 +54,9 @@ class EliminateIdentities(Pass):
             return f"the shape that comes in may not be {attribute(node, 'shape')}, expected one that is known to be"
         if len(node.controls) * len(users) > _COPIES and len(node.controls) > 1:
             return f"{len(users)} users would wait for its {len(node.controls)} control inputs, expected fewer"
-        sources = {graph[one.node].op for one in node.inputs}
-        if sources & CONTROL_FLOW and any(site in user.controls for user in users):
+        if anchors_branch(model, site):
             return "nodes of a branch wait for it, expected none"
+        sources = {graph[one.node].op for one in node.inputs}
         joins = [user for user in users if user.op in CONTROL_FLOW]
         if joins and (node.controls or sources & CONTROL_FLOW):
             return f"it carries a branch into '{joins[0].name}', expected no control flow on both sides"

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from graph_tools.graph import Node, shapes
 from graph_tools.model import Model
 from graph_tools.passes._same_value import OPS, RESHAPES, Rules
-from graph_tools.passes._sweep import sweep
+from graph_tools.passes._sweep import anchors_branch, sweep
 from graph_tools.passes.base import Pass, PassResult
 
 
@@ -40,11 +40,14 @@ class EliminateNoopReshapes(Pass):
         node = model.graph[site]
         assert self._rules is not None
         if self._rules.equal_input(node) is not None or self._merges(model, node):
-            return "nodes wait for what it waits for" if node.controls else None
+            if node.controls:
+                return "it waits for other nodes, expected none"
+            return "nodes of a branch wait for it, expected none" if anchors_branch(model, site) else None
         return ""
 
     def _merges(self, model: Model, node: Node) -> bool:
-        return node.op == "Reshape" and model.graph.input(node, 0).op in RESHAPES
+        before = model.graph.input(node, 0)
+        return node.op == "Reshape" and before.op in RESHAPES and not before.controls
 
     def rewrite(self, model: Model, site: str) -> None:
         graph = model.graph
