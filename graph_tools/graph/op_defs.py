@@ -11,7 +11,8 @@ from graph_tools.graph.node import Node
 _HARMLESS = {
     "Placeholder", "PlaceholderWithDefault", "VarHandleOp", "VariableV2", "Variable", "ReadVariableOp",
     "HashTableV2", "MutableHashTableV2", "MutableHashTableOfTensorsV2", "MutableDenseHashTableV2", "HashTable",
-    "MutableHashTable", "MutableDenseHashTable", "LookupTableFindV2", "LookupTableFind", "LookupTableSizeV2", "ResourceGather",
+    "MutableHashTable", "MutableDenseHashTable", "LookupTableFindV2", "LookupTableFind",
+    "LookupTableSizeV2", "ResourceGather",
     "ResourceGatherNd", "VarIsInitializedOp", "AnonymousHashTable", "AnonymousMutableHashTable",
     "TruncatedNormal", "Multinomial", "ParameterizedTruncatedNormal",
 }  # fmt: skip

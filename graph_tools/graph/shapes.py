@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 Shape = tuple[int | None, ...] | None
 ShapeOf = Callable[[Output], Shape]
 
+_SCALAR_TABLES = {"HashTableV2", "MutableHashTableV2"}
+
 _kept: weakref.WeakKeyDictionary[Graph, tuple[int, ShapeOf]] = weakref.WeakKeyDictionary()
 
 
@@ -89,9 +91,25 @@ def _with_native_ops(model: Model) -> Graph:
     for node in copy:
         if node.op == "VarHandleOp" and node.name in model.variables and node.name not in written:
             copy.set_attr(node, "shape", model.variables[node.name].shape)
+        elif node.op == "LookupTableFindV2" and copy.input(node, 0).op in _SCALAR_TABLES:
+            _replace_find(copy, node)
         elif not is_native(node.op) and node.op not in copy.library:
             _replace_unknown(copy, node)
     return copy
+
+
+def _replace_find(graph: Graph, node: Node) -> None:
+    """Say that a table of scalars gives the shape of its keys, which TensorFlow knows of eager tables only."""
+    import tensorflow as tf
+
+    keys, key_type, value_type = node.inputs[1], attribute(node, "Tin"), attribute(node, "Tout")
+    if key_type == tf.string:
+        keys = graph.add("StringToHashBucketFast", [keys], name=f"{node.name}/keys", attrs={"num_buckets": 1}).output()
+        key_type = tf.int64
+    if value_type == tf.string:
+        graph.become(node, "AsString", [keys], {"T": key_type})
+    else:
+        graph.become(node, "Cast", [keys], {"SrcT": key_type, "DstT": value_type})
 
 
 def _replace_unknown(graph: Graph, node: Node) -> None:

@@ -126,7 +126,9 @@ class Affines:
 
 
 def _made(node: Node, source: int, scale: Any, offset: Any) -> Affine:
-    return Affine(node.inputs[source], np.asarray(scale, np.float64), np.asarray(offset, np.float64), False, [node.name])
+    return Affine(
+        node.inputs[source], np.asarray(scale, np.float64), np.asarray(offset, np.float64), False, [node.name]
+    )
 
 
 class Weights:

@@ -10,6 +10,7 @@ import numpy as np
 from graph_tools.graph import Node, Output, ShapeOf, attribute
 from graph_tools.graph.shapes import Shape
 from graph_tools.model import Model
+from graph_tools.passes._sizes import SizeFinder
 from graph_tools.passes._values import Values
 from graph_tools.tensors import Array
 
@@ -23,6 +24,8 @@ class Rules:
     def __init__(self, model: Model, shape_of: ShapeOf) -> None:
         self.model, self.graph, self.shape_of = model, model.graph, shape_of
         self.values = Values(model)
+        sizes = SizeFinder(model)
+        self._same_sizes = {node.name for node in model.graph.of("Reshape") if sizes.is_same_shape(node)}
 
     def equal_input(self, node: Node) -> Output | None:
         """Return the input, or what comes before it, that a node's output equals, else None."""
@@ -38,6 +41,8 @@ class Rules:
 
     def reshape(self, node: Node) -> Output | None:
         source = node.inputs[0]
+        if node.name in self._same_sizes:
+            return source
         while True:
             if self.shape_kept(source, node):
                 return source
@@ -112,9 +117,10 @@ class Rules:
         for side in sides:
             source = node.inputs[1 - side]
             value = self.constant(node, side)
-            if value is not None and value.dtype != object and bool(np.all(value == number)):
-                if value.size and not broadcasts(value.shape, self.shape_of(source)):
-                    return source
+            if value is None or value.dtype == object or not value.size or not np.all(value == number):
+                continue
+            if not broadcasts(value.shape, self.shape_of(source)):
+                return source
         return None
 
 

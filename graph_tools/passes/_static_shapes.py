@@ -23,6 +23,23 @@ def static_values(graph: Graph, shape_of: ShapeOf) -> dict[Output, Array]:
     return found
 
 
+def static_targets(graph: Graph, shape_of: ShapeOf) -> dict[str, Array]:
+    """Find the reshapes that compute their target and are known to give one of whose sizes at most one is not known.
+
+    The unknown size follows from the number of elements, so -1 stands for it.
+    """
+    found: dict[str, Array] = {}
+    for node in graph.of("Reshape"):
+        shape = shape_of(node.output())
+        if shape is None or shape.count(None) > 1 or 0 in shape or graph.source(node.inputs[1]).op == "Const":
+            continue
+        dtype = attribute(node, "Tshape")
+        found[node.name] = np.array(
+            [-1 if one is None else one for one in shape], np.int32 if dtype is None else dtype.as_numpy_dtype
+        )
+    return found
+
+
 def _values(graph: Graph, node: Node, shape_of: ShapeOf) -> list[Array | None]:
     if node.op == "StridedSlice":
         return [_slice_of_shape(graph, node, shape_of)]
@@ -30,15 +47,16 @@ def _values(graph: Graph, node: Node, shape_of: ShapeOf) -> list[Array | None]:
     values: list[Array | None] = []
     for source in node.inputs:
         shape = shape_of(source)
-        complete = shape is not None and None not in shape
+        sizes = [one for one in shape or () if one is not None]
+        complete = shape is not None and len(sizes) == len(shape)
         if node.op == "Rank":
             values.append(None if shape is None else np.array(len(shape), np.int32))
         elif not complete:
             values.append(None)
         elif node.op == "Size":
-            values.append(np.array(int(np.prod(shape, dtype=np.int64)), dtype))
+            values.append(np.array(int(np.prod(sizes, dtype=np.int64)), dtype))
         else:
-            values.append(np.array(shape, dtype))
+            values.append(np.array(sizes, dtype))
     return values
 
 

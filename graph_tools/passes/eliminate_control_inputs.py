@@ -58,8 +58,11 @@ class EliminateControlInputs(Pass):
             needed = self._needed(model, {node.name for node in nodes})
             reader = next((user.name for user in graph.users(handle) if user.name in needed), None)
             if reader is not None:
-                result.refused.append((handle, f"'{nodes[0].name}' ({nodes[0].op}) changes it at every request, and "
-                                       f"'{reader}' reads it for an output, expected one that is only read"))  # fmt: skip
+                why = (
+                    f"'{nodes[0].name}' ({nodes[0].op}) changes it at every request, and '{reader}' reads it for an "
+                    f"output, expected one that is only read"
+                )
+                result.refused.append((handle, why))
                 continue
             for node in nodes:
                 graph.replace_control(node.name, [name for name in node.controls if name != node.name])

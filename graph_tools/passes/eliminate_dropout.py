@@ -89,12 +89,10 @@ class EliminateDropout(Pass):
         graph = model.graph
         node = graph[output.node]
         while node.op not in _UNIFORM:
-            if node.op == "Mul" and self._values.scalar(node.inputs[1]) == 1:
-                node = graph.input(node, 0)
-            elif node.op in {"Add", "AddV2"} and self._values.scalar(node.inputs[1]) == 0:
-                node = graph.input(node, 0)
-            else:
+            neutral = {"Mul": 1, "Add": 0, "AddV2": 0}.get(node.op)
+            if neutral is None or self._values.scalar(node.inputs[1]) != neutral:
                 return None
+            node = graph.input(node, 0)
         return node
 
     def _same_shape(self, model: Model, node: Node, x: Output, uniform: Node) -> bool:

@@ -10,11 +10,20 @@ from typing import Any
 import numpy as np
 
 from graph_tools.graph import (
-    CONTROL_FLOW, Graph, Node, Output, ShapeOf, attribute, has_effect, is_native, op_def, output_types, shapes,
-)  # fmt: skip
+    CONTROL_FLOW,
+    Graph,
+    Node,
+    Output,
+    ShapeOf,
+    attribute,
+    has_effect,
+    op_def,
+    output_types,
+    shapes,
+)
 from graph_tools.graph.op_defs import tf_type
 from graph_tools.model import Model
-from graph_tools.passes._static_shapes import static_values
+from graph_tools.passes._static_shapes import static_targets, static_values
 from graph_tools.passes._sweep import sweep
 from graph_tools.passes._values import SMALL_BYTES, Values, add_weight, become_weight
 from graph_tools.passes.base import Pass, PassResult
@@ -56,7 +65,7 @@ class FoldConstants(Pass):
 
     Before: `rsqrt(Read(variance) + 0.001) · Read(gamma) → Mul(x, ·)`, and `Shape(y) → StridedSlice → Pack` where the
     shape of y is known.
-    After: `Const → Mul(x, ·)`.
+    After: `Const → Mul(x, ·)`. A Reshape to `Pack(batch, 24)` is one to `[-1, 24]`.
 
     Ops that are random, stateful or part of control flow are never folded. Results are at most 64 KiB, or at most as
     large as the weights that only they are made from. Results over a kilobyte that are made from variables become
@@ -77,8 +86,15 @@ class FoldConstants(Pass):
         return result
 
     def _fold_shapes(self, model: Model, shape_of: ShapeOf) -> int:
-        found = static_values(model.graph, shape_of)
-        return sum(_replace_output(model, output, value) for output, value in found.items())
+        graph = model.graph
+        targets = static_targets(graph, shape_of)
+        for name, target in targets.items():
+            node = graph[name]
+            before = node.inputs[1].node
+            graph.set_input(node, 1, graph.add_const(target, f"{name}/shape"))
+            sweep(model, [before], f"computes the shape of '{name}', which is known but for one size")
+        found = static_values(graph, shape_of)
+        return len(targets) + sum(_replace_output(model, output, value) for output, value in found.items())
 
     def _known(self, model: Model, shape_of: ShapeOf) -> dict[str, _Known]:
         graph, values = model.graph, Values(model)
@@ -102,9 +118,10 @@ class FoldConstants(Pass):
         return known
 
     def _may_fold(self, graph: Graph, node: Node) -> bool:
-        if node.op in _NEVER or "Random" in node.op or not node.inputs or node.controls or not is_native(node.op):
+        if node.op in _NEVER or "Random" in node.op or not node.inputs or node.controls:
             return False
-        return not op_def(node.op).is_stateful and not has_effect(graph, node)
+        described = op_def(node.op)
+        return described is not None and not described.is_stateful and not has_effect(graph, node)
 
     def _made(self, graph: Graph, node: Node, known: dict[str, _Known], shape_of: ShapeOf) -> _Known | None:
         size = 0
@@ -197,14 +214,14 @@ def evaluate(model: Model, feeds: dict[str, str], fetched: list[Output]) -> list
                 found = session.run([str(one) for one in fetched], fed)
             except tf.errors.OpError as error:
                 raise _FoldingError(error.message) from error
-    return [one if isinstance(one, np.ndarray | np.generic) else np.array(one, object) for one in found]
+    # A scalar comes as a number of NumPy's, a string as bytes.
+    return [np.array(one, object) if isinstance(one, bytes) else np.asarray(one) for one in found]
 
 
 def _replace_output(model: Model, output: Output, value: Any) -> int:
     """Give the users of an output its value; 0 where a name that is known outside stands in the way."""
     graph = model.graph
     node = graph[output.node]
-    value = np.asarray(value)
     before = [one.node for one in node.inputs]
     outputs = output_types(op_def(node.op), node.attrs)
     if len(outputs) == 1:

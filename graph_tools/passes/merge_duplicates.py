@@ -87,9 +87,9 @@ class MergeDuplicates(Pass):
         """Name the handles whose content changes while it is served."""
         graph = model.graph
         served = graph.ancestors(model.outputs())
-        return {
-            one.node for name in served if has_effect(graph, graph[name]) for one in graph[name].inputs
-        } | {node.name for node in graph.of("VariableV2", "Variable")}
+        return {one.node for name in served if has_effect(graph, graph[name]) for one in graph[name].inputs} | {
+            node.name for node in graph.of("VariableV2", "Variable")
+        }
 
     def _may_merge(self, graph: Graph, node: Node, volatile: set[str]) -> bool:
         if node.op == SPARSE_LOOKUP:
@@ -103,7 +103,7 @@ class MergeDuplicates(Pass):
 
 
 def _key(graph: Graph, node: Node) -> Hashable:
-    """What two nodes have in common if they compute the same."""
+    """Return what two nodes have in common if they compute the same."""
     controls = tuple(sorted(node.controls))
     if node.op == "Const":
         value = const_array(node)
@@ -117,13 +117,15 @@ def _key(graph: Graph, node: Node) -> Hashable:
 
 
 def _bytes(value: Array) -> bytes:
-    """Content of an array; a digest where it is large."""
-    raw = b"".join(b"%d:%s" % (len(one), one) for one in value.reshape(-1)) if value.dtype == object else value.tobytes()
+    """Return the content of an array; a digest where it is large."""
+    raw = (
+        b"".join(b"%d:%s" % (len(one), one) for one in value.reshape(-1)) if value.dtype == object else value.tobytes()
+    )
     return raw if len(raw) <= 64 else hashlib.sha256(raw).digest()
 
 
 def _digest(source: TensorSource, whole: bool) -> bytes:
-    """Digest of a tensor's elements, or of its first rows only, so that few tensors are read to the end."""
+    """Return a digest of a tensor's elements, or of its first rows only, so that few tensors are read to the end."""
     digest = hashlib.sha256()
     for chunk in source.chunks(rows_per_chunk(source) if whole else 64):
         digest.update(_bytes(chunk) if chunk.dtype == object else memoryview(chunk.tobytes()))

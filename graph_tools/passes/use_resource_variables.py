@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from graph_tools.graph import Node, attribute, op_def, with_defaults
 from graph_tools.model import Model
@@ -78,7 +79,9 @@ class UseResourceVariables(Pass):
     def _rewrite_variable(self, model: Model, node: Node) -> None:
         graph = model.graph
         dtype = node.attrs["dtype"]
-        attrs = {key: node.attrs[key] for key in ("dtype", "shape", "container", "shared_name") if key in node.attrs}
+        attrs: dict[str, Any] = {
+            key: node.attrs[key] for key in ("dtype", "shape", "container", "shared_name") if key in node.attrs
+        }
         if not attribute(node, "shared_name"):
             attrs["shared_name"] = node.name
         graph.become(node, "VarHandleOp", [], attrs)
