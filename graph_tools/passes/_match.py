@@ -47,8 +47,12 @@ def operand(graph: Graph, node: Node, index: int) -> Output:
 
 
 def constant(graph: Graph, output: Output) -> Array | None:
-    """Return the elements of a constant, seen through identities."""
+    """Return the elements of a constant, seen through identities and casts between numbers."""
     node = graph[skip(graph, output).node]
+    if node.op == "Cast":
+        before = constant(graph, node.inputs[0])
+        after = attribute(node, "DstT")
+        return before.astype(after.as_numpy_dtype) if before is not None and after.is_integer else None
     return const_array(node) if node.op == "Const" else None
 
 
@@ -183,11 +187,11 @@ def _not_elementwise(graph: Graph, node: Node, dependent: list[bool]) -> str:
 
 
 def _rank(graph: Graph, output: Output) -> int | None:
-    """Return the rank of a constant, a cast constant included."""
-    node = graph[skip(graph, output).node]
-    while node.op == "Cast":
-        node = graph[operand(graph, node, 0).node]
-    return const_array(node).ndim if node.op == "Const" else None
+    """Return the rank of what is a constant or a count."""
+    array = constant(graph, output)
+    if array is not None:
+        return array.ndim
+    return 0 if source(graph, output, "LookupTableSizeV2", "Size") else None
 
 
 def clone_chain(graph: Graph, chain: list[Node], begin: Output, end: Output, new: Output) -> Output:

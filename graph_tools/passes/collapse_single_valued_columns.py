@@ -22,7 +22,7 @@ from graph_tools.passes._match import (
     skip,
     source,
 )
-from graph_tools.passes._safe_lookup import SEGMENTS, Finders, SafeLookup, find_safe_lookup
+from graph_tools.passes._safe_lookup import SEGMENTS, Finders, SafeLookup, find_safe_lookup, is_zeros
 from graph_tools.passes._sizes import drop_same_shape_reshapes
 from graph_tools.passes.base import Pass
 
@@ -119,7 +119,7 @@ def _column(model: Model, lookup: SafeLookup, finders: Finders) -> Column | str:
     dense = operand(graph, differs, 0)
     missing = constant(graph, differs.inputs[1])
     shape = finders.sizes.of(dense)
-    if shape is None or missing is None or missing.size != 1:
+    if shape is None or not (is_zeros(graph, differs.inputs[1]) or (missing is not None and missing.size == 1)):
         return ""
     if len(shape) != 2 or shape[1] != 1:
         return f"'{dense}' holds {_count(shape)} values per row, expected one"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from graph_tools_support import Feeds, answers
 
 from graph_tools.model import Model
@@ -77,25 +78,21 @@ def ops(model: Model) -> dict[str, int]:
     return counted
 
 
-def assert_same(source: Path, model: Model, out: Path, feeds: Iterable[Feeds]) -> None:
+def assert_same(source: Path, model: Model, out: Path, feeds: Iterable[Feeds], refused: Iterable[Feeds] = ()) -> None:
     """Check that stock TensorFlow gives the same bits for a model as it was exported and as it is now.
 
-    A request that the source refuses must be refused as well.
+    What is in `refused` both must refuse.
     """
     import tensorflow as tf
 
     write_saved_model(model, out)
     for one in feeds:
-        try:
-            wanted = answers(source, one, KEY)
-        except tf.errors.InvalidArgumentError:
-            wanted = None
-        try:
-            found = answers(out, one, KEY)
-        except tf.errors.InvalidArgumentError:
-            found = None
-        assert (wanted is None) == (found is None), one
-        for key, value in (wanted or {}).items():
-            assert found is not None
+        wanted, found = answers(source, one, KEY), answers(out, one, KEY)
+        assert wanted.keys() == found.keys()
+        for key, value in wanted.items():
             assert value.dtype == found[key].dtype
             np.testing.assert_array_equal(value, found[key], err_msg=f"{key} of {one}")
+    for one in refused:
+        for path in (source, out):
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                answers(path, one, KEY)
