@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a user may ask of `cut`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TypeVar
+
+from graph_tools.errors import UsageError
+
+ROW_TYPES = ("fp32", "bf16", "fp16", "int8", "int4")
+"""How rows may be stored; `fp32` leaves them as they were exported."""
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True)
+class CutOptions:
+    """Options of `cut` that concern tables and names.
+
+    Attributes
+    ----------
+    embedding_dtype : str
+        One of `ROW_TYPES`, for every table that no entry of `tensor_types` names.
+    tensor_types : mapping of pattern to str
+        Row type of the tables whose name matches (`fnmatch`); of several matches, the last counts.
+    min_norm : float
+        Rows whose Euclidean norm is below this count as zero. 0: none. Lossy.
+    min_frequency : int
+        Keys that were seen less often than this count as absent. 0: none. Lossy.
+    memory_limit : int [bytes]
+        What a conversion may hold in memory; tables are streamed, and steps that need more are left out.
+    keep_graph_names : bool
+    absent_key : mapping of pattern to str
+        `zero`, `row:K` (the row that the table holds for key K), or `default` (what the system itself does).
+
+    Raises
+    ------
+    UsageError
+        A value is not one of those above.
+    """
+
+    embedding_dtype: str = "fp32"
+    tensor_types: Mapping[str, str] = field(default_factory=dict)
+    min_norm: float = 0.0
+    min_frequency: int = 0
+    memory_limit: int = 4 << 30
+    keep_graph_names: bool = False
+    absent_key: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for option, name in [("--embedding-dtype", self.embedding_dtype), *self.tensor_types.items()]:
+            if name not in ROW_TYPES:
+                raise UsageError(f"{option}: '{name}', expected one of {', '.join(ROW_TYPES)}")
+        for pattern, rule in self.absent_key.items():
+            if rule not in ("zero", "default") and not (rule.startswith("row:") and len(rule) > 4):
+                raise UsageError(f"--absent-key {pattern}: '{rule}', expected zero, row:K or default")
+        for option, value, least in (
+            ("--min-norm", self.min_norm, 0.0),
+            ("--min-frequency", self.min_frequency, 0),
+            ("--memory-limit", self.memory_limit, 64 << 20),
+        ):
+            if not value >= least:
+                raise UsageError(f"{option}: {value}, expected at least {least}")
+
+    def row_type(self, table: str) -> str:
+        """Return the row type asked for a table."""
+        return last_match(self.tensor_types, table) or self.embedding_dtype
+
+    def absent_rule(self, table: str) -> str:
+        """Return the rule for absent keys asked for a table."""
+        return last_match(self.absent_key, table) or "default"
+
+    def check_names(self, tables: Iterable[str]) -> None:
+        """Raise `UsageError` for a pattern that matches no table."""
+        names = sorted(tables)
+        for option, patterns in (("--tensor-type", self.tensor_types), ("--absent-key", self.absent_key)):
+            for pattern in patterns:
+                if not any(fnmatchcase(name, pattern) for name in names):
+                    shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "") or "none"
+                    raise UsageError(f"{option} {pattern}: no table of this name, expected one of: {shown}")
+
+
+def last_match(patterns: Mapping[str, _Value], name: str) -> _Value | None:
+    """Return the value of the last pattern that a name matches, or None."""
+    found = None
+    for pattern, value in patterns.items():
+        if fnmatchcase(name, pattern):
+            found = value
+    return found
