@@ -49,6 +49,7 @@ class CompressTables(Pass):
             if plan.changes:
                 self._rewrite(model, table, plan)
                 result.applied += 1
+        model.table_records += self.records
         result.nodes_after = len(model.graph)
         return result
 

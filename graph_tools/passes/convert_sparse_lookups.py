@@ -59,5 +59,6 @@ class ConvertSparseLookups(Pass):
                 replace_output(model, node.name, rows, dtype, why)
                 result.applied += 1
             del model.sparse_tables[name]
+        model.table_records += self.records
         result.nodes_after = len(model.graph)
         return result

@@ -2,9 +2,9 @@
 """Rows in fewer bytes: halves, and 8 or 4 bits an element with a scale and a bias for each row.
 
 A row x [dim] of 8 or 4 bits is stored as codes q and two fp16, `x ≈ q · scale + bias`. The bias is the smallest
-element, rounded down to fp16; the scale is what is left of the range divided by the largest code, rounded up to fp16, so that no
-element is cut off and the error is at most half a scale. A row of one value has scale 1 and codes 0; a row of zeros is
-exactly zero again. Two codes of 4 bits share a byte, the first in the low half.
+element, rounded down to fp16; the scale is what is left of the range divided by the largest code, rounded up to fp16,
+so that no element is cut off and the error is at most half a scale. A row of one value has codes 0 and, if fp16 holds
+the value, scale 1; a row of zeros is exactly zero again. Two codes of 4 bits share a byte, the first in the low half.
 """
 
 from __future__ import annotations
