@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from graph_tools.graph import Node, Output, attribute, writes
 from graph_tools.model import Model
-from graph_tools.passes._match import constant
+from graph_tools.passes._match import constant, skip
 from graph_tools.tensors import rows_per_chunk
 
 Range = tuple[int | None, int | None]
@@ -19,9 +20,12 @@ ANY: Range = (None, None)
 
 # The elements of input 0, some of them or in another order.
 _PICK = {
-    "ExpandDims", "GatherNd", "GatherV2", "Identity", "Reshape", "Slice", "Snapshot", "Squeeze", "StopGradient",
-    "StridedSlice", "Tile", "Transpose", "Unique", "UniqueV2",
+    "EnsureShape", "ExpandDims", "GatherNd", "GatherV2", "Identity", "Reshape", "ReverseV2", "Slice", "Snapshot",
+    "Squeeze", "StopGradient", "StridedSlice", "Tile", "Transpose", "Unique", "UniqueV2",
 }  # fmt: skip
+_JOIN = {"ConcatV2", "DynamicStitch", "Pack", "ParallelDynamicStitch"}
+# So are all of their outputs.
+_PICK_ALL = {"DynamicPartition", "Split", "SplitV", "Unpack"}
 _HASHES = {"StringToHashBucket", "StringToHashBucketFast", "StringToHashBucketStrong"}
 _SMALL = {"DT_UINT8": 2**8, "DT_UINT16": 2**16, "DT_UINT32": 2**32, "DT_BOOL": 2}
 
@@ -52,8 +56,8 @@ class RangeFinder:
             array = constant(self.graph, output)
             known = array is not None and array.dtype.kind in "iub" and array.size > 0
             return (int(array.min()), int(array.max())) if known and array is not None else ANY
-        if node.op in _PICK and output.port == 0:
-            return self.of(inputs[0])
+        if (node.op in _PICK and output.port == 0) or node.op in _PICK_ALL:
+            return self.of(inputs[1 if node.op == "Split" else 0])
         if node.op in _HASHES:
             return (0, attribute(node, "num_buckets") - 1)
         if node.op == "Bucketize":
@@ -70,8 +74,9 @@ class RangeFinder:
             return _union(self.of(inputs[1]), self.of(inputs[3]))
         if node.op == "Fill":
             return self.of(inputs[1])
-        if node.op in {"ConcatV2", "Pack"}:
-            parts = [self.of(one) for one in (inputs[:-1] if node.op == "ConcatV2" else inputs)]
+        if node.op in _JOIN:
+            chosen = {"ConcatV2": inputs[:-1], "Pack": inputs}.get(node.op, inputs[len(inputs) // 2 :])
+            parts = [self.of(one) for one in chosen]
             found = parts[0]
             for one in parts[1:]:
                 found = _union(found, one)
@@ -79,7 +84,9 @@ class RangeFinder:
         return self._arithmetic(node)
 
     def _arithmetic(self, node: Node) -> Range:
-        if node.op not in {"Add", "AddV2", "Sub", "Maximum", "Minimum", "FloorMod", "Mul"}:
+        if node.op == "ClipByValue":
+            return self._clipped(*(self.of(one) for one in node.inputs))
+        if node.op not in {"Add", "AddV2", "Sub", "Maximum", "Minimum", "FloorMod", "Mod", "Mul"}:
             return ANY
         (low, high), (other_low, other_high) = self.of(node.inputs[0]), self.of(node.inputs[1])
         if node.op == "Maximum":
@@ -88,9 +95,9 @@ class RangeFinder:
         if node.op == "Minimum":
             highs = [one for one in (high, other_high) if one is not None]
             return (None if None in (low, other_low) else min(low or 0, other_low or 0), min(highs, default=None))
-        if node.op == "FloorMod":
+        if node.op in {"FloorMod", "Mod"} and (node.op == "FloorMod" or (low is not None and low >= 0)):
             return (0, other_high - 1) if other_low is not None and other_low > 0 and other_high is not None else ANY
-        if low is None or high is None or other_low is None or other_high is None:
+        if node.op == "Mod" or low is None or high is None or other_low is None or other_high is None:
             return ANY
         if node.op == "Sub":
             found = (low - other_high, high - other_low)
@@ -101,6 +108,15 @@ class RangeFinder:
             found = (low + other_low, high + other_high)
         limits = np.iinfo(attribute(node, "T").as_numpy_dtype)
         return found if limits.min <= found[0] and found[1] <= limits.max else ANY
+
+    @staticmethod
+    def _clipped(values: Range, low: Range, high: Range) -> Range:
+        """At least the smallest low end and at most the largest high end, whatever comes in."""
+        lows = [one for one in (values[0], low[0]) if one is not None]
+        highs = [one for one in (values[1], high[1]) if one is not None]
+        least, most = max(lows, default=None), min(highs, default=None)
+        certain = None not in (low[0], high[1]) and low[0] <= high[1]  # type: ignore[operator]
+        return (least, most) if certain else ANY
 
     def _cast(self, node: Node) -> Range:
         before, after = attribute(node, "SrcT"), attribute(node, "DstT")
@@ -139,7 +155,9 @@ def _table_range(model: Model, handle: str) -> Range:
     filler = fillers[0]
     if filler.op == "InitializeTableFromTextFileV2":
         # -1: the number of the line.
-        return (0, None) if attribute(filler, "value_index") == -1 and not attribute(filler, "offset", 0) else ANY
+        if attribute(filler, "value_index") != -1 or attribute(filler, "offset", 0):
+            return ANY
+        return (0, _lines(model, filler) - 1)
     if filler.op not in {"InitializeTableV2", "LookupTableImportV2"}:
         return ANY
     values = model.graph[filler.inputs[2].node]
@@ -150,6 +168,25 @@ def _table_range(model: Model, handle: str) -> Range:
         return ANY
     array = constant(model.graph, filler.inputs[2])
     return _array_range(array) if array is not None else ANY
+
+
+def _lines(model: Model, filler: Node) -> int:
+    """Count the lines that an initialiser reads of its file: as many as it says, or all."""
+    said = int(attribute(filler, "vocab_size", -1))
+    file = model.assets.get(skip(model.graph, filler.inputs[1]).node)
+    if said > 0 or file is None:
+        return said if said > 0 else 1 << 62
+    return count_lines(file)
+
+
+def count_lines(path: Path) -> int:
+    """Count the lines of a file, a last one without an end included."""
+    count, last = 0, b"\n"
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            count += block.count(b"\n")
+            last = block[-1:]
+    return count + (last != b"\n")
 
 
 def _array_range(array: Any) -> Range:

@@ -36,8 +36,8 @@ def sweep(model: Model, names: Iterable[str], why: str, inputs_why: str | None =
         node = graph[name]
         waiting.extend((before, inputs_why or why) for before in before_of(node))
         graph.remove(name, reason)
-        model.variables.pop(name, None)
-        model.hash_tables.pop(name, None)
+        for held in (model.variables, model.hash_tables, model.assets):
+            held.pop(name, None)
         count += 1
     return count
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from graph_tools.tensors import Array, TensorSource
+from graph_tools.tensors import Array, StreamTensor, TensorSource
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,14 @@ class Part:
     ignored : set of keys or None
         Keys that the system itself would not serve: blacklisted or filtered by admission. A lookup gives them the
         absent value, or `ignored_row`.
+    ignored_row : ndarray [dim] or None
     """
 
     keys: TensorSource
     rows: TensorSource
     frequencies: TensorSource | None = None
     ignored: Array | None = None
+    ignored_row: Array | None = None
 
 
 @dataclass
@@ -104,3 +106,7 @@ class SparseTable:
         """Bytes of keys and rows as exported."""
         key = 16 if self.key_dtype.kind == "O" else self.key_dtype.itemsize
         return self.count * (key + self.dim * self.dtype.itemsize)
+
+
+class PlannedTensor(StreamTensor):
+    """Rows, or what stands for them, as a plan stores them: no table to be planned again."""

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Store embedding variables in fewer bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graph_tools.graph import attribute
+from graph_tools.model import Model
+from graph_tools.options import CutOptions
+from graph_tools.passes.base import Pass, PassResult
+from graph_tools.tables.analysis import Progress
+from graph_tools.tables.emit import Emitter, replace_output
+from graph_tools.tables.plain import PlainTable, plain_tables
+from graph_tools.tables.plan import TablePlan, plan_variable
+
+
+class CompressTables(Pass):
+    """Drop rows that no index reaches, share rows that are equal, and store rows in the type asked for.
+
+    Before: `ids → ResourceGather(variable)`, or `ids → GatherV2(ReadVariableOp)`.
+    After, where that takes fewer bytes: `ids → ResourceGather(index) → ResourceGather(rows)`; and with rows of fewer
+    bits, `ResourceGather(codes) · scale + bias`.
+
+    Attributes
+    ----------
+    plans : list of TablePlan
+        One for each table, those that stay as they are included.
+    """
+
+    name = "compress_tables"
+
+    def __init__(self, options: CutOptions | None = None, progress: Progress | None = None) -> None:
+        self.options = options or CutOptions()
+        self.progress = progress
+        self.plans: list[TablePlan] = []
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The plans, for the report."""
+        return [plan.record() for plan in self.plans]
+
+    def apply(self, model: Model) -> PassResult:
+        result = PassResult(self.name, nodes_before=len(model.graph))
+        tables, result.refused = plain_tables(model)
+        for table in tables:
+            plan = plan_variable(model, table, self.options, self.progress)
+            self.plans.append(plan)
+            if plan.changes:
+                self._rewrite(model, table, plan)
+                result.applied += 1
+        model.table_records += self.records
+        result.nodes_after = len(model.graph)
+        return result
+
+    def _rewrite(self, model: Model, table: PlainTable, plan: TablePlan) -> None:
+        graph = model.graph
+        emitter = Emitter(model, plan)
+        why = f"rows of '{table.handle}' are stored otherwise ({plan.layout.name}, {plan.row_type})"
+        for name in table.gathers:
+            node = graph[name]
+            dtype = attribute(node, "dtype" if node.op == "ResourceGather" else "Tparams")
+            rows = emitter.lookup(name, node.inputs[1], attribute(node, "Tindices"), dtype)
+            replace_output(model, name, rows, dtype, why)
+        for name in [*table.reads, table.handle]:
+            if not graph.users(name):
+                graph.remove(name, why)
+        model.variables.pop(table.handle, None)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turn lookups in tables of training systems into native ops over variables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graph_tools.graph import attribute
+from graph_tools.model import Model
+from graph_tools.options import CutOptions
+from graph_tools.passes.base import Pass, PassResult
+from graph_tools.tables.analysis import Progress
+from graph_tools.tables.emit import Emitter, replace_output
+from graph_tools.tables.lookup import lookups
+from graph_tools.tables.plan import TablePlan, plan_sparse
+
+
+class ConvertSparseLookups(Pass):
+    """Store every sparse table as variables, without the rows that no score needs, and look up with native ops.
+
+    Before: `keys → SparseLookup(table)`.
+    After, by what takes the fewest bytes: `keys → LookupTableFind → ResourceGather`; or, where keys are dense,
+    `keys → Sub, Less, Select → ResourceGather`, with an index between them where rows are shared. Absent keys are given
+    what the training system gives them.
+
+    Attributes
+    ----------
+    plans : list of TablePlan
+        One for each table, after `apply`.
+    """
+
+    name = "convert_sparse_lookups"
+
+    def __init__(self, options: CutOptions | None = None, progress: Progress | None = None) -> None:
+        self.options = options or CutOptions()
+        self.progress = progress
+        self.plans: list[TablePlan] = []
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The plans, for the report."""
+        return [plan.record() for plan in self.plans]
+
+    def apply(self, model: Model) -> PassResult:
+        result = PassResult(self.name, nodes_before=len(model.graph))
+        for name, table in sorted(model.sparse_tables.items()):
+            found = lookups(model.graph, name)
+            if not found:
+                continue
+            plan = plan_sparse(model, name, table, self.options, self.progress)
+            self.plans.append(plan)
+            emitter = Emitter(model, plan)
+            assert plan.policy is not None
+            for node in found:
+                dtype = attribute(node, "dtype")
+                default = node.inputs[1] if node.name in plan.policy.by_input else None
+                rows = emitter.lookup(node.name, node.inputs[0], attribute(node, "Tkeys"), dtype, default)
+                why = f"table '{table.name}' is looked up with native ops ({plan.layout.name})"
+                replace_output(model, node.name, rows, dtype, why)
+                result.applied += 1
+            del model.sparse_tables[name]
+        model.table_records += self.records
+        result.nodes_after = len(model.graph)
+        return result

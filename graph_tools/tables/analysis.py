@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Look at every row of a table once: which rows are needed, which are equal, and what range keys and values have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from graph_tools.errors import UnreadableError
+from graph_tools.options import CutOptions
+from graph_tools.readers.checks import LARGEST_VALUE
+from graph_tools.tables.bits import Bits
+from graph_tools.tables.blocks import Block, TableRows
+from graph_tools.tables.duplicates import HashSample, row_hashes
+from graph_tools.tables.reachable_rows import Reach
+from graph_tools.tables.table import Absent
+from graph_tools.tensors import Array
+
+Progress = Callable[[str, int], None]
+"""Called with a table's name and the bytes read of it since the last call."""
+
+# A row that is shared costs an index of four bytes.
+_SHORTEST_SHARED_ROW = 8
+
+
+@dataclass
+class Analysis:
+    """What one pass over a table found.
+
+    Every row is counted under `zero_rows`, `equal_absent` and `below_norm` if it is such a row; `dropped` counts each
+    row once, under the first reason that applies.
+
+    Attributes
+    ----------
+    rows : int
+    zero_rows : int
+        Zeros of either sign.
+    equal_absent : int
+        Rows that are what a lookup gives if their key is absent; zeros of either sign are equal.
+    below_norm, below_frequency : int
+    dropped : dict of str to int
+        Keys that go, by reason: `ignored`, `dead`, `below_frequency`, `equal_absent`, `below_norm`.
+    duplicates : int
+        Kept rows that equal an earlier one, zero rows aside; an estimate unless `duplicates_exact`.
+    own, zeros : Bits
+        Kept rows, and those of them that count as zero; `zeros` and `own` do not meet.
+    low, high : int or None
+        Smallest and largest kept key, as int64.
+    ascending : bool
+        Every kept key is larger than the one before.
+    largest : float
+        Largest absolute value of a kept row.
+    key_bytes : int
+        Of kept keys, as a checkpoint holds them.
+    hashes : HashSample or None
+        Of the rows in `own`, for sharing; dropped when the plan is made.
+    """
+
+    rows: int
+    own: Bits
+    zeros: Bits
+    zero_rows: int = 0
+    equal_absent: int = 0
+    below_norm: int = 0
+    below_frequency: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    duplicates: int = 0
+    duplicates_exact: bool = True
+    low: int | None = None
+    high: int | None = None
+    ascending: bool = True
+    largest: float = 0.0
+    key_bytes: int = 0
+    hashes: HashSample | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def kept(self) -> int:
+        return self.own.count + self.zeros.count
+
+    @property
+    def lossy(self) -> int:
+        """Rows whose scores change."""
+        return self.below_norm + self.below_frequency
+
+
+class Analyser:
+    """One pass over one table.
+
+    Parameters
+    ----------
+    source : TableRows
+    absent : Absent or None
+        None: rows equal to it may not go, since lookups do not agree about it; or a plain variable.
+    reach : Reach
+        Keys that the graph can ask for.
+    options : CutOptions
+    """
+
+    def __init__(self, source: TableRows, absent: Absent | None, reach: Reach, options: CutOptions) -> None:
+        self.source, self.absent, self.reach, self.options = source, absent, reach, options
+        self.result = Analysis(source.count, Bits(source.count), Bits(source.count))
+        row_bytes = source.dim * source.dtype.itemsize
+        if row_bytes > _SHORTEST_SHARED_ROW:
+            self.result.hashes = HashSample(source.count, options.memory_limit // 16)
+        self._last: int | None = None
+        self._wide = source.dtype in (np.float32, np.float64)
+        frequencies = options.min_frequency > 0
+        if frequencies and not source.plain and not source.has_frequencies:
+            self.result.notes.append("--min-frequency: no frequencies in the export, every key stays")
+            frequencies = False
+        self._frequencies = frequencies and source.has_frequencies
+
+    def run(self, progress: Progress | None = None) -> Analysis:
+        """Read the table.
+
+        Raises
+        ------
+        UnreadableError
+            A value is not finite or 1e30 or more in size.
+        """
+        row_bytes = self.source.dim * self.source.dtype.itemsize
+        with np.errstate(over="ignore", under="ignore"):
+            for block in self.source.blocks(frequencies=self._frequencies):
+                self._look(block)
+                if progress is not None:
+                    progress(self.source.name, len(block) * row_bytes)
+        result = self.result
+        if result.hashes is not None:
+            result.duplicates = result.hashes.duplicates()
+            result.duplicates_exact = result.hashes.complete
+        return result
+
+    def _look(self, block: Block) -> None:
+        rows, keys, result = block.rows, block.keys, self.result
+        assert rows is not None
+        assert keys is not None
+        values = rows if self._wide else rows.astype(np.float32)
+        largest = self._checked(block, values)
+        squares = np.einsum("ij,ij->i", values, values)
+        zero = squares == 0
+        # Squares of small numbers vanish as well.
+        doubtful = np.flatnonzero(zero)
+        if len(doubtful) and largest > 0:
+            zero[doubtful] = ~(values[doubtful] if len(doubtful) < len(zero) else values).any(axis=1)
+        equal = self._equal_absent(keys, values, zero)
+        small = ~zero & (squares < self.options.min_norm**2) if self.options.min_norm else None
+        gone = self._dropped(block, keys, equal, small)
+        result.zero_rows += int(np.count_nonzero(zero))
+        nothing = zero if small is None else zero | small
+        zeros, own = (nothing, ~nothing) if gone is None else (nothing & ~gone, ~nothing & ~gone)
+        if not self.source.plain:
+            self._note_keys(keys if gone is None else keys[~gone])
+        result.zeros.set(block.begin, zeros)
+        result.own.set(block.begin, own)
+        result.largest = max(result.largest, largest)
+        if result.hashes is not None:
+            result.hashes.add(row_hashes(rows if own.all() else rows[own]))
+
+    def _checked(self, block: Block, values: Array) -> float:
+        """Return the largest absolute value of a block."""
+        if not values.size:
+            return 0.0
+        high, low = float(values.max()), float(values.min())
+        # NaN makes both of these NaN, and every comparison with it false.
+        if high < LARGEST_VALUE and low > -LARGEST_VALUE:
+            return max(high, -low)
+        row, column = np.argwhere(~(np.abs(values) < LARGEST_VALUE))[0]
+        key = "" if self.source.plain or block.keys is None else f" (key {block.keys[row]!r})"
+        raise UnreadableError(
+            f"table {self.source.name}: row {block.begin + row}{key} has {values[row, column]} in column {column}, "
+            f"expected finite values below {LARGEST_VALUE:g} in size"
+        )
+
+    def _equal_absent(self, keys: Array, values: Array, zero: Array) -> Array | None:
+        """Return [n] bool where a row is the absent value of its key; None where that is no reason to drop it."""
+        if self.absent is None:
+            return None
+        absent = self.absent.rows
+        if absent is None:
+            equal = zero
+        else:
+            wanted = absent.astype(self.source.dtype).astype(values.dtype)
+            place = 0 if len(wanted) == 1 else keys % len(wanted)
+            equal = values[:, 0] == wanted[place, 0]
+            hits = np.flatnonzero(equal)
+            rows_wanted = wanted if len(wanted) == 1 else wanted[np.asarray(place)[hits]]
+            equal[hits] = (values[hits] == rows_wanted).all(axis=1)
+        self.result.equal_absent += int(np.count_nonzero(equal))
+        return equal
+
+    def _dropped(self, block: Block, keys: Array, equal: Array | None, small: Array | None) -> Array | None:
+        """Return [n] bool where a key goes, and count it under the first reason."""
+        masks: list[tuple[str, Array]] = []
+        if self.source.ignored is not None and block.begin < self.source.ignored_until:
+            masks.append(("ignored", _among(keys, self.source.ignored)))
+        if not self.reach.everything and not self.source.string_keys:
+            masks.append(("dead", ~self.reach.holds(keys)))
+        if self._frequencies and block.frequencies is not None:
+            rare = block.frequencies < self.options.min_frequency
+            self.result.below_frequency += int(np.count_nonzero(rare))
+            masks.append(("below_frequency", rare))
+        if equal is not None:
+            masks.append(("equal_absent", equal))
+        if small is not None:
+            self.result.below_norm += int(np.count_nonzero(small))
+            if self.absent is not None and self.absent.kind == "zero":
+                masks.append(("below_norm", small))
+        gone: Array | None = None
+        for reason, mask in masks:
+            count = int(np.count_nonzero(mask if gone is None else mask & ~gone))
+            if count:
+                self.result.dropped[reason] = self.result.dropped.get(reason, 0) + count
+                gone = mask if gone is None else gone | mask
+        return gone
+
+    def _note_keys(self, keys: Array) -> None:
+        result = self.result
+        if not len(keys):
+            return
+        if self.source.string_keys:
+            lengths = np.fromiter(map(len, keys.tolist()), np.int64, len(keys))
+            result.key_bytes += int(lengths.sum() + np.count_nonzero(lengths > 127) + len(keys))
+            return
+        result.key_bytes += 8 * len(keys)
+        low, high = int(keys.min()), int(keys.max())
+        result.low = low if result.low is None else min(low, result.low)
+        result.high = high if result.high is None else max(high, result.high)
+        if result.ascending:
+            joined = self._last is None or keys[0] > self._last
+            result.ascending = bool(joined and (keys[1:] > keys[:-1]).all())
+            self._last = int(keys[-1])
+
+
+def _among(keys: Array, wanted: Array) -> Array:
+    """Return [n] bool where keys [n] are among wanted [m], sorted."""
+    if keys.dtype == object:
+        held = set(wanted.tolist())
+        return np.fromiter((key in held for key in keys.tolist()), np.bool_, len(keys))
+    place = np.searchsorted(wanted, keys)
+    place[place == len(wanted)] = 0
+    found: Array = wanted[place] == keys
+    return found
+
+
+def analyse(
+    source: TableRows,
+    absent: Absent | None,
+    reach: Reach,
+    options: CutOptions,
+    progress: Progress | None = None,
+) -> Analysis:
+    """Look at every row of a table once, in memory that does not grow with the table but for a few bits a row."""
+    return Analyser(source, absent, reach, options).run(progress)

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys and rows of a table together, block by block, whatever the table is: parts with keys, or a plain variable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graph_tools.errors import UnreadableError
+from graph_tools.tables.table import Part, SparseTable
+from graph_tools.tensors import Array, ArrayTensor, StreamTensor, TensorSource, element_bytes, rows_per_chunk
+
+# Small enough that a block stays in the second-level cache while it is looked at in several ways.
+BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive rows of a table; what was not asked for is None.
+
+    Attributes
+    ----------
+    begin : int
+        Number of the first row among those of all parts.
+    size : int
+    keys : ndarray [n] int64 or object
+        Keys of other integer types as the int64 with which the graph looks them up.
+    rows : ndarray [n, dim]
+    frequencies : ndarray [n]
+    """
+
+    begin: int
+    size: int
+    keys: Array | None = None
+    rows: Array | None = None
+    frequencies: Array | None = None
+
+    def __len__(self) -> int:
+        return self.size
+
+
+@dataclass
+class TableRows:
+    """The rows of a table by key.
+
+    Attributes
+    ----------
+    name, family : str
+    parts : list of Part
+        Of a plain variable, one, whose keys are the row numbers.
+    key_dtype : numpy dtype or None
+        None: a plain variable.
+    dim : int
+    dtype : numpy dtype
+    ignored : ndarray [n] int64 or object, or None
+        Keys that the system does not serve; sorted.
+    ignored_until : int
+        Rows from this number on are not the training system's, and no key of theirs is ignored.
+    """
+
+    name: str
+    family: str
+    parts: list[Part]
+    key_dtype: np.dtype[Any] | None
+    dim: int
+    dtype: np.dtype[Any]
+    ignored: Array | None = None
+    ignored_until: int = 0
+
+    @property
+    def count(self) -> int:
+        return sum(part.rows.shape[0] for part in self.parts)
+
+    @property
+    def plain(self) -> bool:
+        return self.key_dtype is None
+
+    @property
+    def string_keys(self) -> bool:
+        return self.key_dtype is not None and self.key_dtype.kind == "O"
+
+    @property
+    def source_bytes(self) -> int:
+        key = 0 if self.key_dtype is None else element_bytes(self.key_dtype)
+        return self.count * (key + self.dim * self.dtype.itemsize)
+
+    @property
+    def has_frequencies(self) -> bool:
+        return bool(self.parts) and all(part.frequencies is not None for part in self.parts)
+
+    def block_rows(self, limit: int = BLOCK_BYTES) -> int:
+        """Return how many rows fit into `limit` bytes, at least 64."""
+        return max(64, limit // max(1, self.dim * self.dtype.itemsize))
+
+    def blocks(
+        self, *, keys: bool = True, rows: bool = True, frequencies: bool = False, limit: int = BLOCK_BYTES
+    ) -> Iterator[Block]:
+        """Yield all rows in order, in blocks of at most `limit` bytes of rows."""
+        begin = 0
+        for part in self.parts:
+            wanted: dict[str, TensorSource] = {}
+            if keys and not self.plain:
+                wanted["keys"] = part.keys
+            if rows:
+                wanted["rows"] = part.rows
+            if frequencies and part.frequencies is not None:
+                wanted["frequencies"] = part.frequencies
+            for size, found in _side_by_side(wanted, part.rows.shape[0], self.block_rows(limit)):
+                if keys:
+                    found["keys"] = np.arange(begin, begin + size) if self.plain else as_int64(found["keys"])
+                yield Block(begin, size, **found)
+                begin += size
+
+
+def _side_by_side(wanted: dict[str, TensorSource], length: int, rows: int) -> Iterator[tuple[int, dict[str, Array]]]:
+    """Yield (number of rows, blocks by name); of nothing, numbers only."""
+    if not wanted:
+        for begin in range(0, length, rows):
+            yield min(rows, length - begin), {}
+    for pieces in aligned(list(wanted.values()), rows):
+        yield len(pieces[0]), dict(zip(wanted, pieces, strict=True))
+
+
+def of_variable(name: str, tensor: TensorSource) -> TableRows:
+    """Return the rows of a plain variable [n, dim]."""
+    part = Part(ArrayTensor(np.empty(0, np.int64)), tensor)
+    return TableRows(name, "tensorflow", [part], None, tensor.shape[1], tensor.dtype)
+
+
+def of_sparse_table(table: SparseTable) -> TableRows:
+    """Return the rows of a sparse table; ignored keys have their `ignored_row` where there is one."""
+    parts = list(table.parts)
+    ignored = [part.ignored for part in parts if part.ignored is not None and len(part.ignored)]
+    for part in table.parts:
+        if part.ignored is not None and len(part.ignored) and part.ignored_row is not None:
+            parts.append(_constant_part(table, part.ignored, part.ignored_row))
+    merged = np.unique(as_int64(np.concatenate(ignored))) if ignored else None
+    return TableRows(table.name, table.family, parts, table.key_dtype, table.dim, table.dtype, merged, table.count)
+
+
+def _constant_part(table: SparseTable, keys: Array, row: Array) -> Part:
+    distinct = np.unique(keys).astype(table.key_dtype, copy=False)
+    shape = (len(distinct), table.dim)
+
+    def make(rows: int) -> Iterator[Array]:
+        for begin in range(0, shape[0], rows):
+            yield np.repeat(row.reshape(1, -1).astype(table.dtype), min(rows, shape[0] - begin), axis=0)
+
+    return Part(ArrayTensor(distinct), StreamTensor(table.dtype, shape, make))
+
+
+def as_int64(keys: Array) -> Array:
+    """Return integer keys as int64: int32 with its value, uint64 with its bits; strings as they are."""
+    if keys.dtype == object or keys.dtype == np.int64:
+        return keys
+    return keys.view(np.int64) if keys.dtype == np.uint64 else keys.astype(np.int64)
+
+
+def aligned(sources: Sequence[TensorSource], rows: int) -> Iterator[tuple[Array, ...]]:
+    """Yield blocks of several tensors with one number of rows, side by side, of at most `rows` rows.
+
+    Raises
+    ------
+    UnreadableError
+        One of them ends before the others.
+    """
+    readers = [source.chunks(min(rows, rows_per_chunk(source))) for source in sources]
+    held: list[Array | None] = [None] * len(readers)
+    while readers:
+        for index, reader in enumerate(readers):
+            one = held[index]
+            while one is None or not len(one):
+                one = next(reader, None)
+                if one is None:
+                    break
+            held[index] = one
+        ready = [one for one in held if one is not None]
+        if not ready:
+            return
+        if len(ready) < len(held):
+            lengths = ", ".join(str(source.shape[0]) for source in sources)
+            raise UnreadableError(f"keys and rows of a table: lengths {lengths} or fewer, expected equal ones")
+        count = min(len(one) for one in ready)
+        yield tuple(one[:count] for one in ready)
+        held = [one[count:] for one in ready]
+
+
+def limited(blocks: Iterator[Array], rows: int) -> Iterator[Array]:
+    """Yield the blocks with none larger than `rows`, and none that is empty."""
+    for block in blocks:
+        for begin in range(0, len(block), rows):
+            yield block[begin : begin + rows]

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the variables that are embedding tables: matrices of which the graph only ever gathers rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graph_tools.graph import Node, Output, attribute
+from graph_tools.model import Model
+from graph_tools.tables.table import PlannedTensor
+
+
+@dataclass(frozen=True)
+class PlainTable:
+    """A variable [n, dim] read by row number only.
+
+    Attributes
+    ----------
+    handle : str
+    gathers : tuple of str
+        Nodes ResourceGather and GatherV2.
+    reads : tuple of str
+        Nodes ReadVariableOp between the handle and its GatherV2.
+    """
+
+    handle: str
+    gathers: tuple[str, ...]
+    reads: tuple[str, ...]
+
+    def ids(self, model: Model) -> list[Output]:
+        """List the tensors of row numbers."""
+        return [model.graph[name].inputs[1] for name in self.gathers]
+
+
+def plain_tables(model: Model) -> tuple[list[PlainTable], list[tuple[str, str]]]:
+    """Return the tables, and (variable, reason) for those that rows are gathered from and that are no tables."""
+    tables: list[PlainTable] = []
+    refused: list[tuple[str, str]] = []
+    written = model.written_variables()
+    for handle in model.graph.of("VarHandleOp"):
+        source = model.variables.get(handle.name)
+        if source is None or isinstance(source, PlannedTensor):
+            continue
+        if source.dtype.kind not in "fV" or len(source.shape) != 2 or not all(source.shape):
+            continue
+        gathers, reads, other = _readers(model, handle)
+        if not gathers:
+            continue
+        if handle.name in written:
+            other = "the graph writes it"
+        if other:
+            refused.append((handle.name, other))
+        else:
+            tables.append(PlainTable(handle.name, tuple(gathers), tuple(reads)))
+    return tables, refused
+
+
+def _readers(model: Model, handle: Node) -> tuple[list[str], list[str], str]:
+    """Return the nodes that gather rows, the reads between, and what else uses the variable, in words."""
+    graph = model.graph
+    gathers: list[str] = []
+    reads: list[str] = []
+    other = ""
+    outputs = model.outputs()
+    for user in graph.users(handle.name):
+        if handle.name in user.controls:
+            other = f"'{user.name}' waits for it"
+        elif user.op == "ResourceGather":
+            if attribute(user, "batch_dims", 0) or user.inputs[0] != handle.output():
+                other = f"'{user.name}' gathers in batches"
+            gathers.append(user.name)
+        elif user.op == "ReadVariableOp":
+            found, wrong = _gathers_of(model, user)
+            if user.name in outputs:
+                wrong = "it is an output of the model"
+            gathers += found
+            reads.append(user.name)
+            other = other or wrong
+        else:
+            other = f"'{user.name}' ({user.op}) reads all of it"
+    return gathers, reads, other
+
+
+def _gathers_of(model: Model, read: Node) -> tuple[list[str], str]:
+    graph = model.graph
+    gathers: list[str] = []
+    for user in graph.users(read.name):
+        ids_too = any(one.node == read.name for one in user.inputs[1:])
+        if user.op != "GatherV2" or ids_too or read.name in user.controls:
+            return gathers, f"'{user.name}' ({user.op}) reads all of it"
+        axis = graph.const_value(user.inputs[2])
+        if axis is None or int(axis.reshape(())) not in (0, -2) or attribute(user, "batch_dims", 0):
+            return gathers, f"'{user.name}' gathers along another axis than the first"
+        gathers.append(user.name)
+    return gathers, ""

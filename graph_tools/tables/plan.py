@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide how each table is stored, from one look at its rows, and say what every way of storing it would take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from graph_tools.model import Model
+from graph_tools.options import ROW_TYPES, CutOptions
+from graph_tools.tables.absent import AbsentPolicy, absent_policy
+from graph_tools.tables.analysis import Analysis, Progress, analyse
+from graph_tools.tables.blocks import TableRows, of_sparse_table, of_variable
+from graph_tools.tables.costs import Counts, Layout, layouts, stored_rows, table_bytes
+from graph_tools.tables.duplicates import SharedRows, share_rows
+from graph_tools.tables.lookup import lookups
+from graph_tools.tables.plain import PlainTable, plain_tables
+from graph_tools.tables.reachable_rows import reachable
+from graph_tools.tables.rows import refusal
+from graph_tools.tables.table import SparseTable
+
+# An index in front of a variable costs a request time: it must be worth it.
+_LEAST_SAVED_BYTES = 4096
+_LEAST_SAVED_SHARE = 0.1
+# Passes over a table to write its rows in the order of their keys.
+_MOST_PASSES = 4
+
+
+@dataclass
+class TablePlan:
+    """How a table is stored.
+
+    Attributes
+    ----------
+    name : str
+        Of the handle node: key of `Model.sparse_tables` or `Model.variables`.
+    source : TableRows
+    analysis : Analysis
+    policy : AbsentPolicy or None
+        None: a plain variable.
+    counts : Counts
+    layout : Layout
+    row_type : str
+    shared : SharedRows or None
+        Where `layout.share` is `equal`.
+    window_bytes : int
+        What may be held to write rows in the order of their keys.
+    forecast : dict of str to int [bytes]
+        For each row type, what the table would take.
+    reasons : list of str
+        Why it is stored so, and why not otherwise.
+    """
+
+    name: str
+    source: TableRows
+    analysis: Analysis
+    policy: AbsentPolicy | None
+    counts: Counts
+    layout: Layout
+    row_type: str
+    shared: SharedRows | None = None
+    window_bytes: int = 0
+    dropped_tensors: list[tuple[str, int, str]] = field(default_factory=list)
+    forecast: dict[str, int] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def low(self) -> int:
+        """Key of row 0 where rows are in the order of their keys."""
+        return 0 if self.source.plain else self.analysis.low or 0
+
+    @property
+    def needs_missing(self) -> bool:
+        """Whether a lookup must know that a key is absent, and not only a row for it."""
+        return self.policy is not None and (self.counts.absent > 1 or not self.policy.unanimous)
+
+    @property
+    def bytes(self) -> int:
+        return table_bytes(self.layout, self.counts, self.row_type)
+
+    @property
+    def changes(self) -> bool:
+        """Whether the table is stored otherwise than it was exported; sparse tables always are."""
+        as_it_was = self.layout.name == "direct" and self.row_type == "fp32" and self.counts.span == self.analysis.rows
+        return not (self.source.plain and as_it_was)
+
+    @property
+    def lossy_rows(self) -> int:
+        """Rows whose value changes beyond the rounding of the row type."""
+        dropped = sum(self.analysis.dropped.get(reason, 0) for reason in ("below_norm", "below_frequency"))
+        small = self.analysis.below_norm if self.layout.share != "none" else 0
+        return dropped if "below_norm" in self.analysis.dropped else dropped + small
+
+    def record(self) -> dict[str, Any]:
+        """Describe the plan for the report; JSON has a form for all of it."""
+        found, source = self.analysis, self.source
+        absent = None
+        if self.policy is not None:
+            rows = self.policy.absent.rows
+            absent = {
+                "kind": self.policy.absent.kind,
+                "rows": 0 if rows is None else len(rows),
+                "source": self.policy.absent.source,
+                "lookups_with_their_own": len(self.policy.by_input),
+            }
+        return {
+            "name": source.name,
+            "family": source.family,
+            "kind": "variable" if source.plain else "sparse",
+            "keys": found.rows,
+            "dim": source.dim,
+            "source_dtype": str(source.dtype),
+            "source_bytes": source.source_bytes,
+            "dropped_tensors": [
+                {"name": name, "bytes": size, "reason": reason} for name, size, reason in self.dropped_tensors
+            ],
+            "zero_rows": found.zero_rows,
+            "equal_absent": found.equal_absent,
+            "duplicates": found.duplicates,
+            "duplicates_exact": found.duplicates_exact,
+            "below_norm": found.below_norm,
+            "below_frequency": found.below_frequency,
+            "dropped": dict(found.dropped),
+            "lossy_rows": self.lossy_rows,
+            "kept_keys": found.kept,
+            "stored_rows": stored_rows(self.layout, self.counts),
+            "layout": self.layout.name,
+            "share": self.layout.share,
+            "dtype": self.row_type,
+            "absent": absent,
+            "forecast": dict(self.forecast),
+            "bytes": self.bytes,
+            "reasons": list(self.reasons),
+        }
+
+
+def plan_sparse(
+    model: Model, name: str, table: SparseTable, options: CutOptions, progress: Progress | None = None
+) -> TablePlan:
+    """Plan a sparse table."""
+    policy = absent_policy(model.graph, name, table, options)
+    reach = reachable(model, [node.inputs[0] for node in lookups(model.graph, name)])
+    source = of_sparse_table(table)
+    found = analyse(source, policy.absent if policy.unanimous else None, reach, options, progress)
+    span = 0 if found.low is None or found.high is None else found.high - found.low + 1
+    absent = 1 if policy.absent.rows is None else len(policy.absent.rows)
+    plan = _planned(name, source, found, policy, _counts(found, source, span, absent), options)
+    plan.dropped_tensors = list(table.dropped_tensors)
+    if not policy.unanimous and found.zero_rows:
+        plan.reasons.append("rows equal to the absent value stay: lookups give absent keys different values")
+    elif policy.absent.kind != "zero" and found.zero_rows:
+        plan.reasons.append(f"zero rows stay: absent keys are given another value ({policy.absent.source})")
+    return plan
+
+
+def plan_variable(model: Model, table: PlainTable, options: CutOptions, progress: Progress | None = None) -> TablePlan:
+    """Plan a plain variable."""
+    source = of_variable(table.handle, model.variables[table.handle])
+    reach = reachable(model, table.ids(model))
+    # A range that meets no row at all comes from a graph that never runs, or always fails.
+    if (reach.high is not None and reach.high < 0) or (reach.low is not None and reach.low >= source.count):
+        reach = type(reach)()
+    found = analyse(source, None, reach, options, progress)
+    span = source.count if reach.high is None else min(source.count, reach.high + 1)
+    plan = _planned(table.handle, source, found, None, _counts(found, source, span, 0), options)
+    if found.dropped.get("dead"):
+        plan.reasons.append(f"{found.dropped['dead']} rows are dead: no index that the graph can make reaches them")
+    return plan
+
+
+def _counts(found: Analysis, source: TableRows, span: int, absent: int) -> Counts:
+    distinct = found.own.count - (found.duplicates if found.duplicates_exact else 0)
+    return Counts(found.kept, found.own.count, distinct, span, found.key_bytes, absent, source.dim, source.dtype)
+
+
+def _planned(
+    name: str,
+    source: TableRows,
+    found: Analysis,
+    policy: AbsentPolicy | None,
+    counts: Counts,
+    options: CutOptions,
+) -> TablePlan:
+    reasons = list(found.notes)
+    forecast = {}
+    for one in ROW_TYPES:
+        possible = "fp32" if refusal(one, source.dim, source.dtype, found.largest) else one
+        layout = _cheapest(source, found, policy, counts, possible, options)
+        forecast[one] = table_bytes(layout, counts, possible)
+    row_type = options.row_type(source.name)
+    refused = refusal(row_type, source.dim, source.dtype, found.largest)
+    if refused:
+        reasons.append(refused)
+        row_type = "fp32"
+    layout = _cheapest(source, found, policy, counts, row_type, options)
+    plan = TablePlan(name, source, found, policy, counts, layout, row_type)
+    plan.window_bytes = options.memory_limit // 8
+    if layout.share == "equal" and found.hashes is not None:
+        _share(plan, options)
+    elif found.duplicates and not found.duplicates_exact:
+        reasons.append(f"about {found.duplicates} duplicate rows are not shared: finding them exceeds the memory limit")
+    elif found.duplicates:
+        reasons.append(f"{found.duplicates} duplicate rows are not shared: the index would take more than they do")
+    found.hashes = None
+    plan.forecast, plan.reasons = forecast, reasons
+    return plan
+
+
+def _share(plan: TablePlan, options: CutOptions) -> None:
+    """Find the duplicates, and forget about them where too few of them are really equal."""
+    found = plan.analysis
+    assert found.hashes is not None
+    shared = share_rows(plan.source, found.own, found.hashes.hashes(), options.memory_limit // 8)
+    found.duplicates = found.own.count - shared.first.count
+    plan.counts = _counts(found, plan.source, plan.counts.span, plan.counts.absent)
+    plan.layout = _cheapest(plan.source, found, plan.policy, plan.counts, plan.row_type, options)
+    plan.shared = shared if plan.layout.share == "equal" else None
+
+
+def _cheapest(
+    source: TableRows,
+    found: Analysis,
+    policy: AbsentPolicy | None,
+    counts: Counts,
+    row_type: str,
+    options: CutOptions,
+) -> Layout:
+    """Return the layout of the fewest bytes, the simpler of two; a variable's index must save a tenth."""
+    integers = not source.string_keys
+    row = source.dim * source.dtype.itemsize
+    in_order = found.ascending or counts.span * row <= _MOST_PASSES * options.memory_limit // 8
+    possible = layouts(
+        counts,
+        plain=source.plain,
+        direct=integers and in_order,
+        indexed=integers and 4 * counts.span <= options.memory_limit // 4,
+        gaps=policy is None or policy.unanimous,
+    )
+    best = min(possible, key=lambda layout: table_bytes(layout, counts, row_type))
+    if source.plain and best.name == "remap":
+        now = table_bytes(possible[0], counts, row_type)
+        saved = now - table_bytes(best, counts, row_type)
+        if saved < _LEAST_SAVED_BYTES or saved < _LEAST_SAVED_SHARE * now:
+            return possible[0]
+    return best
+
+
+def forecast(model: Model, options: CutOptions, progress: Progress | None = None) -> list[dict[str, Any]]:
+    """Describe how every table of a model would be stored, and what every row type would take; changes nothing.
+
+    Raises
+    ------
+    UsageError
+        An option names a table that is not there.
+    UnreadableError
+        A table's values are damaged.
+    """
+    check_names(model, options)
+    records = [plan_sparse(model, *one, options, progress).record() for one in sorted(model.sparse_tables.items())]
+    tables, _ = plain_tables(model)
+    return records + [plan_variable(model, table, options, progress).record() for table in tables]
+
+
+def check_names(model: Model, options: CutOptions) -> None:
+    """Raise `UsageError` for an option that names a table that is not there."""
+    tables, _ = plain_tables(model)
+    options.check_names([*(table.name for table in model.sparse_tables.values()), *(table.handle for table in tables)])
