@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from graph_tools.cli.app import app, guarded
 from graph_tools.cli.options import Checkpoint, Json, assignments
 from graph_tools.cli.progress import steps
 from graph_tools.cli.render_cut import render_cut
+from graph_tools.cli.terminal import console
 from graph_tools.errors import UsageError
 
 _HELP = """Cut an exported model down to what serving needs, and prove that scores stay equal.
@@ -60,14 +59,23 @@ def cut_command(
     ] = False,
     report: Annotated[Path | None, typer.Option(metavar="FILE.json", help="Write the report here as well.")] = None,
     memory_limit: Annotated[float, typer.Option(metavar="GB", min=0.1, help="Memory for tables.")] = 4.0,
+    requests: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="Recorded requests to verify with; repeatable.")
+    ] = None,
+    samples: Annotated[int, typer.Option(min=0, help="Generated requests to verify with, for each signature.")] = 32,
     tolerance: Annotated[
-        str, typer.Option(metavar="ABS[,REL]", help="Scores may differ by ABS + REL x |score|.")
-    ] = "1e-5,1e-5",
+        str | None,
+        typer.Option(
+            metavar="ABS[,REL]",
+            help="Scores may differ by ABS + REL x |score|. 1e-5,1e-5 by default; lossy cuts are only judged if given.",
+        ),
+    ] = None,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare scores with the source.")] = True,
     as_json: Json = False,
 ) -> int:
     from graph_tools.cutting import cut
     from graph_tools.options import CutOptions
+    from graph_tools.report import to_text, write_json
 
     options = CutOptions(
         embedding_dtype=embedding_dtype,
@@ -77,7 +85,6 @@ def cut_command(
         min_frequency=min_frequency,
         keep_graph_names=keep_graph_names,
         memory_limit=int(memory_limit * 1e9),
-        tolerance=tolerance,
     )
     if report is not None and report.is_dir():
         raise UsageError(f"--report {report}: a folder, expected a file")
@@ -89,16 +96,19 @@ def cut_command(
             outputs=tuple(outputs or ()),
             checkpoint=checkpoint,
             options=options,
+            requests=requests or (),
+            samples=samples,
+            tolerance=tolerance,
             dry_run=dry_run,
-            verify=verify,
-            steps=told,
+            check=verify,
+            progress=told,
         )
     data = found.to_json()
     if report is not None:
         report.parent.mkdir(parents=True, exist_ok=True)
-        report.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+        write_json(data, report)
     if as_json:
-        typer.echo(json.dumps(data, indent=2))
+        typer.echo(to_text(data), nl=False)
     else:
-        render_cut(data, Console())
+        render_cut(data, console())
     return 0

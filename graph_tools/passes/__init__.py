@@ -10,6 +10,8 @@ from graph_tools.passes.collapse_safe_embedding_lookup import CollapseSafeEmbedd
 from graph_tools.passes.collapse_single_valued_columns import CollapseSingleValuedColumns
 from graph_tools.passes.collapse_unique import CollapseUnique
 from graph_tools.passes.collapse_weighted_lookup import CollapseWeightedLookup
+from graph_tools.passes.compress_tables import CompressTables
+from graph_tools.passes.convert_sparse_lookups import ConvertSparseLookups
 from graph_tools.passes.eliminate_assertions import EliminateAssertions
 from graph_tools.passes.eliminate_control_inputs import EliminateControlInputs
 from graph_tools.passes.eliminate_dead_branches import EliminateDeadBranches
@@ -23,10 +25,11 @@ from graph_tools.passes.move_constants import MoveConstants
 from graph_tools.passes.prune_unreachable import PruneUnreachable
 from graph_tools.passes.shorten_names import ShortenNames
 from graph_tools.passes.use_resource_variables import UseResourceVariables
+from graph_tools.tables.analysis import Progress
 
 
-def serving_passes(options: CutOptions) -> list[Pass]:
-    """Return the passes of `cut` in order, each with the reason for its place."""
+def serving_passes(options: CutOptions, progress: Progress | None = None) -> list[Pass]:
+    """Return the passes of `cut` in order, each with the reason for its place; `progress` hears of bytes of tables."""
     passes: list[Pass] = [
         # First, so that no other pass looks at savers, losses and other signatures.
         PruneUnreachable(),
@@ -44,9 +47,14 @@ def serving_passes(options: CutOptions) -> list[Pass]:
         CollapseWeightedLookup(),
         CollapseUnique(),
         CollapseNegativeIndexFixup(),
-        # What the idioms left behind are constants and reshapes.
+        # Every lookup is as plain as it gets: now the tables. Custom ops first, the rest only knows TensorFlow's.
+        ConvertSparseLookups(options, progress),
+        CompressTables(options, progress),
+        # What idioms and tables left behind are constants and reshapes.
         FoldConstants(),
         EliminateNoopReshapes(),
+        # Two branches that do the same are one before a fold asks whether weights have another user.
+        MergeDuplicates(),
         FoldBatchNorms(),
         FoldConstants(),
         MergeDuplicates(),

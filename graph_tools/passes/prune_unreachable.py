@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from graph_tools.graph import functions_of
 from graph_tools.model import Model
+from graph_tools.unused_tensors import mark_unused_tensors
 from graph_tools.passes.base import Pass, PassResult
 from graph_tools.tables.lookup import lookups, table_of
 
@@ -27,6 +28,8 @@ class PruneUnreachable(Pass):
         signatures = "signature " + wanted if len(model.signatures) == 1 else "signatures " + wanted
         why = f"no output of {signatures} needs it"
         result.applied = model.graph.prune(model.roots(), why)
+        if not model.unused_tensors:  # what a later pass merges or folds is used
+            mark_unused_tensors(model)
         tables = {table_of(node) for node in lookups(model.graph)}
         for name in [name for name in model.sparse_tables if name not in tables]:
             del model.sparse_tables[name]

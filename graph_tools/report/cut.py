@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,10 +56,6 @@ class Removals:
     assets: list[dict[str, str]] = field(default_factory=list)
     functions: list[dict[str, str]] = field(default_factory=list)
     signatures: list[dict[str, str]] = field(default_factory=list)
-
-    def node_reasons(self) -> list[tuple[str, int]]:
-        """Count nodes by reason, the commonest first. What names another node counts under what comes before it."""
-        return Counter(one["reason"].split(" '")[0] for one in self.nodes).most_common()
 
 
 @dataclass

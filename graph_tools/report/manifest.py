@@ -41,7 +41,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _table(record: dict[str, Any]) -> dict[str, Any]:
-    wanted = ("name", "family", "layout", "dtype", "absent", "rows", "lossy")
+    wanted = ("name", "family", "layout", "dtype", "absent", "stored_rows", "lossy_rows")
     return {key: record[key] for key in wanted if key in record}
 
 

@@ -22,9 +22,9 @@ def mark_unused_tensors(model: Model) -> None:
     if model.checkpoint is None:
         return
     names = model.checkpoint.names()
-    used = {name for handle, names in model.tensor_names.items() if is_needed(model, handle) for name in names}
+    used = {name for handle, several in model.tensor_names.items() if is_needed(model, handle) for name in several}
     known = dict(model.unused_tensors)
-    restored = {name for names in model.tensor_names.values() for name in names}
+    restored = {name for several in model.tensor_names.values() for name in several}
     for table in model.sparse_tables.values():
         known |= {name: reason for name, _, reason in table.dropped_tensors}
     for name in names:
