@@ -98,6 +98,11 @@ class OutputComparison:
         """Whether all is within the tolerance."""
         return self.beyond == 0 and self.shapes == 0 and "!=" not in self.dtype
 
+    @property
+    def only_scores_differ(self) -> bool:
+        """Whether all differences are between real numbers, in answers of one shape and dtype."""
+        return "float" in self.dtype and "!=" not in self.dtype and self.shapes == 0 and self.nan_a == self.nan_b
+
     def add(self, a: Array, b: Array, tolerance: Tolerance, request: str, labels: Array | None = None) -> None:
         """Compare the answers to one request."""
         if a.dtype != b.dtype:

@@ -10,7 +10,8 @@ import numpy as np
 
 from graph_tools.errors import UnreadableError
 from graph_tools.model import HashTableContent
-from graph_tools.tables.table import Part, SparseTable
+from graph_tools.tables.evaluate import find_rows
+from graph_tools.tables.table import SparseTable
 from graph_tools.tensors import Array, TensorSource, rows_per_chunk
 
 
@@ -57,11 +58,6 @@ class Wanted:
         self.rows[place] = rows[hit]
         self.found[place] = True
 
-    def forget(self, keys: Array) -> None:
-        """Take keys as absent."""
-        _, place = self.places(keys)
-        self.found[place] = False
-
     def of(self, keys: Array) -> tuple[Array, Array]:
         """Return the rows [..., row] of keys and which of them were found."""
         place = np.searchsorted(self.keys, keys)
@@ -105,32 +101,21 @@ def find_in_table(table: SparseTable, keys: list[Array], defaults: list[Array | 
     -------
     list of ndarray [..., dim]
     """
-    wanted = Wanted([_table_keys(one, table) for one in keys], (table.dim,), table.dtype)
-    for part in table.parts:
-        for block, rows in aligned_chunks(part.keys, part.rows, table.name):
-            wanted.offer(_table_keys(block, table), rows.astype(table.dtype, copy=False))
-        _ignore(part, table, wanted)
-    answers = []
+    flat = [one.ravel() for one in keys]
+    rows, found = find_rows(table, np.concatenate(flat) if flat else np.empty(0, table.key_dtype))
+    answers, position = [], 0
     for one, default in zip(keys, defaults, strict=True):
-        flat = _table_keys(one, table).ravel()
-        rows, found = wanted.of(flat)
-        absent = ~found
+        mine = slice(position, position + one.size)
+        absent = ~found[mine]
         if absent.any():
             if default is None:
-                rows[absent] = table.absent.lookup(flat[absent], table.dim, table.dtype)
+                filler = table.absent.lookup(one.ravel()[absent], table.dim, table.dtype)
             else:
-                rows[absent] = np.broadcast_to(default, (*one.shape, table.dim)).reshape(-1, table.dim)[absent]
-        answers.append(rows.reshape(*one.shape, table.dim))
+                filler = np.broadcast_to(default, (*one.shape, table.dim)).reshape(-1, table.dim)[absent]
+            rows[mine][absent] = filler
+        answers.append(rows[mine].reshape(*one.shape, table.dim))
+        position += one.size
     return answers
-
-
-def _ignore(part: Part, table: SparseTable, wanted: Wanted) -> None:
-    if part.ignored is not None:
-        wanted.forget(_table_keys(part.ignored, table))
-
-
-def _table_keys(keys: Array, table: SparseTable) -> Array:
-    return keys if table.key_dtype.kind == "O" else keys.astype(table.key_dtype, copy=False)
 
 
 def find_in_hash_table(content: HashTableContent, keys: list[Array], defaults: list[Array | None]) -> list[Array]:

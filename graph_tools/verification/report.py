@@ -182,14 +182,22 @@ class VerifyReport:
                     "both models, expected at least one"
                 )
         found.extend(_output_reason(one) for one in self.outputs if not one.equal)
+        found.extend(_table_reason(one) for one in self.tables if not one.equal)
         found.extend(
             f"signature '{one.signature}', request '{one.request}': {one.a or 'an answer'} / {one.b or 'an answer'}, "
             "expected the same of both"
             for one in self.refused
             if not one.equal
         )
-        found.extend(_table_reason(one) for one in self.tables if not one.equal)
         return found
+
+    def numeric_reasons(self) -> list[str]:
+        """Say which scores differ, a sentence each: those of `reasons` that a lossy conversion may bring about.
+
+        A shape, a dtype, a string or an id that differs is none of them, nor is a score that became NaN.
+        """
+        found = [_output_reason(one) for one in self.outputs if not one.equal and one.only_scores_differ]
+        return found + [_table_reason(one) for one in self.tables if not one.equal]
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as `docs/schemas/verify_report.schema.json` describes it."""

@@ -81,9 +81,9 @@ def load_op_library(path: str | Path) -> None:
 
 def foreign_ops(model: Model) -> list[str]:
     """Name the ops of a graph that TensorFlow does not have, those of loaded libraries taken as its own."""
-    inner = {node.op for function in model.graph.library.values() for node in function.node_def}
-    ops = {node.op for node in model.graph} | inner
-    return sorted(op for op in ops if not is_native(op) and op not in model.graph.library)
+    library = model.graph.library
+    ops = {node.op for node in model.graph} | {node.op for one in library.values() for node in one.node_def}
+    return sorted(op for op in ops if not is_native(op) and op not in library)
 
 
 class V2Runner:
@@ -110,7 +110,7 @@ class V2Runner:
         inputs = self._signatures[request.signature].inputs
         feeds = {key: tf.constant(value, inputs[key].dtype) for key, value in request.inputs.items()}
         outputs = self._functions[request.signature](**feeds)
-        return {key: np.asarray(value.numpy()) for key, value in outputs.items()}
+        return {key: as_array(outputs[key].numpy()) for key in self._signatures[request.signature].outputs}
 
     def close(self) -> None:
         self._functions, self._loaded = {}, None

@@ -167,7 +167,7 @@ class FloatPools:
         if kind == "known":
             return normal
         if kind == "negative":
-            return np.negative(np.abs(normal))  # type: ignore[no-any-return]
+            return np.negative(np.abs(normal))
         mixed: Array = np.where(rng.random(count) < 0.5, normal, pick(rng, self.plain, count))
         return mixed
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from graph_tools.errors import ConversionError, GraphToolsError, UnreadableError, UsageError
 from graph_tools.model import Model, Signature
 from graph_tools.readers import read_model
+from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.report.cut import disk_bytes
 from graph_tools.verification.compare import OutputComparison, Tolerance
 from graph_tools.verification.generate import Generator
@@ -182,10 +183,7 @@ class _Runners:
         self.how = ["", ""]
 
     def answers(self, asked: list[Request]) -> tuple[list[Answer], list[Answer]]:
-        staged = [self.large is not None or bool(one.sparse_tables) for one in self.models]
-        for model, is_staged in zip(self.models, staged, strict=True):
-            if not is_staged:
-                _check_runnable(model)
+        staged = [self.large is not None or _is_rewritten(one) for one in self.models]
         graph_def = any(one.kind == "GraphDef" for one in self.models)
         loaders: list[Callable[[Model], Runner]] = [V2Runner, SessionRunner]
         if any(staged) or graph_def:
@@ -231,12 +229,26 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _check_runnable(model: Model) -> None:
-    foreign = foreign_ops(model)
-    if foreign:
-        raise UnreadableError(
-            f"{model.path}: op '{foreign[0]}' that TensorFlow does not have, expected --op-library with it"
-        )
+def _is_rewritten(model: Model) -> bool:
+    """Say whether TensorFlow cannot load what the path holds, or would load something else than was read.
+
+    Lookups of training systems, ops of the training that no output needs, and weights from another checkpoint.
+
+    Raises
+    ------
+    UnreadableError
+        An output needs an op that TensorFlow does not have, and that is no lookup.
+    """
+    if model.sparse_tables:
+        return True
+    if foreign_ops(model):
+        try:
+            check_unknown_ops(model)
+        except ConversionError as error:
+            raise UnreadableError(f"{error}; --op-library may name a library that has them") from error
+        return True
+    own = model.path / "variables" / "variables"
+    return model.checkpoint is not None and Path(model.checkpoint.prefix) != own
 
 
 def _compare(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import model_builders
@@ -91,6 +92,7 @@ def test_nan_is_found_and_equals_nan_only(lookup: Path, tmp_path: Path) -> None:
     (output,) = report.outputs
     assert not report.passed
     assert (output.nan_a, output.nan_b > 0) == (0, True)
+    assert report.numeric_reasons() == []
     same = verify(b, b)
     assert same.bit_exact
     assert same.outputs[0].nan_a == same.outputs[0].nan_b > 0
@@ -106,6 +108,11 @@ def test_a_wrong_asset_is_found(string_model: Path, tmp_path: Path) -> None:
     report = verify(string_model, b)
     wrong = {one.name for one in report.outputs if not one.equal}
     assert wrong == {"id", "score"}
+    # Scores may differ in a lossy conversion, ids may not.
+    assert [reason.partition(":")[0] for reason in report.numeric_reasons()] == [
+        "signature 'serving_default', output 'score'"
+    ]
+    assert set(report.numeric_reasons()) < set(report.reasons())
 
 
 def test_bags_are_recognised_by_their_use(tmp_path: Path) -> None:
@@ -181,6 +188,28 @@ def test_a_broken_object_graph_is_no_hindrance(tiny_model: Path, tf1_model: Path
     report = verify(a, tf1_model, samples=8)
     assert report.passed, report.reasons()
     assert (report.a.how, report.b.how) == ("session", "session")
+
+
+def test_weights_of_another_checkpoint(
+    tiny_model: Path, make_linear_model: Callable[..., Path], tmp_path: Path
+) -> None:
+    other = make_linear_model(tmp_path / "other", 3.0)
+    taken = read_model(tiny_model, checkpoint=other / "variables" / "variables")
+    assert verify(taken, other, samples=8).passed
+    assert not verify(taken, tiny_model, samples=8).passed
+
+
+def test_ops_that_nobody_has(tiny_model: Path, tmp_path: Path) -> None:
+    needed, beside = read_model(tiny_model), read_model(tiny_model)
+    for model in (needed, beside):
+        (product,) = model.graph.of("MatMul")
+        foreign = model.graph.add("TrainFaster", [product.output()])
+        if model is needed:
+            model.graph.replace(product.output(), foreign.output())
+            model.graph.set_input(foreign, 0, product.output())
+    assert verify(beside, tiny_model, samples=8).passed
+    with pytest.raises(UnreadableError, match=r"TrainFaster .* --op-library may name"):
+        verify(needed, tiny_model, samples=8)
 
 
 def test_wrong_use_is_named(tiny_model: Path, tmp_path: Path) -> None:
