@@ -101,9 +101,9 @@ class DeepRec:
             value = _absent(model, handle, name, dim, dtype, inference)
         table = SparseTable(name, "deeprec", numpy_type(handle, "Tkeys"), dim, dtype, parts, value)
         check_shapes(table, may_be_empty=True)
-        if value.kind == "modulo" and table.key_dtype.kind == "O":
+        if value.rows is not None and len(value.rows) > 1 and table.key_dtype.kind == "O":
             raise ConversionError(
-                f"table '{name}': string keys and {len(value.rows or ())} default rows, expected rows that do not "
+                f"table '{name}': string keys and {len(value.rows)} default rows, expected rows that do not "
                 f"depend on the key; choose one with {how_to_choose(name)}"
             )
         model.sparse_tables[name] = table
