@@ -10,9 +10,20 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
-from graph_tools.graph import Node, Output, attribute
+import numpy as np
+
+from graph_tools.graph import Node, Output, attribute, dtype_of
 from graph_tools.model import Model
-from graph_tools.passes._match import constant, constant_list, first_column, replace_output, skip, source
+from graph_tools.passes._match import (
+    add_element,
+    constant,
+    constant_list,
+    first_column,
+    replace_output,
+    shared_const,
+    skip,
+    source,
+)
 
 
 class Symbol(NamedTuple):
@@ -86,6 +97,11 @@ class SizeFinder:
             if sizes is not None and len(sizes) == 1 and isinstance(sizes[0], int):
                 found = tuple(Symbol("element", output, index) for index in range(sizes[0]))
         return found
+
+    def same(self, one: Output, other: Output) -> bool:
+        """Say whether two tensors have one shape in every request."""
+        sizes = self.of(one)
+        return sizes is not None and sizes == self.of(other)
 
     def _elements(self, node: Node, output: Output) -> Sizes | None:
         inputs = node.inputs
@@ -173,8 +189,11 @@ class SizeFinder:
         return self._sparse(node, output)
 
     def _sparse(self, node: Node, output: Output) -> Sizes | None:
-        """Sizes of what ops on sparse tensors give."""
+        """Sizes of what ops on sparse tensors, and some others, give."""
         unknown, inputs = Symbol("size", output, 0), node.inputs
+        if node.op == "Unpack":
+            whole, axis = self.of(inputs[0]), attribute(node, "axis", 0)
+            return None if whole is None else tuple(one for i, one in enumerate(whole) if i != axis % len(whole))
         if node.op == "Where":
             rank = self.rank(inputs[0])
             return None if rank is None else (unknown, rank)
@@ -299,3 +318,18 @@ def drop_same_shape_reshapes(model: Model, output: Output, why: str) -> None:
             if user.op == "Reshape" and index == 0 and not user.controls and sizes.is_same_shape(user):
                 replace_output(model, user.output(), output, attribute(user, "T"), why)
                 again = user.name not in model.graph or again
+
+
+def add_size(model: Model, size: Size) -> Output:
+    """Return a size along an axis as an int64 scalar, from nodes that every site shares."""
+    graph = model.graph
+    if not isinstance(size, Symbol):
+        return shared_const(graph, np.array(size, np.int64), f"int64_{size}")
+    port = f"_{size.of.port}" if size.of.port else ""
+    wish, shape = f"shared/size/{size.of.node}{port}/{size.index}", f"shared/shape/{size.of.node}{port}"
+    if wish in graph:
+        return Output(wish)
+    if shape not in graph:
+        attrs = {"T": dtype_of(graph, size.of), "out_type": np.int64}
+        shape = graph.add("Shape", [size.of], name=shape, attrs=attrs).name
+    return add_element(graph, Output(shape), size.index, np.int64, wish)

@@ -18,7 +18,7 @@ from graph_tools.passes._match import (
     sweep,
 )
 from graph_tools.passes._safe_lookup import SEGMENTS, Finders, SafeLookup, find_safe_lookup
-from graph_tools.passes._sizes import drop_same_shape_reshapes
+from graph_tools.passes._sizes import SizeFinder, Symbol, add_size, drop_same_shape_reshapes
 from graph_tools.passes.base import Pass
 
 _WHY = "a shorter safe_embedding_lookup_sparse gives the same rows"
@@ -68,7 +68,7 @@ class CollapseSafeEmbeddingLookup(Pass):
         if lookup.drops_negative and Finders.of(model).ranges.is_nonnegative(lookup.ids):
             lookup.mask = None
         if lookup.default is None and lookup.is_ordered(graph):
-            made = _with_count(graph, lookup, name)
+            made = _with_count(model, lookup, name)
         else:
             made = _filled(graph, lookup, name)
         dtype = lookup.rows.dtype(graph)
@@ -89,6 +89,15 @@ def _is_short(model: Model, lookup: SafeLookup, finders: Finders) -> bool:
     return not (masked or useless or tiled or unique or lookup.reshapes)
 
 
+def _count(model: Model, shape: Output, name: str) -> Output:
+    """Add the number of rows of a sparse tensor; what is made of one batch shares it."""
+    sizes = SizeFinder(model).vector(shape)
+    size = sizes[0] if sizes else None
+    if size is not None and (not isinstance(size, Symbol) or size.kind == "size"):
+        return add_size(model, size)
+    return add_element(model.graph, shape, 0, np.int64, f"{name}/rows")
+
+
 def _where(graph: Graph, mask: Output, name: str) -> Output:
     return graph.add("Where", [mask], name=f"{name}/kept", attrs={"T": np.bool_}).output()
 
@@ -98,15 +107,16 @@ def _pick(graph: Graph, tensor: Output, places: Output, dtype: object, name: str
     return graph.add("GatherNd", [tensor, places], name=name, attrs=attrs).output()
 
 
-def _with_count(graph: Graph, lookup: SafeLookup, name: str) -> Output:
+def _with_count(model: Model, lookup: SafeLookup, name: str) -> Output:
     """Add the op that gives as many rows as it is told, zeros where there is no id."""
+    graph = model.graph
     ids_dtype = attribute(lookup.fill, "T")
     ids, rows = lookup.ids, add_first_column(graph, lookup.indices, np.int64, f"{name}/row_of_id")
     if lookup.mask is not None:
         places = _where(graph, lookup.mask, name)
         ids = _pick(graph, ids, places, ids_dtype, f"{name}/ids")
         rows = _pick(graph, rows, places, np.int64, f"{name}/row_of_kept_id")
-    count = add_element(graph, lookup.shape, 0, np.int64, f"{name}/rows")
+    count = _count(model, lookup.shape, name)
     data, numbers, number_dtype = lookup.rows.add_data(graph, ids, name)
     attrs = {"T": lookup.rows.dtype(graph), "Tidx": number_dtype, "Tsegmentids": np.int64, "Tnumsegments": np.int64}
     inputs = [data, numbers, rows, count]

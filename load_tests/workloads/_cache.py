@@ -46,6 +46,7 @@ WORKLOADS = {
     for workload in (
         Workload("W1", "wdl", "make_wdl.py", "Wide & Deep, string features, about 4,700 nodes", TOWER),
         Workload("W2", "idwdl", "make_idwdl.py", "the same tower on integer ids, a small clean graph", TOWER),
+        Workload("bags", "bags", "make_bags.py", "20 bags of words through safe_embedding_lookup_sparse", 0),
         Workload("keras", "keras", "make_keras.py", "a Keras 3 ranking model, exported in both of its ways", 0),
         Workload("tiny", "tiny", "make_tiny.py", "two small layers, for tests and endurance", 4 * (8 * 16 + 16)),
     )
