@@ -111,12 +111,11 @@ class RangeFinder:
 
     @staticmethod
     def _clipped(values: Range, low: Range, high: Range) -> Range:
-        """At least the smallest low end and at most the largest high end, whatever comes in."""
-        lows = [one for one in (values[0], low[0]) if one is not None]
-        highs = [one for one in (values[1], high[1]) if one is not None]
-        least, most = max(lows, default=None), min(highs, default=None)
-        certain = None not in (low[0], high[1]) and low[0] <= high[1]  # type: ignore[operator]
-        return (least, most) if certain else ANY
+        """Range of min(max(values, low), high)."""
+        least = max((one for one in (values[0], low[0]) if one is not None), default=None)
+        most = max(values[1], low[1]) if values[1] is not None and low[1] is not None else None
+        least = min(least, high[0]) if least is not None and high[0] is not None else None
+        return (least, min((one for one in (most, high[1]) if one is not None), default=None))
 
     def _cast(self, node: Node) -> Range:
         before, after = attribute(node, "SrcT"), attribute(node, "DstT")

@@ -62,7 +62,7 @@ class CompressTables(Pass):
             dtype = attribute(node, "dtype" if node.op == "ResourceGather" else "Tparams")
             rows = emitter.lookup(name, node.inputs[1], attribute(node, "Tindices"), dtype)
             replace_output(model, name, rows, dtype, why)
-        for name in [*table.reads, table.handle]:
+        for name in [*reversed(table.reads), table.handle]:
             if not graph.users(name):
                 graph.remove(name, why)
         model.variables.pop(table.handle, None)

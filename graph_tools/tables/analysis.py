@@ -41,7 +41,9 @@ class Analysis:
         Rows that are what a lookup gives if their key is absent; zeros of either sign are equal.
     below_norm, below_frequency : int
     dropped : dict of str to int
-        Keys that go, by reason: `ignored`, `dead`, `below_frequency`, `equal_absent`, `below_norm`.
+        Keys that go, by reason: `ignored`, `dead`, `equal_absent`, `below_frequency`, `below_norm`.
+    shrunk : int
+        Kept rows that count as zero only because their norm is small.
     duplicates : int
         Kept rows that equal an earlier one, zero rows aside; an estimate unless `duplicates_exact`.
     own, zeros : Bits
@@ -65,6 +67,7 @@ class Analysis:
     equal_absent: int = 0
     below_norm: int = 0
     below_frequency: int = 0
+    shrunk: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
     duplicates: int = 0
     duplicates_exact: bool = True
@@ -79,11 +82,6 @@ class Analysis:
     @property
     def kept(self) -> int:
         return self.own.count + self.zeros.count
-
-    @property
-    def lossy(self) -> int:
-        """Rows whose scores change."""
-        return self.below_norm + self.below_frequency
 
 
 class Analyser:
@@ -149,7 +147,10 @@ class Analyser:
         small = ~zero & (squares < self.options.min_norm**2) if self.options.min_norm else None
         gone = self._dropped(block, keys, equal, small)
         result.zero_rows += int(np.count_nonzero(zero))
-        nothing = zero if small is None else zero | small
+        nothing = zero
+        if small is not None:
+            nothing = zero | small
+            result.shrunk += int(np.count_nonzero(small if gone is None else small & ~gone))
         zeros, own = (nothing, ~nothing) if gone is None else (nothing & ~gone, ~nothing & ~gone)
         if not self.source.plain:
             self._note_keys(keys if gone is None else keys[~gone])
@@ -168,7 +169,7 @@ class Analyser:
         if high < LARGEST_VALUE and low > -LARGEST_VALUE:
             return max(high, -low)
         row, column = np.argwhere(~(np.abs(values) < LARGEST_VALUE))[0]
-        key = "" if self.source.plain or block.keys is None else f" (key {block.keys[row]!r})"
+        key = "" if self.source.plain or block.keys is None else f" (key {block.keys[row : row + 1].tolist()[0]!r})"
         raise UnreadableError(
             f"table {self.source.name}: row {block.begin + row}{key} has {values[row, column]} in column {column}, "
             f"expected finite values below {LARGEST_VALUE:g} in size"
@@ -198,12 +199,12 @@ class Analyser:
             masks.append(("ignored", _among(keys, self.source.ignored)))
         if not self.reach.everything and not self.source.string_keys:
             masks.append(("dead", ~self.reach.holds(keys)))
+        if equal is not None:
+            masks.append(("equal_absent", equal))
         if self._frequencies and block.frequencies is not None:
             rare = block.frequencies < self.options.min_frequency
             self.result.below_frequency += int(np.count_nonzero(rare))
             masks.append(("below_frequency", rare))
-        if equal is not None:
-            masks.append(("equal_absent", equal))
         if small is not None:
             self.result.below_norm += int(np.count_nonzero(small))
             if self.absent is not None and self.absent.kind == "zero":

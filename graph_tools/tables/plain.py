@@ -20,7 +20,7 @@ class PlainTable:
     gathers : tuple of str
         Nodes ResourceGather and GatherV2.
     reads : tuple of str
-        Nodes ReadVariableOp between the handle and its GatherV2.
+        Nodes between the handle and its GatherV2, ReadVariableOp and Identity, in their order.
     """
 
     handle: str
@@ -70,26 +70,30 @@ def _readers(model: Model, handle: Node) -> tuple[list[str], list[str], str]:
                 other = f"'{user.name}' gathers in batches"
             gathers.append(user.name)
         elif user.op == "ReadVariableOp":
-            found, wrong = _gathers_of(model, user)
-            if user.name in outputs:
-                wrong = "it is an output of the model"
-            gathers += found
-            reads.append(user.name)
+            wrong = _follow(model, user, gathers, reads, outputs)
             other = other or wrong
         else:
             other = f"'{user.name}' ({user.op}) reads all of it"
     return gathers, reads, other
 
 
-def _gathers_of(model: Model, read: Node) -> tuple[list[str], str]:
-    graph = model.graph
-    gathers: list[str] = []
+def _follow(model: Model, read: Node, gathers: list[str], reads: list[str], outputs: set[str]) -> str:
+    """Collect what gathers rows of a value that was read, and return what else uses it, in words."""
+    graph, other = model.graph, ""
+    reads.append(read.name)
+    if read.name in outputs:
+        other = "it is an output of the model"
     for user in graph.users(read.name):
         ids_too = any(one.node == read.name for one in user.inputs[1:])
-        if user.op != "GatherV2" or ids_too or read.name in user.controls:
-            return gathers, f"'{user.name}' ({user.op}) reads all of it"
-        axis = graph.const_value(user.inputs[2])
-        if axis is None or int(axis.reshape(())) not in (0, -2) or attribute(user, "batch_dims", 0):
-            return gathers, f"'{user.name}' gathers along another axis than the first"
-        gathers.append(user.name)
-    return gathers, ""
+        if read.name in user.controls:
+            other = f"'{user.name}' waits for it"
+        elif user.op == "Identity" and not user.controls:
+            other = _follow(model, user, gathers, reads, outputs) or other
+        elif user.op != "GatherV2" or ids_too:
+            other = f"'{user.name}' ({user.op}) reads all of it"
+        else:
+            axis = graph.const_value(user.inputs[2])
+            if axis is None or int(axis.reshape(())) not in (0, -2) or attribute(user, "batch_dims", 0):
+                other = f"'{user.name}' gathers along another axis than the first"
+            gathers.append(user.name)
+    return other

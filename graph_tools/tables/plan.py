@@ -88,8 +88,7 @@ class TablePlan:
     def lossy_rows(self) -> int:
         """Rows whose value changes beyond the rounding of the row type."""
         dropped = sum(self.analysis.dropped.get(reason, 0) for reason in ("below_norm", "below_frequency"))
-        small = self.analysis.below_norm if self.layout.share != "none" else 0
-        return dropped if "below_norm" in self.analysis.dropped else dropped + small
+        return dropped + (self.analysis.shrunk if self.layout.share != "none" else 0)
 
     def record(self) -> dict[str, Any]:
         """Describe the plan for the report; JSON has a form for all of it."""
