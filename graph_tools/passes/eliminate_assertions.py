@@ -65,9 +65,6 @@ class EliminateAssertions(Pass):
         node = graph[site]
         if node.op in _PASS_ON:
             graph.replace(node.output(), node.inputs[0])
-        for user in graph.users(site):
-            if any(one.node == site for one in user.inputs):
-                self._remove(model, user)
         self._remove(model, node)
 
     def _remove(self, model: Model, node: Node) -> None:
@@ -76,6 +73,8 @@ class EliminateAssertions(Pass):
         for user in graph.users(node.name):
             if any(one.node == node.name for one in user.inputs):
                 self._remove(model, user)
+        if node.name not in graph:  # Only what was just removed needed it.
+            return
         if node.op in _PASS_ON or node.op == "Identity":
             bypass_controls(model, node.name)
         else:

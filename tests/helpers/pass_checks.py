@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every test of a pass does: export, rewrite twice, write, compare with stock TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from graph_tools_support import Feeds, answers, assert_same_answers
+from idiom_models import KEY, export_function, export_graph
+
+from graph_tools.model import Model
+from graph_tools.passes.base import Pass, PassResult
+from graph_tools.passes.prune_unreachable import PruneUnreachable
+from graph_tools.readers import read_model
+from graph_tools.writer import write_saved_model
+
+ROWS = (1, 3, 7)
+
+
+def floats(rows: int, *sizes: int, seed: int = 0) -> np.ndarray:
+    """Make float32 [rows, ...] of both signs."""
+    return np.random.default_rng(seed + rows).normal(size=(rows, *sizes)).astype(np.float32)
+
+
+def x_of(*sizes: int) -> list[Feeds]:
+    """Make requests that feed `x`, float32 [rows, ...]."""
+    return [{"x": floats(rows, *sizes)} for rows in ROWS]
+
+
+def from_graph(path: Path, build: Callable[[Any, Any], Any], *sizes: int | None, dtype: str = "float32") -> Path:
+    """Export a TF 1 graph x -> y; `build(v1, x)` makes y."""
+
+    def both(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        x = v1.placeholder(dtype, [None, *sizes], name="x")
+        return {"x": x}, {"y": v1.identity(build(v1, x), name="y")}
+
+    return export_graph(path / "source", both)
+
+
+def from_function(path: Path, function: Callable[[Any], Any], *sizes: int | None, **held: Any) -> Path:
+    """Export a function x -> y as TF 2 does."""
+    import tensorflow as tf
+
+    specs = [tf.TensorSpec([None, *sizes], tf.float32, name="x")]
+    return export_function(path / "source", lambda x: {"y": function(x)}, specs, **held)
+
+
+def rewritten(source: Path, *passes: Pass) -> tuple[Model, list[PassResult]]:
+    """Read a model, prune it, run passes, and check that running the last one again changes nothing."""
+    model = read_model(source)
+    PruneUnreachable().apply(model)
+    results = [one.apply(model) for one in passes]
+    names = set(model.graph.nodes)
+    assert passes[-1].apply(model).applied == 0
+    assert set(model.graph.nodes) == names
+    assert all(why for _, why in model.graph.removed.values())
+    return model, results
+
+
+def checked(
+    source: Path, feeds: list[Feeds], *passes: Pass, exact: bool = True, signature: str = KEY
+) -> tuple[Model, PassResult]:
+    """Do what `rewritten` does, write the model and compare its answers with the source's."""
+    model, results = rewritten(source, *passes)
+    out = source.with_name("out")
+    write_saved_model(model, out)
+    assert_same_answers(source, out, {signature: feeds}, exact)
+    return model, results[-1]
+
+
+def ops_of(model: Model) -> set[str]:
+    """Name the ops of a model's graph."""
+    return {node.op for node in model.graph}
+
+
+__all__ = ["KEY", "answers", "checked", "floats", "from_function", "from_graph", "ops_of", "rewritten", "x_of"]
