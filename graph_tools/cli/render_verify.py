@@ -72,7 +72,7 @@ def _tables(tables: list[dict[str, Any]]) -> Table:
 
 def _notes(report: dict[str, Any]) -> list[str]:
     notes = [f"[yellow]not compared[/] {escape(text)}" for text in report["not_compared"][:_MOST]]
-    refused = [one for one in report["refused"] if one["equal"]]
+    refused = [one for one in report["refused"] if one["equal"] and not one["empty"]]
     for (signature, error), count in Counter((one["signature"], one["a"]) for one in refused).most_common(_MOST):
         times = f"{count} requests" if count > 1 else "1 request"
         notes.append(f"refused by both: {times} of '{escape(signature)}', {escape(error)}")

@@ -41,16 +41,21 @@ class Refused:
     signature, request : str
     a, b : str or None
         The error of each model, code first; None: it answered.
+    empty : bool
+        The second model answered, and no output has an element: of no rows there are no scores to differ.
     """
 
     signature: str
     request: str
     a: str | None
     b: str | None
+    empty: bool = False
 
     @property
     def equal(self) -> bool:
-        """Whether both refused with the same error."""
+        """Whether both refused with the same error, or the second answered a request of no rows."""
+        if self.empty:
+            return self.a is not None and self.b is None
         return self.a is not None and self.b is not None and self.a.split(":")[0] == self.b.split(":")[0]
 
 

@@ -262,7 +262,8 @@ def _compare(
         of.recorded += not request.generated
         of.rows += _row_count(request)
         if isinstance(first, Refusal) or isinstance(second, Refusal):
-            report.refused.append(Refused(request.signature, request.origin, _error(first), _error(second)))
+            empty = isinstance(second, dict) and not any(value.size for value in second.values())
+            report.refused.append(Refused(request.signature, request.origin, _error(first), _error(second), empty))
             continue
         of.answered += 1
         for key in sorted(set(first) & set(second)):

@@ -15,6 +15,7 @@ from graph_tools import verify
 from graph_tools.errors import UnreadableError, UsageError
 from graph_tools.readers import read_model
 from graph_tools.verification import Tolerance
+from graph_tools.verification.report import Refused
 from graph_tools.writer import write_saved_model
 
 ROWS = np.array([[0.5, 1.0], [0.25, -2.0], [3.0, 0.125], [0.0, 0.0], [1.5, 2.5], [9.0, -9.0]], np.float32)
@@ -138,6 +139,15 @@ def test_a_request_that_one_model_refuses_is_a_difference(lookup: Path, tmp_path
     report = verify(lookup, smaller)
     assert not report.passed
     assert any(one.a is None and one.b is not None and one.b.startswith("INVALID_ARGUMENT") for one in report.refused)
+
+
+def test_only_a_request_of_no_rows_may_be_answered_by_the_second_alone() -> None:
+    refused = "INVALID_ARGUMENT: no rows"
+    assert Refused("s", "r", refused, None, empty=True).equal
+    assert Refused("s", "r", refused, "INVALID_ARGUMENT: other words").equal
+    assert not Refused("s", "r", refused, "INTERNAL: no rows").equal
+    assert not Refused("s", "r", refused, None).equal
+    assert not Refused("s", "r", None, refused).equal
 
 
 def test_frozen_graph_is_run(tiny_model: Path, tmp_path: Path) -> None:
