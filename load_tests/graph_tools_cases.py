@@ -101,7 +101,7 @@ def row_types(folder: Path) -> Results:
         smaller = min(one["source_bytes"] / one["bytes"] for one in wide if one["dtype"] == name)
         after = auc_of(folder / f"movielens-{name}" / "model", held_out)
         figures[f"AUC {name}"] = after
-        targets.append(Target(f"MovieLens {name}: rows smaller at dim 16 [times]", smaller, ratio, True))
+        targets.append(Target(f"MovieLens {name}: rows smaller at dim 16 (times)", smaller, ratio, True))
         targets.append(Target(f"MovieLens {name}: AUC changed by", abs(after - before), loss, False))
     return targets, figures
 

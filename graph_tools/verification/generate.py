@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -59,6 +60,8 @@ SCENARIOS = (
     Scenario("all sorts", "mixed"),
 )
 _BATCHES = (1, 2, 3, 7, 16, 31, 64, 127, 257)
+# Of one input of one request.
+_MOST_ELEMENTS = 1 << 18
 
 
 class Generator:
@@ -84,6 +87,12 @@ class Generator:
         }
         self.sizes = {key: _placeholder_shape(models[0], one) for key, one in self.signature.inputs.items()}
 
+    @property
+    def most_rows(self) -> int:
+        """Rows of a request at most: where a row is large, such as a sound or a picture, few do."""
+        row = max((math.prod(size or 1 for size in sizes[1:]) for sizes in self.sizes.values()), default=1)
+        return max(3, _MOST_ELEMENTS // max(1, row))
+
     def _domain(self, models: tuple[Model, ...], key: str) -> Domain:
         whole = Domain()
         for model in models:
@@ -108,6 +117,7 @@ class Generator:
 
     def _inputs(self, scenario: Scenario, rng: np.random.Generator) -> dict[str, Array]:
         batch = scenario.batch if scenario.batch or scenario.name == "no row" else int(rng.choice(_BATCHES))
+        batch = min(batch, self.most_rows)
         length = int(rng.integers(1, 6)) if scenario.length is None else scenario.length
         inputs: dict[str, Array] = {}
         for sparse in self.sparse:

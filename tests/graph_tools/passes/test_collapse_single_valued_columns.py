@@ -50,7 +50,9 @@ def export_column(path: Path, make: Callable[[Any], Any], dtype: str = "string",
         fed = v1.placeholder(dtype, list(shape), name="word")
         column = make(tf.feature_column)
         features = {"word": v1.expand_dims(fed, 1) if len(shape) == 1 else fed}
-        layer = v1.feature_column.linear_model if "Categorical" in type(column).__name__ else v1.feature_column.input_layer
+        layer = (
+            v1.feature_column.linear_model if "Categorical" in type(column).__name__ else v1.feature_column.input_layer
+        )
         rows = layer(features, [column])
         return {"word": fed}, {"rows": tf.identity(rows)}
 
