@@ -35,7 +35,7 @@ def read_table(model: Model, handle: Node, folder: Path | None) -> SparseTable:
     UnreadableError
         Its keys and rows are neither in the checkpoint nor in files.
     """
-    found = _tensors(model, handle)
+    found = _tensors(model, handle) if not _has_files(folder, handle) else None
     name = _name(model, handle)
     key_dtype, dtype = numpy_type(handle, "key_dtype"), numpy_type(handle, "value_dtype")
     dim = row_length(handle, "value_shape")
@@ -93,6 +93,13 @@ def _name(model: Model, handle: Node) -> str:
 
 def _last(name: str) -> str:
     return name.rpartition("/")[2]
+
+
+def _has_files(folder: Path | None, handle: Node) -> bool:
+    """Say whether the folder that the user names has a table's files; those are then wanted instead of the tensors."""
+    match = _SHARD.match(_last(handle.name))
+    places = (folder / FOLDER, folder) if folder is not None else ()
+    return any(match is not None and one.is_dir() and match["stem"] in find_tables(one) for one in places)
 
 
 def _from_files(model: Model, handle: Node, given: Path | None, dim: int) -> list[Part]:

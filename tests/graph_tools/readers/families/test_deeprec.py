@@ -290,7 +290,7 @@ def test_initialiser_that_is_missing_is_asked_for(tmp_path: Path) -> None:
     del export.graph.node[:]
     export.graph.node.extend(kept)
     path = export.finish(tmp_path / "model", [rows], 2)
-    with pytest.raises(ConversionError, match="no InitializeKvVariableOp or KvResourceImportV2 of 'emb'"):
+    with pytest.raises(ConversionError, match="table 'emb': no InitializeKvVariableOp or KvResourceImportV2 for it"):
         read_model(path)
     found = answer(path, absent_key={"emb": "zero"})
     np.testing.assert_array_equal(found["rows"], rows_for(ASKED, KEYS, ROWS))

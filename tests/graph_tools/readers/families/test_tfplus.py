@@ -55,10 +55,10 @@ def test_blacklisted_and_deleted_keys_get_zeros(tmp_path: Path) -> None:
 
 def test_blacklist_of_another_type_is_an_error(tmp_path: Path) -> None:
     export = Export()
-    handle = tfplus_table(export, "item", KEYS, ROWS)
-    export.saved["item-blacklist"] = np.array([7], np.int32)
+    handle = tfplus_table(export, "emb", KEYS, ROWS)
+    export.saved["emb-blacklist"] = np.array([7], np.int32)
     path = export.finish(tmp_path / "model", [tfplus_lookup(export, handle, export.input("item"))], 3)
-    with pytest.raises(UnreadableError, match="tensor 'item-blacklist' is int32, expected int64 as keys"):
+    with pytest.raises(UnreadableError, match="tensor 'emb-blacklist' is int32, expected int64 as keys"):
         read_model(path)
 
 
@@ -110,7 +110,7 @@ def test_old_lookup_gives_zeros_where_it_is_told_so(tmp_path: Path) -> None:
 
 def test_old_lookup_of_initial_rows_is_refused(tmp_path: Path) -> None:
     export = Export()
-    handle = tfplus_table(export, "item", KEYS, ROWS)
+    handle = tfplus_table(export, "emb", KEYS, ROWS)
     inputs = [handle, export.input("item"), export.const(np.array(True))]
     rows = export.node("KvVariableGatherV2", inputs, dtype="float32", Tindices="int64")
     path = export.finish(tmp_path / "model", [rows], 3)
@@ -153,23 +153,23 @@ def test_slots_and_the_rest_are_dropped_and_say_why(tmp_path: Path) -> None:
 
 
 def test_delta_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableError, match="table 'scope/item' is a delta.*expected a full export"):
+    with pytest.raises(UnreadableError, match=r"table 'scope/item' is a delta.*expected a full export"):
         read_model(one_table(tmp_path, full=False))
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"item-keys": KEYS[:4]}, "'item-keys' has 4 keys and 'item-values' 5 rows, expected equally many"),
-        ({"item-values": None}, "no tensor 'item-values'"),
-        ({"item-keys": None}, "no tensor 'item-keys'.*, expected the keys of the table 'item'"),
-        ({"item-freq_values": np.ones(3, np.uint32)}, "'item-freq_keys' has 0 keys and 'item-freq_values' 3 rows"),
-        ({"item-values": ROWS.astype(np.float64)}, r"rows float64\[5, 3\], expected float32\[n, 3\]"),
+        ({"emb-keys": KEYS[:4]}, "'emb-keys' has 4 keys and 'emb-values' 5 rows, expected equally many"),
+        ({"emb-values": None}, "no tensor 'emb-values'"),
+        ({"emb-keys": None}, "no tensor 'emb-keys'.*, expected the keys of the table 'emb'"),
+        ({"emb-freq_values": np.ones(3, np.uint32)}, "'emb-freq_keys' has 0 keys and 'emb-freq_values' 3 rows"),
+        ({"emb-values": ROWS.astype(np.float64)}, r"rows float64\[5, 3\], expected float32\[n, 3\]"),
     ],
 )
 def test_checkpoint_that_contradicts_itself(tmp_path: Path, change: dict[str, np.ndarray | None], message: str) -> None:
     export = Export()
-    handle = tfplus_table(export, "item", KEYS, ROWS)
+    handle = tfplus_table(export, "emb", KEYS, ROWS)
     for name, value in change.items():
         if value is None:
             del export.saved[name]

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The handles of DeepRec's tables: what sets them, under which names they are saved, which are slots of others."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from graph_tools.graph import Node, Output, attribute
+from graph_tools.model import Model
+from graph_tools.readers.families.lookups import handle_node
+from graph_tools.readers.families.partitions import PART
+from graph_tools.readers.families.saved import KEYS, checkpoint_of, find_saved
+
+HANDLE = "KvVarHandleOp"
+
+# Op: which inputs are the table's handle, the handle of the table whose slot it is, and the rows for new keys. The op
+# that is asked first is first.
+_SETTERS = {"InitializeKvVariableOp": (0, 1, 2), "KvResourceImportV2": (1, 2, 3), "KvResourceImport": (0, 0, 1)}
+
+
+class Setter(NamedTuple):
+    """A node that initialises or restores a table.
+
+    Attributes
+    ----------
+    node : Node
+    primary : str
+        Name of the handle of the table that this one is a slot of; its own, if none.
+    value : Output
+        Rows for new keys.
+    """
+
+    node: Node
+    primary: str
+    value: Output
+
+
+class Handles:
+    """All handles of a model, looked at once."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._setters: dict[str, list[Setter]] = {node.name: [] for node in model.graph.of(HANDLE)}
+        for op, (own, primary, value) in _SETTERS.items():
+            for node in model.graph.of(op):
+                names = [handle_node(model.graph, node.inputs[one]).name for one in (own, primary)]
+                if names[0] in self._setters:
+                    self._setters[names[0]].append(Setter(node, names[1], node.inputs[value]))
+        self._names = {name: self._candidates(model.graph[name]) for name in self._setters}
+        self._parts: dict[str, int] = {}
+        for names_of_one in self._names.values():
+            match = PART.search(names_of_one[0])
+            if match:
+                whole, number = names_of_one[0][: match.start()], int(match[0].rpartition("_")[2])
+                self._parts[whole] = max(self._parts.get(whole, 0), number + 1)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._setters
+
+    def setters(self, handle: Node) -> list[Setter]:
+        return self._setters[handle.name]
+
+    def part_count(self, name: str) -> int:
+        """Count the parts that the graph looks a table's keys up in."""
+        return self._parts.get(PART.sub("", name), 1)
+
+    def saved_name(self, handle: Node) -> str:
+        """Return the table's name in the checkpoint, which may be partitioned otherwise than the graph is."""
+        bundle = checkpoint_of(self._model, handle)
+        for name in self._names[handle.name]:
+            whole = PART.sub("", name)
+            if any(f"{one}{KEYS}" in bundle for one in (name, whole, f"{whole}/part_0")):
+                return name
+        return find_saved(bundle, self._names[handle.name], handle)
+
+    def slots(self, handle: Node, name: str) -> list[str]:
+        """Name the optimizer slots of a table: those that the graph knows, and unknown ones below its name."""
+        bundle = checkpoint_of(self._model, handle)
+        slots = set()
+        for other, setters in self._setters.items():
+            if other != handle.name and any(one.primary == handle.name for one in setters):
+                slots.update([one for one in self._names[other] if one + KEYS in bundle][:1])
+        known = {one for names in self._names.values() for one in names}
+        below = re.compile(re.escape(name) + r"/(?!part_\d+(-|/))[^/]+" + KEYS + "$")
+        for one in filter(below.match, bundle.names()):
+            if one.removesuffix(KEYS) not in known:
+                slots.add(one.removesuffix(KEYS))
+        return sorted(slots)
+
+    def _candidates(self, handle: Node) -> list[str]:
+        """List the names under which a table may be saved, the surest first."""
+        names = []
+        for setter in self._setters[handle.name]:
+            if setter.node.op == "KvResourceImportV2":
+                given = self._model.graph.const_value(setter.node.inputs[4])
+                names += [one.decode() for one in given.reshape(-1).tolist()] if given is not None else []
+        names.append(attribute(handle, "shared_name", b"").decode())
+        names.append(handle.name)
+        return [name for name in names if name]
