@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What absent keys of one table are given, once the user, the graph and the table have been asked."""
+"""What absent keys of one table are given, once the graph and the table have been asked."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from graph_tools.errors import UsageError
 from graph_tools.graph import Graph, Node, attribute
-from graph_tools.options import CutOptions
 from graph_tools.tables.lookup import lookups
 from graph_tools.tables.table import Absent, SparseTable
 from graph_tools.tensors import Array
@@ -36,22 +34,11 @@ class AbsentPolicy:
         return not self.by_input
 
 
-def absent_policy(graph: Graph, name: str, table: SparseTable, options: CutOptions) -> AbsentPolicy:
-    """Decide it: the user's rule before the lookup's second input before the table's own value.
+def absent_policy(graph: Graph, name: str, table: SparseTable) -> AbsentPolicy:
+    """Decide it: a lookup's second input before the table's own value, which is the user's where there is one.
 
     A second input that is constant and one row becomes the table's value, where all lookups have the same.
-
-    Raises
-    ------
-    UsageError
-        The rule names a key that the table does not hold.
     """
-    rule = options.absent_rule(table.name)
-    if rule == "zero":
-        return AbsentPolicy(Absent(None, "--absent-key zero"), frozenset())
-    if rule.startswith("row:"):
-        row = row_of_key(table, rule[4:])
-        return AbsentPolicy(_simplest(Absent(row[None], f"--absent-key {rule}")), frozenset())
     found = lookups(graph, name)
     with_input = [node for node in found if attribute(node, "has_default", False)]
     if not with_input:
@@ -85,23 +72,3 @@ def _simplest(absent: Absent) -> Absent:
     if rows is None or not rows.any():
         return Absent(None, absent.source)
     return Absent(rows[:1], absent.source) if (rows == rows[0]).all() else absent
-
-
-def row_of_key(table: SparseTable, text: str) -> Array:
-    """Return the row [dim] that a table holds for a key given as text."""
-    if table.key_dtype.kind == "O":
-        key: int | bytes = text.encode()
-    else:
-        try:
-            key = int(text, 0)
-        except ValueError:
-            raise UsageError(f"table '{table.name}': absent key row:{text}, expected a whole number") from None
-    from graph_tools.tables.blocks import aligned
-
-    for part in table.parts:
-        for keys, rows in aligned([part.keys, part.rows], max(64, (1 << 20) // max(1, table.dim * 4))):
-            hit = np.flatnonzero(keys == key)
-            if len(hit):
-                row: Array = rows[hit[0]].copy()
-                return row
-    raise UsageError(f"table '{table.name}': absent key row:{text}, expected a key that the table holds")

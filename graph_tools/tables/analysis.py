@@ -195,8 +195,9 @@ class Analyser:
     def _dropped(self, block: Block, keys: Array, equal: Array | None, small: Array | None) -> Array | None:
         """Return [n] bool where a key goes, and count it under the first reason."""
         masks: list[tuple[str, Array]] = []
-        if self.source.ignored is not None and block.begin < self.source.ignored_until:
-            masks.append(("ignored", _among(keys, self.source.ignored)))
+        ignored = self.source.ignored[block.part]
+        if ignored is not None:
+            masks.append(("ignored", _among(keys, ignored)))
         if not self.reach.everything and not self.source.string_keys:
             masks.append(("dead", ~self.reach.holds(keys)))
         if equal is not None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from graph_tools.errors import UnreadableError
 from graph_tools.tables.table import Part, SparseTable
-from graph_tools.tensors import Array, ArrayTensor, StreamTensor, TensorSource, element_bytes, rows_per_chunk
+from graph_tools.tensors import Array, ArrayTensor, TensorSource, element_bytes, rows_per_chunk
 
 # Small enough that a block stays in the second-level cache while it is looked at in several ways.
 BLOCK_BYTES = 1 << 20
@@ -26,6 +26,8 @@ class Block:
     begin : int
         Number of the first row among those of all parts.
     size : int
+    part : int
+        Number of the part that they are of.
     keys : ndarray [n] int64 or object
         Keys of other integer types as the int64 with which the graph looks them up.
     rows : ndarray [n, dim]
@@ -34,6 +36,7 @@ class Block:
 
     begin: int
     size: int
+    part: int
     keys: Array | None = None
     rows: Array | None = None
     frequencies: Array | None = None
@@ -55,10 +58,8 @@ class TableRows:
         None: a plain variable.
     dim : int
     dtype : numpy dtype
-    ignored : ndarray [n] int64 or object, or None
-        Keys that the system does not serve; sorted.
-    ignored_until : int
-        Rows from this number on are not the training system's, and no key of theirs is ignored.
+    ignored : list of (ndarray [n] int64 or object, or None)
+        Of each part, the keys that the system does not serve; sorted.
     """
 
     name: str
@@ -67,8 +68,7 @@ class TableRows:
     key_dtype: np.dtype[Any] | None
     dim: int
     dtype: np.dtype[Any]
-    ignored: Array | None = None
-    ignored_until: int = 0
+    ignored: list[Array | None]
 
     @property
     def count(self) -> int:
@@ -100,7 +100,7 @@ class TableRows:
     ) -> Iterator[Block]:
         """Yield all rows in order, in blocks of at most `limit` bytes of rows."""
         begin = 0
-        for part in self.parts:
+        for number, part in enumerate(self.parts):
             wanted: dict[str, TensorSource] = {}
             if keys and not self.plain:
                 wanted["keys"] = part.keys
@@ -111,7 +111,7 @@ class TableRows:
             for size, found in _side_by_side(wanted, part.rows.shape[0], self.block_rows(limit)):
                 if keys:
                     found["keys"] = np.arange(begin, begin + size) if self.plain else as_int64(found["keys"])
-                yield Block(begin, size, **found)
+                yield Block(begin, size, number, **found)
                 begin += size
 
 
@@ -127,29 +127,16 @@ def _side_by_side(wanted: dict[str, TensorSource], length: int, rows: int) -> It
 def of_variable(name: str, tensor: TensorSource) -> TableRows:
     """Return the rows of a plain variable [n, dim]."""
     part = Part(ArrayTensor(np.empty(0, np.int64)), tensor)
-    return TableRows(name, "tensorflow", [part], None, tensor.shape[1], tensor.dtype)
+    return TableRows(name, "tensorflow", [part], None, tensor.shape[1], tensor.dtype, [None])
 
 
 def of_sparse_table(table: SparseTable) -> TableRows:
-    """Return the rows of a sparse table; ignored keys have their `ignored_row` where there is one."""
-    parts = list(table.parts)
-    ignored = [part.ignored for part in parts if part.ignored is not None and len(part.ignored)]
-    for part in table.parts:
-        if part.ignored is not None and len(part.ignored) and part.ignored_row is not None:
-            parts.append(_constant_part(table, part.ignored, part.ignored_row))
-    merged = np.unique(as_int64(np.concatenate(ignored))) if ignored else None
-    return TableRows(table.name, table.family, parts, table.key_dtype, table.dim, table.dtype, merged, table.count)
-
-
-def _constant_part(table: SparseTable, keys: Array, row: Array) -> Part:
-    distinct = np.unique(keys).astype(table.key_dtype, copy=False)
-    shape = (len(distinct), table.dim)
-
-    def make(rows: int) -> Iterator[Array]:
-        for begin in range(0, shape[0], rows):
-            yield np.repeat(row.reshape(1, -1).astype(table.dtype), min(rows, shape[0] - begin), axis=0)
-
-    return Part(ArrayTensor(distinct), StreamTensor(table.dtype, shape, make))
+    """Return the rows of a sparse table."""
+    ignored = [
+        np.unique(as_int64(part.ignored)) if part.ignored is not None and len(part.ignored) else None
+        for part in table.parts
+    ]
+    return TableRows(table.name, table.family, table.parts, table.key_dtype, table.dim, table.dtype, ignored)
 
 
 def as_int64(keys: Array) -> Array:

@@ -137,7 +137,7 @@ def plan_sparse(
     model: Model, name: str, table: SparseTable, options: CutOptions, progress: Progress | None = None
 ) -> TablePlan:
     """Plan a sparse table."""
-    policy = absent_policy(model.graph, name, table, options)
+    policy = absent_policy(model.graph, name, table)
     reach = reachable(model, [node.inputs[0] for node in lookups(model.graph, name)])
     source = of_sparse_table(table)
     found = analyse(source, policy.absent if policy.unanimous else None, reach, options, progress)

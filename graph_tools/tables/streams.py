@@ -11,7 +11,7 @@ import numpy as np
 from graph_tools.tables.blocks import Block, limited
 from graph_tools.tables.costs import stored_rows
 from graph_tools.tables.plan import TablePlan
-from graph_tools.tables.rows import codes_width, halve, is_quantised, quantise, scales, stored_dtype
+from graph_tools.tables.rows import codes_width, halve, is_quantised, quantise, stored_dtype
 from graph_tools.tables.table import PlannedTensor
 from graph_tools.tensors import Array, ArrayTensor, StreamTensor, TensorSource
 
@@ -131,13 +131,36 @@ class TableStreams:
             convert = (lambda rows: rows) if kind == "fp32" else (lambda rows: halve(rows, kind))
             return {"rows": self._mapped(dtype, (total, self.source.dim), convert)}
         width = codes_width(kind, self.source.dim)
+        pairs = _Pairs(total) if total * 4 <= self.plan.window_bytes else None
+
+        def codes(rows: Array) -> Array:
+            found = quantise(rows, kind)
+            if pairs is not None:
+                pairs.add(found.scale_bias)
+            return found.codes
+
+        def scale_bias(rows: int) -> Iterator[Array]:
+            if pairs is not None and pairs.complete:
+                yield from limited(iter([pairs.take()]), rows)
+                return
+            for block in limited(self._rows(), rows):
+                yield quantise(block, kind).scale_bias
+
         return {
-            "codes": self._mapped(dtype, (total, width), lambda rows: quantise(rows, kind).codes),
-            "scale_bias": self._mapped(np.dtype(np.float16), (total, 2), lambda rows: scales(rows, kind)),
+            "codes": self._mapped(dtype, (total, width), codes, pairs.begin if pairs is not None else None),
+            "scale_bias": PlannedTensor(np.dtype(np.float16), (total, 2), scale_bias),
         }
 
-    def _mapped(self, dtype: np.dtype[Any], shape: tuple[int, ...], convert: Callable[[Array], Array]) -> TensorSource:
+    def _mapped(
+        self,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+        convert: Callable[[Array], Array],
+        begin: Callable[[], None] | None = None,
+    ) -> TensorSource:
         def make(rows: int) -> Iterator[Array]:
+            if begin is not None:
+                begin()
             for block in limited(self._rows(), rows):
                 yield convert(block)
 
@@ -207,3 +230,27 @@ class TableStreams:
         assert policy is not None
         keys = np.arange(begin, begin + size) + np.int64(self.plan.low)
         return policy.absent.lookup(keys, self.source.dim, self.source.dtype)
+
+
+class _Pairs:
+    """Scales and biases that were found while codes were written, so that rows are quantised once only."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._held: list[Array] = []
+
+    def begin(self) -> None:
+        self._held = []
+
+    def add(self, scale_bias: Array) -> None:
+        self._held.append(scale_bias)
+
+    @property
+    def complete(self) -> bool:
+        return sum(map(len, self._held)) == self._total
+
+    def take(self) -> Array:
+        """Return all of them, and hold them no longer."""
+        found = np.concatenate(self._held)
+        self._held = []
+        return found

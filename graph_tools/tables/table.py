@@ -54,15 +54,13 @@ class Part:
         How often each key was seen.
     ignored : set of keys or None
         Keys that the system itself would not serve: blacklisted or filtered by admission. A lookup gives them the
-        absent value, or `ignored_row`.
-    ignored_row : ndarray [dim] or None
+        absent value.
     """
 
     keys: TensorSource
     rows: TensorSource
     frequencies: TensorSource | None = None
     ignored: Array | None = None
-    ignored_row: Array | None = None
 
 
 @dataclass

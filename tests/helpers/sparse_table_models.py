@@ -90,8 +90,6 @@ def reference(table: SparseTable, keys: np.ndarray, default: np.ndarray | None =
         held |= dict(zip(part.keys.read().tolist(), part.rows.read(), strict=True))
         for key in () if part.ignored is None else part.ignored.tolist():
             held.pop(key, None)
-            if part.ignored_row is not None:
-                held[key] = part.ignored_row
     flat = keys.reshape(-1)
     if default is not None:
         rows = np.broadcast_to(default, (*keys.shape, table.dim)).reshape(len(flat), table.dim).copy()

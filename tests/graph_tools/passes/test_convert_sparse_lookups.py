@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sparse_table_models import NAME, Served, checkpoint_bytes, lookup_model, make_table, reference
+from sparse_table_models import Served, checkpoint_bytes, lookup_model, make_table, reference
 
-from graph_tools.errors import UnreadableError, UsageError
+from graph_tools.errors import UnreadableError
 from graph_tools.options import CutOptions
 from graph_tools.passes.convert_sparse_lookups import ConvertSparseLookups
+from graph_tools.readers.absent_keys import apply_absent_keys
 from graph_tools.tables.table import SparseTable
 
 DIM = 6
@@ -219,21 +220,21 @@ def test_duplicate_rows_are_stored_once(tmp_path: Path) -> None:
     np.testing.assert_array_equal(serve(keys=asked), reference(table, asked))
 
 
-@pytest.mark.parametrize("ignored_row", [None, np.zeros(DIM, np.float32), np.full(DIM, 0.5, np.float32)])
 @pytest.mark.parametrize("absent", ["zero", "modulo"])
-def test_ignored_keys_are_not_served(tmp_path: Path, absent: str, ignored_row: np.ndarray | None) -> None:
+@pytest.mark.parametrize("strings", [False, True])
+def test_ignored_keys_are_not_served(tmp_path: Path, absent: str, strings: bool) -> None:
     random = np.random.default_rng(10)
-    keys = make_keys("int64", "hashed", 300, random)
+    keys = make_keys("string" if strings else "int64", "hashed", 300, random)
     rows = random.normal(size=(len(keys), DIM)).astype(np.float32)
-    ignored = np.concatenate([keys[5:25], [12345, 5, 5]])
-    table = make_table(keys, rows, absent_rows(absent), ignored=ignored, ignored_row=ignored_row)
+    unknown = np.array([b"not there"], object) if strings else np.array([12345, 5, 5])
+    ignored = np.concatenate([keys[5:25], unknown])
+    table = make_table(keys, rows, absent_rows("row" if strings and absent == "modulo" else absent), ignored=ignored)
     model = lookup_model(table)
     convert = ConvertSparseLookups()
     convert.apply(model)
     assert convert.records[0]["dropped"]["ignored"] == 20
-    serve = Served(model, tmp_path / "out")
-    asked = np.concatenate([keys, ignored, keys[:10] + 3])
-    np.testing.assert_array_equal(serve(keys=asked), reference(table, asked))
+    asked = np.concatenate([keys, ignored])
+    np.testing.assert_array_equal(Served(model, tmp_path / "out")(keys=asked), reference(table, asked))
 
 
 @pytest.mark.parametrize("absent", ["zero", "row", "modulo"])
@@ -313,25 +314,19 @@ def test_min_frequency_without_frequencies_keeps_every_key() -> None:
 
 
 @pytest.mark.parametrize("rule", ["zero", "row:5"])
-def test_user_says_what_absent_keys_are_given(tmp_path: Path, rule: str) -> None:
+def test_absent_keys_are_given_what_the_user_says(tmp_path: Path, rule: str) -> None:
     random = np.random.default_rng(13)
     keys, rows = np.arange(100) * 7919, random.normal(size=(100, DIM)).astype(np.float32)
     keys[3] = 5
     table = make_table(keys, rows, absent_rows("modulo"))
-    model = lookup_model(table, default="fed")
-    convert = ConvertSparseLookups(CutOptions(absent_key={"user/*": rule}))
+    model = lookup_model(table)
+    apply_absent_keys(model, {"user/*": rule})
+    convert = ConvertSparseLookups()
     convert.apply(model)
-    assert convert.records[0]["absent"]["source"] == f"--absent-key {rule}"
-    table.absent = type(table.absent)(None if rule == "zero" else rows[3:4], "")
-    asked = np.concatenate([keys, keys + 1])
-    found = Served(model, tmp_path / "out")(keys=asked)
-    np.testing.assert_array_equal(found, reference(table, asked))
-
-
-def test_absent_rule_with_an_unknown_key_is_refused() -> None:
-    table = make_table(np.arange(10), np.ones((10, DIM), np.float32))
-    with pytest.raises(UsageError, match=r"row:77, expected a key that the table holds"):
-        ConvertSparseLookups(CutOptions(absent_key={NAME: "row:77"})).apply(lookup_model(table))
+    assert convert.records[0]["absent"]["kind"] == ("zero" if rule == "zero" else "row")
+    assert rule in convert.records[0]["absent"]["source"]
+    found = Served(model, tmp_path / "out")(keys=keys + 1)
+    np.testing.assert_array_equal(found, np.broadcast_to(0 if rule == "zero" else rows[3], found.shape))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e38])
