@@ -65,7 +65,7 @@ def checked(
 ) -> tuple[Model, PassResult]:
     """Do what `rewritten` does, write the model and compare its answers with the source's."""
     model, results = rewritten(source, *passes)
-    out = source.with_name("out")
+    out = next(path for path in map(source.with_name, map("out_{}".format, range(9))) if not path.exists())
     write_saved_model(model, out)
     assert_same_answers(source, out, {signature: feeds}, exact)
     return model, results[-1]
