@@ -15,7 +15,7 @@ from graph_tools.passes._values import add_weight
 from graph_tools.passes.base import Pass, PassResult
 from graph_tools.tensors import Array
 
-# An offset of this many units after scaling costs as many times the last digit of float32: 64 · 6e-8 = 4e-6.
+# Adding an offset of this size costs as many times the last digit of float32: 64 · 6e-8 = 4e-6.
 _OFFSET = 64.0
 _WHY = "scaling and shifting by known vectors, folded into '{}'"
 
@@ -156,7 +156,7 @@ def _chain_from(affines: Affines, first: Affine) -> Affine:
 def _imprecise(chain: Affine) -> str | None:
     largest = float(np.max(np.abs(chain.offset)))
     if chain.shifted_first and largest > _OFFSET:
-        return f"its offset is {largest:.3g} times the scale, expected at most {_OFFSET:g} for enough exact digits"
+        return f"it shifts by {largest:.3g} after scaling, expected at most {_OFFSET:g} for enough exact digits"
     return None
 
 
