@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pass_checks import checked, from_graph, ops_of, rewritten, x_of
+from pass_checks import checked, floats, from_graph, ops_of, rewritten, x_of
 
 from graph_tools.model import Model
 from graph_tools.passes.base import Pass
 from graph_tools.passes.eliminate_identities import EliminateIdentities
 from graph_tools.passes.fold_batch_norms import FoldBatchNorms
 from graph_tools.passes.fold_constants import FoldConstants
+from graph_tools.passes.merge_duplicates import MergeDuplicates
 
 LEFT = {"Placeholder", "MatMul", "BiasAdd", "Relu", "Identity", "Const", "VarHandleOp", "ReadVariableOp"}
 
@@ -166,6 +167,29 @@ def test_output_before_the_norm_is_kept(tmp_path: Path) -> None:
     assert model.graph["layer"].op == "BiasAdd"
 
 
+def test_signatures_that_share_weights_share_the_fold(tmp_path: Path) -> None:
+    from idiom_models import export_graph
+
+    def build(v1: Any) -> Any:
+        a, b = (v1.placeholder(v1.float32, [None, 3], name=name) for name in "ab")
+        with v1.variable_scope("model", reuse=v1.AUTO_REUSE):
+            y, z = (v1.nn.relu(norm(v1, dense(v1, norm(v1, one, 3, "in"), 3, 4, "layer"), 4)) for one in (a, b))
+        return {"a": a, "b": b}, {"y": y, "z": z}
+
+    feeds = [{"a": floats(3, 3), "b": floats(3, 3, seed=5)}]
+    model, result = checked(
+        export_graph(tmp_path / "source", build),
+        feeds,
+        *passes()[:-1],
+        MergeDuplicates(),
+        FoldBatchNorms(),
+        exact=False,
+    )
+    assert result.applied == 2
+    assert not {"Mul", "AddV2"} & ops_of(model)
+    assert len(model.variables) == 1
+
+
 def test_norm_that_is_an_output_keeps_its_name(tmp_path: Path) -> None:
     from idiom_models import export_graph
 
@@ -180,7 +204,7 @@ def test_norm_that_is_an_output_keeps_its_name(tmp_path: Path) -> None:
 
 
 REFUSALS = {
-    "shared_weights": "another node uses its weights too, expected this one only",
+    "shared_weights": "another node uses its weights too, expected the same scaling of all",
     "shared_result": "",
     "computed_weights": "its weights are not known before serving, expected a variable that is only read or a constant",
     "half": "",
