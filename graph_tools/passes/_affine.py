@@ -147,14 +147,32 @@ class Weights:
             return f"its weights are {attribute(self.node, 'T').name}, expected float32 or float64"
         if self.handle is None and self.const is None:
             return "its weights are not known before serving, expected a variable that is only read or a constant"
-        graph, name = self.model.graph, self.node.inputs[1].node
-        stop = self.handle or name
-        while True:
-            if len(graph.users(name)) != 1:
-                return "another node uses its weights too, expected this one only"
-            if name == stop:
-                return None
-            name = graph[name].inputs[0].node
+        return None if self.sharers() else "another node uses its weights too, expected nodes of its kind only"
+
+    def sharers(self) -> list[Node]:
+        """List the nodes that use these weights as this one does, itself included; none where one uses them otherwise.
+
+        Several signatures over one model share its weights.
+        """
+        graph, found = self.model.graph, []
+        waiting = [self.handle or (self.const or self.node).name]
+        while waiting:
+            name = waiting.pop()
+            for user in graph.users(name):
+                if user.op in {"ReadVariableOp", "Identity", "Snapshot"} and not user.controls:
+                    waiting.append(user.name)
+                elif self._uses_alike(user, name):
+                    found.append(user)
+                else:
+                    return []
+        return found
+
+    def _uses_alike(self, user: Node, weights: str) -> bool:
+        if user.op != self.node.op or [one.node for one in user.inputs].index(weights) != 1:
+            return False
+        if attribute(user, "data_format", b"NHWC") != attribute(self.node, "data_format", b"NHWC"):
+            return False
+        return bool(attribute(user, "transpose_b", False)) == self.transposed
 
     @property
     def source(self) -> TensorSource:

@@ -102,9 +102,6 @@ class Rules:
         """Of a list of tensors."""
         return node.inputs[0] if attribute(node, "N") == 1 else None
 
-    def only_one_concatenated(self, node: Node) -> Output | None:
-        return node.inputs[1 if node.op == "Concat" else 0] if attribute(node, "N") == 1 else None
-
     def one_split(self, node: Node) -> Output | None:
         return node.inputs[1 if node.op == "Split" else 0] if attribute(node, "num_split") == 1 else None
 
@@ -175,8 +172,6 @@ _RULES: dict[str, Callable[[Rules, Node], Output | None]] = {
     "Slice": Rules.slice,
     "StridedSlice": Rules.strided_slice,
     "AddN": Rules.only_one,
-    "ConcatV2": Rules.only_one_concatenated,
-    "Concat": Rules.only_one_concatenated,
     "Split": Rules.one_split,
     "SplitV": Rules.one_split,
     "BroadcastTo": Rules.broadcast_to,

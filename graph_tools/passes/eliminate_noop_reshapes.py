@@ -15,7 +15,7 @@ from graph_tools.passes.base import Pass, PassResult
 class EliminateNoopReshapes(Pass):
     """Remove reshapes, transposes, casts, paddings, slices and arithmetic that give back what they are given.
 
-    Before: `x [?, 8] → ExpandDims → Squeeze → Reshape(-1, 8) → Mul(1) → ConcatV2 (of one) → MatMul`, and
+    Before: `x [?, 8] → ExpandDims → Squeeze → Reshape(-1, 8) → Mul(1) → AddN (of one) → MatMul`, and
     `Reshape(Reshape(y, a), b)`.
     After: `x → MatMul`, and `Reshape(y, b)`.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from graph_tools_support import Feeds, answers, assert_same_answers
+from graph_tools_support import Feeds
 from idiom_models import KEY, export_function, export_graph
 
 from graph_tools.model import Model
@@ -65,10 +65,29 @@ def checked(
 ) -> tuple[Model, PassResult]:
     """Do what `rewritten` does, write the model and compare its answers with the source's."""
     model, results = rewritten(source, *passes)
-    out = source.with_name("out")
+    out = next(path for path in map(source.with_name, map("out_{}".format, range(9))) if not path.exists())
     write_saved_model(model, out)
-    assert_same_answers(source, out, {signature: feeds}, exact)
+    for before, after in zip(_all_answers(source, feeds, signature), _all_answers(out, feeds, signature), strict=True):
+        assert before.keys() == after.keys()
+        for key, value in before.items():
+            assert value.dtype == after[key].dtype
+            if exact or value.dtype.kind not in "fc":
+                np.testing.assert_array_equal(value, after[key], err_msg=key)
+            else:
+                np.testing.assert_allclose(after[key], value, rtol=1e-5, atol=1e-5, err_msg=key)
     return model, results[-1]
+
+
+def _all_answers(path: Path, feeds: list[Feeds], signature: str) -> list[dict[str, np.ndarray]]:
+    """Load a SavedModel once and ask it for each of the requests."""
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+    with v1.Graph().as_default(), v1.Session() as session:
+        one = v1.saved_model.load(session, ["serve"], str(path)).signature_def[signature]
+        fetched = {key: info.name for key, info in one.outputs.items()}
+        fed = [{one.inputs[key].name: value for key, value in each.items()} for each in feeds]
+        return [session.run(fetched, each) for each in fed]
 
 
 def ops_of(model: Model) -> set[str]:
@@ -76,4 +95,4 @@ def ops_of(model: Model) -> set[str]:
     return {node.op for node in model.graph}
 
 
-__all__ = ["KEY", "answers", "checked", "floats", "from_function", "from_graph", "ops_of", "rewritten", "x_of"]
+__all__ = ["KEY", "checked", "floats", "from_function", "from_graph", "ops_of", "rewritten", "x_of"]
