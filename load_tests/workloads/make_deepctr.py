@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train and export a model of the DeepCTR package for a moment, with the package's own code and Keras 2.
+"""Train models of the DeepCTR package for a moment, with the package's own code and Keras 2, and export them.
 
-    python make_deepctr.py DEEPCTR_FOLDER MODEL OUT_DIR       # needs tf-keras beside TensorFlow
+    python make_deepctr.py DEEPCTR_FOLDER OUT_DIR MODEL ...      # needs tf-keras beside TensorFlow
 
-MODEL is DeepFM, WDL or DCN. Inputs C0..C3 and hist as ids, city as strings that the model hashes, I0..I2 numbers.
+MODEL is DeepFM, WDL or DCN, and is exported into OUT_DIR/MODEL. Inputs C0..C3 and hist as ids, city as strings that the model hashes, I0..I2 numbers.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ROWS = 256
 
 
-def main(package: str, name: str, out: str) -> None:
-    """Export the model `name` into the folder `out`."""
+def main(package: str, out: str, *names: str) -> None:
+    """Export models into folders below `out`."""
     sys.path.insert(0, package)
     # It asks its registry for a newer version when it is imported.
     sys.modules.setdefault("requests", types.ModuleType("requests"))
@@ -35,17 +35,18 @@ def main(package: str, name: str, out: str) -> None:
     features.append(
         VarLenSparseFeat(SparseFeat("hist", vocabulary_size=60, embedding_dim=8), maxlen=5, combiner="mean")
     )
-    more = {} if name == "WDL" else {"dnn_use_bn": True}
-    model = getattr(deepctr.models, name)(features, features, dnn_hidden_units=(64, 32), dnn_dropout=0.1, **more)
-    model.compile("adam", "binary_crossentropy")
     random = np.random.default_rng(0)
     data = {f"C{i}": random.integers(0, 100 * (i + 1), ROWS) for i in range(4)}
     data |= {f"I{i}": random.normal(size=ROWS).astype(np.float32) for i in range(3)}
     data["city"] = np.array([b"city %d" % i for i in random.integers(0, 30, ROWS)], object)
     data["hist"] = random.integers(0, 60, (ROWS, 5))
-    model.fit(data, random.integers(0, 2, ROWS), verbose=0, batch_size=64)
-    tf.saved_model.save(model, out)
+    for name in names:
+        more = {} if name == "WDL" else {"dnn_use_bn": True}
+        model = getattr(deepctr.models, name)(features, features, dnn_hidden_units=(64, 32), dnn_dropout=0.1, **more)
+        model.compile("adam", "binary_crossentropy")
+        model.fit(data, random.integers(0, 2, ROWS), verbose=0, batch_size=64)
+        tf.saved_model.save(model, os.path.join(out, name))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    main(*sys.argv[1:])

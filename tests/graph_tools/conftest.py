@@ -12,6 +12,8 @@ import pytest
 
 from load_tests.workloads import _cache, _wheels
 
+DEEPCTR = ("DeepFM", "WDL", "DCN")
+
 
 @pytest.fixture(scope="session")
 def wdl_model() -> Path:
@@ -32,12 +34,18 @@ def basic_pitch_model() -> Path:
     return folder / "basic_pitch" / "saved_models" / "icassp_2022" / "nmp"
 
 
-@pytest.fixture(scope="session", params=["DeepFM", "WDL", "DCN"])
-def deepctr_model(request: pytest.FixtureRequest, models_root: Path) -> Path:
-    """Models of the DeepCTR package, trained for a moment and exported by Keras 2."""
-    out = models_root / "deepctr" / request.param
+@pytest.fixture(scope="session")
+def deepctr_models(models_root: Path) -> Path:
+    """Models of the DeepCTR package, trained for a moment and exported by Keras 2, each in a folder of its name."""
+    out = models_root / "deepctr"
     package = _wheels.unpacked_wheel("deepctr", "0.9.4")
     script = Path(_wheels.__file__).with_name("make_deepctr.py")
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
-    subprocess.run([sys.executable, script, package, request.param, out], check=True, env=environment, timeout=300)
+    subprocess.run([sys.executable, script, package, out, *DEEPCTR], check=True, env=environment, timeout=300)
     return out
+
+
+@pytest.fixture(params=DEEPCTR)
+def deepctr_model(request: pytest.FixtureRequest, deepctr_models: Path) -> Path:
+    """One of them."""
+    return deepctr_models / str(request.param)
