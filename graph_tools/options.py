@@ -69,10 +69,6 @@ class CutOptions:
         """Return the row type asked for a table."""
         return last_match(self.tensor_types, table) or self.embedding_dtype
 
-    def absent_rule(self, table: str) -> str:
-        """Return the rule for absent keys asked for a table."""
-        return last_match(self.absent_key, table) or "default"
-
     def check_names(self, tables: Iterable[str]) -> None:
         """Raise `UsageError` for a pattern that matches no table."""
         names = sorted(tables)

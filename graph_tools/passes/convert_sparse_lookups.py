@@ -12,7 +12,7 @@ from graph_tools.passes.base import Pass, PassResult
 from graph_tools.tables.analysis import Progress
 from graph_tools.tables.emit import Emitter, replace_output
 from graph_tools.tables.lookup import lookups
-from graph_tools.tables.plan import TablePlan, plan_sparse
+from graph_tools.tables.plan import TablePlan, check_names, plan_sparse
 
 
 class ConvertSparseLookups(Pass):
@@ -43,6 +43,7 @@ class ConvertSparseLookups(Pass):
 
     def apply(self, model: Model) -> PassResult:
         result = PassResult(self.name, nodes_before=len(model.graph))
+        check_names(model, self.options)
         for name, table in sorted(model.sparse_tables.items()):
             found = lookups(model.graph, name)
             if not found:

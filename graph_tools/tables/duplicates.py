@@ -12,6 +12,7 @@ from graph_tools.tables.blocks import TableRows
 from graph_tools.tensors import Array
 
 _SEED = 0x5EED
+_ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def row_hashes(rows: Array) -> Array:
@@ -19,8 +20,8 @@ def row_hashes(rows: Array) -> Array:
 
     Notes
     -----
-    Sum over the row's words w of (w xor w >> 32) times odd random numbers, modulo 2^64, and mixed at the end. Folding
-    brings the high bits of floats, whose low bits are often zero, to where the product spreads them.
+    Sum over the row's words of m xor m >> 32, where m is the word times an odd number, each times another odd number,
+    modulo 2^64, and mixed at the end. A product alone would leave low bits zero where those of the floats are.
     """
     rows = np.ascontiguousarray(rows)
     size = rows.shape[1] * rows.itemsize
@@ -30,8 +31,9 @@ def row_hashes(rows: Array) -> Array:
     )
     words = raw.view(word)
     odd = np.random.default_rng(_SEED).integers(0, 1 << 63, words.shape[1], np.uint64) * np.uint64(2) + np.uint64(1)
-    words = words ^ (words >> np.uint64(32)) if word == np.uint64 else words.astype(np.uint64)
-    hashed: Array = words @ odd
+    mixed = words.astype(np.uint64, copy=False) * _ODD
+    mixed ^= mixed >> np.uint64(32)
+    hashed: Array = mixed @ odd
     hashed ^= hashed >> np.uint64(31)
     hashed *= np.uint64(0x94D049BB133111EB)
     hashed ^= hashed >> np.uint64(29)

@@ -8,6 +8,7 @@ from typing import Any
 
 from graph_tools.model import Model
 from graph_tools.options import ROW_TYPES, CutOptions
+from graph_tools.readers.absent_keys import base_name
 from graph_tools.tables.absent import AbsentPolicy, absent_policy
 from graph_tools.tables.analysis import Analysis, Progress, analyse
 from graph_tools.tables.blocks import TableRows, of_sparse_table, of_variable
@@ -261,6 +262,8 @@ def forecast(model: Model, options: CutOptions, progress: Progress | None = None
 
 
 def check_names(model: Model, options: CutOptions) -> None:
-    """Raise `UsageError` for an option that names a table that is not there."""
-    tables, _ = plain_tables(model)
-    options.check_names([*(table.name for table in model.sparse_tables.values()), *(table.handle for table in tables)])
+    """Raise `UsageError` for an option that names a table that is not there, and was not before it was converted."""
+    tables, refused = plain_tables(model)
+    names = {table.handle for table in tables} | {name for name, _ in refused}
+    names |= {table.name for table in model.sparse_tables.values()} | {one["name"] for one in model.table_records}
+    options.check_names(names | {base_name(name) for name in names})

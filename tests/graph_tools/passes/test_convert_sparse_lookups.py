@@ -343,7 +343,7 @@ def test_wide_table_stays_float_when_int8_would_grow_it(tmp_path: Path) -> None:
     keys, rows = make_keys("int64", "hashed", 300, random), random.normal(size=(300, 1)).astype(np.float32)
     table = make_table(keys, rows[: len(keys)])
     model = lookup_model(table)
-    convert = ConvertSparseLookups(CutOptions(embedding_dtype="int8", tensor_types={"other*": "int4"}))
+    convert = ConvertSparseLookups(CutOptions(embedding_dtype="bf16", tensor_types={"*": "int4", "user/*": "int8"}))
     convert.apply(model)
     (record,) = convert.records
     assert record["dtype"] == "fp32"
