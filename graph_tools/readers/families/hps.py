@@ -8,7 +8,7 @@ from pathlib import Path
 from graph_tools.errors import UnreadableError
 from graph_tools.graph import Node, attribute
 from graph_tools.model import Model
-from graph_tools.readers.families.redirect import replace_output, served
+from graph_tools.readers.families.lookups import replace_output, served
 from graph_tools.readers.hps_files import KEY_FILE, ROW_FILE, Configuration, Configured, open_table, read_configuration
 from graph_tools.tables.lookup import add_lookup
 from graph_tools.tables.table import SparseTable

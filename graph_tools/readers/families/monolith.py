@@ -10,9 +10,9 @@ from graph_tools.graph import Node, attribute
 from graph_tools.model import Model
 from graph_tools.readers.families import monolith_lookups as native
 from graph_tools.readers.families import monolith_shards as shards
+from graph_tools.readers.families.lookups import served
 from graph_tools.readers.families.monolith_servers import REMOTE, inline_servers
 from graph_tools.readers.families.monolith_tables import Tables
-from graph_tools.readers.families.redirect import served
 from graph_tools.readers.monolith_layout import find_servers
 
 FUSED, MULTI_FUSED = "MonolithHashTableFusedLookup", "MonolithMultiHashTableFusedLookup"

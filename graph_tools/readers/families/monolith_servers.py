@@ -10,8 +10,8 @@ from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.graph import Graph, Node, Output, attribute
 from graph_tools.model import Model
 from graph_tools.readers.families.build import Build
+from graph_tools.readers.families.lookups import replace_output, served
 from graph_tools.readers.families.monolith_tables import CREATE, ONE, READ, Export, Tables
-from graph_tools.readers.families.redirect import replace_output, served
 from graph_tools.readers.saved_model import read_saved_model
 
 REMOTE = "TfServingRemotePredict"

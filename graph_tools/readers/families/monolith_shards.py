@@ -7,9 +7,9 @@ from graph_tools.errors import ConversionError
 from graph_tools.graph import Graph, Node, Output, attribute
 from graph_tools.model import Model
 from graph_tools.readers.families.build import Build
+from graph_tools.readers.families.lookups import replace_output
 from graph_tools.readers.families.monolith_lookups import flat_rows, rows_of
 from graph_tools.readers.families.monolith_tables import Tables
-from graph_tools.readers.families.redirect import replace_output
 
 LOOKUP, MULTI_LOOKUP = "MonolithHashTableLookup", "MonolithMultiHashTableLookup"
 SPLIT, MAP = "MonolithSplitByIndices", "MonolithMapIdToEmbedding"
