@@ -52,7 +52,8 @@ def find_servers(entry: Path) -> dict[int, Path]:
         path = folder / entry.name if versioned else folder
         if not is_saved_model(path):
             have = ", ".join(str(one) for one in sorted(_versions(folder))) or "no SavedModel"
-            raise UnreadableError(f"{folder}: {have}, expected version {path.name} as of {entry}")
+            expected = f"version {entry.name}" if versioned else "a SavedModel"
+            raise UnreadableError(f"{folder}: {have}, expected {expected} as of {entry}")
         found[int(match[1])] = path
     return found
 
