@@ -10,6 +10,7 @@ from graph_tools.model import Model
 from graph_tools.readers.absent_keys import apply_absent_keys, check_absent_keys
 from graph_tools.readers.families import FAMILIES
 from graph_tools.readers.graph_def import is_graph_def, read_graph_def
+from graph_tools.readers.monolith_layout import find_entry
 from graph_tools.readers.saved_model import is_saved_model, read_saved_model
 
 
@@ -27,7 +28,8 @@ def read_model(
     Parameters
     ----------
     path : path
-        Folder of a SavedModel, or a `.pb` or `.pbtxt` file with a GraphDef.
+        Folder of a SavedModel, or a `.pb` or `.pbtxt` file with a GraphDef; or the folder of a distributed Monolith
+        export with `entry` and `ps_0`, `ps_1`, ….
     signatures : tuple of str
         Signatures to keep; none: all.
     outputs : tuple of str
@@ -46,7 +48,7 @@ def read_model(
     """
     absent = dict(absent_key or {})
     check_absent_keys(absent)
-    path = Path(path)
+    path = find_entry(Path(path))
     folder = Path(checkpoint) if checkpoint is not None and Path(checkpoint).is_dir() else None
     prefix = Path(checkpoint) if checkpoint is not None and folder is None else None
     if is_saved_model(path):

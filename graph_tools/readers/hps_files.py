@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -70,16 +71,48 @@ def _absent(default_value: float | None, dim: int) -> Absent:
     return Absent(rows, f"HPS: default_value_for_each_table of the configuration, {default_value:g}")
 
 
-def open_configured(config: Path, root: Path | None = None) -> list[SparseTable]:
-    """Open the tables that a server's configuration (JSON) names, with their row lengths and default values.
+@dataclass(frozen=True)
+class Configured:
+    """A table as a server's configuration names it; None where it does not say.
 
-    Parameters
+    Attributes
     ----------
-    root : Path or None
-        Where relative `sparse_files` begin; None takes the configuration's folder.
+    model : str
+    number : int
+        `table_id` of the lookups: its place among the model's tables.
+    name, folder : str
+        The folder as written, which may be of the machine that served.
+    dim : int or None
+    default_value : float or None
+    """
+
+    model: str
+    number: int
+    name: str
+    folder: str
+    dim: int | None
+    default_value: float | None
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The tables of all models of a server; `fused` has it hold those of one row length of a model as one table."""
+
+    tables: list[Configured]
+    fused: bool
+
+
+def read_configuration(config: Path) -> Configuration:
+    """Read a server's configuration (JSON).
+
+    Raises
+    ------
+    UnreadableError
+        It is no such file, or a list has another length than the model has tables.
     """
     try:
-        models: list[dict[str, Any]] = json.loads(config.read_text(encoding="utf-8"))["models"]
+        whole: dict[str, Any] = json.loads(config.read_text(encoding="utf-8"))
+        models: list[dict[str, Any]] = whole["models"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UnreadableError(f"{config}: {error!r}, expected JSON with a list `models`") from error
     tables = []
@@ -89,11 +122,25 @@ def open_configured(config: Path, root: Path | None = None) -> list[SparseTable]
         dims = _listed(config, model, "embedding_vecsize_per_table", len(folders))
         defaults = _listed(config, model, "default_value_for_each_table", len(folders))
         for i, folder in enumerate(folders):
-            path = (root or config.parent) / folder
             dim = None if dims[i] is None else int(dims[i])
             value = None if defaults[i] is None else float(defaults[i])
-            tables.append(open_table(str(names[i] or path.name), path, dim, value))
-    return tables
+            name = str(names[i] or Path(folder).name)
+            tables.append(Configured(str(model.get("model", "")), i, name, str(folder), dim, value))
+    return Configuration(tables, bool(whole.get("fuse_embedding_table")))
+
+
+def open_configured(config: Path, root: Path | None = None) -> list[SparseTable]:
+    """Open the tables that a server's configuration names, with their row lengths and default values.
+
+    Parameters
+    ----------
+    root : Path or None
+        Where relative `sparse_files` begin; None takes the configuration's folder.
+    """
+    return [
+        open_table(one.name, (root or config.parent) / one.folder, one.dim, one.default_value)
+        for one in read_configuration(config).tables
+    ]
 
 
 def _listed(config: Path, model: dict[str, Any], field: str, count: int | None) -> list[Any]:

@@ -51,7 +51,7 @@ def parse_entry(message: bytes) -> tuple[int | None, Array]:
     """
     key: int | None = None
     values: list[bytes] = []
-    for field, wire, content in _fields(message):
+    for field, wire, content in message_fields(message):
         if (field, wire) == (1, 1):
             (key,) = struct.unpack("<q", content)
         elif field == 2 and wire in (2, 5):
@@ -73,11 +73,11 @@ def parse_metadata(message: bytes) -> tuple[str, int]:
         The bytes are no such message, or it names no table.
     """
     name, count = "", 0
-    for field, wire, content in _fields(message):
+    for field, wire, content in message_fields(message):
         if (field, wire) == (1, 2):
             name = content.decode()
         elif (field, wire) == (2, 0):
-            count, _ = _varint(content, 0)
+            count, _ = read_varint(content, 0)
         elif field in (1, 2):
             raise ValueError(f"field {field} of wire type {wire}")
     if not name:
@@ -85,16 +85,16 @@ def parse_metadata(message: bytes) -> tuple[str, int]:
     return name, count
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, int, bytes]]:
+def message_fields(message: bytes) -> Iterator[tuple[int, int, bytes]]:
     """Yield the number, wire type and bytes of each field."""
     position = 0
     while position < len(message):
-        tag, position = _varint(message, position)
+        tag, position = read_varint(message, position)
         field, wire = tag >> 3, tag & 7
         if wire == 0:
-            _, end = _varint(message, position)
+            _, end = read_varint(message, position)
         elif wire == 2:
-            length, position = _varint(message, position)
+            length, position = read_varint(message, position)
             end = position + length
         elif wire in (1, 5):
             end = position + (8 if wire == 1 else 4)
@@ -106,7 +106,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int, bytes]]:
         position = end
 
 
-def _varint(message: bytes, position: int) -> tuple[int, int]:
+def read_varint(message: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if position >= len(message) or shift > 63:

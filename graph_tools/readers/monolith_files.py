@@ -88,21 +88,31 @@ def open_tables(name: str, dump: Dump, compression: str | None = None) -> dict[s
     UnreadableError
         A record is damaged, has no row, or one of another length; the metadata does not fit; a table is empty.
     """
+    tables = {}
+    for table, found in open_all(name, dump, compression).items():
+        if found is None:
+            raise UnreadableError(f"table {table}: no entries, expected at least one")
+        tables[table] = found
+    if not tables:
+        raise UnreadableError(f"table {name}: no entries in {dump.shards[0].parent}, expected at least one")
+    return tables
+
+
+def open_all(name: str, dump: Dump, compression: str | None = None) -> dict[str, SparseTable | None]:
+    """Open the tables of a dump as `open_tables` does, with None for each that has no entries."""
     segments: dict[str, list[_Segment]] = defaultdict(list)
     for number, path in enumerate(dump.shards):
         file_size(path)
         counts = _metadata(dump.metadata[number]) if dump.metadata else None
         for table, segment in _scan(path, compression, name, counts):
             segments[table].append(segment)
-    if not segments:
-        raise UnreadableError(f"table {name}: no entries in {dump.shards[0].parent}, expected at least one")
     return {table: _table(table, found) for table, found in segments.items()}
 
 
-def _table(name: str, segments: list[_Segment]) -> SparseTable:
+def _table(name: str, segments: list[_Segment]) -> SparseTable | None:
     segments = [segment for segment in segments if segment.stop > segment.start]
     if not segments:
-        raise UnreadableError(f"table {name}: no entries, expected at least one")
+        return None
     dim = segments[0].dim
     for segment in segments:
         if segment.dim != dim:

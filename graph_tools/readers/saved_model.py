@@ -161,6 +161,9 @@ def read_assets(meta_graph: Any, path: Path) -> dict[str, Path]:
     assets = {}
     for one in files:
         file = path / "assets" / one.filename
+        if file == path / "assets":
+            # Monolith names the folder itself ("./"), to put the names of files together; there is nothing to copy.
+            continue
         if not file.is_file():
             raise UnreadableError(f"{file}: not there, expected the asset that the SavedModel names")
         assets[Output.parse(one.tensor_info.name).node] = file

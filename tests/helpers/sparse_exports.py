@@ -19,7 +19,8 @@ from graph_tools.graph import attr_value
 
 Array = np.ndarray
 
-# Op: inputs, outputs; `name: type`, a type being TensorFlow's or an attribute; `N * type` for as many as attribute N.
+# Op: inputs, outputs; `name: type`, a type being TensorFlow's or an attribute; `N * type` for as many as attribute N,
+# `[T]` for a list of types.
 OPS = {
     "KvVarHandleOp": ("", "resource: resource"),
     "InitializeKvVariableOp": (
@@ -89,13 +90,16 @@ def define_op(name: str, inputs: str, outputs: str) -> Any:
     attrs: dict[str, str] = {}
     for text, arguments in ((inputs, made.input_arg), (outputs, made.output_arg)):
         for one in filter(None, map(str.strip, text.split(","))):
-            match = re.fullmatch(r"(\w+): (?:(\w+) \* )?(\w+)", one)
+            match = re.fullmatch(r"(\w+): (?:(\w+) \* )?(\[\w+\]|\w+)", one)
             assert match, one
             argument = arguments.add(name=match[1])
             if match[2]:
                 argument.number_attr = match[2]
                 attrs.setdefault(match[2], "int")
-            if match[3] in {"resource", "string", "int32", "bool", "uint32"}:
+            if match[3].startswith("["):
+                argument.type_list_attr = match[3][1:-1]
+                attrs.setdefault(match[3][1:-1], "list(type)")
+            elif match[3] in {"resource", "string", "int32", "int64", "float32", "bool", "uint32"}:
                 argument.type = _tensorflow().as_dtype(match[3]).as_datatype_enum
             else:
                 argument.type_attr = match[3]
@@ -201,7 +205,8 @@ class Export:
         names = sorted(self.saved)
         tensors = [tf.constant(self.saved[name]) for name in names]
         prefix = str(path / "variables" / "variables")
-        tf.raw_ops.SaveV2(prefix=prefix, tensor_names=names, shape_and_slices=[""] * len(names), tensors=tensors)
+        if names:
+            tf.raw_ops.SaveV2(prefix=prefix, tensor_names=names, shape_and_slices=[""] * len(names), tensors=tensors)
         # SaveV2 writes one shard under the name of a set of one, as a Saver does after its merge.
         return path
 

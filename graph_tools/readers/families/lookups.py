@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from graph_tools.graph import Graph, Node, Output
+from dataclasses import replace
+
+from graph_tools.graph import Graph, Node, Output, attr_value
 from graph_tools.model import Model
 from graph_tools.tables.lookup import become_lookup
 from graph_tools.tables.table import SparseTable
@@ -28,3 +30,27 @@ def handle_node(graph: Graph, output: Output) -> Node:
 def replace_by_lookup(model: Model, node: Node, table: SparseTable, keys: Output, default: Output | None) -> None:
     """Turn a system's own lookup into a SparseLookup of the same name, whose only output is the rows."""
     become_lookup(model.graph, node, table.name, keys, table.key_dtype, table.dim, table.dtype, default)
+
+
+def replace_output(model: Model, old: Output, new: Output) -> None:
+    """Let every user of an output use another.
+
+    A node that a signature names becomes an Identity, so that the tensor keeps its name, unless other outputs of it
+    are used; then the signature names the other one.
+    """
+    graph = model.graph
+    graph.replace(old, new)
+    ends = [(one.outputs, key) for one in model.signatures.values() for key in one.outputs]
+    alone = old.port == 0 and not any(
+        outputs[key].tensor.node == old.node and outputs[key].tensor.port for outputs, key in ends
+    )
+    alone = alone and all(one.node != old.node for user in graph.users(old.node) for one in user.inputs)
+    for outputs, key in ends:
+        if outputs[key].tensor != old:
+            continue
+        if not alone:
+            outputs[key] = replace(outputs[key], tensor=new)
+        elif graph[old.node].op != "Identity":
+            node = graph[old.node]
+            node.op, node.attrs = "Identity", {"T": attr_value(outputs[key].dtype)}
+            graph.set_inputs(node, [new], [])

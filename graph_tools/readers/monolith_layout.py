@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a distributed Monolith export has its parts: `entry/<version>` beside `ps_0/<version>`, `ps_1/<version>`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from graph_tools.errors import UnreadableError
+from graph_tools.readers.saved_model import is_saved_model
+
+ENTRY = "entry"
+
+_SERVER = re.compile(r"^ps_(\d+)$")
+
+
+def find_entry(path: Path) -> Path:
+    """Return the entry's SavedModel of a distributed export, or the path itself where it is none.
+
+    Parameters
+    ----------
+    path : Path
+        The export's folder, its `entry`, or one version of that. Of several versions the last is taken.
+    """
+    if is_saved_model(path):
+        return path
+    for folder in (path / ENTRY, path if path.name == ENTRY else None):
+        if folder is not None and folder.is_dir():
+            versions = _versions(folder)
+            if is_saved_model(folder) or versions:
+                return versions[max(versions)] if versions else folder
+    return path
+
+
+def find_servers(entry: Path) -> dict[int, Path]:
+    """Return the SavedModels of the parameter servers beside an entry, by number.
+
+    Raises
+    ------
+    UnreadableError
+        A server has other versions than the entry.
+    """
+    versioned = entry.parent.name == ENTRY
+    if not versioned and entry.name != ENTRY:
+        return {}
+    base = entry.parent.parent if versioned else entry.parent
+    found = {}
+    for folder in sorted(base.iterdir()):
+        match = _SERVER.match(folder.name)
+        if match is None or not folder.is_dir():
+            continue
+        path = folder / entry.name if versioned else folder
+        if not is_saved_model(path):
+            have = ", ".join(str(one) for one in sorted(_versions(folder))) or "no SavedModel"
+            expected = f"version {entry.name}" if versioned else "a SavedModel"
+            raise UnreadableError(f"{folder}: {have}, expected {expected} as of {entry}")
+        found[int(match[1])] = path
+    return found
+
+
+def _versions(folder: Path) -> dict[int, Path]:
+    return {int(one.name): one for one in folder.iterdir() if one.name.isdigit() and is_saved_model(one)}
