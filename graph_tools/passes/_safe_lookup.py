@@ -5,6 +5,8 @@
     its indices → column 0 ─────────┐
     its ids → Unique → gather → SparseSegment* → Select → Reshape
     its empty rows → Reshape → Tile ───────────────┘
+
+What an export lacks of this (no reshape, no check of ids, a default id instead of the Select) is recognised as well.
 """
 
 from __future__ import annotations
