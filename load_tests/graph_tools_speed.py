@@ -68,7 +68,12 @@ LOADERS = {"session": through_session, "function": through_function}
 
 
 def one_row_speed(
-    before: Path, after: Path, feeds: dict[str, np.ndarray[Any, Any]], loader: str = "session", rounds: int = 15, each: int = 60
+    before: Path,
+    after: Path,
+    feeds: dict[str, np.ndarray[Any, Any]],
+    loader: str = "session",
+    rounds: int = 15,
+    each: int = 60,
 ) -> dict[str, Any]:
     """Time the same request on two models in alternating rounds.
 
@@ -125,7 +130,9 @@ def main() -> None:
     feeds = bag_request(np.random.default_rng(0))
     for loader in LOADERS:
         found = one_row_speed(before, after, feeds, loader)
-        print(f"{loader:9} {found['before_us']:8.0f} us  ->  {found['after_us']:6.0f} us   {found['ratio']:.2f} times as fast")
+        print(
+            f"{loader:9} {found['before_us']:6.0f} -> {found['after_us']:6.0f} us, {found['ratio']:.2f} times as fast"
+        )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,14 @@ _ELEMENTWISE = {
 }  # fmt: skip
 _DIVISIONS = {"FloorMod", "FloorDiv", "Mod", "TruncateMod", "TruncateDiv"}
 FINDS = {"LookupTableFindV2"}
+_SCALAR_ARITHMETIC: dict[str, Any] = {
+    "Add": np.add,
+    "AddV2": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "FloorDiv": np.floor_divide,
+    "FloorMod": np.remainder,
+}
 
 
 def skip(graph: Graph, output: Output) -> Output:
@@ -47,12 +56,18 @@ def operand(graph: Graph, node: Node, index: int) -> Output:
 
 
 def constant(graph: Graph, output: Output) -> Array | None:
-    """Return the elements of a constant, seen through identities and casts between numbers."""
+    """Return the elements of a constant, seen through identities, casts and arithmetic on integers."""
     node = graph[skip(graph, output).node]
     if node.op == "Cast":
         before = constant(graph, node.inputs[0])
         after = attribute(node, "DstT")
         return before.astype(after.as_numpy_dtype) if before is not None and after.is_integer else None
+    if node.op in _SCALAR_ARITHMETIC and not node.controls:
+        parts = [constant(graph, one) for one in node.inputs]
+        if any(one is None or one.ndim or one.dtype.kind != "i" for one in parts):
+            return None
+        result: Array = np.asarray(_SCALAR_ARITHMETIC[node.op](*parts))
+        return result
     return const_array(node) if node.op == "Const" else None
 
 
@@ -81,7 +96,9 @@ def shared_const(graph: Graph, value: Array, name: str) -> Output:
 
 def int32_const(graph: Graph, *values: int) -> Output:
     """Return a shared int32 vector."""
-    return shared_const(graph, np.array(values, np.int32), "int32_" + "_".join(str(one).replace("-", "m") for one in values))
+    return shared_const(
+        graph, np.array(values, np.int32), "int32_" + "_".join(str(one).replace("-", "m") for one in values)
+    )
 
 
 def int32_scalar(graph: Graph, value: int) -> Output:

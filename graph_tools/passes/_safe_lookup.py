@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recognise what `safe_embedding_lookup_sparse` and feature columns make of one lookup.
 
-    indices, ids, shape ─ SparseReshape* ─ keep ids >= 0 (and weights > 0) ─ SparseFillEmptyRows ─┬─ column 0 ──────┐
-                                                                                                 ├─ Unique ─ gather ─ SparseSegment* ─ Select
-                                                                                                 └─ is the row empty? ── Tile ───────────┘
+    indices, ids, shape → SparseReshape … → entries with ids >= 0 → SparseFillEmptyRows
+    its indices → column 0 ─────────┐
+    its ids → Unique → gather → SparseSegment* → Select → Reshape
+    its empty rows → Reshape → Tile ───────────────┘
+
+What an export lacks of this (no reshape, no check of ids, a default id instead of the Select) is recognised as well.
 """
 
 from __future__ import annotations
@@ -255,9 +258,7 @@ def _is_nonnegative_check(graph: Graph, mask: Output, ids: Output) -> bool:
     return node.op == "GreaterEqual" and operand(graph, node, 0) == ids and is_constant(graph, node.inputs[1], 0)
 
 
-def peel_reshapes(
-    graph: Graph, indices: Output, shape: Output, sizes: SizeFinder
-) -> tuple[Output, Output, list[Node]]:
+def peel_reshapes(graph: Graph, indices: Output, shape: Output, sizes: SizeFinder) -> tuple[Output, Output, list[Node]]:
     """See through SparseReshapes that change nothing: return indices and shape before them, and them."""
     peeled: list[Node] = []
     while True:

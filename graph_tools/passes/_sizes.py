@@ -7,6 +7,7 @@ symbol stands for such a size: two equal symbols are equal in every request.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -34,12 +35,12 @@ class Symbol(NamedTuple):
     kind : str
         `size` along an axis of a tensor, or `element` of a vector.
     of : Output
-    index : int
+    at : int
     """
 
     kind: str
     of: Output
-    index: int
+    at: int
 
 
 Size = int | Symbol
@@ -105,10 +106,10 @@ class SizeFinder:
 
     def _elements(self, node: Node, output: Output) -> Sizes | None:
         inputs = node.inputs
-        if node.op == "Const":
-            array = constant(self.graph, output)
-            integers = array is not None and array.ndim <= 1 and array.dtype.kind in "iu" and array.size <= 16
-            return tuple(int(one) for one in array) if integers and array.ndim else _scalar(array) if integers else None
+        array = constant(self.graph, output)
+        if array is not None:
+            small = array.ndim <= 1 and array.dtype.kind in "iu" and array.size <= 16
+            return tuple(int(one) for one in array.ravel()) if small else None
         if node.op == "Shape":
             return self.of(inputs[0])
         if node.op in {"Cast", "Squeeze", "ExpandDims"}:
@@ -124,14 +125,8 @@ class SizeFinder:
             return None if found is None or picked is None else tuple(found[one] for one in picked)
         if node.op == "Fill":
             length, value = self.vector(inputs[0]), self.vector(inputs[1])
-            plain = length is not None and len(length) == 1 and isinstance(length[0], int) and length[0] <= 16
-            return value * length[0] if plain and value is not None and length is not None else None  # type: ignore[operator]
-        if node.op in {"Sub", "AddV2"}:
-            parts = [self.vector(one) for one in inputs]
-            if all(part is not None and len(part) == 1 and isinstance(part[0], int) for part in parts):
-                left, right = (part[0] for part in parts if part is not None)
-                return (left - right if node.op == "Sub" else left + right,)  # type: ignore[operator]
-            return None
+            count = length[0] if length is not None and len(length) == 1 else None
+            return value * count if isinstance(count, int) and count <= 16 and value is not None else None
         if node.op == "Prod":
             found = self.vector(inputs[0])
             kept = [one for one in found or () if one != 1]
@@ -184,8 +179,9 @@ class SizeFinder:
             return self._gather(node)
         if node.op == "MatMul":
             left, right = self.of(inputs[0]), self.of(inputs[1])
-            plain = left and right and not attribute(node, "transpose_a", False)
-            return (left[0], right[0 if attribute(node, "transpose_b", False) else 1]) if plain else None  # type: ignore[index]
+            if not left or not right or attribute(node, "transpose_a", False):
+                return None
+            return (left[0], right[0 if attribute(node, "transpose_b", False) else 1])
         return self._sparse(node, output)
 
     def _sparse(self, node: Node, output: Output) -> Sizes | None:
@@ -284,10 +280,9 @@ def resolve(before: Sizes | None, target: Sizes, output: Output | None = None) -
         others = Counter(one for one in target if one not in (-1, 1))
         rest = rest - others if not others - rest else None
     left = None if rest is None else list(rest.elements())
-    if left is not None and all(isinstance(one, int) for one in left):
-        size: Size = 1
-        for one in left:
-            size *= one  # type: ignore[operator]
+    numbers = [one for one in left or () if isinstance(one, int)]
+    if left is not None and len(numbers) == len(left):
+        size: Size = math.prod(numbers)
     elif left is not None and len(left) == 1:
         size = left[0]
     elif output is not None:
@@ -295,10 +290,6 @@ def resolve(before: Sizes | None, target: Sizes, output: Output | None = None) -
     else:
         return None
     return (*target[:at], size, *target[at + 1 :])
-
-
-def _scalar(array: Any) -> Sizes:
-    return (int(array),)
 
 
 def _known(shape: Any, output: Output, first: int = 0) -> Sizes | None:
@@ -326,10 +317,10 @@ def add_size(model: Model, size: Size) -> Output:
     if not isinstance(size, Symbol):
         return shared_const(graph, np.array(size, np.int64), f"int64_{size}")
     port = f"_{size.of.port}" if size.of.port else ""
-    wish, shape = f"shared/size/{size.of.node}{port}/{size.index}", f"shared/shape/{size.of.node}{port}"
+    wish, shape = f"shared/size/{size.of.node}{port}/{size.at}", f"shared/shape/{size.of.node}{port}"
     if wish in graph:
         return Output(wish)
     if shape not in graph:
         attrs = {"T": dtype_of(graph, size.of), "out_type": np.int64}
         shape = graph.add("Shape", [size.of], name=shape, attrs=attrs).name
-    return add_element(graph, Output(shape), size.index, np.int64, wish)
+    return add_element(graph, Output(shape), size.at, np.int64, wish)

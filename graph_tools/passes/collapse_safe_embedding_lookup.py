@@ -27,8 +27,8 @@ _WHY = "a shorter safe_embedding_lookup_sparse gives the same rows"
 class CollapseSafeEmbeddingLookup(Pass):
     """Replace the 60 nodes of a safe_embedding_lookup_sparse by three to ten.
 
-    Before: `SparseReshape → GreaterEqual, Where, Reshape, GatherV2, GatherV2 → SparseFillEmptyRows → Unique → ResourceGather →
-    SparseSegmentMean → Shape, StridedSlice, Pack, Tile, ZerosLike, Select → Slice, ConcatV2, Reshape`.
+    Before: `SparseReshape → GreaterEqual, Where, Reshape, GatherV2, GatherV2 → SparseFillEmptyRows → Unique →
+    ResourceGather → SparseSegmentMean → Shape, StridedSlice, Pack, Tile, ZerosLike, Select → Slice, ConcatV2, Reshape`.
     After: `SparseSegmentMeanWithNumSegments(table, ids, row of each id, rows)`, which gives zeros for rows without ids;
     or, where the entries may come in another order than that of their rows, or a default id fills empty rows,
     `SparseFillEmptyRows → SparseSegmentMean(table, ids, rows) → Select`.
@@ -140,6 +140,8 @@ def _filled(graph: Graph, lookup: SafeLookup, name: str) -> Output:
     if lookup.default is not None:
         return combined
     attrs = {"T": np.bool_, "Tdim": np.int32}
-    empty = graph.add("ExpandDims", [fill.output(2), int32_scalar(graph, 1)], name=f"{name}/empty", attrs=attrs).output()
+    empty = graph.add(
+        "ExpandDims", [fill.output(2), int32_scalar(graph, 1)], name=f"{name}/empty", attrs=attrs
+    ).output()
     zero = shared_const(graph, np.zeros((), dtype.as_numpy_dtype), f"zero_{dtype.name}")  # type: ignore[attr-defined]
     return graph.add("SelectV2", [empty, zero, combined], name=f"{name}/select", attrs={"T": dtype}).output()

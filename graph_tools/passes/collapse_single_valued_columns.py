@@ -98,7 +98,9 @@ class CollapseSingleValuedColumns(Pass):
                 valid = graph.add("GreaterEqual", [ids, zero], name=f"{name}/valid", attrs={"T": ids_dtype})
                 kept = graph.add("LogicalAnd", [kept, valid.output()], name=f"{name}/kept").output()
                 attrs = {"T": np.bool_, "Tdim": np.int32}
-                present = graph.add("ExpandDims", [kept, int32_scalar(graph, 1)], name=f"{name}/rows", attrs=attrs).output()
+                present = graph.add(
+                    "ExpandDims", [kept, int32_scalar(graph, 1)], name=f"{name}/rows", attrs=attrs
+                ).output()
             instead = [kept, ids, lookup.fill.inputs[3]]
             ids = graph.add("SelectV2", instead, name=f"{name}/ids", attrs={"T": ids_dtype}).output()
         rows = lookup.rows.add_gather(graph, ids, lookup.rows.number_dtype, f"{name}/gather")
@@ -127,7 +129,11 @@ def _column(model: Model, lookup: SafeLookup, finders: Finders) -> Column | str:
         return f"shape '{lookup.shape}' is not that of '{dense}'"
     reason = ""
     for gather in graph.users(where.name):
-        if gather.op == "GatherNd" and operand(graph, gather, 0) == dense and operand(graph, gather, 1) == where.output():
+        if (
+            gather.op == "GatherNd"
+            and operand(graph, gather, 0) == dense
+            and operand(graph, gather, 1) == where.output()
+        ):
             chain: list[Node] | str = []
             if skip(graph, lookup.ids) != gather.output():
                 chain = chain_between(graph, gather.output(), lookup.ids)

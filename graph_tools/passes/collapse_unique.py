@@ -38,6 +38,7 @@ class CollapseUnique(Pass):
         if not users:
             return ""
         finders = Finders.of(model)
+        found: Rows | None = None
         for user in users:
             if user.op not in {"GatherV2", *SEGMENTS}:
                 return f"'{user.name}' ({user.op}) uses the numbers of the ids as well"
@@ -48,10 +49,12 @@ class CollapseUnique(Pass):
                 return rows or f"'{user.name}' gathers from '{user.inputs[0]}', which is no lookup of the ids"
             if user.op in SEGMENTS and rows.gather.op == "SparseLookup":
                 return f"'{user.name}' needs the numbers of rows, which a table with keys has not"
-        handle = rows.handle(graph)
+            found = rows
+        assert found is not None
+        handle = found.handle(graph)
         if handle is not None and handle.node in self._written:
             return f"variable '{handle.node}' is written while it is served"
-        self._found[site] = rows, users
+        self._found[site] = found, users
         return None
 
     def rewrite(self, model: Model, site: str) -> None:
@@ -70,4 +73,3 @@ def _rewrite_user(model: Model, graph: Graph, rows: Rows, user: Node) -> None:
         attrs = {"T": dtype, "Tidx": number_dtype, "Tsegmentids": attribute(user, "Tsegmentids")}
         made = graph.add(user.op, [data, numbers, user.inputs[2]], name=f"{user.name}/combined", attrs=attrs).output()
     replace_output(model, user.output(), made, dtype, _WHY)
-

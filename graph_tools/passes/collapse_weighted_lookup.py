@@ -60,9 +60,9 @@ class Weighted:
 class CollapseWeightedLookup(Pass):
     """Drop entries of a weighted lookup by one mask, and look ids up without Unique.
 
-    Before: `ids ≥ 0 → Where, Reshape, GatherV2 …` and `weights > 0 → Where, Reshape, GatherV2 …`, each once for ids and once
-    for weights, then `SparseFillEmptyRows` of each, `Unique → ResourceGather → GatherV2`, `Mul`, `SegmentSum`, and a tiled
-    `Select`: some 100 nodes.
+    Before: `ids ≥ 0 → Where, Reshape, GatherV2 …` and `weights > 0 → Where, Reshape, GatherV2 …`, each once for ids and
+    once for weights, then `SparseFillEmptyRows` of each, `Unique → ResourceGather → GatherV2`, `Mul`, `SegmentSum`,
+    and a tiled `Select`: some 100 nodes.
     After: one `Where` for both and a GatherNd for each; the arithmetic on rows and weights is untouched.
     """
 
@@ -96,7 +96,11 @@ class CollapseWeightedLookup(Pass):
                 graph.add(
                     "GatherNd", [one, places], name=f"{site}/{part}", attrs={"Tparams": kind, "Tindices": np.int64}
                 ).output()
-                for one, part, kind in ((indices, "indices", np.int64), (ids, "ids", ids_dtype), (weights, "weights", dtype))
+                for one, part, kind in (
+                    (indices, "indices", np.int64),
+                    (ids, "ids", ids_dtype),
+                    (weights, "weights", dtype),
+                )
             )
         fills = []
         for old, values, kind in ((found.ids_fill, ids, ids_dtype), (found.weights_fill, weights, dtype)):
@@ -104,7 +108,9 @@ class CollapseWeightedLookup(Pass):
             new = graph.add("SparseFillEmptyRows", inputs, name=f"{old.name}/filled", attrs={"T": kind})
             fills.append(new)
         attrs = {"T": dtype, "Tdim": np.int32}
-        column = graph.add("ExpandDims", [fills[1].output(1), int32_scalar(graph, 1)], name=f"{site}/column", attrs=attrs)
+        column = graph.add(
+            "ExpandDims", [fills[1].output(1), int32_scalar(graph, 1)], name=f"{site}/column", attrs=attrs
+        )
         replace_output(model, found.column, column.output(), dtype, _WHY)
         rows = found.rows.add_gather(graph, fills[0].output(1), found.rows.number_dtype, f"{site}/rows")
         replace_output(model, found.gathered.output(), rows, attribute(found.gathered, "Tparams"), _WHY)
@@ -160,7 +166,7 @@ def _product(model: Model, fill: Node, sizes: SizeFinder) -> tuple[Node, Output]
 def _entries(graph: Graph, fill: Node) -> tuple[Output, Output, list[Output]]:
     """Return indices and values of a sparse tensor before entries were dropped, and the masks, last one first."""
     indices, values = operand(graph, fill, 0), operand(graph, fill, 1)
-    masks = []
+    masks: list[Output] = []
     while True:
         indices, values, mask = kept_entries(graph, indices, values)
         if mask is None:
@@ -169,7 +175,7 @@ def _entries(graph: Graph, fill: Node) -> tuple[Output, Output, list[Output]]:
 
 
 def _checks(graph: Graph, masks: list[Output], weights: Output) -> list[Output | Node] | str:
-    """Return the masks as ones over all entries; a Node stands for `weights > 0` of weights that were dropped before."""
+    """Return the masks as ones over all entries; a Node stands for `weights > 0` of what an earlier mask left."""
     if len(masks) > 2:
         return f"entries are dropped {len(masks)} times, expected two at most"
     checks: list[Output | Node] = list(masks[-1:])
@@ -192,9 +198,13 @@ def _mask(model: Model, found: Weighted, name: str) -> Output | None:
     for check in found.checks:
         if isinstance(check, Node):
             inputs = [found.weights, check.inputs[1]]
-            parts.append(graph.add("Greater", inputs, name=f"{name}/positive", attrs={"T": attribute(check, "T")}).output())
+            parts.append(
+                graph.add("Greater", inputs, name=f"{name}/positive", attrs={"T": attribute(check, "T")}).output()
+            )
         else:
-            parts += [one for one in _factors(graph, check) if not _always(graph, one, found.ids, ranges.is_nonnegative)]
+            parts += [
+                one for one in _factors(graph, check) if not _always(graph, one, found.ids, ranges.is_nonnegative)
+            ]
     mask = parts[0] if parts else None
     for one in parts[1:]:
         assert mask is not None
@@ -230,6 +240,8 @@ def _shorten_select(model: Model, fill: Node) -> None:
             inputs = [fill.output(2), int32_scalar(graph, 1)]
             empty = graph.add("ExpandDims", inputs, name=f"{node.name}/empty", attrs=attrs).output()
             zero = shared_const(graph, np.zeros((), dtype.as_numpy_dtype), f"zero_{dtype.name}")
-            made = graph.add("SelectV2", [empty, zero, combined], name=f"{node.name}/select", attrs={"T": dtype}).output()
+            made = graph.add(
+                "SelectV2", [empty, zero, combined], name=f"{node.name}/select", attrs={"T": dtype}
+            ).output()
             replace_output(model, node.output(), made, dtype, _WHY)
             drop_same_shape_reshapes(model, made, _WHY)

@@ -3,8 +3,9 @@
 
     python make_bags.py OUT_DIR       # needs tensorflow or tensorflow-cpu 2.21
 
-Input words string [batch, 20, n], padded with '': twenty bags. A word is hashed into its bag's table of 20,000 rows of 16;
-a third each of the bags is combined by mean, sum and sqrtn. Output prob float32 [batch, 1]. Weights are random, seed 0.
+Input words string [batch, 20, n], padded with '': twenty bags. A word is hashed into its bag's table of 20,000 rows of
+16; a third each of the bags is combined by mean, sum and sqrtn. Output prob float32 [batch, 1]. Weights are random,
+seed 0.
 """
 
 import os
@@ -31,7 +32,9 @@ class Bags(tf.Module):  # type: ignore[misc]
             tf.Variable(rng.normal(0, (2 / a) ** 0.5, (a, b)).astype("f4"), name=f"kernel_{i}")
             for i, (a, b) in enumerate(pairwise(WIDTHS))
         ]
-        self.biases = [tf.Variable(rng.normal(0, 0.1, b).astype("f4"), name=f"bias_{i}") for i, b in enumerate(WIDTHS[1:])]
+        self.biases = [
+            tf.Variable(rng.normal(0, 0.1, b).astype("f4"), name=f"bias_{i}") for i, b in enumerate(WIDTHS[1:])
+        ]
 
     @tf.function(input_signature=SPECS)  # type: ignore[untyped-decorator]
     def serve(self, words: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -50,7 +53,9 @@ class Bags(tf.Module):  # type: ignore[misc]
         rows = []
         for i, (table, bag) in enumerate(zip(self.tables, tf.unstack(words, axis=1), strict=True)):
             sparse = tf.sparse.from_dense(bag)
-            ids = tf.SparseTensor(sparse.indices, tf.strings.to_hash_bucket_fast(sparse.values, ROWS), sparse.dense_shape)
+            ids = tf.SparseTensor(
+                sparse.indices, tf.strings.to_hash_bucket_fast(sparse.values, ROWS), sparse.dense_shape
+            )
             rows.append(tf.nn.safe_embedding_lookup_sparse(table, ids, combiner=COMBINERS[i % 3]))
         h = tf.concat(rows, 1)
         for i, (kernel, bias) in enumerate(zip(self.kernels, self.biases, strict=True)):

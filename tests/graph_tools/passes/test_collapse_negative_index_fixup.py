@@ -39,7 +39,8 @@ def export(path: Path, made: Callable[[Any], Any], dtype: str, read: bool = True
 def test_ids_that_may_be_negative_keep_their_repair(read: bool, tmp_path: Path) -> None:
     source = export(tmp_path / "in", lambda ids: fixed(ids, 10), "int64", read)
     model, (result,) = passed(source, CollapseNegativeIndexFixup())
-    assert ops(model)["ResourceGather"] == 1 and "GatherV2" not in ops(model)
+    assert ops(model)["ResourceGather"] == 1
+    assert "GatherV2" not in ops(model)
     assert set(ops(model)) >= REPAIR
     assert result.applied == int(read)
     feeds = [{"ids": np.array(one, np.int64)} for one in ([-1, 3, -10], [0], [])]
@@ -79,7 +80,8 @@ def test_keras_embedding_is_one_gather(tmp_path: Path) -> None:
     model.export(str(tmp_path / "in"), verbose=False)
     cut, (result,) = passed(tmp_path / "in", CollapseNegativeIndexFixup())
     # Keras exports the same function as two signatures.
-    assert result.applied == len(cut.signatures) == ops(cut)["ResourceGather"] and "GatherV2" not in ops(cut)
+    assert result.applied == len(cut.signatures) == ops(cut)["ResourceGather"]
+    assert "GatherV2" not in ops(cut)
     feeds = [{key: np.array([[1, 9, 0]], np.int32)} for key in cut.signatures["serving_default"].inputs]
     assert_same(tmp_path / "in", cut, tmp_path / "out", feeds)
 
@@ -87,4 +89,5 @@ def test_keras_embedding_is_one_gather(tmp_path: Path) -> None:
 def test_other_axis_is_refused(tmp_path: Path) -> None:
     source = export(tmp_path / "in", lambda ids: ids, "int64", axis=1)
     _, (result,) = passed(source, CollapseNegativeIndexFixup())
-    assert result.applied == 0 and "axis [1]" in result.refused[0][1]
+    assert result.applied == 0
+    assert "axis [1]" in result.refused[0][1]

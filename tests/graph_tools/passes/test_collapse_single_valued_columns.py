@@ -130,13 +130,14 @@ def test_hashed_numbers_keep_their_bits(tmp_path: Path) -> None:
 
     source = export_column(tmp_path / "in", make, "int64", (None, 1))
     model, (result,) = passed(source, CollapseSingleValuedColumns())
-    assert result.applied == 1 and ops(model)["AsString"] == 1
+    assert result.applied == 1
+    assert ops(model)["AsString"] == 1
     assert_same(source, model, tmp_path / "out", columns(NUMBER_REQUESTS + OUT_OF_RANGE))
 
 
 def test_several_values_per_row_are_refused(tmp_path: Path) -> None:
     source = export_column(tmp_path / "in", embedded(hashed), shape=(None, 3))
-    model, (result,) = passed(source, CollapseSingleValuedColumns())
+    _, (result,) = passed(source, CollapseSingleValuedColumns())
     assert result.applied == 0
     assert "holds 3 values per row, expected one" in result.refused[0][1]
 
@@ -152,7 +153,7 @@ def test_ids_that_look_at_each_other_are_refused(tmp_path: Path) -> None:
         return {"word": fed}, {"rows": tf.identity(v1.nn.safe_embedding_lookup_sparse(weights, ids))}
 
     source = export_graph(tmp_path / "in", build)
-    model, (result,) = passed(source, CollapseSingleValuedColumns())
+    _, (result,) = passed(source, CollapseSingleValuedColumns())
     assert result.applied == 0
     assert "(Cumsum) is not known to look at each id alone" in result.refused[0][1]
 
@@ -168,7 +169,8 @@ def test_default_id_is_looked_up_for_missing_values(tmp_path: Path) -> None:
 
     source = export_graph(tmp_path / "in", build)
     model, (result,) = passed(source, CollapseSingleValuedColumns())
-    assert result.applied == 1 and not SPARSE & set(ops(model))
+    assert result.applied == 1
+    assert not SPARSE & set(ops(model))
     assert_same(source, model, tmp_path / "out", columns(NUMBER_REQUESTS), columns(OUT_OF_RANGE))
 
 

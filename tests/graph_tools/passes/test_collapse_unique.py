@@ -56,7 +56,8 @@ def test_gather_by_number_is_one_gather(tmp_path: Path) -> None:
     source = export(tmp_path / "in", gathered)
     model, (first, second) = passed(source, CollapseUnique(), CollapseUnique())
     assert (first.applied, second.applied, second.refused) == (1, 0, [])
-    assert ops(model)["ResourceGather"] == 1 and not {"Unique", "GatherV2"} & set(ops(model))
+    assert ops(model)["ResourceGather"] == 1
+    assert not {"Unique", "GatherV2"} & set(ops(model))
     assert_same(source, model, tmp_path / "out", REQUESTS, REFUSED)
 
 
@@ -69,7 +70,8 @@ def test_numbers_that_are_used_otherwise_are_refused(tmp_path: Path) -> None:
 
     source = export(tmp_path / "in", used)
     _, (result,) = passed(source, CollapseUnique())
-    assert result.applied == 0 and "uses the numbers of the ids as well" in result.refused[0][1]
+    assert result.applied == 0
+    assert "uses the numbers of the ids as well" in result.refused[0][1]
 
 
 def test_table_with_keys_is_looked_up_directly(tmp_path: Path) -> None:
@@ -82,4 +84,5 @@ def test_table_with_keys_is_looked_up_directly(tmp_path: Path) -> None:
     assert CollapseUnique().apply(model).applied == 1
     # Which may be left to the next prune are nodes that only effects hold.
     users = [user for user in graph.of("SparseLookup") if graph.users(user.name)]
-    assert len(users) == 1 and graph.input(users[0], 0).op != "Unique"
+    assert len(users) == 1
+    assert graph.input(users[0], 0).op != "Unique"
