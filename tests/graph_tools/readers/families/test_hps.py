@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import sparse_files
+from graph_tools_support import answers
 from sparse_exports import Export, rows_for, score_for
 from sparse_graphs import hps_configuration, hps_init, hps_lookup, moved
 
+from graph_tools.cutting import cut
 from graph_tools.errors import UnreadableError
 from graph_tools.graph import attribute
 from graph_tools.passes.prune_unreachable import PruneUnreachable
@@ -213,3 +215,9 @@ def test_tables_that_no_signature_needs_may_be_missing(tmp_path: Path) -> None:
     hps_configuration(tmp_path / "ps.json", {"m": TABLES})
     sparse_files.write_hps(tmp_path / "model_0.sparse", KEYS.tolist(), WIDE.tolist())
     assert list(read_model(path).sparse_tables) == ["wide"]
+
+
+def test_a_cut_runs_in_stock_tensorflow(tmp_path: Path) -> None:
+    cut(write(tmp_path), tmp_path / "cut")
+    found = answers(tmp_path / "cut", {"user": ASKED, "item": ASKED})
+    np.testing.assert_array_equal(found["rows"], expected_rows(ASKED, ASKED))

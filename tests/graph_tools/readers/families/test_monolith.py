@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from graph_tools_support import answers
 from sparse_exports import rows_for, score_for
 from sparse_graphs import MonolithExport, add_signature, from_servers, monolith_config, split_by_server
 
+from graph_tools.cutting import cut
 from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.passes.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
@@ -290,3 +292,19 @@ def test_the_user_chooses_what_absent_keys_are_given(tmp_path: Path) -> None:
     model = served(two_tables(tmp_path), absent_key={"MonolithHashTable_user": "row:-9"})
     found = evaluate(model, "serving_default", {"user": np.array([8]), "item": np.array([99])})
     np.testing.assert_array_equal(found["rows"], [[*USERS[-9], 0.0]])
+
+
+def test_a_cut_runs_in_stock_tensorflow(tmp_path: Path) -> None:
+    cut(two_tables(tmp_path), tmp_path / "cut")
+    assert not (tmp_path / "cut" / "assets").exists()
+    found = answers(tmp_path / "cut", {"user": ASKED, "item": ASKED})["rows"]
+    np.testing.assert_array_equal(found, np.concatenate([answer(USERS, ASKED), answer(ITEMS, ASKED)], axis=1))
+
+
+def test_a_cut_of_a_table_of_tables_runs_in_stock_tensorflow(tmp_path: Path) -> None:
+    splits = np.array([0, 3, 3, 7], np.int64)
+    requests = tmp_path / "requests.npz"
+    np.savez(requests, ids=ASKED, splits=splits)
+    cut(multi(tmp_path), tmp_path / "cut", requests=[requests])
+    found = answers(tmp_path / "cut", {"ids": ASKED, "splits": splits})["flat"]
+    np.testing.assert_array_equal(found, np.r_[answer(ITEMS, ASKED[:3]).ravel(), answer(USERS, ASKED[3:]).ravel()])

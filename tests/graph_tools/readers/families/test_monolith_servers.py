@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from graph_tools_support import answers
 from sparse_exports import rows_for
 from sparse_graphs import MonolithExport, add_signature, from_servers, moved, remote, split_by_server
 
+from graph_tools.cutting import cut
 from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.passes.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
@@ -215,3 +217,9 @@ def test_a_shard_that_a_server_lost(tmp_path: Path) -> None:
         UnreadableError, match=r"table MonolithHashTable_user/part_1: key -?\d+ in shard 1, expected it"
     ):
         read_model(base)
+
+
+def test_a_cut_of_an_entry_runs_in_stock_tensorflow(tmp_path: Path) -> None:
+    cut(distributed(tmp_path / "export"), tmp_path / "cut")
+    found = answers(tmp_path / "cut", {"user": ASKED, "item": ASKED})["rows"]
+    np.testing.assert_array_equal(found, np.concatenate([answer(ITEMS, ASKED), answer(USERS, ASKED)], axis=1))

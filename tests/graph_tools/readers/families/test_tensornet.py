@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sparse_files
+from graph_tools_support import answers
 from sparse_exports import Export, rows_for, score_for
 from sparse_graphs import (
     moved,
@@ -18,8 +19,10 @@ from sparse_graphs import (
     tensornet_variable,
 )
 
+from graph_tools.cutting import cut
 from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.graph import attribute
+from graph_tools.options import CutOptions
 from graph_tools.passes.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
 from graph_tools.readers.checks import check_table
@@ -290,3 +293,12 @@ def test_one_variable_for_two_features_is_refused(tmp_path: Path) -> None:
     write_tables(tmp_path / "model", h0=TABLE)
     with pytest.raises(ConversionError, match="fills 'weights' twice, expected a variable for each feature"):
         read_model(tmp_path / "model", absent_key=ZERO)
+
+
+def test_a_cut_runs_in_stock_tensorflow(tmp_path: Path) -> None:
+    report = cut(write(tmp_path), tmp_path / "cut", options=CutOptions(absent_key={"*": "zero"}))
+    assert {one["name"] for one in report.tables} == {"0", "1"}
+    found = answers(tmp_path / "cut", {"user": ASKED, "item": ASKED})["rows"]
+    rows = rows_for(ASKED, KEYS, ROWS)
+    ones = rows_for(ASKED, as_int64(ONES), np.array(list(ONES.values()), np.float32))
+    np.testing.assert_array_equal(found, np.concatenate([rows, rows, ones], axis=1))
