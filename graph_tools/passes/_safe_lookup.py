@@ -179,8 +179,9 @@ def find_safe_lookup(model: Model, site: str, finders: Finders) -> SafeLookup | 
     found = SafeLookup(segment, segment.output(), fill, indices, ids, shape, mask, False, fill.inputs[3], rows, data[1])
     found.drops_negative = mask is not None and _is_nonnegative_check(graph, mask, ids)
     found.indices, found.shape, found.reshapes = peel_reshapes(graph, found.indices, found.shape, sizes)
-    if (sizes.of(found.indices) or (0, 0))[1] != 2:
-        return f"indices '{found.indices}' have another width than 2, expected rows and columns"
+    width, axes = sizes.of(found.indices), sizes.vector(found.shape)
+    if (width is None or width[-1] != 2) and (axes is None or len(axes) != 2):
+        return f"sparse tensor of '{found.indices}' is not known to have two axes"
     select = select_zeros(graph, segment.output(), fill)
     if select is not None:
         found.output, found.default = select.output(), None

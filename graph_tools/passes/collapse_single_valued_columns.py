@@ -4,50 +4,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
-from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.graph import Graph, Output, attribute
 from graph_tools.model import Model
+from graph_tools.passes._columns import Column, find_column
 from graph_tools.passes._match import (
     add_reshape,
-    chain_between,
     clone_chain,
-    constant,
     int32_scalar,
-    operand,
     replace_output,
     shared_const,
-    skip,
-    source,
 )
-from graph_tools.passes._safe_lookup import SEGMENTS, Finders, SafeLookup, find_safe_lookup, is_zeros
+from graph_tools.passes._safe_lookup import SEGMENTS, Finders, SafeLookup, find_safe_lookup
 from graph_tools.passes._sizes import drop_same_shape_reshapes
 from graph_tools.passes.base import Pass
 
 _WHY = "a column of one value per row needs no sparse tensor"
-
-
-@dataclass
-class Column:
-    """A sparse tensor that was made of a dense column.
-
-    Attributes
-    ----------
-    dense : Output [batch, 1]
-    present : Output [batch, 1] bool
-        False where the value means that there is none.
-    values : Output [n]
-        The values that are there.
-    chain : list of Node
-        From `values` to ids.
-    """
-
-    dense: Output
-    present: Output
-    values: Output
-    chain: list[Node]
 
 
 class CollapseSingleValuedColumns(Pass):
@@ -72,9 +46,12 @@ class CollapseSingleValuedColumns(Pass):
         lookup = find_safe_lookup(model, site, finders)
         if isinstance(lookup, str):
             return lookup
-        column = _column(model, lookup, finders)
+        column = find_column(model, lookup.indices, lookup.ids, lookup.shape, finders)
         if isinstance(column, str):
             return column
+        shape = finders.sizes.of(column.dense) or ()
+        if len(shape) != 2 or shape[1] != 1:
+            return f"'{column.dense}' holds {_count(shape)} values per row, expected one"
         if lookup.mask is not None and not lookup.drops_negative:
             return f"'{lookup.mask}' drops entries for another reason than a negative id"
         self._found[site] = lookup, column
@@ -109,38 +86,6 @@ class CollapseSingleValuedColumns(Pass):
             rows = graph.add("SelectV2", [present, rows, zero], name=f"{name}/select", attrs={"T": dtype}).output()
         replace_output(model, lookup.output, rows, dtype, _WHY)
         drop_same_shape_reshapes(model, rows, _WHY)
-
-
-def _column(model: Model, lookup: SafeLookup, finders: Finders) -> Column | str:
-    """Recognise the dense column that a lookup's sparse tensor was made of; "" where it was not."""
-    graph = model.graph
-    where = source(graph, lookup.indices, "Where")
-    differs = source(graph, where.inputs[0], "NotEqual") if where is not None else None
-    if where is None or differs is None:
-        return ""
-    dense = operand(graph, differs, 0)
-    missing = constant(graph, differs.inputs[1])
-    shape = finders.sizes.of(dense)
-    if shape is None or not (is_zeros(graph, differs.inputs[1]) or (missing is not None and missing.size == 1)):
-        return ""
-    if len(shape) != 2 or shape[1] != 1:
-        return f"'{dense}' holds {_count(shape)} values per row, expected one"
-    if finders.sizes.vector(lookup.shape) != shape:
-        return f"shape '{lookup.shape}' is not that of '{dense}'"
-    reason = ""
-    for gather in graph.users(where.name):
-        if (
-            gather.op == "GatherNd"
-            and operand(graph, gather, 0) == dense
-            and operand(graph, gather, 1) == where.output()
-        ):
-            chain: list[Node] | str = []
-            if skip(graph, lookup.ids) != gather.output():
-                chain = chain_between(graph, gather.output(), lookup.ids)
-            if not isinstance(chain, str):
-                return Column(dense, differs.output(), gather.output(), chain)
-            reason = chain
-    return reason or f"ids '{lookup.ids}' are not made of '{dense}'"
 
 
 def _count(shape: tuple[object, ...]) -> str:

@@ -35,6 +35,9 @@ def export_graph(path: Path, build: Callable[[Any], tuple[dict[str, Any], dict[s
         with v1.variable_scope("", use_resource=True):
             inputs, outputs = build(v1)
         session.run([v1.global_variables_initializer(), v1.tables_initializer()])
+        for number, variable in enumerate(v1.global_variables()):
+            if not session.run(variable).any():  # as a linear model starts, where all rows are alike
+                variable.load(np.random.default_rng(number).normal(size=variable.shape), session)
         builder = v1.saved_model.Builder(str(path))
         signature = v1.saved_model.signature_def_utils.predict_signature_def(inputs, outputs)
         builder.add_meta_graph_and_variables(

@@ -169,3 +169,19 @@ def test_ids_of_another_tensor_are_refused(tmp_path: Path) -> None:
     assert result.applied == 0
     assert "expected one sparse tensor" in result.refused[0][1]
     assert_same(source, model, tmp_path / "out", REQUESTS[:2])
+
+
+def test_buckets_in_a_linear_model_keep_their_bits(tmp_path: Path) -> None:
+    def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        import tensorflow as tf
+
+        fed = v1.placeholder(tf.float32, [None, 2])
+        number = tf.feature_column.numeric_column("number", shape=(2,))
+        column = tf.feature_column.bucketized_column(number, [0.0, 1.0])
+        return {"number": fed}, {"rows": tf.identity(v1.feature_column.linear_model({"number": fed}, [column]))}
+
+    source = export_graph(tmp_path / "in", build)
+    model, (result,) = passed(source, CollapseSafeEmbeddingLookup())
+    assert (result.applied, result.refused) == (1, [])
+    numbers = np.array([[-1, 0.5], [2, 1], [0, 0]], np.float32)
+    assert_same(source, model, tmp_path / "out", [{"number": numbers}, {"number": numbers[:1]}])
