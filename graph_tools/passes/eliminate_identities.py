@@ -12,7 +12,7 @@ from graph_tools.passes.base import Pass, PassResult
 
 _IDENTITIES = (
     "Identity", "IdentityN", "Snapshot", "StopGradient", "PreventGradient", "DebugIdentity", "DebugIdentityV2",
-    "DebugIdentityV3", "ReadVariableXlaSplitND", "EnsureShape", "PlaceholderWithDefault",
+    "DebugIdentityV3", "EnsureShape", "PlaceholderWithDefault",
 )  # fmt: skip
 # More copies of control edges than this cost more than the node.
 _COPIES = 8

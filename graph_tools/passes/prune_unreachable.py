@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from graph_tools.graph import functions_of
 from graph_tools.model import Model
-from graph_tools.unused_tensors import mark_unused_tensors
 from graph_tools.passes.base import Pass, PassResult
 from graph_tools.tables.lookup import lookups, table_of
+from graph_tools.unused_tensors import mark_unused_tensors
 
 
 class PruneUnreachable(Pass):
