@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from sparse_table_models import make_table
+
+from graph_tools.errors import UnreadableError
+from graph_tools.options import CutOptions
+from graph_tools.tables.analysis import Analysis, analyse
+from graph_tools.tables.blocks import of_sparse_table, of_variable
+from graph_tools.tables.reachable_rows import EVERYTHING, Reach
+from graph_tools.tables.table import Absent, SparseTable
+from graph_tools.tensors import ArrayTensor
+
+DIM = 5
+
+
+def look(table: SparseTable, reach: Reach = EVERYTHING, unanimous: bool = True, **options: float) -> Analysis:
+    absent = table.absent if unanimous else None
+    return analyse(of_sparse_table(table), absent, reach, CutOptions(**options))  # type: ignore[arg-type]
+
+
+def rows_of(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(count, DIM)).astype(np.float32)
+
+
+def test_classes_of_rows_are_found_in_every_part() -> None:
+    rows = rows_of(1000)
+    rows[::4] = 0
+    rows[4] = np.float32(-0.0)
+    rows[8] = 1e-30
+    found = look(make_table(np.arange(1000) * 5 - 100, rows, parts=7))
+    assert (found.rows, found.zero_rows, found.equal_absent) == (1000, 249, 249)
+    assert found.dropped == {"equal_absent": 249}
+    np.testing.assert_array_equal(found.own.get(0, 1000), rows.any(axis=1))
+    assert found.zeros.count == 0
+    assert (found.low, found.high, found.ascending) == (-95, 4895, True)
+    assert found.key_bytes == 751 * 8
+    assert found.largest == np.abs(rows).max()
+
+
+def test_rows_are_compared_with_the_default_of_their_key() -> None:
+    default = rows_of(7, 1)
+    keys = np.random.default_rng(2).permutation(1000) - 500
+    rows = rows_of(1000)
+    rows[:300] = default[keys[:300] % 7]
+    rows[300:400] = default[(keys[300:400] + 1) % 7]
+    rows[400] = default[keys[400] % 7]
+    rows[400, -1] += 1
+    rows[500:510] = 0
+    found = look(make_table(keys, rows, default))
+    assert found.equal_absent == 300
+    assert found.dropped == {"equal_absent": 300}
+    assert (found.zero_rows, found.zeros.count, found.own.count) == (10, 10, 690)
+    assert not found.ascending
+
+
+def test_nothing_equal_goes_where_lookups_do_not_agree() -> None:
+    rows = rows_of(100)
+    rows[:10] = 0
+    found = look(make_table(np.arange(100), rows), unanimous=False)
+    assert found.dropped == {}
+    assert (found.zeros.count, found.own.count) == (10, 90)
+
+
+def test_rows_go_for_the_first_reason_only() -> None:
+    rows = rows_of(100)
+    rows[:50] = 0
+    rows[60:70] *= np.float32(1e-6)
+    frequencies = ArrayTensor(np.arange(100).astype(np.uint16))
+    table = make_table(np.arange(100), rows, ignored=np.arange(40, 45), frequencies=frequencies)
+    found = look(table, Reach(5, None), min_norm=1e-3, min_frequency=62)
+    assert found.dropped == {"ignored": 5, "dead": 5, "equal_absent": 40, "below_frequency": 12, "below_norm": 8}
+    assert (found.below_frequency, found.below_norm, found.shrunk) == (62, 10, 0)
+    assert found.kept == 30
+
+
+def test_small_rows_become_zeros_where_absent_keys_are_not() -> None:
+    rows = rows_of(100)
+    rows[60:70] *= np.float32(1e-6)
+    found = look(make_table(np.arange(100), rows, rows_of(1, 3)), min_norm=1e-3)
+    assert found.dropped == {}
+    assert (found.shrunk, found.zeros.count, found.own.count) == (10, 10, 90)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, ml_dtypes.bfloat16])
+def test_rows_of_any_float_are_understood(dtype: type) -> None:
+    rows = rows_of(64).astype(dtype)
+    rows[3] = 0
+    rows[5] = rows[9]
+    found = look(make_table(np.arange(64), rows))
+    assert (found.zero_rows, found.duplicates, found.own.count) == (1, 1, 63)
+
+
+def test_string_keys_are_counted_as_they_are_stored() -> None:
+    keys = np.array([b"", b"ab", b"x" * 200], object)
+    found = look(make_table(keys, rows_of(3)))
+    assert found.key_bytes == 0 + 2 + 200 + 1 + 1 + 2
+    assert (found.low, found.high) == (None, None)
+
+
+def test_unsigned_keys_have_the_range_of_their_bits() -> None:
+    keys = np.array([2**64 - 3, 5], np.uint64)
+    found = look(make_table(keys, rows_of(2)))
+    assert (found.low, found.high) == (-3, 5)
+
+
+def test_duplicates_are_an_estimate_beyond_the_memory() -> None:
+    rows = np.repeat(np.random.default_rng(4).normal(size=(700000, 4)).astype(np.float32), 2, axis=0)
+    source = of_variable("v", ArrayTensor(rows))
+    found = analyse(source, None, EVERYTHING, CutOptions(memory_limit=64 << 20))
+    assert not found.duplicates_exact
+    assert abs(found.duplicates / 700000 - 1) < 0.02
+    assert analyse(source, None, EVERYTHING, CutOptions()).duplicates == 700000
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30, -2e30])
+def test_values_that_are_no_weights_are_refused(value: float) -> None:
+    rows = rows_of(100)
+    rows[77, 3] = value
+    with pytest.raises(UnreadableError, match=r"table user/embedding: row 77 \(key b'77'\) has .* in column 3"):
+        look(make_table(np.array([b"%d" % one for one in range(100)], object), rows, parts=3))
+    with pytest.raises(UnreadableError, match=r"table v: row 77 has .* in column 3, expected finite"):
+        analyse(of_variable("v", ArrayTensor(rows)), None, EVERYTHING, CutOptions())
+
+
+def test_progress_tells_all_bytes() -> None:
+    told: list[int] = []
+    source = of_variable("v", ArrayTensor(rows_of(1000)))
+    analyse(source, None, EVERYTHING, CutOptions(), lambda name, size: told.append(size))
+    assert sum(told) == 1000 * DIM * 4
+
+
+def test_absent_value_without_rows_is_zero() -> None:
+    assert Absent(np.zeros((3, DIM)), "").kind == "zero"
