@@ -6,10 +6,13 @@ from __future__ import annotations
 from graph_tools.options import CutOptions
 from graph_tools.passes.base import Pass, PassResult, run_passes
 from graph_tools.passes.collapse_negative_index_fixup import CollapseNegativeIndexFixup
+from graph_tools.passes.collapse_partitioned_lookups import CollapsePartitionedLookups
 from graph_tools.passes.collapse_safe_embedding_lookup import CollapseSafeEmbeddingLookup
 from graph_tools.passes.collapse_single_valued_columns import CollapseSingleValuedColumns
+from graph_tools.passes.collapse_sparse_to_dense import CollapseSparseToDense
 from graph_tools.passes.collapse_unique import CollapseUnique
 from graph_tools.passes.collapse_weighted_lookup import CollapseWeightedLookup
+from graph_tools.passes.collapse_zeros_like import CollapseZerosLike
 from graph_tools.passes.compress_tables import CompressTables
 from graph_tools.passes.convert_sparse_lookups import ConvertSparseLookups
 from graph_tools.passes.eliminate_assertions import EliminateAssertions
@@ -35,28 +38,39 @@ def serving_passes(options: CutOptions, progress: Progress | None = None) -> lis
         PruneUnreachable(),
         # The others know resource variables only.
         UseResourceVariables(),
-        # Branches that are never taken, and what only training wants, stand between a lookup and its consumer.
-        EliminateDeadBranches(),
-        EliminateDropout(),
+        # What stands between a lookup and its consumer without doing anything. Branches that are never taken go once
+        # the defaults that decide them are seen, and what they held brings new waits and identities.
         EliminateAssertions(),
         EliminateControlInputs(),
         EliminateIdentities(),
-        # The idioms of sparse lookups, the longest first: a shorter one is a part of a longer.
+        EliminateDeadBranches(),
+        EliminateControlInputs(),
+        EliminateIdentities(),
+        # The idioms of sparse lookups: partitions first, since the others know lookups in one table; then the longest
+        # first, since a shorter one is a part of a longer.
+        CollapsePartitionedLookups(),
         CollapseSingleValuedColumns(),
         CollapseSafeEmbeddingLookup(),
+        CollapseSparseToDense(),
         CollapseWeightedLookup(),
+        CollapseZerosLike(),
         CollapseUnique(),
         CollapseNegativeIndexFixup(),
         # Every lookup is as plain as it gets: now the tables. Custom ops first, the rest only knows TensorFlow's.
         ConvertSparseLookups(options, progress),
         CompressTables(options, progress),
-        # What idioms and tables left behind are constants and reshapes.
+        # What idioms and tables left behind are constants and reshapes; dropout needs its rate folded.
         FoldConstants(),
+        EliminateDeadBranches(),
+        EliminateDropout(),
         EliminateNoopReshapes(),
+        EliminateControlInputs(),
+        EliminateIdentities(),
+        FoldConstants(),
         # Two branches that do the same are one before a fold asks whether weights have another user.
         MergeDuplicates(),
         FoldBatchNorms(),
-        FoldConstants(),
+        EliminateIdentities(),
         MergeDuplicates(),
         PruneUnreachable(),
         # Weights that the export, or a fold, made constants leave the graph; last, since folding reads constants.

@@ -24,7 +24,8 @@ class MergeDuplicates(Pass):
     Before: `Cast(x) → a`, `Cast(x) → b`; variables `w` and `w_1` with equal elements.
     After: `Cast(x) → a, b`; variable `w`.
 
-    Random and stateful nodes never merge, nor reads of what is written while it is served.
+    Embedding tables merge only where one tensor of the checkpoint is restored into both. Random and stateful nodes
+    never merge, nor reads of what is written while it is served.
     """
 
     name = "merge_duplicates"
@@ -43,7 +44,7 @@ class MergeDuplicates(Pass):
         groups: dict[Hashable, list[str]] = {}
         for name, source in model.variables.items():
             if name in graph and graph[name].op == "VarHandleOp" and name not in written | roots:
-                groups.setdefault((str(source.dtype), source.shape), []).append(name)
+                groups.setdefault((str(source.dtype), source.shape, _table_of(model, name)), []).append(name)
         for names in _equal(groups.values(), lambda name: _digest(model.variables[name], whole=False)):
             for same in _equal([names], lambda name: _digest(model.variables[name], whole=True)):
                 first, *others = same
@@ -100,6 +101,12 @@ class MergeDuplicates(Pass):
             return False
         described = op_def(node.op)
         return described is not None and (node.op in _READS or not described.is_stateful)
+
+
+def _table_of(model: Model, name: str) -> Hashable:
+    """Return what keeps embedding tables apart: equal ones, such as two that no training touched, stay two tables."""
+    gathered = any(user.op in {"ResourceGather", "ResourceGatherNd"} for user in model.graph.users(name))
+    return model.tensor_names.get(name, name) if gathered else None
 
 
 def _key(graph: Graph, node: Node) -> Hashable:
