@@ -29,10 +29,15 @@ def check_table(table: SparseTable, memory_bytes: int = DUPLICATE_MEMORY_BYTES) 
         The table is empty, its keys and rows differ in length, a key stands twice, or a value is not finite or huge.
     """
     check_shapes(table)
+    check_distinct(table, memory_bytes)
+    scan_values(table)
+
+
+def check_distinct(table: SparseTable, memory_bytes: int = DUPLICATE_MEMORY_BYTES) -> None:
+    """Raise `UnreadableError` for a key that stands more than once, in one part or in two; reads all keys."""
     duplicate = find_duplicate([part.keys for part in table.parts], memory_bytes)
     if duplicate is not None:
         raise UnreadableError(f"table {table.name}: key {duplicate!r} more than once, expected distinct keys")
-    scan_values(table)
 
 
 def check_shapes(table: SparseTable, may_be_empty: bool = False) -> None:

@@ -6,9 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from graph_tools.errors import ConversionError
 from graph_tools.model import Model
 from graph_tools.options import ROW_TYPES, CutOptions
 from graph_tools.readers.absent_keys import base_name
+from graph_tools.readers.checks import check_distinct, check_shapes
 from graph_tools.tables.absent import AbsentPolicy, absent_policy
 from graph_tools.tables.analysis import Analysis, Progress, analyse
 from graph_tools.tables.blocks import TableRows, of_sparse_table, of_variable
@@ -137,13 +139,25 @@ class TablePlan:
 def plan_sparse(
     model: Model, name: str, table: SparseTable, options: CutOptions, progress: Progress | None = None
 ) -> TablePlan:
-    """Plan a sparse table."""
+    """Plan a sparse table.
+
+    Raises
+    ------
+    UnreadableError
+        Keys and rows differ in number or kind, a key stands twice, or a value is not finite.
+    ConversionError
+        What absent keys are given depends on a key that has no remainder.
+    """
+    check_shapes(table, may_be_empty=True)
+    check_distinct(table, options.memory_limit // 8)
     policy = absent_policy(model.graph, name, table)
+    absent = 1 if policy.absent.rows is None else len(policy.absent.rows)
+    if absent > 1 and table.key_dtype.kind == "O":
+        raise ConversionError(f"table '{table.name}': string keys and {absent} default rows, expected one default row")
     reach = reachable(model, [node.inputs[0] for node in lookups(model.graph, name)])
     source = of_sparse_table(table)
     found = analyse(source, policy.absent if policy.unanimous else None, reach, options, progress)
     span = 0 if found.low is None or found.high is None else found.high - found.low + 1
-    absent = 1 if policy.absent.rows is None else len(policy.absent.rows)
     plan = _planned(name, source, found, policy, _counts(found, source, span, absent), options)
     plan.dropped_tensors = list(table.dropped_tensors)
     if not policy.unanimous and found.zero_rows:

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from sparse_table_models import Served, checkpoint_bytes, lookup_model, make_table, reference
 
-from graph_tools.errors import UnreadableError
+from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.options import CutOptions
 from graph_tools.passes.convert_sparse_lookups import ConvertSparseLookups
 from graph_tools.readers.absent_keys import apply_absent_keys
 from graph_tools.tables.table import SparseTable
+from graph_tools.writer import write_saved_model
 
 DIM = 6
 INTEGERS = {"int64": np.int64, "int32": np.int32, "uint64": np.uint64}
@@ -81,21 +82,21 @@ def assert_equal_rows(found: np.ndarray, expected: np.ndarray, row_type: str) ->
     assert not found[~expected.any(axis=-1)].any()
 
 
+LAYOUTS = [
+    ("direct", "int64"), ("direct", "int32"), ("direct", "uint64"), ("remap", "int64"), ("remap", "uint64"),
+    ("hashed", "int64"), ("hashed", "int32"), ("hashed", "uint64"), ("hashed", "string"),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("row_type", ["fp32", "bf16", "fp16", "int8", "int4"])
-@pytest.mark.parametrize("absent", ["zero", "row", "modulo"])
 @pytest.mark.parametrize(
-    ("layout", "key_dtype"),
-    [
-        ("direct", "int64"), ("direct", "int32"), ("direct", "uint64"),
-        ("remap", "int64"), ("remap", "uint64"),
-        ("hashed", "int64"), ("hashed", "int32"), ("hashed", "uint64"), ("hashed", "string"),
-    ],
-)  # fmt: skip
+    ("layout", "key_dtype", "absent"),
+    # A string has no remainder.
+    [(*one, kind) for one in LAYOUTS for kind in ("zero", "row", "modulo") if (one[1], kind) != ("string", "modulo")],
+)
 def test_lookup_gives_what_the_training_system_gives(
     tmp_path: Path, layout: str, key_dtype: str, absent: str, row_type: str
 ) -> None:
-    if key_dtype == "string" and absent == "modulo":
-        pytest.skip("a string has no remainder")
     random = np.random.default_rng([len(layout), len(key_dtype), len(absent)])
     keys = make_keys(key_dtype, layout, 800, random)
     table = make_table(keys, make_rows(len(keys), layout, random), absent_rows(absent), parts=3)
@@ -327,6 +328,58 @@ def test_absent_keys_are_given_what_the_user_says(tmp_path: Path, rule: str) -> 
     assert rule in convert.records[0]["absent"]["source"]
     found = Served(model, tmp_path / "out")(keys=keys + 1)
     np.testing.assert_array_equal(found, np.broadcast_to(0 if rule == "zero" else rows[3], found.shape))
+
+
+def test_string_keys_have_no_remainder() -> None:
+    keys = np.array([b"a", b"b"], object)
+    table = make_table(keys, np.ones((2, DIM), np.float32), absent_rows("modulo"))
+    with pytest.raises(ConversionError, match="string keys and 7 default rows, expected one default row"):
+        ConvertSparseLookups().apply(lookup_model(table))
+
+
+def test_key_in_two_parts_is_refused() -> None:
+    table = make_table(np.array([1, 2, 3, 1]), np.ones((4, DIM), np.float32), parts=2)
+    with pytest.raises(UnreadableError, match="table user/embedding: key 1 more than once, expected distinct keys"):
+        ConvertSparseLookups().apply(lookup_model(table))
+
+
+def test_keys_and_rows_of_different_number_are_refused() -> None:
+    table = make_table(np.arange(4), np.ones((3, DIM), np.float32))
+    with pytest.raises(UnreadableError, match="4 keys and 3 rows"):
+        ConvertSparseLookups().apply(lookup_model(table))
+
+
+@pytest.fixture
+def both_versions(tmp_path: Path) -> list[tuple[Path, np.ndarray, np.ndarray]]:
+    """Two models of one form and with other values: folder, keys, and what the rows are."""
+    made = []
+    for seed in (1, 2):
+        random = np.random.default_rng(seed)
+        keys = make_keys("uint64", "hashed", 200, random)
+        table = make_table(keys, make_rows(len(keys), "hashed", random), absent_rows("modulo"))
+        model = lookup_model(table)
+        ConvertSparseLookups().apply(model)
+        path = tmp_path / str(seed)
+        write_saved_model(model, path)
+        asked = np.concatenate([keys, keys + np.uint64(seed)])
+        made.append((path, asked, reference(table, asked)))
+    return made
+
+
+def test_result_loads_in_tensorflow_two(both_versions: list[tuple[Path, np.ndarray, np.ndarray]]) -> None:
+    import tensorflow as tf
+
+    loaded = [tf.saved_model.load(str(path)) for path, _, _ in both_versions]
+    for model, (_, asked, expected) in zip(loaded, both_versions, strict=True):
+        np.testing.assert_array_equal(model.signatures["serving_default"](keys=tf.constant(asked))["rows"], expected)
+
+
+def test_result_loads_in_the_library(both_versions: list[tuple[Path, np.ndarray, np.ndarray]]) -> None:
+    import processor
+
+    with processor.Model(both_versions[0][0]) as first, processor.Model(both_versions[1][0]) as second:
+        for model, (_, asked, expected) in zip((first, second), both_versions, strict=True):
+            np.testing.assert_array_equal(model.run({"keys": asked})["rows"], expected)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e38])
