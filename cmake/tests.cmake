@@ -16,7 +16,7 @@ endfunction()
 file(GLOB PROCESSOR_TEST_SOURCES CONFIGURE_DEPENDS tests/libprocessor/runtime/test_*.cc
                                                    tests/libprocessor/codec/test_*.cc)
 add_test_program(processor_tests ${PROCESSOR_TEST_SOURCES} tests/libprocessor/codec/oracle.cc
-                 tests/libprocessor/codec/differential.cc)
+                 tests/libprocessor/codec/differential.cc tests/libprocessor/runtime/failing_allocations.cc)
 target_link_libraries(processor_tests PRIVATE processor_messages GTest::gtest_main)
 target_include_directories(processor_tests PRIVATE tests/libprocessor/codec tests/libprocessor/runtime)
 # What is tested is optimised as it is shipped; the tests themselves need not be, and compile in half the time.
@@ -37,9 +37,10 @@ endforeach()
 add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   libprocessor/src/runtime/cpuset.cc
   libprocessor/src/runtime/deadline_reaper.cc
+  libprocessor/src/runtime/exception_status.cc
   libprocessor/src/runtime/histogram.cc
-  libprocessor/src/runtime/intra_op_pool.cc
   libprocessor/src/runtime/log.cc
+  libprocessor/src/runtime/pinned_pool.cc
   libprocessor/src/runtime/session_slot.cc
   libprocessor/src/runtime/stats.cc
   tests/libprocessor/runtime/test_cpuset.cc
@@ -47,6 +48,7 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   tests/libprocessor/runtime/test_histogram.cc
   tests/libprocessor/runtime/test_log.cc
   tests/libprocessor/runtime/test_session_slot.cc)
+target_include_directories(processor_thread_tests PRIVATE tests/libprocessor/runtime)
 target_link_options(processor_thread_tests PRIVATE -Wl,--no-as-needed)
 target_link_libraries(processor_thread_tests PRIVATE processor_flags ${TENSORFLOW_LIBRARIES} GTest::gtest_main)
 set_target_properties(processor_thread_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

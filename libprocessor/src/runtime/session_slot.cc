@@ -4,7 +4,7 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <system_error>
+#include <exception>
 
 #include "absl/strings/str_cat.h"
 
@@ -25,9 +25,12 @@ absl::Status SessionSlot::Submit(std::shared_ptr<Task> task) {
                                                      " requests wait, expected fewer than max_queue_size"));
   }
   if (threads_.empty()) {
+    // Room beforehand: a thread that has started could not be kept track of without.
+    threads_.reserve(static_cast<size_t>(options_.worker_threads));
+    thread_ids_.reserve(static_cast<size_t>(options_.worker_threads));
     try {
       for (int i = 0; i < options_.worker_threads; ++i) threads_.emplace_back([this] { Work(); });
-    } catch (const std::system_error& e) {
+    } catch (const std::exception& e) {
       // One thread is enough to go on with.
       if (threads_.empty()) return absl::ResourceExhaustedError(absl::StrCat("no thread to be had: ", e.what()));
     }
@@ -68,7 +71,17 @@ void SessionSlot::SetCpus(const CpuSet& cpus) {
   intra_op_pool_.SetCpus(cpus);
   std::lock_guard<std::mutex> lock(mutex_);
   cpus_ = cpus;
+  if (inter_op_pool_ != nullptr) inter_op_pool_->SetCpus(cpus_);
   for (int thread : thread_ids_) PinThread(thread, cpus_);
+}
+
+PinnedPool& SessionSlot::inter_op_pool() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (inter_op_pool_ == nullptr) {
+    inter_op_pool_ = std::make_unique<PinnedPool>(absl::StrCat(options_.name, "-inter"), options_.inter_op_threads,
+                                                  cpus_, PinnedPool::Single::kOwn);
+  }
+  return *inter_op_pool_;
 }
 
 CpuSet SessionSlot::cpus() const {
@@ -82,7 +95,7 @@ size_t SessionSlot::queued() const {
 }
 
 void SessionSlot::Work() {
-  pthread_setname_np(pthread_self(), absl::StrCat(options_.name).substr(0, 15).c_str());
+  pthread_setname_np(pthread_self(), options_.name.substr(0, 15).c_str());
   std::unique_lock<std::mutex> lock(mutex_);
   thread_ids_.push_back(ThreadId());
   PinThread(0, cpus_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session's place in a model: its CPUs, its intra-op pool, its queue with the threads that serve it, its counters.
+// A session's place in a model: its CPUs, its thread pools, its queue with the threads that serve it, its counters.
 //
 // A slot lives as long as the model. The TensorFlow session that fills it changes with every model version, so that a
 // switch of versions starts and ends no thread. Threads of the queue start with the first task.
@@ -19,18 +19,19 @@
 
 #include "absl/status/status.h"
 #include "src/runtime/cpuset.h"
-#include "src/runtime/intra_op_pool.h"
+#include "src/runtime/pinned_pool.h"
 #include "src/runtime/stats.h"
 
 namespace processor {
 
-/// A request that waits for a session. Exactly one of Run() and Fail() is called, once, and ends it.
+/// A request that waits for a session. Exactly one of Run() and Fail() is called, once, and ends it; neither throws, for
+/// nobody above a thread of a slot would catch.
 class Task {
  public:
   virtual ~Task() = default;
-  virtual void Run(int session) = 0;
+  virtual void Run(int session) noexcept = 0;
   /// Ends the task without running it. May come on any thread.
-  virtual void Fail(const absl::Status& status) = 0;
+  virtual void Fail(const absl::Status& status) noexcept = 0;
 
   uint64_t id = 0;
   int32_t priority = 0;
@@ -43,6 +44,7 @@ class SessionSlot {
     std::string name;
     int index = 0;
     int intra_op_threads = 1;
+    int inter_op_threads = 1;
     int worker_threads = 1;
     int max_queue_size = 1;
     CpuSet cpus;
@@ -52,7 +54,8 @@ class SessionSlot {
   ~SessionSlot();
 
   /// Queues a task: larger priority first, then first come.
-  /// \return RESOURCE_EXHAUSTED if the queue is full, CANCELLED if the slot is stopped; the task is then untouched.
+  /// \return RESOURCE_EXHAUSTED if the queue is full, CANCELLED if the slot is stopped; the task is then untouched, as
+  ///         it is when this throws.
   absl::Status Submit(std::shared_ptr<Task> task);
 
   /// Takes a waiting task out of the queue, so that the caller can end it; null if it does not wait (any more).
@@ -68,7 +71,9 @@ class SessionSlot {
   /// Requests that wait or run: what LEAST_LOADED looks at.
   std::atomic<int>& load() { return load_; }
 
-  IntraOpPool& intra_op_pool() { return intra_op_pool_; }
+  PinnedPool& intra_op_pool() { return intra_op_pool_; }
+  /// Its threads start with the first call: the library's own executor needs none.
+  PinnedPool& inter_op_pool();
   SessionStats& stats() { return stats_; }
   const SessionStats& stats() const { return stats_; }
 
@@ -76,13 +81,14 @@ class SessionSlot {
   void Work();
 
   const Options options_;
-  IntraOpPool intra_op_pool_;
+  PinnedPool intra_op_pool_;
   SessionStats stats_;
   std::atomic<int> load_{0};
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   CpuSet cpus_;
+  std::unique_ptr<PinnedPool> inter_op_pool_;
   // By falling priority, then rising sequence number.
   std::map<std::pair<int64_t, uint64_t>, std::shared_ptr<Task>> queue_;
   uint64_t sequence_ = 0;

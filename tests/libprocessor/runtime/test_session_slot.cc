@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "thread_cpus.h"
+
 namespace processor {
 namespace {
 
@@ -40,12 +42,12 @@ class FakeTask : public Task {
     id = number;
     priority = wanted_priority;
   }
-  void Run(int session) override {
+  void Run(int session) noexcept override {
     session_ = session;
     if (body_) body_();
     ++runs;
   }
-  void Fail(const absl::Status& status) override {
+  void Fail(const absl::Status& status) noexcept override {
     failure = status;
     ++fails;
   }
@@ -192,7 +194,7 @@ TEST(SessionSlot, MovesItsThreads) {
     Event ran;
     EXPECT_TRUE(slot.Submit(std::make_shared<FakeTask>(1, 0,
                                                        [&] {
-                                                         cpus = AllowedCpus();
+                                                         cpus = CpusOfThisThread();
                                                          ran.Set();
                                                        }))
                     .ok());
