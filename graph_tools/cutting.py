@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import secrets
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from graph_tools.errors import UsageError, VerificationError
+from graph_tools.errors import UnreadableError, UsageError, VerificationError, naming
 from graph_tools.model import Model
 from graph_tools.options import CutOptions
 from graph_tools.passes import serving_passes
@@ -20,21 +18,25 @@ from graph_tools.readers import read_model
 from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.report.cut import CutReport, describe_removals, describe_source, describe_target
 from graph_tools.report.manifest import write_manifest
+from graph_tools.staging import check_place, staged
 from graph_tools.tables.analysis import Progress as TableProgress
 from graph_tools.tensors import byte_size
 from graph_tools.verification import SAMPLES, Tolerance, VerifyReport, verify
 from graph_tools.writer import saved_tensors, write_saved_model
 
+_SAID = 3
+"""Reasons that the message of a failed verification gives; the report has all."""
+
 
 class Progress(Protocol):
     """Whoever wants to know how far a cut is."""
 
-    def begin(self, text: str, total: int | None = None) -> None: ...
+    def begin(self, text: str, total: int | None = None, unit: str = "") -> None: ...
     def advance(self, count: int) -> None: ...
 
 
 class _Silent:
-    def begin(self, text: str, total: int | None = None) -> None: ...
+    def begin(self, text: str, total: int | None = None, unit: str = "") -> None: ...
     def advance(self, count: int) -> None: ...
 
 
@@ -60,7 +62,7 @@ def cut(
     source : path
         SavedModel folder or frozen GraphDef; it is only read.
     target : path or None
-        Folder to write a SavedModel into; it must not be there. None only with `dry_run`.
+        Folder to write a SavedModel into; it must not be there. Not looked at with `dry_run`.
     signatures, outputs : sequence of str
         What to keep; none: all.
     checkpoint : path, optional
@@ -92,41 +94,42 @@ def cut(
     place = _place(target, Path(source), dry_run)
     if isinstance(tolerance, str):
         tolerance = Tolerance.parse(tolerance)
+    for file in requests:
+        if not Path(file).is_file():
+            raise UnreadableError(f"{file}: not there, expected a file with requests")
     told.begin(f"Reading {source}")
     model = _read(source, signatures, outputs, checkpoint, options)
     report = CutReport(describe_source(model), _options(options), dry_run=dry_run)
     origin = set(model.graph.nodes)
     told.begin("Rewriting the graph")
-    report.passes = rewrite(model, options, lambda _, count: told.advance(count))
+    with naming(source):
+        report.passes = rewrite(model, options, lambda _, count: told.advance(count))
     report.tables = model.table_records
     report.removed = describe_removals(model, origin)
     if place is None:
         report.target = describe_target(model)
         report.seconds = time.monotonic() - begun
         return report
-    sibling = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
-    try:
-        told.begin("Writing", sum(byte_size(tensor) for tensor in saved_tensors(model).values()))
-        write_saved_model(model, sibling, lambda _, count: told.advance(count))
+    with staged(place) as folder:
+        told.begin("Writing", sum(byte_size(tensor) for tensor in saved_tensors(model).values()), "bytes")
+        with naming(source, folder):
+            write_saved_model(model, folder, lambda _, count: told.advance(count))
         if check:
-            reference = _read(source, signatures, outputs, checkpoint, options)
             found = verify(
-                reference,
-                sibling,
+                _read(source, signatures, outputs, checkpoint, options),
+                folder,
                 requests=requests,
                 samples=samples,
                 tolerance=tolerance,
                 memory_limit=options.memory_limit,
                 progress=told,
             )
-            report.verification = _judged(found, tolerance is not None or not is_lossy(options))
-        report.target = describe_target(model, sibling)
-        write_manifest(report, sibling)
+            found.b.path = str(place)
+            _judge(found, report, tolerance is not None or not report.lossy)
+        write_manifest(report, folder)
+        report.target = describe_target(model, folder)
         report.target.path = str(place)
         report.seconds = time.monotonic() - begun
-        sibling.rename(place)
-    finally:
-        shutil.rmtree(sibling, ignore_errors=True)
     return report
 
 
@@ -168,13 +171,8 @@ def _place(target: str | Path | None, source: Path, dry_run: bool) -> Path | Non
         return None
     if target is None:
         raise UsageError("OUT: none given, expected a folder to write (or --dry-run)")
-    place = Path(target)
-    if place.exists() or place.is_symlink():
-        raise UsageError(f"{place}: is there already, expected a folder that does not exist")
-    if source.resolve() in place.resolve().parents:
-        raise UsageError(f"{place}: lies inside the source, expected a folder elsewhere")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    return place
+    check_place(Path(target), source)
+    return Path(target)
 
 
 def _options(options: CutOptions) -> dict[str, object]:
@@ -182,25 +180,25 @@ def _options(options: CutOptions) -> dict[str, object]:
     return {key: dict(value) if isinstance(value, dict) else value for key, value in data.items()}
 
 
-def _judged(found: VerifyReport, numbers: bool) -> dict[str, Any]:
-    """Return the verification as JSON where the models answer alike, else raise.
+def _judge(found: VerifyReport, report: CutReport, scores: bool) -> None:
+    """Enter the verification into the report.
 
     A request that only the source refuses is no difference: a check that only the source makes went with its
-    assertions, and its report lists it. Where the options ask for other scores and no tolerance was given (`numbers`
-    False), how far scores differ is reported and not judged; NaN, shapes, dtypes and refusals are.
+    assertions, and the report lists it. Where the result is lossy and no tolerance was given (`scores` False), how far
+    outputs differ is reported and not judged; NaN, shapes, dtypes and refusals are.
+
+    Raises
+    ------
+    VerificationError
+        The models do not answer alike.
     """
     judged = replace(found, refused=[one for one in found.refused if one.b is not None])
-    if not numbers:
+    if not scores:
         broken = [one for one in found.outputs if one.shapes or "!=" in one.dtype or one.nan_a != one.nan_b]
         judged = replace(judged, outputs=broken, tables=[])
     reasons = judged.reasons()
-    data = found.to_json()
+    report.verification = found.to_json() | {"passed": not reasons, "reasons": reasons, "scores_judged": scores}
     if reasons:
-        raise VerificationError("; ".join(reasons[:3]), data)
-    return data | {"passed": True, "reasons": []}
-
-
-def is_lossy(options: CutOptions) -> bool:
-    """Say whether the options ask for a result whose scores differ; the difference is reported, not judged."""
-    types = {options.embedding_dtype, *options.tensor_types.values()}
-    return types != {"fp32"} or options.min_norm > 0 or options.min_frequency > 0
+        more = f"; and {len(reasons) - _SAID} more" if len(reasons) > _SAID else ""
+        place = f"{found.b.path}: not written, since it does not answer as {found.a.path}"
+        raise VerificationError(f"{place}: {'; '.join(reasons[:_SAID])}{more}", report.to_json())

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -34,9 +36,20 @@ class VerificationError(GraphToolsError, RuntimeError):
     Attributes
     ----------
     report : dict
-        The verification, as JSON has it.
+        The verification, as JSON has it; of `cut`, its whole report, without a target.
     """
 
     def __init__(self, message: str, report: dict[str, Any]) -> None:
         super().__init__(message)
         self.report = report
+
+
+@contextmanager
+def naming(place: object, *others: object) -> Iterator[None]:
+    """Put the model's name before the message of an error that neither says it nor one of the other places."""
+    try:
+        yield
+    except (UnreadableError, ConversionError) as error:
+        if not any(str(one) in str(error) for one in (place, *others)):
+            error.args = (f"{place}: {error}", *error.args[1:])
+        raise

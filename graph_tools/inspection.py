@@ -69,7 +69,7 @@ class VariableInfo:
     used : bool
         Whether an output of a signature needs it.
     duplicate_of : str or None
-        A variable before it with the same content.
+        Another variable with the same content, which the checkpoint holds twice.
     checksums : list of int
         Of its tensor in the checkpoint.
     """
@@ -265,19 +265,20 @@ def _endpoints(endpoints: dict[str, Endpoint]) -> list[TensorInfo]:
 
 
 def _variables(model: Model, variables: dict[str, TensorSource]) -> list[VariableInfo]:
-    seen: dict[tuple[Any, ...], str] = {}
+    """Describe variables; of those with one content, a used one is the original, and those of one tensor are one."""
+    seen: dict[tuple[Any, ...], tuple[str, tuple[str, ...]]] = {}
     found = []
-    for name, tensor in sorted(variables.items()):
+    for name, tensor in sorted(variables.items(), key=lambda one: (one[0] not in model.graph, one[0])):
         info = VariableInfo(name, _dtype_name(tensor), list(tensor.shape), byte_size(tensor), name in model.graph)
         tensors = model.tensor_names.get(name, ())
         if model.checkpoint is not None and tensors and all(one in model.checkpoint for one in tensors):
             info.checksums = [number for one in tensors for number in model.checkpoint.checksums(one)]
             content = (info.dtype, *info.shape, None, *info.checksums)
-            first = seen.setdefault(content, name)
+            first, its_tensors = seen.setdefault(content, (name, tensors))
             # A handful of zeros is no duplicate worth naming.
-            info.duplicate_of = first if first != name and info.bytes >= 1024 else None
+            info.duplicate_of = first if its_tensors != tensors and info.bytes >= 1024 else None
         found.append(info)
-    return found
+    return sorted(found, key=lambda one: one.name)
 
 
 def _dtype_name(tensor: TensorSource) -> str:

@@ -39,7 +39,14 @@ def write_saved_model(model: Model, path: Path, progress: Progress | None = None
     _write_assets(model, path)
     (path / "saved_model.pb").write_bytes(saved_model_message(model).SerializeToString(deterministic=True))
     if model.extra is not None:
-        shutil.copytree(model.extra, path / "assets.extra")
+        _copy_extra(model.extra, path / "assets.extra")
+
+
+def _copy_extra(source: Path, target: Path) -> None:
+    """Copy the export's other files; an export that may only be read makes no artefact that cannot be removed."""
+    shutil.copytree(source, target, copy_function=shutil.copyfile)
+    for folder in (target, *(one for one in target.rglob("*") if one.is_dir())):
+        folder.chmod(folder.stat().st_mode | 0o700)
 
 
 def saved_tensors(model: Model) -> dict[str, TensorSource]:

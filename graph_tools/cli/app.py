@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The `graph-tools` command: its verbs, its exit codes, and what every verb does alike.
 
-Exit codes: 0 done, 1 a verification or conversion failed, 2 wrong use or unreadable input.
+Exit codes: 0 done, 1 a verification or conversion failed, 2 wrong use or unreadable input; 128 and the number of a
+signal that ended it, as shells have it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import signal
 from collections.abc import Callable
 from typing import Annotated, ParamSpec
 
@@ -21,7 +23,8 @@ from graph_tools.errors import GraphToolsError
 app = typer.Typer(
     name="graph-tools",
     help="Cut exported TensorFlow models down to what serving needs, and prove that scores stay equal.",
-    epilog="Start with: graph-tools inspect MODEL, then graph-tools cut MODEL OUT --dry-run.",
+    epilog="Start with `graph-tools inspect MODEL`, then `graph-tools cut MODEL --dry-run`. Exit codes: 0 done, "
+    "1 verification or conversion failed, 2 wrong use or unreadable input.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -43,7 +46,8 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _common(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None: ...
 
@@ -53,9 +57,20 @@ def main() -> None:
     # TensorFlow reads these once, when it is loaded; what they silence is not about the user's model.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    signal.signal(signal.SIGTERM, _terminated)
+    load_verbs()
+    app(prog_name="graph-tools")
+
+
+def load_verbs() -> None:
+    """Import the modules of the verbs, which enter them into `app`, in the order of the help text."""
     for verb in ("inspect", "cut", "verify", "diff"):
         importlib.import_module(f"graph_tools.cli.{verb}")
-    app()
+
+
+def _terminated(number: int, _: object) -> None:
+    """Leave as Ctrl-C does, so that nothing half-written stays behind."""
+    raise SystemExit(128 + number)
 
 
 def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
@@ -68,14 +83,21 @@ def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
         except GraphToolsError as error:
             _complain(str(error))
             raise typer.Exit(error.exit_code) from error
+        except BrokenPipeError:
+            # Whoever read our output has seen enough; typer ends quietly.
+            raise
         except OSError as error:
             place = f"{error.filename}: " if error.filename else ""
-            _complain(f"{place}{error.strerror or error}")
+            _complain(f"{place}{error.strerror or error}, expected to read or write it")
             raise typer.Exit(2) from error
+        except KeyboardInterrupt:
+            _complain("interrupted; nothing was written")
+            raise typer.Exit(128 + signal.SIGINT) from None
         raise typer.Exit(code or 0)
 
     return run
 
 
 def _complain(message: str) -> None:
-    errors.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)
+    """Print one line, whatever TensorFlow put into the message."""
+    errors.print(f"[bold red]error:[/] {escape(' '.join(message.split()))}", soft_wrap=True, highlight=False)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from graph_tools.cli.app import app, guarded
-from graph_tools.cli.options import Json
+from graph_tools.cli.options import Json, deliver
 from graph_tools.cli.progress import steps
 from graph_tools.cli.render_diff import render_diff
+from graph_tools.cli.terminal import console
 
 _HELP = """Show how two exported models differ: signatures, ops, variables, tables, assets, bytes.
 
@@ -33,13 +33,11 @@ def diff_command(
     as_json: Json = False,
 ) -> int:
     from graph_tools.comparison import diff
-    from graph_tools.report import to_text
 
     with steps() as told:
         told.begin(f"Reading {a} and {b}")
         data = diff(a, b).to_json()
-    if as_json:
-        typer.echo(to_text(data), nl=False)
-    else:
-        render_diff(data, Console())
+    deliver(data, None, as_json)
+    if not as_json:
+        render_diff(data, console())
     return 0

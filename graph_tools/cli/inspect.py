@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from graph_tools.cli.app import app, guarded
-from graph_tools.cli.options import Checkpoint, Json
+from graph_tools.cli.options import Checkpoint, Json, deliver
 from graph_tools.cli.progress import steps
 from graph_tools.cli.render_inspect import render_inspect
+from graph_tools.cli.terminal import console
 
 _HELP = """Show what exported models hold, side by side, and what of it serving does not need.
 
@@ -27,18 +27,16 @@ _HELP = """Show what exported models hold, side by side, and what of it serving 
 @app.command(name="inspect", help=_HELP)
 @guarded
 def inspect_command(
-    models: Annotated[list[Path], typer.Argument(metavar="MODEL...", help="SavedModel folders or GraphDef files.")],
+    models: Annotated[list[Path], typer.Argument(metavar="MODEL", help="SavedModel folders or GraphDef files.")],
     checkpoint: Checkpoint = None,
     as_json: Json = False,
 ) -> int:
     from graph_tools.inspection import inspect
-    from graph_tools.report import to_text
 
     with steps() as told:
         told.begin("Reading " + ", ".join(map(str, models)))
         data = inspect(*models, checkpoint=checkpoint).to_json()
-    if as_json:
-        typer.echo(to_text(data), nl=False)
-    else:
-        render_inspect(data, Console())
+    deliver(data, None, as_json)
+    if not as_json:
+        render_inspect(data, console())
     return 0

@@ -7,39 +7,60 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TaskID, TextColumn, TransferSpeedColumn
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import ProgressColumn as Column
+from rich.text import Text
+
+from graph_tools.cli.units import bytes_text
+
+
+class _Done(Column):
+    """How much is done, in the step's unit, with the rate of bytes; nothing where the end is not known."""
+
+    def render(self, task: Task) -> Text:
+        if task.total is None or not task.fields["unit"]:
+            return Text("")
+        if task.fields["unit"] != "bytes":
+            return Text(f"{task.completed:,.0f} of {task.total:,.0f} {task.fields['unit']}")
+        rate = f", {bytes_text(task.speed)}/s" if task.speed else ""
+        return Text(f"{bytes_text(task.completed)} of {bytes_text(task.total)}{rate}")
 
 
 class Steps:
-    """The steps of a long command: one line each, with bytes where bytes are moved."""
+    """The steps of a long command, one line each."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._task: TaskID | None = None
 
-    def begin(self, text: str, total: int | None = None) -> None:
-        """End the step before and begin another; `total` in bytes, None where it is not known."""
+    def begin(self, text: str, total: int | None = None, unit: str = "") -> None:
+        """End the step before and begin another; `total` None where it is not known, `unit` such as bytes."""
         self.end()
-        self._task = self._progress.add_task(text, total=total)
+        self._task = self._progress.add_task(escape(text), total=total, unit=unit)
 
     def advance(self, count: int) -> None:
-        """Say that `count` more bytes are done."""
+        """Say that `count` more are done."""
         if self._task is not None:
             self._progress.advance(self._task, count)
 
     def end(self) -> None:
         """End the step."""
         if self._task is not None:
-            total = self._progress.tasks[self._task].total
-            self._progress.update(self._task, total=total or 1, completed=total or 1)
+            task = next(one for one in self._progress.tasks if one.id == self._task)
+            if task.total is None:
+                self._progress.update(self._task, total=1, completed=1, unit="")
+            else:
+                self._progress.update(self._task, completed=task.total)
             self._task = None
 
 
 @contextmanager
-def steps(quiet: bool = False) -> Iterator[Steps]:
-    """Show steps while the block runs."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet) as progress:
+def steps() -> Iterator[Steps]:
+    """Show steps while the block runs, if somebody sits at a terminal."""
+    screen = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), _Done(), TimeElapsedColumn())
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as progress:
         made = Steps(progress)
         yield made
         made.end()

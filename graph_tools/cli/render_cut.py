@@ -5,127 +5,139 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from graph_tools.cli.terminal import Justify
+from graph_tools.cli.terminal import Columns, show
 from graph_tools.cli.terminal import table as make_table
 from graph_tools.cli.units import bytes_text, difference_text, percent_text
+from graph_tools.options import ROW_TYPES
 
 _MOST = 12
 
 
 def render_cut(report: dict[str, Any], console: Console) -> None:
     """Print a cut report."""
-    console.print(_sizes(report))
-    if report["tables"]:
-        console.print(_forecast(report) if report["dry_run"] else _tables(report))
-    if any(one["applied"] or one["refused"] for one in report["passes"]):
-        console.print(_passes(report["passes"]))
-    removed = _removed(report["removed"])
-    if removed.row_count:
-        console.print(removed)
+    show(console, _sizes(report, console.width))
+    tables = _forecast if report["dry_run"] else _tables
+    show(console, tables(report, console.width))
+    show(console, _passes(report["passes"], console.width))
+    show(console, _removed(report["removed"], console.width))
     for line in _notes(report):
-        console.print(line, highlight=False)
+        console.print(line, highlight=False, soft_wrap=True)
 
 
-def _sizes(report: dict[str, Any]) -> Table:
+def _sizes(report: dict[str, Any], width: int) -> Table:
     source, target = report["source"], report["target"]
-    title = "Forecast" if report["dry_run"] else "Cut"
-    table = make_table(title, {"": "left", "before": "right", "after": "right", "less": "right"})
-    for label, key, text in (("bytes", "bytes", bytes_text), ("nodes", "nodes", str), ("variables", "variables", str)):
+    rows = []
+    for key, text in (("bytes", bytes_text), ("nodes", "{:,}".format), ("variables", "{:,}".format)):
         before, after = source[key], target[key]
-        table.add_row(label, text(before), text(after), percent_text(1 - after / before if before else 0.0))
-    return table
+        rows.append([key, text(before), text(after), percent_text(1 - after / before) if before else ""])
+    columns: Columns = {"": "left", "before": "right", "after": "right", "less": "right"}
+    return make_table("Forecast" if report["dry_run"] else "Cut", columns, rows, width)
 
 
-def _tables(report: dict[str, Any]) -> Table:
-    names: dict[str, Justify] = {
-        "table": "left",
+def _largest(report: dict[str, Any]) -> list[dict[str, Any]]:
+    return sorted(report["tables"], key=lambda one: -one["source_bytes"])
+
+
+def _tables(report: dict[str, Any], width: int) -> Table:
+    columns: Columns = {
+        "table": "name",
         "family": "left",
-        "keys": "right",
-        "dim": "right",
+        "keys x dim": "right",
         "zero rows": "right",
+        "absent key": "left",
+        "stored as": "left",
+        "before": "right",
+        "after": "right",
     }
-    more: dict[str, Justify] = {"absent key": "left", "stored as": "left", "before": "right", "after": "right"}
-    table = make_table("Tables", names | more)
-    records = sorted(report["tables"], key=lambda one: -one["source_bytes"])
-    for one in records[:_MOST]:
-        table.add_row(
+    records = _largest(report)
+    with_family = any(one["family"] != "tensorflow" for one in records)
+    rows = [
+        [
             escape(one["name"]),
-            one["family"],
-            f"{one['keys']:,}",
-            str(one["dim"]),
-            f"{one['zero_rows']:,}",
+            one["family"] if with_family else "",
+            f"{one['keys']:,} x {one['dim']}",
+            f"{one['zero_rows']:,}" if one["zero_rows"] else "",
             one["absent"]["kind"] if one["absent"] else "",
             f"{one['layout']} {one['dtype']}",
             bytes_text(one["source_bytes"]),
             bytes_text(one["bytes"]),
-        )
+        ]
+        for one in records[:_MOST]
+    ]
     if len(records) > _MOST:
         rest = records[_MOST:]
-        before, after = (sum(one[key] for one in rest) for key in ("source_bytes", "bytes"))
-        table.add_row(f"and {len(rest)} more", "", "", "", "", "", "", bytes_text(before), bytes_text(after))
-    return table
+        sizes = [bytes_text(sum(one[key] for one in rest)) for key in ("source_bytes", "bytes")]
+        rows.append([f"and {len(rest)} more", "", "", "", "", "", *sizes])
+    return make_table("Tables", columns, rows, width, optional=("zero rows", "family", "keys x dim"))
 
 
-def _forecast(report: dict[str, Any]) -> Table:
+def _forecast(report: dict[str, Any], width: int) -> Table:
     """Show what each table would take in each row type; the one that was asked for is marked."""
-    types = ("fp32", "bf16", "fp16", "int8", "int4")
-    columns: dict[str, Justify] = {"table": "left"}
-    columns |= dict.fromkeys(("keys", "dim", "zero rows", "as exported", *types), "right")
-    table = make_table("Bytes of tables by row type", columns)
-    records = sorted(report["tables"], key=lambda one: -one["source_bytes"])
+    columns: Columns = {"table": "name"}
+    columns |= dict.fromkeys(("keys x dim", "zero rows", "exported", *ROW_TYPES), "right")
+    records = _largest(report)
+    rows = []
     for one in records[:_MOST]:
-        sizes = [bytes_text(one["forecast"][name]) if name in one["forecast"] else "-" for name in types]
-        sizes = [f"[bold]{size}[/]" if name == one["dtype"] else size for name, size in zip(types, sizes, strict=True)]
-        counts = [f"{one['keys']:,}", str(one["dim"]), f"{one['zero_rows']:,}", bytes_text(one["source_bytes"])]
-        table.add_row(escape(one["name"]), *counts, *sizes)
+        sizes = [bytes_text(one["forecast"][name]) if name in one["forecast"] else "-" for name in ROW_TYPES]
+        marked = [
+            f"[bold]{size}[/]" if name == one["dtype"] else size for name, size in zip(ROW_TYPES, sizes, strict=True)
+        ]
+        zero = f"{one['zero_rows']:,}" if one["zero_rows"] else ""
+        exported = bytes_text(one["source_bytes"])
+        rows.append([escape(one["name"]), f"{one['keys']:,} x {one['dim']}", zero, exported, *marked])
     if len(records) > _MOST:
         rest = records[_MOST:]
-        sums = [sum(one["forecast"].get(name, one["bytes"]) for one in rest) for name in types]
-        cells = ["", "", "", bytes_text(sum(one["source_bytes"] for one in rest)), *map(bytes_text, sums)]
-        table.add_row(f"and {len(rest)} more", *cells)
-    return table
+        sums = [sum(one["forecast"].get(name, one["bytes"]) for one in rest) for name in ROW_TYPES]
+        exported = bytes_text(sum(one["source_bytes"] for one in rest))
+        rows.append([f"and {len(rest)} more", "", "", exported, *map(bytes_text, sums)])
+    return make_table("Bytes of tables by row type", columns, rows, width, optional=("zero rows", "keys x dim"))
 
 
-def _passes(passes: list[dict[str, Any]]) -> Table:
-    table = make_table(
-        "Passes", {"pass": "left", "sites": "right", "nodes after": "right", "left alone, because": "left"}
-    )
+def _passes(passes: list[dict[str, Any]], width: int) -> Table:
+    columns: Columns = {"pass": "left", "sites": "right", "nodes after": "right", "left alone, because": "text"}
+    rows = []
     for one in passes:
         if one["applied"] or one["refused"]:
-            reasons = Counter(reason for _, reason in one["refused"]).most_common(2)
-            text = "\n".join(f"{count} x {escape(reason)}" for reason, count in reasons)
-            table.add_row(one["name"], str(one["applied"]), str(one["nodes_after"]), text)
-    return table
+            reasons = _alike(reason for _, reason in one["refused"])[:2]
+            text = "\n".join(f"{count:,} x {escape(reason)}" for reason, count in reasons)
+            rows.append([one["name"], f"{one['applied']:,}", f"{one['nodes_after']:,}", text])
+    return make_table("Passes", columns, rows, width, optional=("nodes after",))
 
 
-def _removed(removed: dict[str, Any]) -> Table:
-    table = make_table("Removed", {"what": "left", "count": "right", "bytes": "right", "why": "left"})
+def _removed(removed: dict[str, Any], width: int) -> Table:
+    rows = []
     sizes: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     for one in removed["tensors"]:
         counts[one["reason"]] += 1
         sizes[one["reason"]] += one["bytes"]
     for reason, size in sizes.most_common():
-        table.add_row("tensors", str(counts[reason]), bytes_text(size), escape(reason))
-    for reason, count in _node_reasons(removed["nodes"])[:_MOST]:
-        table.add_row("nodes", str(count), "", escape(reason))
+        rows.append(["tensors", f"{counts[reason]:,}", bytes_text(size), escape(reason)])
+    reasons = _alike(one["reason"] for one in removed["nodes"])
+    for reason, count in reasons[:_MOST]:
+        rows.append(["nodes", f"{count:,}", "", escape(reason)])
+    if len(reasons) > _MOST:
+        rest = sum(count for _, count in reasons[_MOST:])
+        rows.append(["nodes", f"{rest:,}", "", f"{len(reasons) - _MOST} more reasons, in the JSON report"])
     for kind in ("assets", "functions", "signatures"):
         for reason, count in Counter(one["reason"] for one in removed[kind]).most_common():
-            table.add_row(kind, str(count), "", escape(reason))
-    return table
+            rows.append([kind, f"{count:,}", "", escape(reason)])
+    columns: Columns = {"what": "left", "count": "right", "bytes": "right", "why": "text"}
+    return make_table("Removed", columns, rows, width)
 
 
-def _node_reasons(nodes: list[dict[str, str]]) -> list[tuple[str, int]]:
-    """Count nodes by reason; what a reason names in quotes is left out where it differs from node to node."""
+def _alike(reasons: Iterable[str]) -> list[tuple[str, int]]:
+    """Count reasons; what they name in quotes is left out where it differs from one to the next."""
     alike: dict[str, Counter[str]] = {}
-    for one in nodes:
-        alike.setdefault(re.sub(r"'[^']*'", "…", one["reason"]), Counter())[one["reason"]] += 1
+    for reason in reasons:
+        alike.setdefault(re.sub(r"'[^']*'", "…", reason), Counter())[reason] += 1
     counts = [(next(iter(found)) if len(found) == 1 else text, found.total()) for text, found in alike.items()]
     return sorted(counts, key=lambda one: -one[1])
 
@@ -138,13 +150,19 @@ def _notes(report: dict[str, Any]) -> list[str]:
     ]
     found = report["verification"]
     if found is not None:
-        worst = max((one["max_abs_difference"] for one in found["outputs"]), default=0.0)
-        notes.append(
-            f"[green]verified[/] {found['requests']} requests, {found['rows']} rows: {difference_text(worst)}, "
-            f"tolerance {found['tolerance']['absolute']:g} + {found['tolerance']['relative']:g} x |score|"
-        )
+        notes.append(_verdict(found))
     elif not report["dry_run"]:
         notes.append("[yellow]not verified[/]: --no-verify was given")
     where = "nothing was written" if report["dry_run"] else f"written to {escape(report['target']['path'])}"
     notes.append(f"{where} in {report['seconds']:.1f} s")
     return notes
+
+
+def _verdict(found: dict[str, Any]) -> str:
+    worst = max((float(one["max_abs_difference"]) for one in found["outputs"]), default=0.0)
+    difference = difference_text(0.0 if found["bit_exact"] else worst)
+    judged = f"tolerance {found['tolerance']['absolute']:g} + {found['tolerance']['relative']:g} x |score|"
+    if not found["scores_judged"]:
+        judged = "not judged, since rows are stored lossily and no --tolerance was given"
+    word = "[green]verified[/]" if found["scores_judged"] else "[yellow]compared[/]"
+    return f"{word} {found['requests']:,} requests, {found['rows']:,} rows: {difference}, {judged}"

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from graph_tools.cli.terminal import Columns, show, table
 from graph_tools.cli.units import bytes_text
 
 _MOST = 10
@@ -18,106 +20,125 @@ _MOST = 10
 def render_inspect(report: dict[str, Any], console: Console) -> None:
     """Print an inspect report: models side by side, then what each holds."""
     models = report["models"]
-    console.print(_overview(models))
-    console.print(_ops(models))
-    for model in models:
-        name = f" of {escape(model['path'])}" if len(models) > 1 else ""
-        console.print(_signatures(model, f"Signatures{name}"))
-        if model["variables"] or model["tables"]:
-            console.print(_held(model, f"Variables and tables{name}"))
-        if model["unused_tensors"]:
-            console.print(_unused(model, f"Not needed for serving{name}"))
+    letters = [_letter(place) for place in range(len(models))] if len(models) > 1 else [""]
+    for letter, model in zip(letters, models, strict=True):
+        console.print(
+            f"[bold]{letter}[/] {escape(model['path'])}" if letter else escape(model["path"]),
+            highlight=False,
+            soft_wrap=True,
+        )
+    console.print()
+    columns: Columns = {letter or " ": "right" for letter in letters}
+    show(console, _overview(models, columns, console.width))
+    for letter, model in zip(letters, models, strict=True):
+        if model["custom_ops"]:
+            of = f" ({letter})" if letter else ""
+            console.print(f"custom ops{of}: {escape(', '.join(model['custom_ops']))}\n", highlight=False)
+    show(console, _ops(models, columns, console.width))
+    for letter, model in zip(letters, models, strict=True):
+        of = f" ({letter})" if letter else ""
+        show(console, _signatures(model, f"Signatures{of}", console.width))
+        show(console, _held(model, f"Variables and tables{of}", console.width))
+        show(console, _unused(model, f"Not needed for serving{of}", console.width))
 
 
-def _table(title: str, columns: dict[str, str]) -> Table:
-    table = Table(title=title, title_justify="left")
-    for name, justify in columns.items():
-        table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
-    return table
+def _letter(place: int) -> str:
+    return chr(ord("a") + place) if place < 26 else str(place + 1)
 
 
-def _overview(models: list[dict[str, Any]]) -> Table:
-    table = _table("Models", {"": "left", **{escape(one["path"]): "right" for one in models}})
+def _overview(models: list[dict[str, Any]], columns: Columns, width: int) -> Table:
+    rows: list[list[str]] = []
 
-    def row(label: str, cells: list[str]) -> None:
-        table.add_row(label, *map(escape, cells))
+    def row(label: str, text: Callable[[dict[str, Any]], str]) -> None:
+        rows.append([label, *(escape(text(one)) for one in models)])
 
-    row("kind", [one["kind"] for one in models])
-    row("bytes on disk", [bytes_text(one["bytes"]) for one in models])
-    row("not needed for serving", [bytes_text(one["needless_bytes"]) for one in models])
-    row("nodes", [f"{one['nodes']:,}" for one in models])
-    row("nodes that outputs need", [f"{one['needed_nodes']:,}" for one in models])
-    row("functions", [str(one["functions"]) for one in models])
-    for kind in ("variables", "tables"):
-        row(kind, [f"{len(one[kind])}, {bytes_text(sum(x['bytes'] for x in one[kind]))}" for one in models])
-    row("assets", [f"{len(one['assets'])}, {bytes_text(sum(x['bytes'] for x in one['assets']))}" for one in models])
-    row("training systems", [", ".join(one["families"]) or "TensorFlow" for one in models])
-    row("custom ops", [", ".join(one["custom_ops"]) or "none" for one in models])
-    return table
+    row("kind", lambda one: one["kind"])
+    row("bytes on disk", lambda one: bytes_text(one["bytes"]))
+    row("not needed for serving", lambda one: bytes_text(one["needless_bytes"]))
+    row("nodes", lambda one: f"{one['nodes']:,}")
+    row("nodes that outputs need", lambda one: f"{one['needed_nodes']:,}")
+    row("functions", lambda one: f"{one['functions']:,}")
+    row("variables", lambda one: _count(one["variables"]))
+    row("needed ones", lambda one: _count([x for x in one["variables"] if x["used"]]))
+    row("tables", lambda one: _count(one["tables"]))
+    row("assets", lambda one: _count(one["assets"]))
+    row("training systems", lambda one: ", ".join(one["families"]) or "TensorFlow")
+    row("custom ops", lambda one: str(len(one["custom_ops"]) or "none"))
+    left: Columns = {"": "left"}
+    return table("Models", left | columns, rows, width)
 
 
-def _ops(models: list[dict[str, Any]]) -> Table:
-    table = _table("Ops", {"op": "left", **{escape(one["path"]): "right" for one in models}})
+def _count(things: list[dict[str, Any]]) -> str:
+    return f"{len(things):,}, {bytes_text(sum(one['bytes'] for one in things))}" if things else "none"
+
+
+def _ops(models: list[dict[str, Any]], columns: Columns, width: int) -> Table:
     total: Counter[str] = Counter()
     for one in models:
         total.update(one["ops"])
-    for op, _ in total.most_common(_MOST):
-        table.add_row(op, *(f"{one['ops'].get(op, 0):,}" for one in models))
+    most = [op for op, _ in total.most_common(_MOST)]
+    rows = [[escape(op), *(f"{one['ops'].get(op, 0):,}" for one in models)] for op in most]
     if len(total) > _MOST:
-        rest = [
-            sum(one["ops"].values()) - sum(one["ops"].get(op, 0) for op, _ in total.most_common(_MOST))
-            for one in models
-        ]
-        table.add_row(f"and {len(total) - _MOST} more", *(f"{count:,}" for count in rest))
-    return table
+        rest = [sum(one["ops"].values()) - sum(one["ops"].get(op, 0) for op in most) for one in models]
+        rows.append([f"and {len(total) - _MOST} more", *(f"{count:,}" for count in rest)])
+    left: Columns = {"op": "name"}
+    return table("Ops", left | columns, rows, width)
 
 
-def _signatures(model: dict[str, Any], title: str) -> Table:
-    table = _table(title, {"signature": "left", "": "left", "key": "left", "dtype": "left", "shape": "left"})
+def _signatures(model: dict[str, Any], title: str, width: int) -> Table:
+    rows = []
     for signature in model["signatures"]:
         name = escape(signature["name"])
         for kind in ("inputs", "outputs"):
             ends = signature[kind]
             for number, one in enumerate(ends[:_MOST]):
-                shape = "any" if one["shape"] is None else str(["?" if size is None else size for size in one["shape"]])
-                word = f"{kind[:-1]}s" if number == 0 else ""
-                table.add_row(name, word, escape(one["name"]), one["dtype"], escape(shape.replace("'", "")))
+                word = kind if number == 0 else ""
+                rows.append([name, word, escape(one["name"]), one["dtype"], escape(_shape(one["shape"]))])
                 name = ""
             if len(ends) > _MOST:
-                table.add_row("", "", f"and {len(ends) - _MOST} more", "", "")
-    return table
+                rows.append(["", "", f"and {len(ends) - _MOST} more", "", ""])
+    columns: Columns = {"signature": "name", "": "left", "key": "name", "dtype": "left", "shape": "left"}
+    return table(title, columns, rows, width)
 
 
-def _held(model: dict[str, Any], title: str) -> Table:
-    columns = {"name": "left", "kind": "left", "rows x dim": "right", "dtype": "left", "bytes": "right", "": "left"}
-    table = _table(title, columns)
-    held = sorted([*model["variables"], *model["tables"]], key=lambda one: -one["bytes"])
+def _shape(shape: list[int | None] | None) -> str:
+    return "any" if shape is None else "[" + ", ".join("?" if size is None else str(size) for size in shape) + "]"
+
+
+def _held(model: dict[str, Any], title: str, width: int) -> Table:
+    """List variables and tables, those first that outputs need."""
+    held = sorted([*model["variables"], *model["tables"]], key=lambda one: (not one["used"], -one["bytes"]))
+    rows = []
     for one in held[:_MOST]:
         if "family" in one:
-            kind, absent = f"{one['family']} table", f"absent key: {one['absent']}"
+            kind, notes = f"{one['family']} table", [f"absent key: {one['absent']}"]
             shape = "?" if one["rows"] is None else f"{one['rows']:,} x {one['dim'] or 1}"
         else:
-            kind, absent = "variable", ""
+            kind, notes = "variable", []
             shape = " x ".join(f"{size:,}" for size in one["shape"]) or "scalar"
-        notes = [absent] if absent else []
         notes += [] if one["used"] else ["no output needs it"]
         notes += [f"copy of {one['duplicate_of']}"] if one.get("duplicate_of") else []
-        table.add_row(
-            escape(one["name"]), kind, shape, one["dtype"], bytes_text(one["bytes"]), escape(", ".join(notes))
-        )
+        note = escape(", ".join(notes))
+        rows.append([escape(one["name"]), kind, shape, one["dtype"], bytes_text(one["bytes"]), note])
     if len(held) > _MOST:
         rest = sum(one["bytes"] for one in held[_MOST:])
-        table.add_row(f"and {len(held) - _MOST} more", "", "", "", bytes_text(rest), "")
-    return table
+        rows.append([f"and {len(held) - _MOST} more", "", "", "", bytes_text(rest), ""])
+    columns: Columns = {
+        "name": "name",
+        "kind": "left",
+        "rows x dim": "right",
+        "dtype": "left",
+        "bytes": "right",
+        "notes": "text",
+    }
+    return table(title, columns, rows, width, optional=("dtype",))
 
 
-def _unused(model: dict[str, Any], title: str) -> Table:
-    table = _table(title, {"tensors": "right", "bytes": "right", "why": "left"})
+def _unused(model: dict[str, Any], title: str, width: int) -> Table:
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     for one in model["unused_tensors"]:
         counts[one["reason"]] += 1
         sizes[one["reason"]] += one["bytes"]
-    for reason, size in sizes.most_common():
-        table.add_row(str(counts[reason]), bytes_text(size), escape(reason))
-    return table
+    rows = [[f"{counts[reason]:,}", bytes_text(size), escape(reason)] for reason, size in sizes.most_common()]
+    return table(title, {"tensors": "right", "bytes": "right", "why": "text"}, rows, width)

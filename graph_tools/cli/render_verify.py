@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from graph_tools.cli.terminal import Columns, show, table
 from graph_tools.cli.units import bytes_text, difference_text
 
 _MOST = 12
@@ -20,54 +21,48 @@ def render_verify(report: dict[str, Any], console: Console) -> None:
     for side in ("a", "b"):
         one = report[side]
         how = f", run by {one['how']}" if one["how"] else ""
-        console.print(f"[bold]{side}[/] {escape(one['path'])}: {one['kind']}, {bytes_text(one['bytes'])}{how}")
-    if report["outputs"]:
-        console.print(_outputs(report["outputs"]))
-    if report["tables"]:
-        console.print(_tables(report["tables"]))
+        text = f"[bold]{side}[/] {escape(one['path'])}: {one['kind']}, {bytes_text(one['bytes'])}{how}"
+        console.print(text, highlight=False, soft_wrap=True)
+    console.print()
+    show(console, _outputs(report["outputs"], console.width))
+    show(console, _tables(report["tables"], console.width))
     for line in _notes(report):
-        console.print(line, highlight=False)
+        console.print(line, highlight=False, soft_wrap=True)
 
 
-def _table(title: str, columns: dict[str, str]) -> Table:
-    table = Table(title=title, title_justify="left")
-    for name, justify in columns.items():
-        table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
-    return table
-
-
-def _outputs(outputs: list[dict[str, Any]]) -> Table:
-    with_auc = any(one["auc_a"] is not None for one in outputs)
-    with_nan = any(one["nan_a"] or one["nan_b"] for one in outputs)
+def _outputs(outputs: list[dict[str, Any]], width: int) -> Table:
     several = len({one["signature"] for one in outputs}) > 1
-    names = ["elements", "beyond", "max |a-b|", "max rel", "rank", *["NaN a/b"] * with_nan, *["AUC a/b"] * with_auc]
-    table = _table("Outputs", {"output": "left", **dict.fromkeys(names, "right")})
+    rows = []
     for one in outputs:
         ranked = one["rank_correlation"]
-        cells = [
-            escape(f"{one['signature']}: {one['name']}" if several else one["name"]),
-            f"{one['elements']:,}",
-            f"[red]{one['beyond']:,}[/]" if one["beyond"] else "0",
-            "bit-exact" if one["bit_exact"] else f"{float(one['max_abs_difference']):.2g}",
-            "" if one["bit_exact"] else f"{float(one['max_rel_difference']):.2g}",
-            "" if ranked is None else f"{ranked:.6f}",
-        ]
-        cells += [f"{one['nan_a']} / {one['nan_b']}"] * with_nan
-        cells += ["" if one["auc_a"] is None else f"{one['auc_a']:.5f} / {one['auc_b']:.5f}"] * with_auc
-        table.add_row(*cells)
-    return table
+        rows.append(
+            [
+                escape(f"{one['signature']}: {one['name']}" if several else one["name"]),
+                f"{one['elements']:,}",
+                f"[red]{one['beyond']:,}[/]" if one["beyond"] else "0",
+                "bit-exact" if one["bit_exact"] else f"{float(one['max_abs_difference']):.2g}",
+                "" if one["bit_exact"] else f"{float(one['max_rel_difference']):.2g}",
+                "" if ranked is None else f"{ranked:.6f}",
+                f"{one['nan_a']} / {one['nan_b']}" if one["nan_a"] or one["nan_b"] else "",
+                "" if one["auc_a"] is None else f"{one['auc_a']:.5f} / {one['auc_b']:.5f}",
+            ]
+        )
+    columns: Columns = {"output": "name"}
+    numbers = ("elements", "beyond", "max |a-b|", "max rel", "rank corr.", "NaN a/b", "AUC a/b")
+    columns |= dict.fromkeys(numbers, "right")
+    return table("Outputs", columns, rows, width, optional=("rank corr.", "max rel"))
 
 
-def _tables(tables: list[dict[str, Any]]) -> Table:
-    columns = {"table": "left", **dict.fromkeys(("rows", "stored", "absent", "beyond", "largest |a-b|"), "right")}
-    table = _table("Tables, row by row", columns)
+def _tables(tables: list[dict[str, Any]], width: int) -> Table:
+    rows = []
     for one in sorted(tables, key=lambda one: (one["equal"], -one["rows"]))[:_MOST]:
-        apart = f"{float(one['max_abs_difference']):.2g}"
         numbers = [f"{one[key]:,}" for key in ("rows", "stored", "absent", "beyond")]
-        table.add_row(escape(one["name"]), *numbers, apart)
+        rows.append([escape(one["name"]), *numbers, f"{float(one['max_abs_difference']):.2g}"])
     if len(tables) > _MOST:
-        table.add_row(f"and {len(tables) - _MOST} more", "", "", "", "", "")
-    return table
+        rows.append([f"and {len(tables) - _MOST} more", "", "", "", "", ""])
+    columns: Columns = {"table": "name"}
+    columns |= dict.fromkeys(("rows", "stored", "absent", "beyond", "max |a-b|"), "right")
+    return table("Tables, row by row", columns, rows, width)
 
 
 def _notes(report: dict[str, Any]) -> list[str]:
@@ -80,7 +75,7 @@ def _notes(report: dict[str, Any]) -> list[str]:
     if len(report["reasons"]) > _MOST:
         notes.append(f"[red]differs[/] and {len(report['reasons']) - _MOST} more; the JSON report has all")
     tolerance = f"{report['tolerance']['absolute']:g} + {report['tolerance']['relative']:g} x |score|"
-    asked = f"{report['requests']} requests, {report['rows']} rows in {report['seconds']:.1f} s"
+    asked = f"{report['requests']:,} requests, {report['rows']:,} rows in {report['seconds']:.1f} s"
     worst = max((float(one["max_abs_difference"]) for one in report["outputs"]), default=0.0)
     verdict = "[green]equal[/]" if report["passed"] else "[bold red]not equal[/]"
     if report["passed"]:

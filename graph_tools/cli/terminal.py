@@ -1,27 +1,84 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How tables look, and how wide they are."""
+"""How tables look, and how they fit into the terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-Justify = Literal["left", "right"]
+Kind = Literal["name", "text", "left", "right"]
+"""`name` is folded anywhere, `text` between words; `left` and `right` are never broken."""
+
+Columns = dict[str, Kind]
+_NAME_CELLS = 24
+_TEXT_CELLS = 28
+_BETWEEN = 2
 
 
 def console() -> Console:
-    """Make a console as wide as the terminal; in a pipe or a file, as wide as the widest table."""
+    """Make a console as wide as the terminal; in a pipe or a file, 140 wide."""
     made = Console()
     return made if made.is_terminal else Console(width=140)
 
 
-def table(title: str, columns: Mapping[str, Justify]) -> Table:
-    """Make a table; numbers stand right and are never broken, texts stand left and are folded."""
-    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name, justify in columns.items():
-        made.add_column(name, justify=justify, overflow="fold", no_wrap=justify == "right")
+def table(
+    title: str, columns: Columns, rows: Iterable[Sequence[str]], width: int, optional: Sequence[str] = ()
+) -> Table:
+    """Make a table no wider than the terminal.
+
+    Parameters
+    ----------
+    title : str
+    columns : mapping of header to Kind
+    rows : iterable of sequence of str
+        Cells, with markup.
+    width : int [cells]
+        Of the terminal.
+    optional : sequence of str
+        Columns that are left out, in this order, while the rest does not fit. One without content always is.
+    """
+    cells = [list(row) for row in rows]
+    shown = [name for place, name in enumerate(columns) if any(row[place] for row in cells)]
+    natural = {
+        name: max([cell_len(name), *(cell_len(Text.from_markup(row[place]).plain) for row in cells)])
+        for place, name in enumerate(columns)
+    }
+    least = {"name": _NAME_CELLS, "text": _TEXT_CELLS}
+    taken = {name: min(natural[name], least.get(columns[name], natural[name])) for name in shown}
+    for name in optional:
+        if name in taken and sum(taken.values()) + _BETWEEN * (len(taken) - 1) > width:
+            del taken[name]
+    places = [place for place, name in enumerate(columns) if name in taken]
+    made = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, _BETWEEN - 1, 0, 0),
+        show_edge=False,
+    )
+    for name in taken:
+        kind = columns[name]
+        made.add_column(
+            name,
+            justify="right" if kind == "right" else "left",
+            overflow="fold",
+            no_wrap=kind in {"left", "right"},
+        )
+    for row in cells:
+        made.add_row(*(row[place] for place in places))
     return made
+
+
+def show(screen: Console, made: Table) -> None:
+    """Print a table and the line that divides it from what follows."""
+    if made.row_count:
+        screen.print(made)
+        screen.print()

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from graph_tools.cli.app import app, guarded
-from graph_tools.cli.options import Json
+from graph_tools.cli.options import Json, MemoryLimit, Report, check_report, deliver, memory_bytes
 from graph_tools.cli.progress import steps
 from graph_tools.cli.render_verify import render_verify
-from graph_tools.errors import UsageError
+from graph_tools.cli.terminal import console
 
 _HELP = """Ask two models the same and compare what they answer; exit 1 where they differ by more than the tolerance.
 
@@ -36,23 +35,25 @@ def verify_command(
     a: Annotated[Path, typer.Argument(metavar="A", help="The model that is right.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="The model in question.")],
     requests: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Recorded requests; repeatable.")] = None,
-    samples: Annotated[int, typer.Option(min=0, help="Generated requests for each signature.")] = 32,
+    samples: Annotated[int, typer.Option(metavar="N", min=0, help="Generated requests for each signature.")] = 32,
     tolerance: Annotated[
         str, typer.Option(metavar="ABS[,REL]", help="Scores may differ by ABS + REL x |score|.")
     ] = "1e-5,1e-5",
-    seed: Annotated[int, typer.Option(min=0, help="Of the generated requests.")] = 0,
+    seed: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Other generated requests for each number; the same for the same.")
+    ] = 0,
     op_library: Annotated[
-        Path | None, typer.Option(help="Library of ops that TensorFlow does not have.", show_default=False)
+        Path | None,
+        typer.Option(metavar="FILE.so", show_default=False, help="Library with ops that TensorFlow does not have."),
     ] = None,
-    report: Annotated[Path | None, typer.Option(metavar="FILE.json", help="Write the report here as well.")] = None,
-    memory_limit: Annotated[float, typer.Option(metavar="GB", min=0.1, help="Memory for tables.")] = 4.0,
+    report: Report = None,
+    memory_limit: MemoryLimit = 4.0,
     as_json: Json = False,
 ) -> int:
-    from graph_tools.report import to_text, write_json
     from graph_tools.verification import verify
 
-    if report is not None and report.is_dir():
-        raise UsageError(f"--report {report}: a folder, expected a file")
+    check_report(report)
+    memory = memory_bytes(memory_limit)
     with steps() as told:
         found = verify(
             a,
@@ -62,15 +63,11 @@ def verify_command(
             tolerance=tolerance,
             seed=seed,
             op_library=op_library,
-            memory_limit=int(memory_limit * 1e9),
+            memory_limit=memory,
             progress=told,
         )
     data = found.to_json()
-    if report is not None:
-        report.parent.mkdir(parents=True, exist_ok=True)
-        write_json(data, report)
-    if as_json:
-        typer.echo(to_text(data), nl=False)
-    else:
-        render_verify(data, Console())
+    deliver(data, report, as_json)
+    if not as_json:
+        render_verify(data, console())
     return 0 if found.passed else 1

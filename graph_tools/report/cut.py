@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from graph_tools.model import Model
 from graph_tools.passes.base import PassResult
+from graph_tools.report.data import as_data
 from graph_tools.tensors import byte_size
 from graph_tools.version import version
 from graph_tools.writer import asset_files, saved_tensors
 
 SCHEMA = "cut_report/1"
+
+# Row types that hold every value of a dtype; fp32 leaves rows as they were exported.
+_EXACT = {"bf16": "bfloat16", "fp16": "float16"}
 
 
 @dataclass
@@ -60,7 +64,17 @@ class Removals:
 
 @dataclass
 class CutReport:
-    """The report of one cut; `to_json` is valid under `docs/schemas/cut_report.schema.json`."""
+    """The report of one cut; `to_json` is valid under `docs/schemas/cut_report.schema.json`.
+
+    Attributes
+    ----------
+    target : Side or None
+        None where verification failed: nothing was left behind.
+    tables : list of dict
+        What was found in each table, how it is stored, and what it would take in each row type.
+    verification : dict or None
+        As `verify_report.schema.json` has it, with `scores_judged`; `passed` is the verdict of the cut.
+    """
 
     source: Side
     options: dict[str, Any]
@@ -74,12 +88,24 @@ class CutReport:
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, **asdict(self)}
+        data: dict[str, Any] = as_data(self)
+        return {"schema": SCHEMA, "lossy": self.lossy, "saved": self.saved} | data
+
+    @property
+    def lossy(self) -> bool:
+        """Whether a table was stored such that scores may differ: rows of fewer bits, or rows dropped that counted."""
+        return any(is_lossy(one) for one in self.tables)
 
     @property
     def saved(self) -> float:
         """Fraction of the source's bytes that are gone."""
         return 1 - self.target.bytes / self.source.bytes if self.target and self.source.bytes else 0.0
+
+
+def is_lossy(table: dict[str, Any]) -> bool:
+    """Say whether what a table gives may differ from what it gave before."""
+    narrower = table["dtype"] != "fp32" and _EXACT.get(table["dtype"]) != table["source_dtype"]
+    return bool(narrower or table["lossy_rows"] > 0)
 
 
 def describe_source(model: Model) -> Side:

@@ -8,7 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from graph_tools.report.cut import CutReport
+from graph_tools.report.cut import CutReport, is_lossy
+from graph_tools.report.data import as_data
 
 SCHEMA = "manifest/1"
 PLACE = Path("assets.extra") / "recprocessor" / "manifest.json"
@@ -27,13 +28,15 @@ def write_manifest(report: CutReport, folder: Path) -> None:
         "source": {"path": report.source.path, "kind": report.source.kind, "bytes": report.source.bytes},
         "options": report.options,
         "passes": [{"name": one.name, "applied": one.applied} for one in report.passes],
+        "lossy": report.lossy,
         "tables": [_table(one) for one in report.tables],
         "verification": _verification(report.verification),
-        "files": {str(file.relative_to(folder)): sha256(file) for file in _files(folder)},
+        "files": {file.relative_to(folder).as_posix(): sha256(file) for file in _files(folder)},
     }
     place = folder / PLACE
     place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    text = json.dumps(as_data(manifest), indent=2, sort_keys=True, allow_nan=False)
+    place.write_text(text + "\n", encoding="utf-8")
 
 
 def _files(folder: Path) -> list[Path]:
@@ -42,15 +45,15 @@ def _files(folder: Path) -> list[Path]:
 
 def _table(record: dict[str, Any]) -> dict[str, Any]:
     wanted = ("name", "family", "layout", "dtype", "absent", "stored_rows", "lossy_rows")
-    return {key: record[key] for key in wanted if key in record}
+    return {key: record[key] for key in wanted} | {"lossy": is_lossy(record)}
 
 
 def _verification(found: dict[str, Any] | None) -> dict[str, Any] | None:
     """Keep the verdict and the differences; the requests are in the report."""
     if found is None:
         return None
-    wanted = ("passed", "tolerance", "requests", "rows", "outputs", "seed")
-    return {key: found[key] for key in wanted if key in found}
+    wanted = ("passed", "scores_judged", "bit_exact", "tolerance", "requests", "rows", "outputs", "seed")
+    return {key: found[key] for key in wanted}
 
 
 def sha256(file: Path) -> str:

@@ -39,12 +39,12 @@ SAMPLES = 32
 class Progress(Protocol):
     """Whoever wants to know how far it is."""
 
-    def begin(self, text: str, total: int | None = None) -> None: ...
+    def begin(self, text: str, total: int | None = None, unit: str = "") -> None: ...
     def advance(self, count: int) -> None: ...
 
 
 class _Silent:
-    def begin(self, text: str, total: int | None = None) -> None: ...
+    def begin(self, text: str, total: int | None = None, unit: str = "") -> None: ...
     def advance(self, count: int) -> None: ...
 
 
@@ -204,7 +204,7 @@ class _Runners:
 
     def _side(self, number: int, load: Callable[[Model], Runner], asked: list[Request]) -> list[Answer]:
         model = self.models[number]
-        self.progress.begin(f"Asking {model.path}", len(asked))
+        self.progress.begin(f"Asking {model.path}", len(asked), "requests")
         try:
             with _quiet():
                 runner = load(model)

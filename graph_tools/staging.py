@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write a folder beside its place and rename it when it is whole, so that nobody ever finds half of it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from graph_tools.errors import ConversionError, GraphToolsError, UsageError
+
+
+def check_place(place: Path, source: Path) -> None:
+    """Check, before any work is done, that a folder may be written at `place`.
+
+    Raises
+    ------
+    UsageError
+        Something is there, it lies inside the source or holds it, or its parent cannot be written to.
+    """
+    if place.exists() or place.is_symlink():
+        raise UsageError(f"{place}: is there already, expected a folder that does not exist")
+    if source.resolve() in place.resolve().parents:
+        raise UsageError(f"{place}: lies inside the source, expected a folder elsewhere")
+    check_parent(place, str(place))
+
+
+def check_parent(place: Path, named: str) -> None:
+    """Raise `UsageError` unless a file or folder can be made at `place`, with the folders above it if need be."""
+    parent = place.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir():
+        raise UsageError(f"{named}: {parent} is a file, expected a folder")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise UsageError(f"{named}: {parent} may not be written to, expected permission")
+
+
+@contextmanager
+def staged(place: Path) -> Iterator[Path]:
+    """Give a path to write a folder to, which is renamed to `place` when the block ends.
+
+    The path is inside `.NAME.xxxxxxxx`, a hidden folder beside `place`, which is gone when the block is left,
+    however that is. What a killed process left behind is removed first: a folder that no process holds a lock on.
+
+    Raises
+    ------
+    UsageError
+        `place` cannot be made.
+    ConversionError
+        Writing failed; errors that name the path to write to name `place` instead.
+    """
+    made = _make_parents(place)
+    try:
+        _remove_abandoned(place)
+        try:
+            hidden, lock = _make_hidden(place)
+        except OSError as error:
+            raise UsageError(f"{place}: {error.strerror}, expected permission to write beside it") from error
+        try:
+            with _naming(hidden / place.name, place):
+                yield hidden / place.name
+                (hidden / place.name).rename(place)
+        finally:
+            shutil.rmtree(hidden, ignore_errors=True)
+            os.close(lock)
+    except BaseException:
+        for folder in made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+@contextmanager
+def _naming(path: Path, place: Path) -> Iterator[None]:
+    """Let errors name the place that the user knows, and make those of the system ours."""
+    try:
+        yield
+    except GraphToolsError as error:
+        error.args = (str(error).replace(str(path), str(place)), *error.args[1:])
+        raise
+    except OSError as error:
+        names = [str(one) for one in (error.filename, error.filename2) if one is not None]
+        if not any(name.startswith(str(path)) for name in names):
+            raise
+        name = names[0].replace(str(path), str(place))
+        raise ConversionError(f"{name}: {error.strerror}, expected room and permission to write it") from error
+
+
+def _make_parents(place: Path) -> list[Path]:
+    """Make the folders above `place` and return those that were not there, the innermost first."""
+    missing = []
+    parent = place.absolute().parent
+    while not parent.exists():
+        missing.append(parent)
+        parent = parent.parent
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{place}: {error.strerror} ({error.filename}), expected a folder to write it to") from error
+    return missing
+
+
+def _make_hidden(place: Path) -> tuple[Path, int]:
+    """Make the hidden folder and lock it; the lock ends with the process, whatever ends that."""
+    while True:
+        hidden = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+        hidden.mkdir()
+        lock = os.open(hidden, os.O_RDONLY | os.O_DIRECTORY)
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        # Another process may have taken it for abandoned in the moment between.
+        if hidden.exists():
+            return hidden, lock
+        os.close(lock)
+
+
+def _remove_abandoned(place: Path) -> None:
+    """Remove hidden folders for this place whose process is dead."""
+    name = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{8}}")
+    with contextlib.suppress(OSError):
+        for folder in [one for one in place.absolute().parent.iterdir() if name.fullmatch(one.name)]:
+            if folder.is_symlink() or any(one.name != place.name for one in folder.iterdir()):
+                continue
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            except OSError:
+                continue
+            finally:
+                os.close(lock)
