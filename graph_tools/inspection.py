@@ -17,9 +17,9 @@ from graph_tools.readers.graph_def import is_graph_def, parse_graph_def
 from graph_tools.readers.saved_model import choose_meta_graph, read_proto
 from graph_tools.report.cut import disk_bytes
 from graph_tools.report.data import as_data
-from graph_tools.unused_tensors import mark_unused_tensors
 from graph_tools.tables.table import SparseTable
 from graph_tools.tensors import TensorSource, byte_size
+from graph_tools.unused_tensors import mark_unused_tensors
 
 SCHEMA = "inspect_report/1"
 

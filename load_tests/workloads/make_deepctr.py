@@ -3,7 +3,8 @@
 
     python make_deepctr.py DEEPCTR_FOLDER OUT_DIR MODEL ...      # needs tf-keras beside TensorFlow
 
-MODEL is DeepFM, WDL or DCN, and is exported into OUT_DIR/MODEL. Inputs C0..C3 and hist as ids, city as strings that the model hashes, I0..I2 numbers.
+MODEL is DeepFM, WDL or DCN, and is exported into OUT_DIR/MODEL. Inputs C0..C3 and hist are ids, city strings that the
+model hashes, I0..I2 numbers.
 """
 
 from __future__ import annotations

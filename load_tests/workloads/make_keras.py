@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Export a Keras 3 ranking model both ways that its users export: `model.export()`, and `tf.saved_model.save` after Adam.
+"""Export a Keras 3 ranking model in both ways: `model.export()`, and `tf.saved_model.save` after Adam.
 
     python make_keras.py OUT_DIR        # makes OUT_DIR/export and OUT_DIR/save
 

@@ -19,7 +19,8 @@ from graph_tools.graph import attr_value
 
 Array = np.ndarray
 
-# Op: inputs, outputs; `name: type`, a type being TensorFlow's or an attribute; `N * type` for as many as attribute N.
+# Op: inputs, outputs; `name: type`, a type being TensorFlow's or an attribute; `N * type` for as many as attribute N,
+# `[T]` for a list of types.
 OPS = {
     "KvVarHandleOp": ("", "resource: resource"),
     "InitializeKvVariableOp": (
@@ -89,13 +90,16 @@ def define_op(name: str, inputs: str, outputs: str) -> Any:
     attrs: dict[str, str] = {}
     for text, arguments in ((inputs, made.input_arg), (outputs, made.output_arg)):
         for one in filter(None, map(str.strip, text.split(","))):
-            match = re.fullmatch(r"(\w+): (?:(\w+) \* )?(\w+)", one)
+            match = re.fullmatch(r"(\w+): (?:(\w+) \* )?(\[\w+\]|\w+)", one)
             assert match, one
             argument = arguments.add(name=match[1])
             if match[2]:
                 argument.number_attr = match[2]
                 attrs.setdefault(match[2], "int")
-            if match[3] in {"resource", "string", "int32", "bool", "uint32"}:
+            if match[3].startswith("["):
+                argument.type_list_attr = match[3][1:-1]
+                attrs.setdefault(match[3][1:-1], "list(type)")
+            elif match[3] in {"resource", "string", "int32", "int64", "float32", "bool", "uint32"}:
                 argument.type = _tensorflow().as_dtype(match[3]).as_datatype_enum
             else:
                 argument.type_attr = match[3]
@@ -201,7 +205,8 @@ class Export:
         names = sorted(self.saved)
         tensors = [tf.constant(self.saved[name]) for name in names]
         prefix = str(path / "variables" / "variables")
-        tf.raw_ops.SaveV2(prefix=prefix, tensor_names=names, shape_and_slices=[""] * len(names), tensors=tensors)
+        if names:
+            tf.raw_ops.SaveV2(prefix=prefix, tensor_names=names, shape_and_slices=[""] * len(names), tensors=tensors)
         # SaveV2 writes one shard under the name of a set of one, as a Saver does after its merge.
         return path
 
@@ -267,7 +272,7 @@ def deeprec_table(
     dim, tkeys = rows.shape[1], keys.dtype
     matrix = np.zeros((4, dim), np.float32) if default is None else default
     attrs.setdefault("default_value_dim", len(matrix))
-    common = {"Tkeys": tkeys, "dtype": "float32", "shape": (dim,)}
+    common: dict[str, Any] = {"Tkeys": tkeys, "dtype": "float32", "shape": (dim,)}
     if random:
         shape = export.const(np.array(matrix.shape, np.int32))
         value = export.node(
@@ -331,7 +336,7 @@ def deeprec_lookup(
 ) -> str:
     """Add a KvResourceGather, or V1 with counts; `default` is looked at where `is_use_default_value_tensor` is set."""
     given = default or export.const(np.float32(0.0))
-    common = {
+    common: dict[str, Any] = {
         "Tkeys": tkeys,
         "dtype": "float32",
         "is_use_default_value_tensor": bool(default),
@@ -368,8 +373,8 @@ def tfplus_table(
             "need_full_import": np.array(full), "delete_keys": np.array(delete_keys, keys.dtype),
         }  # fmt: skip
         export.saved |= {f"{one}-{key}": value for key, value in tensors.items()}
-        common = {"key_dtype": keys.dtype, "value_dtype": "float32", "key_shape": (), "value_shape": (rows.shape[1],)}
-        extra = {"storage_option": b"mem"} if op == "KvVariableV4" else {}
+        common: dict[str, Any] = {"key_dtype": keys.dtype, "value_dtype": "float32", "key_shape": (), "value_shape": (rows.shape[1],)}
+        extra: dict[str, Any] = {"storage_option": b"mem"} if op == "KvVariableV4" else {}
         export.node(op, name=one, shared_name=one, container="", enter_threshold=0, **common, **extra)
         inputs = [export.restored(f"{one}-{key}", value.dtype) for key, value in tensors.items()]
         export.on_restore(
@@ -433,6 +438,6 @@ def rows_for(ids: Sequence[Any], keys: Array, rows: Array, absent: Callable[[Any
 
 
 def score_for(rows: Array) -> Array:
-    """What `Export.finish` computes of the rows: [n, 1]."""
+    """Compute what `Export.finish` does of the rows: [n, 1]."""
     result: Array = 1.0 / (1.0 + np.exp(-(rows @ dense_weights(rows.shape[1]))))
     return result

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sparse_exports
 import sparse_files
-from sparse_exports import Export
+
+from load_tests.workloads import sparse_exports
+from load_tests.workloads.sparse_exports import Export
 
 Row = Sequence[float]
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def make_table(
     """Divide keys [n] and rows [n, dim] among some parts; `part` are further arguments of the first one."""
     cuts = [len(keys) * one // parts for one in range(parts + 1)]
     made = []
-    for number, (begin, end) in enumerate(zip(cuts, cuts[1:], strict=False)):
+    for number, (begin, end) in enumerate(itertools.pairwise(cuts)):
         held = Part(ArrayTensor(keys[begin:end]), ArrayTensor(rows[begin:end]))
         if number == 0:
             for key, value in part.items():
@@ -76,7 +77,7 @@ def lookup_model(table: SparseTable, *, default: Any = None, lookups: int = 1, m
     return Model(Path("model"), "GraphDef", graph, signatures, sparse_tables={NAME: table})
 
 
-def None_shape() -> Any:  # noqa: N802
+def None_shape() -> Any:
     """Return the shape of which nothing is known."""
     import tensorflow as tf
 

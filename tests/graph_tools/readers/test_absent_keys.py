@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sparse_exports import Export, tfplus_lookup, tfplus_table
 
 from graph_tools.errors import UsageError
 from graph_tools.readers import read_model
 from graph_tools.readers.absent_keys import base_name, is_set, wanted
+from load_tests.workloads.sparse_exports import Export, tfplus_lookup, tfplus_table
 
 KEYS = np.array([3, 7], np.int64)
 ROWS = np.array([[1, 2], [3, 4]], np.float32)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sparse_exports import Export, tfplus_lookup, tfplus_table
 
 from graph_tools.errors import ConversionError
 from graph_tools.passes.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
 from graph_tools.readers.unknown_ops import check_unknown_ops
+from load_tests.workloads.sparse_exports import Export, tfplus_lookup, tfplus_table
 
 KEYS, ROWS = np.array([3, 7], np.int64), np.ones((2, 2), np.float32)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sparse_exports import Export, dense_weights, rows_for, tfplus_lookup, tfplus_table
 
 from graph_tools.errors import VerificationError
 from graph_tools.readers import read_model
 from graph_tools.verification.evaluate import evaluate
+from load_tests.workloads.sparse_exports import Export, dense_weights, rows_for, tfplus_lookup, tfplus_table
 
 KEYS = np.array([1, 2, 3], np.int64)
 ROWS = np.array([[3, 0], [9, 1], [2, 0.5]], np.float32)

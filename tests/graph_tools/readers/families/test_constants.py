@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sparse_exports import Export
 
 from graph_tools.graph import Output
 from graph_tools.model import Model
 from graph_tools.readers import read_model
 from graph_tools.readers.families.constants import NotConstantError, constant_value, is_random, same_row
+from load_tests.workloads.sparse_exports import Export
 
 
 def read(export: Export, path: Path) -> Model:

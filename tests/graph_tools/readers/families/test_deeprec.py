@@ -8,7 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sparse_exports import (
+
+from graph_tools.errors import ConversionError, UnreadableError
+from graph_tools.readers import read_model
+from graph_tools.readers.checks import check_table
+from graph_tools.verification.evaluate import evaluate
+from load_tests.workloads.sparse_exports import (
     Export,
     deeprec_lookup,
     deeprec_table,
@@ -16,11 +21,6 @@ from sparse_exports import (
     rows_for,
     score_for,
 )
-
-from graph_tools.errors import ConversionError, UnreadableError
-from graph_tools.readers import read_model
-from graph_tools.readers.checks import check_table
-from graph_tools.verification.evaluate import evaluate
 
 KEYS = np.array([3, 1000, 7, -2, 123456789012345, 2001], np.int64)
 ROWS = np.arange(1, 13, dtype=np.float32).reshape(6, 2) / 8

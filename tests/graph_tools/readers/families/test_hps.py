@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import sparse_files
 from graph_tools_support import answers
-from sparse_exports import Export, rows_for, score_for
 from sparse_graphs import hps_configuration, hps_init, hps_lookup, moved
 
 from graph_tools.cutting import cut
@@ -23,6 +22,7 @@ from graph_tools.readers.checks import check_table
 from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.tables.lookup import lookups
 from graph_tools.verification.evaluate import evaluate
+from load_tests.workloads.sparse_exports import Export, rows_for, score_for
 
 KEYS = np.array([3, -9, 7, 0, 2**62], np.int64)
 WIDE = (np.arange(1, 16, dtype=np.float32) / 4).reshape(5, 3)

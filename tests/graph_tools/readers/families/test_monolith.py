@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from graph_tools_support import answers
-from sparse_exports import rows_for, score_for
 from sparse_graphs import MonolithExport, add_signature, from_servers, monolith_config, split_by_server
 
 from graph_tools.cutting import cut
@@ -21,6 +20,7 @@ from graph_tools.readers.checks import check_table
 from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.tables.lookup import lookups, table_of
 from graph_tools.verification.evaluate import evaluate
+from load_tests.workloads.sparse_exports import rows_for, score_for
 
 Table = Mapping[int, list[float]]
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from graph_tools_support import answers
-from sparse_exports import rows_for
 from sparse_graphs import MonolithExport, add_signature, from_servers, moved, remote, split_by_server
 
 from graph_tools.cutting import cut
@@ -22,6 +21,7 @@ from graph_tools.readers.checks import check_table
 from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.tables.lookup import lookups
 from graph_tools.verification.evaluate import evaluate
+from load_tests.workloads.sparse_exports import rows_for
 
 Table = Mapping[int, list[float]]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sparse_exports import Export, deeprec_lookup, deeprec_table, partitioned, rows_for
 
 from graph_tools.errors import UnreadableError
 from graph_tools.readers import read_model
 from graph_tools.readers.checks import check_table
 from graph_tools.verification.evaluate import evaluate
+from load_tests.workloads.sparse_exports import Export, deeprec_lookup, deeprec_table, partitioned, rows_for
 
 KEYS = np.random.default_rng(1).permutation(4000)[:300].astype(np.int64)
 ROWS = np.random.default_rng(2).normal(size=(300, 3)).astype(np.float32)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import sparse_files
 from graph_tools_support import answers
-from sparse_exports import Export, rows_for, score_for
 from sparse_graphs import (
     moved,
     tensornet_blocks,
@@ -29,6 +28,7 @@ from graph_tools.readers.checks import check_table
 from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.tables.lookup import lookups
 from graph_tools.verification.evaluate import evaluate
+from load_tests.workloads.sparse_exports import Export, rows_for, score_for
 
 DIM = 3
 # Signs are hashes of 64 bits without a sign; the graph has them as int64.

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sparse_exports import Export, partitioned, rows_for, score_for, tfplus_lookup, tfplus_table
 
 from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.passes.prune_unreachable import PruneUnreachable
@@ -17,6 +16,7 @@ from graph_tools.readers.checks import check_table
 from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.tables.lookup import lookups
 from graph_tools.verification.evaluate import evaluate
+from load_tests.workloads.sparse_exports import Export, partitioned, rows_for, score_for, tfplus_lookup, tfplus_table
 
 KEYS = np.array([3, -9, 7, 0, 2**62], np.int64)
 ROWS = np.arange(1, 16, dtype=np.float32).reshape(5, 3) / 4

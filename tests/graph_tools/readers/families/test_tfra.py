@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sparse_exports import Export, partitioned, rows_for, score_for, tfra_lookup, tfra_table
 
 from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.graph import attribute
@@ -22,6 +21,7 @@ from graph_tools.readers.checks import check_table
 from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.tables.lookup import lookups
 from graph_tools.verification.evaluate import evaluate
+from load_tests.workloads.sparse_exports import Export, partitioned, rows_for, score_for, tfra_lookup, tfra_table
 
 REAL = Path(__file__).parents[3] / "data" / "tfra_export"
 KINDS = ("inference", "training", "files")

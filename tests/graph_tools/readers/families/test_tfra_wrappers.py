@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sparse_exports import Export, rows_for, tfra_lookup, tfra_table
 
 from graph_tools.errors import ConversionError
 from graph_tools.readers import read_model
 from graph_tools.verification.evaluate import evaluate
+from load_tests.workloads.sparse_exports import Export, rows_for, tfra_lookup, tfra_table
 
 KEYS, ROWS = np.array([3, 7, 0], np.int64), np.arange(1, 7, dtype=np.float32).reshape(3, 2)
 
