@@ -373,7 +373,8 @@ def tfplus_table(
             "need_full_import": np.array(full), "delete_keys": np.array(delete_keys, keys.dtype),
         }  # fmt: skip
         export.saved |= {f"{one}-{key}": value for key, value in tensors.items()}
-        common: dict[str, Any] = {"key_dtype": keys.dtype, "value_dtype": "float32", "key_shape": (), "value_shape": (rows.shape[1],)}
+        common: dict[str, Any] = {"key_dtype": keys.dtype, "value_dtype": "float32"}
+        common |= {"key_shape": (), "value_shape": (rows.shape[1],)}
         extra: dict[str, Any] = {"storage_option": b"mem"} if op == "KvVariableV4" else {}
         export.node(op, name=one, shared_name=one, container="", enter_threshold=0, **common, **extra)
         inputs = [export.restored(f"{one}-{key}", value.dtype) for key, value in tensors.items()]
