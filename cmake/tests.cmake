@@ -16,7 +16,7 @@ endfunction()
 file(GLOB PROCESSOR_TEST_SOURCES CONFIGURE_DEPENDS tests/libprocessor/runtime/test_*.cc
                                                    tests/libprocessor/codec/test_*.cc)
 add_test_program(processor_tests ${PROCESSOR_TEST_SOURCES} tests/libprocessor/codec/oracle.cc
-                 tests/libprocessor/codec/differential.cc)
+                 tests/libprocessor/codec/differential.cc tests/libprocessor/runtime/failing_allocations.cc)
 target_link_libraries(processor_tests PRIVATE processor_messages GTest::gtest_main)
 target_include_directories(processor_tests PRIVATE tests/libprocessor/codec tests/libprocessor/runtime)
 # What is tested is optimised as it is shipped; the tests themselves need not be, and compile in half the time.
@@ -37,6 +37,7 @@ endforeach()
 add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   libprocessor/src/runtime/cpuset.cc
   libprocessor/src/runtime/deadline_reaper.cc
+  libprocessor/src/runtime/exception_status.cc
   libprocessor/src/runtime/histogram.cc
   libprocessor/src/runtime/intra_op_pool.cc
   libprocessor/src/runtime/log.cc

@@ -4,10 +4,9 @@
 #include <unistd.h>
 
 #include <condition_variable>
-#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <vector>
 
 #include "processor/processor.h"
@@ -20,18 +19,21 @@
 struct processor_queue {
   int fd = -1;
   mutable std::mutex mutex;
-  mutable std::deque<processor_completion> completions;
+  mutable std::list<processor_completion> completions;
 };
 
 namespace {
 
+using processor::Attempt;
 using processor::GetModel;
 using processor::Guard;
 using processor::Model;
 
-void Push(processor_queue &queue, const processor_completion &completion) {
+// Moves a list of one completion to the queue. It comes from threads where nobody could do anything about a failure, so
+// it allocates nothing.
+void Push(const processor_queue &queue, std::list<processor_completion> &completion) noexcept {
   std::lock_guard<std::mutex> lock(queue.mutex);
-  queue.completions.push_back(completion);
+  queue.completions.splice(queue.completions.end(), completion);
   // Readable from the first completion until the last has been taken.
   if (queue.completions.size() == 1) {
     const uint64_t one = 1;
@@ -42,7 +44,7 @@ void Push(processor_queue &queue, const processor_completion &completion) {
 class TargetWork : public processor::AsyncWork {
  public:
   TargetWork(const processor_request &request, const processor_target &target)
-      : owned_(request), reader_(owned_.view(), /*lent=*/false), target_(target) {
+      : owned_(request), reader_(owned_.view(), /*lent=*/false), target_(target), completion_(1) {
     priority = request.priority;
     deadline_us = request.deadline_us;
   }
@@ -55,37 +57,32 @@ class TargetWork : public processor::AsyncWork {
     return reader_.Encode(version, request, outputs);
   }
 
-  void Done(const absl::Status &status) override {
-    processor_completion completion{};
-    completion.tag = target_.tag;
+  void Done(const absl::Status &status) noexcept override {
     if (status.ok()) {
       reader_.result->timing = timing;
-      completion.result = reader_.result.release();
     } else {
-      processor::Report(status, &completion.error);
+      processor::Report(status, &completion_.front().error);
+      reader_.result.reset();
     }
-    Deliver(completion);
+    Answer(std::move(reader_.result));
   }
 
-  void Answer(std::unique_ptr<processor_result> result) {
-    processor_completion completion{};
+  void Answer(std::unique_ptr<processor_result> result) noexcept {
+    processor_completion &completion = completion_.front();
     completion.tag = target_.tag;
     completion.result = result.release();
-    Deliver(completion);
-  }
-
- private:
-  void Deliver(const processor_completion &completion) {
     if (target_.done != nullptr) {
       target_.done(target_.user_data, completion.tag, completion.result, &completion.error);
     } else {
-      Push(*target_.queue, completion);
+      Push(*target_.queue, completion_);
     }
   }
 
+ private:
   const processor::OwnedRequest owned_;
   processor::RequestReader reader_;
   const processor_target target_;
+  std::list<processor_completion> completion_;  // one, made before there is anything to tell
 };
 
 absl::Status Start(const processor_model *handle, const processor_request *given, const processor_target *given_target,
@@ -108,10 +105,13 @@ absl::Status Start(const processor_model *handle, const processor_request *given
   return model->Start(std::move(work), /*preferred_session=*/-1, request_id);
 }
 
-// Counts down the requests of a batch.
+// Counts the requests of a batch that have been started and have not ended.
 class BatchWait {
  public:
-  explicit BatchWait(size_t count) : left_(count) {}
+  void CountUp() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++left_;
+  }
   void CountDown() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (--left_ == 0) done_.notify_all();
@@ -124,7 +124,7 @@ class BatchWait {
  private:
   std::mutex mutex_;
   std::condition_variable done_;
-  size_t left_;
+  size_t left_ = 0;
 };
 
 // One request of a batch. The batch waits for it, so that it may use what the caller lent.
@@ -141,7 +141,7 @@ class BatchWork : public processor::AsyncWork {
                       std::vector<tensorflow::Tensor> &outputs) override {
     return reader_.Encode(version, request, outputs);
   }
-  void Done(const absl::Status &status) override {
+  void Done(const absl::Status &status) noexcept override {
     status_ = status;
     wait_->CountDown();
   }
@@ -160,48 +160,63 @@ class BatchWork : public processor::AsyncWork {
   absl::Status status_;
 };
 
+struct BatchItem {
+  std::shared_ptr<BatchWork> work;  // null if there was nothing to run
+  absl::Status status;
+};
+
+// Starts request `index` of a batch or, if need be, runs it here.
+// \return why there is nothing to wait for and nothing to take, unless it was answered at once.
+absl::Status StartOne(Model &model, const processor_request *requests, size_t index, BatchWait *wait,
+                      std::shared_ptr<BatchWork> *work, processor_result **result) {
+  processor_request request;
+  if (absl::Status s = processor::ReadRequest(processor::ElementAt(requests, index), &request); !s.ok()) return s;
+  if (auto text = processor::AnswerEmptyRequest(request, model)) {
+    *result = text.release();
+    return absl::OkStatus();
+  }
+  *work = std::make_shared<BatchWork>(request, wait);
+  wait->CountUp();
+  const absl::Status started =
+      Attempt([&] { return model.Start(*work, static_cast<int>(index % INT32_MAX), nullptr); });
+  if (started.ok()) return absl::OkStatus();
+  wait->CountDown();
+  // Inline requests know no queue: what finds it full runs here, as it would alone.
+  const bool here = absl::IsResourceExhausted(started) && model.config().execution == processor::Execution::kInline;
+  (*work)->Settle(here ? Attempt([&] { return model.Run(**work); }) : started);
+  return absl::OkStatus();
+}
+
 absl::Status RunBatch(const processor_model *handle, const processor_request *requests, size_t num_requests,
                       processor_result **results, processor_error *errors) {
   if (num_requests > 0 && (requests == nullptr || results == nullptr)) {
     return absl::InvalidArgumentError("batch: requests or results NULL");
   }
+  for (size_t i = 0; i < num_requests; ++i) results[i] = nullptr;
   std::shared_ptr<Model> model;
-  if (absl::Status s = GetModel(handle, &model); !s.ok()) {
-    for (size_t i = 0; i < num_requests; ++i) {
-      results[i] = nullptr;
-      if (errors != nullptr) processor::Report(s, &errors[i]);
-    }
+  std::vector<BatchItem> items;
+  const absl::Status ready = Attempt([&] {
+    absl::Status s = GetModel(handle, &model);
+    if (s.ok()) items.resize(num_requests);
     return s;
+  });
+  if (!ready.ok()) {
+    for (size_t i = 0; errors != nullptr && i < num_requests; ++i) processor::Report(ready, &errors[i]);
+    return ready;
   }
-  std::vector<std::shared_ptr<BatchWork>> works(num_requests);
-  std::vector<absl::Status> statuses(num_requests);
-  BatchWait wait(num_requests);
+  // Nothing may leave before the last of those that were started has ended: they use the batch, and what the caller lent.
+  BatchWait wait;
   for (size_t i = 0; i < num_requests; ++i) {
-    results[i] = nullptr;
-    processor_request request;
-    statuses[i] = processor::ReadRequest(processor::ElementAt(requests, i), &request);
-    if (statuses[i].ok()) {
-      if (auto text = processor::AnswerEmptyRequest(request, *model)) {
-        results[i] = text.release();
-      } else {
-        works[i] = std::make_shared<BatchWork>(request, &wait);
-        const absl::Status started = model->Start(works[i], static_cast<int>(i % INT32_MAX), nullptr);
-        if (started.ok()) continue;
-        // Inline requests know no queue: what finds it full runs here, as it would alone.
-        const bool here =
-            absl::IsResourceExhausted(started) && model->config().execution == processor::Execution::kInline;
-        works[i]->Settle(here ? model->Run(*works[i]) : started);
-      }
-    }
-    wait.CountDown();
+    items[i].status = Attempt([&] { return StartOne(*model, requests, i, &wait, &items[i].work, &results[i]); });
   }
   wait.Wait();
   absl::Status first;
   for (size_t i = 0; i < num_requests; ++i) {
-    if (works[i] != nullptr) statuses[i] = works[i]->Take(&results[i]);
+    absl::Status status = std::move(items[i].status);
+    if (status.ok() && items[i].work != nullptr) status = items[i].work->Take(&results[i]);
     if (errors != nullptr) errors[i].code = PROCESSOR_OK;
-    processor::Report(statuses[i], errors == nullptr ? nullptr : &errors[i]);
-    if (first.ok()) first = statuses[i];
+    processor::Report(status, errors == nullptr ? nullptr : &errors[i]);
+    if (first.ok()) first = std::move(status);
   }
   return first;
 }

@@ -7,7 +7,7 @@
 
 namespace processor {
 
-processor_status Report(const absl::Status &status, processor_error *error) {
+processor_status Report(const absl::Status &status, processor_error *error) noexcept {
   if (status.ok()) return PROCESSOR_OK;
   const std::string_view message = status.message();
   if (error != nullptr) {

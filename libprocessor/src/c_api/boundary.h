@@ -5,30 +5,22 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
-#include <new>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "processor/processor.h"
+#include "src/runtime/exception_status.h"
 
 namespace processor {
 
 /// Writes a failure into `error` (may be null) and answers its code; does nothing for OK.
-processor_status Report(const absl::Status &status, processor_error *error);
+processor_status Report(const absl::Status &status, processor_error *error) noexcept;
 
 /// Runs `body`, which answers an absl::Status, and turns whatever comes of it into a status.
 template <typename Body>
 processor_status Guard(processor_error *error, Body &&body) noexcept {
-  try {
-    return Report(body(), error);
-  } catch (const std::bad_alloc &) {
-    return Report(absl::ResourceExhaustedError("no memory left"), error);
-  } catch (const std::exception &e) {
-    return Report(absl::InternalError(e.what()), error);
-  } catch (...) {
-    return Report(absl::InternalError("an exception of unknown type"), error);
-  }
+  return Report(Attempt(std::forward<Body>(body)), error);
 }
 
 /// Copies a struct that begins with struct_size; what the caller's version of it lacks is zero.

@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/deadline_reaper.h"
 
-#include <system_error>
+#include <exception>
 
 #include "src/runtime/deadline.h"
 #include "src/runtime/stats.h"
 
 namespace processor {
 
-void DeadlineReaper::Add(int64_t deadline_us, uint64_t id) {
+void DeadlineReaper::Add(int64_t deadline_us, uint64_t id) noexcept {
   std::lock_guard<std::mutex> lock(mutex_);
   if (stopped_) return;
-  deadlines_.emplace(deadline_us, id);
-  if (!thread_.joinable()) {
-    try {
-      thread_ = std::thread([this] { Work(); });
-    } catch (const std::system_error&) {
-      return;  // the deadline is still checked before the request is run
-    }
+  try {
+    deadlines_.emplace(deadline_us, id);
+    if (!thread_.joinable()) thread_ = std::thread([this] { Work(); });
+  } catch (const std::exception&) {
+    return;  // no memory or no thread: the deadline is still checked before the request is run
   }
   if (deadlines_.begin()->second == id) wake_.notify_one();
 }
@@ -57,7 +55,11 @@ void DeadlineReaper::Work() {
     const uint64_t id = first->second;
     deadlines_.erase(first);
     lock.unlock();
-    expire_(id);
+    try {
+      expire_(id);
+    } catch (const std::exception&) {
+      // It waits on, and the deadline is checked before it is run.
+    }
     lock.lock();
   }
 }

@@ -17,12 +17,13 @@ namespace processor {
 
 class DeadlineReaper {
  public:
-  /// `expire` is called with the id of a request whose deadline has passed; it may have ended already.
+  /// `expire` is called with the id of a request whose deadline has passed; it may have ended already. What it throws
+  /// is passed over.
   explicit DeadlineReaper(std::function<void(uint64_t id)> expire) : expire_(std::move(expire)) {}
   ~DeadlineReaper() { Stop(); }
 
-  /// Any thread may call. The first call starts the thread.
-  void Add(int64_t deadline_us, uint64_t id);
+  /// Any thread may call. The first call starts the thread. Without memory or threads the deadline is not looked after.
+  void Add(int64_t deadline_us, uint64_t id) noexcept;
 
   /// Forgets a deadline, for a request that has ended: a host may give every request an hour, and answer them in a
   /// millisecond.

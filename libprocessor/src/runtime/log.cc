@@ -2,6 +2,7 @@
 #include "src/runtime/log.h"
 
 #include <cstdio>
+#include <exception>
 #include <mutex>
 #include <string>
 
@@ -21,17 +22,7 @@ LogState& State() {
   return *state;
 }
 
-}  // namespace
-
-void SetLogSink(LogSink sink, void* user_data, int32_t min_severity) {
-  LogState& state = State();
-  std::lock_guard<std::mutex> lock(state.mutex);
-  state.sink = sink;
-  state.user_data = user_data;
-  state.min_severity = min_severity;
-}
-
-void Log(Severity severity, std::string_view message) {
+void LogOrThrow(Severity severity, std::string_view message) {
   LogState& state = State();
   std::lock_guard<std::mutex> lock(state.mutex);
   const int32_t number = static_cast<int32_t>(severity);
@@ -45,6 +36,23 @@ void Log(Severity severity, std::string_view message) {
     return;
   }
   std::fprintf(stderr, "processor %s: %s\n", number == 0 ? "info" : number == 1 ? "warning" : "error", text.c_str());
+}
+
+}  // namespace
+
+void SetLogSink(LogSink sink, void* user_data, int32_t min_severity) {
+  LogState& state = State();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  state.sink = sink;
+  state.user_data = user_data;
+  state.min_severity = min_severity;
+}
+
+void Log(Severity severity, std::string_view message) noexcept {
+  try {
+    LogOrThrow(severity, message);
+  } catch (const std::exception&) {
+  }
 }
 
 }  // namespace processor

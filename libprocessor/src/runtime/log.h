@@ -15,7 +15,8 @@ using LogSink = void (*)(void* user_data, int32_t severity, const char* message)
 /// See processor_set_log_sink().
 void SetLogSink(LogSink sink, void* user_data, int32_t min_severity);
 
-void Log(Severity severity, std::string_view message);
+/// Drops the line if there is no memory for it.
+void Log(Severity severity, std::string_view message) noexcept;
 
 }  // namespace processor
 

@@ -2,12 +2,11 @@
 #include "src/runtime/model.h"
 
 #include <chrono>
-#include <exception>
-#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "src/runtime/deadline.h"
+#include "src/runtime/exception_status.h"
 
 namespace processor {
 namespace {
@@ -55,7 +54,7 @@ class WaitedWork : public AsyncWork {
                       std::vector<tensorflow::Tensor>& outputs) override {
     return work_.Encode(version, request, outputs);
   }
-  void Done(const absl::Status& status) override {
+  void Done(const absl::Status& status) noexcept override {
     status_ = status;
     work_.timing = timing;
     latch_.Set();
@@ -72,33 +71,60 @@ class WaitedWork : public AsyncWork {
 
 }  // namespace
 
+// Keeps a request that Admit() let in counted, also in the load of the slot that it has entered, until it is handed to
+// a task or the scope ends.
+class Model::Admission {
+ public:
+  explicit Admission(Model* model) : model_(model) {}
+  Admission(const Admission&) = delete;
+  Admission& operator=(const Admission&) = delete;
+  ~Admission() {
+    if (slot_ != nullptr) slot_->load().fetch_sub(1, std::memory_order_relaxed);
+    if (model_ != nullptr) model_->Leave();
+  }
+
+  void Enter(SessionSlot* slot) {
+    slot_ = slot;
+    slot_->load().fetch_add(1, std::memory_order_relaxed);
+  }
+  /// From here on the task sees to it.
+  void HandOver() {
+    slot_ = nullptr;
+    model_ = nullptr;
+  }
+
+ private:
+  Model* model_;
+  SessionSlot* slot_ = nullptr;
+};
+
 // A request in the queue of a slot. It is admitted while it exists: whichever of Run() and Fail() ends it leaves.
 class Model::SlotTask : public Task {
  public:
   SlotTask(Model* model, std::shared_ptr<AsyncWork> work, SessionSlot* slot)
       : model_(model), work_(std::move(work)), slot_(slot), start_ns_(NowNs()) {}
 
-  void Run(int session) override {
+  void Run(int session) noexcept override {
     work_->timing.queue_ns = NowNs() - start_ns_;
     End(model_->Execute(session, *work_));
   }
 
   /// Has the deadline looked after while the task waits. It may have ended by now: then nothing is left behind, for
   /// either this sees that it has, or End() sees that it is watched.
-  void WatchDeadline() {
+  void WatchDeadline() noexcept {
     watched_.store(true);
     model_->reaper_.Add(deadline_us, id);
     if (ended_.load()) ForgetDeadline();
   }
 
-  void Fail(const absl::Status& status) override {
+  void Fail(const absl::Status& status) noexcept override {
     work_->timing.queue_ns = NowNs() - start_ns_;
     model_->RecordRefusal(status, start_ns_);
     End(status);
   }
 
  private:
-  void End(const absl::Status& status) {
+  void End(const absl::Status& status) noexcept {
     slot_->load().fetch_sub(1, std::memory_order_relaxed);
     ended_.store(true);
     ForgetDeadline();
@@ -166,7 +192,7 @@ absl::Status Model::Admit() {
   return absl::FailedPreconditionError("model: freed, expected one that is loaded");
 }
 
-void Model::Leave() {
+void Model::Leave() noexcept {
   if (in_flight_.fetch_sub(1) == 1 && state_.load() != State::kServing) {
     std::lock_guard<std::mutex> lock(idle_mutex_);
     idle_.notify_all();
@@ -201,7 +227,7 @@ int Model::PickSession() {
   return 0;
 }
 
-void Model::RecordRefusal(const absl::Status& status, int64_t start_ns) {
+void Model::RecordRefusal(const absl::Status& status, int64_t start_ns) noexcept {
   RequestTiming timing;
   timing.queue_ns = timing.total_ns = NowNs() - start_ns;
   refused_.Record(status.code(), timing);
@@ -234,15 +260,9 @@ absl::Status Model::RunOnVersion(ModelVersion& version, int session, const Decod
   return status;
 }
 
-absl::Status Model::Execute(int session, Work& work) {
+absl::Status Model::Execute(int session, Work& work) noexcept {
   // Threads of a slot have no boundary above them that would catch.
-  try {
-    return ExecuteOrThrow(session, work);
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("request: no memory left");
-  } catch (const std::exception& e) {
-    return absl::InternalError(absl::StrCat("request: ", e.what()));
-  }
+  return Attempt([&] { return ExecuteOrThrow(session, work); });
 }
 
 absl::Status Model::ExecuteOrThrow(int session, Work& work) {
@@ -277,8 +297,9 @@ absl::Status Model::Run(Work& work) {
     uint64_t id = 0;
     if (absl::Status s = Start(waited, -1, &id); !s.ok()) return s;
     if (work.deadline_us != 0 && !waited->latch().WaitUntil(work.deadline_us)) {
-      // Too late to wait; if it is running already there is no stopping it.
-      Cancel(id, DeadlinePassed()).IgnoreError();
+      // Too late to wait; if it is running already there is no stopping it. Nor does an exception end the waiting: the
+      // request uses what the caller lent.
+      Attempt([&] { return Cancel(id, DeadlinePassed()); }).IgnoreError();
     }
     waited->latch().Wait();
     return waited->status();
@@ -288,13 +309,10 @@ absl::Status Model::Run(Work& work) {
     RecordRefusal(s, start_ns);
     return s;
   }
+  Admission admission(this);
   const int session = PickSession();
-  std::atomic<int>& load = slots_[session]->load();
-  load.fetch_add(1, std::memory_order_relaxed);
-  const absl::Status status = Execute(session, work);
-  load.fetch_sub(1, std::memory_order_relaxed);
-  Leave();
-  return status;
+  admission.Enter(slots_[session].get());
+  return Execute(session, work);
 }
 
 absl::Status Model::Start(std::shared_ptr<AsyncWork> work, int preferred_session, uint64_t* id) {
@@ -303,27 +321,29 @@ absl::Status Model::Start(std::shared_ptr<AsyncWork> work, int preferred_session
     RecordRefusal(s, start_ns);
     return s;
   }
-  const int n = static_cast<int>(slots_.size());
-  const int session = preferred_session >= 0 ? preferred_session % n : PickSession();
+  Admission admission(this);
+  const int session = preferred_session >= 0 ? preferred_session % static_cast<int>(slots_.size()) : PickSession();
+  const absl::Status status = Attempt([&] { return StartAdmitted(admission, std::move(work), session, id); });
+  if (!status.ok()) RecordRefusal(status, start_ns);
+  return status;
+}
+
+absl::Status Model::StartAdmitted(Admission& admission, std::shared_ptr<AsyncWork> work, int session, uint64_t* id) {
   SessionSlot& slot = *slots_[session];
   const int64_t deadline_us = work->deadline_us;
   const int32_t priority = work->priority;
   const bool caller_keeps_deadline = work->caller_keeps_deadline;
   auto task = std::make_shared<SlotTask>(this, std::move(work), &slot);
   // The id tells the slot, so that cancelling looks into one queue.
-  task->id = next_id_.fetch_add(1, std::memory_order_relaxed) * n + session;
+  task->id = next_id_.fetch_add(1, std::memory_order_relaxed) * slots_.size() + static_cast<uint64_t>(session);
   task->priority = priority;
   task->deadline_us = deadline_us;
   const uint64_t task_id = task->id;
   if (id != nullptr) *id = task_id;
-  slot.load().fetch_add(1, std::memory_order_relaxed);
-  absl::Status status = IsPast(deadline_us) ? DeadlinePassed() : slot.Submit(task);
-  if (!status.ok()) {
-    slot.load().fetch_sub(1, std::memory_order_relaxed);
-    RecordRefusal(status, start_ns);
-    Leave();
-    return status;
-  }
+  admission.Enter(&slot);
+  if (absl::Status s = IsPast(deadline_us) ? DeadlinePassed() : slot.Submit(task); !s.ok()) return s;
+  admission.HandOver();
+  // Accepted: nothing from here on may fail, for the work will hear of its end.
   if (deadline_us != 0 && !caller_keeps_deadline) task->WatchDeadline();
   return absl::OkStatus();
 }
@@ -337,6 +357,7 @@ absl::Status Model::Cancel(uint64_t id, const absl::Status& status) {
 
 absl::Status Model::SetCpuset(std::string_view cpuset) {
   if (absl::Status s = Admit(); !s.ok()) return s;
+  const Admission admission(this);
   const CpuSet allowed = AllowedCpus();
   std::vector<CpuSet> groups(slots_.size(), allowed);
   absl::Status status;
@@ -344,7 +365,6 @@ absl::Status Model::SetCpuset(std::string_view cpuset) {
   if (status.ok()) {
     for (size_t i = 0; i < slots_.size(); ++i) slots_[i]->SetCpus(groups[i]);
   }
-  Leave();
   return status;
 }
 
@@ -363,7 +383,7 @@ absl::Status Model::Drain(int64_t deadline_us) {
   return absl::DeadlineExceededError(absl::StrCat("model: ", in_flight_.load(), " requests left at the deadline"));
 }
 
-void Model::Close() {
+void Model::Close() noexcept {
   if (state_.exchange(State::kClosed) == State::kClosed) return;
   {
     std::lock_guard<std::mutex> lock(update_mutex_);
@@ -372,16 +392,19 @@ void Model::Close() {
   update_wake_.notify_all();
   if (updater_.joinable()) updater_.join();
   reaper_.Stop();
-  for (auto& slot : slots_) slot->Stop(absl::CancelledError("request: the model was freed while it waited"));
+  const absl::Status freed =
+      StatusWithoutThrowing(absl::StatusCode::kCancelled, "request: the model was freed while it waited");
+  for (auto& slot : slots_) slot->Stop(freed);
   {
     std::unique_lock<std::mutex> lock(idle_mutex_);
     idle_.wait(lock, [this] { return in_flight_.load() == 0; });
   }
-  std::vector<std::shared_ptr<ModelVersion>> versions;
+  std::vector<std::shared_ptr<ModelVersion>> retired;
+  std::shared_ptr<ModelVersion> current;
   {
     std::lock_guard<std::mutex> lock(version_mutex_);
-    versions.swap(retired_);
-    versions.push_back(std::move(version_));
+    retired.swap(retired_);
+    current.swap(version_);
   }
 }
 

@@ -46,7 +46,7 @@ class Work {
 /// Work that ends by a call: exactly one, on any thread.
 class AsyncWork : public Work {
  public:
-  virtual void Done(const absl::Status& status) = 0;
+  virtual void Done(const absl::Status& status) noexcept = 0;
 
   /// Whoever waits for it looks at the clock, so that no other thread need.
   bool caller_keeps_deadline = false;
@@ -71,7 +71,7 @@ class Model {
   absl::Status SetCpuset(std::string_view cpuset);
   absl::Status Drain(int64_t deadline_us);
   /// Refuses new requests, cancels waiting ones, waits for running ones, unloads.
-  void Close();
+  void Close() noexcept;
 
   std::string InfoJson() const;
   std::string SignaturesJson() const;
@@ -83,6 +83,7 @@ class Model {
   const ModelConfig& config() const { return config_; }
 
  private:
+  class Admission;
   class SlotTask;
   enum class State { kServing, kDraining, kClosed };
 
@@ -98,14 +99,15 @@ class Model {
   void ReleaseRetired();
 
   absl::Status Admit();
-  void Leave();
+  void Leave() noexcept;
   int PickSession();
-  absl::Status Execute(int session, Work& work);
+  absl::Status Execute(int session, Work& work) noexcept;
   absl::Status ExecuteOrThrow(int session, Work& work);
   absl::Status RunOnVersion(ModelVersion& version, int session, const DecodedRequest& request,
                             std::vector<tensorflow::Tensor>* outputs);
   absl::Status CheckModelSpec(const ModelVersion& version, const DecodedRequest& request) const;
-  void RecordRefusal(const absl::Status& status, int64_t start_ns);
+  void RecordRefusal(const absl::Status& status, int64_t start_ns) noexcept;
+  absl::Status StartAdmitted(Admission& admission, std::shared_ptr<AsyncWork> work, int session, uint64_t* id);
 
   const ModelConfig config_;
   const std::string base_dir_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a model comes by its versions: the first, and those of later checkpoints.
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <filesystem>
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/runtime/exception_status.h"
 #include "src/runtime/log.h"
 #include "src/runtime/model.h"
 #include "src/runtime/saved_model.h"
@@ -120,7 +122,7 @@ void Model::FollowCheckpoints() {
     lock.unlock();
     ReleaseRetired();
     if (std::chrono::steady_clock::now() >= next) {
-      TryUpdate();
+      Attempt([this] { return TryUpdate(), absl::OkStatus(); }).IgnoreError();
       next = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(poll);
     }
     lock.lock();
@@ -137,13 +139,7 @@ absl::Status Model::Update() {
 }
 
 void Model::TryUpdate() {
-  absl::Status status;
-  // The thread has no boundary above it that would catch.
-  try {
-    status = Update();
-  } catch (const std::exception& e) {
-    status = absl::InternalError(e.what());
-  }
+  const absl::Status status = Attempt([this] { return Update(); });
   const std::string error = status.ok() ? "" : status.ToString();
   std::lock_guard<std::mutex> lock(version_mutex_);
   // Once per fault, not once per poll.
@@ -154,18 +150,14 @@ void Model::TryUpdate() {
 }
 
 void Model::ReleaseRetired() {
-  std::vector<std::shared_ptr<ModelVersion>> unused;
-  {
+  // One at a time, destroyed without the lock.
+  for (std::shared_ptr<ModelVersion> unused;; unused.reset()) {
     std::lock_guard<std::mutex> lock(version_mutex_);
-    for (size_t i = 0; i < retired_.size();) {
-      // Ours is the last reference, and nobody can take another from a version that is no longer current.
-      if (retired_[i].use_count() == 1) {
-        unused.push_back(std::move(retired_[i]));
-        retired_.erase(retired_.begin() + static_cast<std::ptrdiff_t>(i));
-      } else {
-        ++i;
-      }
-    }
+    // Ours is the last reference, and nobody can take another from a version that is no longer current.
+    const auto found = std::find_if(retired_.begin(), retired_.end(), [](const auto& v) { return v.use_count() == 1; });
+    if (found == retired_.end()) return;
+    unused = std::move(*found);
+    retired_.erase(found);
   }
 }
 

@@ -4,7 +4,7 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <system_error>
+#include <exception>
 
 #include "absl/strings/str_cat.h"
 
@@ -25,9 +25,12 @@ absl::Status SessionSlot::Submit(std::shared_ptr<Task> task) {
                                                      " requests wait, expected fewer than max_queue_size"));
   }
   if (threads_.empty()) {
+    // Room beforehand: a thread that has started could not be kept track of without.
+    threads_.reserve(static_cast<size_t>(options_.worker_threads));
+    thread_ids_.reserve(static_cast<size_t>(options_.worker_threads));
     try {
       for (int i = 0; i < options_.worker_threads; ++i) threads_.emplace_back([this] { Work(); });
-    } catch (const std::system_error& e) {
+    } catch (const std::exception& e) {
       // One thread is enough to go on with.
       if (threads_.empty()) return absl::ResourceExhaustedError(absl::StrCat("no thread to be had: ", e.what()));
     }
@@ -82,7 +85,7 @@ size_t SessionSlot::queued() const {
 }
 
 void SessionSlot::Work() {
-  pthread_setname_np(pthread_self(), absl::StrCat(options_.name).substr(0, 15).c_str());
+  pthread_setname_np(pthread_self(), options_.name.substr(0, 15).c_str());
   std::unique_lock<std::mutex> lock(mutex_);
   thread_ids_.push_back(ThreadId());
   PinThread(0, cpus_);

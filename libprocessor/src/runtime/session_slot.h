@@ -24,13 +24,14 @@
 
 namespace processor {
 
-/// A request that waits for a session. Exactly one of Run() and Fail() is called, once, and ends it.
+/// A request that waits for a session. Exactly one of Run() and Fail() is called, once, and ends it; neither throws, for
+/// nobody above a thread of a slot would catch.
 class Task {
  public:
   virtual ~Task() = default;
-  virtual void Run(int session) = 0;
+  virtual void Run(int session) noexcept = 0;
   /// Ends the task without running it. May come on any thread.
-  virtual void Fail(const absl::Status& status) = 0;
+  virtual void Fail(const absl::Status& status) noexcept = 0;
 
   uint64_t id = 0;
   int32_t priority = 0;
@@ -52,7 +53,8 @@ class SessionSlot {
   ~SessionSlot();
 
   /// Queues a task: larger priority first, then first come.
-  /// \return RESOURCE_EXHAUSTED if the queue is full, CANCELLED if the slot is stopped; the task is then untouched.
+  /// \return RESOURCE_EXHAUSTED if the queue is full, CANCELLED if the slot is stopped; the task is then untouched, as
+  ///         it is when this throws.
   absl::Status Submit(std::shared_ptr<Task> task);
 
   /// Takes a waiting task out of the queue, so that the caller can end it; null if it does not wait (any more).

@@ -40,12 +40,12 @@ class FakeTask : public Task {
     id = number;
     priority = wanted_priority;
   }
-  void Run(int session) override {
+  void Run(int session) noexcept override {
     session_ = session;
     if (body_) body_();
     ++runs;
   }
-  void Fail(const absl::Status& status) override {
+  void Fail(const absl::Status& status) noexcept override {
     failure = status;
     ++fails;
   }
