@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <new>
 #include <string>
+#include <type_traits>
 
 namespace processor {
 namespace {
@@ -57,15 +58,21 @@ void* NewBlock(size_t alignment, size_t bytes, int size_class) {
   return block;
 }
 
-// Blocks that one thread has freed. Plain memory, so that it can be used while the thread ends.
+// Blocks that one thread has freed. It has no destructor, and so lives as long as its thread: other objects of the thread
+// may free blocks while they are destroyed.
 struct Cache {
-  Header* blocks[kClasses] = {};
-  size_t bytes = 0;
-  bool ended = false;
+  Header* blocks[kClasses];
+  size_t bytes;
+  bool ended;  // nothing is kept any more
+};
+static_assert(std::is_trivially_destructible_v<Cache>);
+thread_local Cache cache;
 
-  ~Cache() {
-    ended = true;
-    for (Header*& list : blocks) {
+// Empties its thread's cache when the thread ends.
+struct Drainer {
+  ~Drainer() {
+    cache.ended = true;
+    for (Header*& list : cache.blocks) {
       while (list != nullptr) {
         Header* header = list;
         list = header->next;
@@ -75,9 +82,10 @@ struct Cache {
   }
 };
 
-Cache& ThreadCache() {
-  thread_local Cache cache;
-  return cache;
+// Sees to it that this thread's cache will be emptied.
+void WillDrain() {
+  thread_local const Drainer drainer;
+  (void)drainer;
 }
 
 class ThreadCachingAllocator : public tensorflow::Allocator {
@@ -87,7 +95,6 @@ class ThreadCachingAllocator : public tensorflow::Allocator {
   void* AllocateRaw(size_t alignment, size_t num_bytes) override {
     if (!kCaches || num_bytes > kMaxCachedBlock || alignment > kAlignment) return NewBlock(alignment, num_bytes, -1);
     const int size_class = ClassOf(num_bytes);
-    Cache& cache = ThreadCache();
     if (Header* header = cache.blocks[size_class]) {
       cache.blocks[size_class] = header->next;
       cache.bytes -= SizeOfClass(size_class);
@@ -100,9 +107,9 @@ class ThreadCachingAllocator : public tensorflow::Allocator {
     if (block == nullptr) return;
     Header* header = HeaderOf(block);
     if (header->size_class >= 0) {
-      Cache& cache = ThreadCache();
       const size_t size = SizeOfClass(header->size_class);
       if (!cache.ended && cache.bytes + size <= kMaxCachedBytes) {
+        WillDrain();
         header->next = cache.blocks[header->size_class];
         cache.blocks[header->size_class] = header;
         cache.bytes += size;

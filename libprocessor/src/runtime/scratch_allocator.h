@@ -3,7 +3,10 @@
 //
 // TensorFlow's takes each from posix_memalign, glibc's slow path, which was a fifth of the time of a small request.
 // This one keeps freed blocks on the thread that freed them, by size class, up to a bound, and asks malloc for the
-// rest. Any thread may free any block. Variables do not come from here: the base device's allocator holds them.
+// rest. Any thread may free any block.
+//
+// All sessions compute with it, also the one that restores a version: a restored variable may be the very tensor that was
+// read, and so a block from here. It is never in a cache while it is in use, and above 64 KiB it never was.
 #ifndef PROCESSOR_RUNTIME_SCRATCH_ALLOCATOR_H_
 #define PROCESSOR_RUNTIME_SCRATCH_ALLOCATOR_H_
 
