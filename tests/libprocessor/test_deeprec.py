@@ -381,6 +381,22 @@ def test_freed_model_answers_500(tiny_model: Path) -> None:
     assert "freed" in answer.text
 
 
+def test_batch_on_a_freed_model_writes_every_entry(tiny_model: Path) -> None:
+    model = DropInModel(tiny_model, batch_process_count=3)
+    model.close()
+    status, answers = model.batch([encode({"x": X})] * 4)
+    assert status == 500
+    assert [answer.status for answer in answers] == [500, 500, 500, 0], "the fourth is not the library's to write"
+    assert all("freed" in answer.text for answer in answers[:3])
+
+
+def test_batch_on_no_model_writes_the_first_entry() -> None:
+    status, answers = deeprec_abi.batch_process(None, [encode({"x": X})] * 2)
+    assert status == 500
+    assert [answer.status for answer in answers] == [500, 0]
+    assert "NULL" in answers[0].text
+
+
 def test_models_and_versions_with_equal_variables_keep_their_scores(
     make_linear_model: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -56,6 +56,9 @@ PROCESSOR_DEEPREC_API int process(void *model_buf, const void *input_data, int i
  * \param[out] output_data   [batch_process_count] as process() writes it; each to be released with `free`.
  * \param[out] output_size   [batch_process_count] their bytes.
  * \return 200 if every request was answered, else 500: the texts of the failed ones begin with "[TensorFlow]".
+ *
+ * Every entry is written, also on a handle that has been freed, which remembers its count; on NULL only the first, since
+ * nothing says how many there are. Without memory for a text its entry is NULL and 0.
  */
 PROCESSOR_DEEPREC_API int batch_process(void *model_buf, const void *input_data[], int *input_size, void *output_data[],
                                         int *output_size);

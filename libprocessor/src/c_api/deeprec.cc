@@ -2,8 +2,9 @@
 // The drop-in contract, on top of the modern ABI's parts.
 #include "processor/deeprec.h"
 
-#include <climits>
+#include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "processor/processor.h"
@@ -27,20 +28,26 @@ void HandOver(Buffer buffer, void **data, int *size) {
   *data = buffer.Release();
 }
 
-int Fail(std::string_view what, const absl::Status &status, void **data, int *size) {
+// Answers a failure with a text, for which malloc is all that is needed.
+int Fail(std::string_view what, std::string_view message, void **data, int *size) noexcept {
+  const std::string_view parts[] = {"[TensorFlow] Processor ", what, " failed: ", message};
+  size_t length = 0;
+  for (std::string_view part : parts) length += part.size();
   Buffer text;
   // Without memory for a text there is still the 500.
-  if (text.Assign(absl::StrCat("[TensorFlow] Processor ", what, " failed: ", status.message()))) {
-    HandOver(std::move(text), data, size);
-  }
+  if (!text.Allocate(length)) return kFailed;
+  char *end = text.data();
+  for (std::string_view part : parts) end = std::copy(part.begin(), part.end(), end);
+  HandOver(std::move(text), data, size);
   return kFailed;
 }
 
-absl::Status CheckOutputs(void **data, int *size) {
-  if (data == nullptr || size == nullptr) return absl::InvalidArgumentError("output_data or output_size: NULL");
+// False if there is nowhere to put an answer.
+bool ClearOutputs(void **data, int *size) noexcept {
+  if (data == nullptr || size == nullptr) return false;
   *data = nullptr;
   *size = 0;
-  return absl::OkStatus();
+  return true;
 }
 
 absl::Status ToRequest(const void *data, int size, processor_request *request) {
@@ -62,14 +69,10 @@ processor_request RefusedRequest() {
   return request;
 }
 
-int Finish(processor_status status, processor_result *result, const processor_error &error, void **data, int *size) {
-  // Without memory for the batch itself there are neither results nor errors.
-  if (status == PROCESSOR_OK && result == nullptr) {
-    return Fail("predict", absl::ResourceExhaustedError("no memory left"), data, size);
-  }
-  if (status != PROCESSOR_OK) {
-    return Fail("predict", absl::Status(static_cast<absl::StatusCode>(status), error.message), data, size);
-  }
+// Gives the bytes of a result to the host, or the text of an error.
+int Finish(processor_status status, processor_result *result, const processor_error &error, void **data,
+           int *size) noexcept {
+  if (status != PROCESSOR_OK) return Fail("predict", error.message, data, size);
   Buffer bytes = std::move(result->bytes);
   processor_result_free(result);
   HandOver(std::move(bytes), data, size);
@@ -103,79 +106,82 @@ absl::Status ServingModelInfo(void *model_buf, Buffer *bytes) {
   return absl::OkStatus();
 }
 
+int BatchProcess(processor_model *handle, size_t count, const void *input_data[], const int *input_size,
+                 void *output_data[], int *output_size) {
+  std::vector<processor_request> requests(count);
+  std::vector<processor_result *> results(count, nullptr);
+  std::vector<processor_error> errors(count);
+  std::vector<absl::Status> given(count);
+  for (size_t i = 0; i < count; ++i) {
+    given[i] = processor::Attempt([&] { return ToRequest(input_data[i], input_size[i], &requests[i]); });
+    // One request that cannot be read must not keep the others from being answered: it is refused with them.
+    if (!given[i].ok()) requests[i] = RefusedRequest();
+  }
+  // From here on nothing throws: what has been answered is handed over.
+  processor_model_run_batch(handle, requests.data(), count, results.data(), errors.data());
+  int code = kOk;
+  for (size_t i = 0; i < count; ++i) {
+    processor::Report(given[i], &errors[i]);
+    if (Finish(errors[i].code, results[i], errors[i], &output_data[i], &output_size[i]) != kOk) code = kFailed;
+  }
+  return code;
+}
+
 }  // namespace
 
 extern "C" {
 
 void *initialize(const char *model_entry, const char *model_config, int *state) {
   processor_model *handle = nullptr;
-  processor_error error;
-  const processor_status status =
-      processor::Guard(&error, [&] { return Initialize(model_entry, model_config, &handle); });
-  if (status != PROCESSOR_OK) {
-    processor::Log(processor::Severity::kError,
-                   absl::StrCat("initialize failed: ", processor_status_name(status), ": ", error.message));
-  }
+  const processor_status status = processor::Guard(nullptr, [&] {
+    const absl::Status s = processor::Attempt([&] { return Initialize(model_entry, model_config, &handle); });
+    if (!s.ok()) {
+      processor::Log(processor::Severity::kError,
+                     absl::StrCat("initialize failed: ", processor_status_name(static_cast<processor_status>(s.code())),
+                                  ": ", s.message()));
+    }
+    return s;
+  });
   if (state != nullptr) *state = status == PROCESSOR_OK ? 0 : -1;
   return handle;
 }
 
 int process(void *model_buf, const void *input_data, int input_size, void **output_data, int *output_size) {
-  if (!CheckOutputs(output_data, output_size).ok()) return kFailed;
+  if (!ClearOutputs(output_data, output_size)) return kFailed;
   processor_request request;
-  if (absl::Status s = ToRequest(input_data, input_size, &request); !s.ok()) {
-    return Fail("predict", s, output_data, output_size);
-  }
   processor_result *result = nullptr;
   processor_error error;
-  const processor_status status =
-      processor_model_run(static_cast<processor_model *>(model_buf), &request, &result, &error);
+  processor_status status = processor::Guard(&error, [&] { return ToRequest(input_data, input_size, &request); });
+  if (status == PROCESSOR_OK) {
+    status = processor_model_run(static_cast<processor_model *>(model_buf), &request, &result, &error);
+  }
   return Finish(status, result, error, output_data, output_size);
 }
 
 int batch_process(void *model_buf, const void *input_data[], int *input_size, void *output_data[], int *output_size) {
+  if (output_data == nullptr || output_size == nullptr) return kFailed;
+  auto *handle = static_cast<processor_model *>(model_buf);
+  const size_t count = processor::BatchCount(handle);
+  for (size_t i = 0; i < count; ++i) ClearOutputs(&output_data[i], &output_size[i]);
   int code = kOk;
-  const processor_status status = processor::Guard(nullptr, [&]() -> absl::Status {
-    if (input_data == nullptr || input_size == nullptr || output_data == nullptr || output_size == nullptr) {
-      return absl::InvalidArgumentError("batch: an array is NULL");
-    }
-    auto *handle = static_cast<processor_model *>(model_buf);
-    std::shared_ptr<Model> model;
-    if (absl::Status s = processor::GetModel(handle, &model); !s.ok()) {
-      // How many there are is not known without the model; there is at least one.
-      CheckOutputs(&output_data[0], &output_size[0]).IgnoreError();
-      Fail("predict", s, &output_data[0], &output_size[0]);
-      return s;
-    }
-    const size_t count = static_cast<size_t>(model->config().batch_process_count);
-    std::vector<processor_request> requests(count);
-    std::vector<processor_result *> results(count, nullptr);
-    std::vector<processor_error> errors(count);
-    std::vector<absl::Status> given(count);
-    for (size_t i = 0; i < count; ++i) {
-      CheckOutputs(&output_data[i], &output_size[i]).IgnoreError();
-      given[i] = ToRequest(input_data[i], input_size[i], &requests[i]);
-      // One request that cannot be read must not keep the others from being answered: it is refused with them.
-      if (!given[i].ok()) requests[i] = RefusedRequest();
-    }
-    processor_model_run_batch(handle, requests.data(), count, results.data(), errors.data());
-    for (size_t i = 0; i < count; ++i) processor::Report(given[i], &errors[i]);
-    for (size_t i = 0; i < count; ++i) {
-      if (Finish(errors[i].code, results[i], errors[i], &output_data[i], &output_size[i]) != kOk) code = kFailed;
-    }
+  processor_error error;
+  const processor_status status = processor::Guard(&error, [&]() -> absl::Status {
+    if (input_data == nullptr || input_size == nullptr) return absl::InvalidArgumentError("batch: an array is NULL");
+    code = BatchProcess(handle, count, input_data, input_size, output_data, output_size);
     return absl::OkStatus();
   });
-  return status == PROCESSOR_OK ? code : kFailed;
+  if (status == PROCESSOR_OK) return code;
+  for (size_t i = 0; i < count; ++i) Fail("predict", error.message, &output_data[i], &output_size[i]);
+  return kFailed;
 }
 
 int get_serving_model_info(void *model_buf, void **output_data, int *output_size) {
-  if (!CheckOutputs(output_data, output_size).ok()) return kFailed;
+  if (!ClearOutputs(output_data, output_size)) return kFailed;
   Buffer bytes;
   processor_error error;
   const processor_status status = processor::Guard(&error, [&] { return ServingModelInfo(model_buf, &bytes); });
   if (status != PROCESSOR_OK) {
-    return Fail("get_serving_model_info", absl::Status(static_cast<absl::StatusCode>(status), error.message),
-                output_data, output_size);
+    return Fail("get_serving_model_info", error.message, output_data, output_size);
   }
   HandOver(std::move(bytes), output_data, output_size);
   return kOk;

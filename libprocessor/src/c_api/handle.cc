@@ -33,6 +33,7 @@ processor_model *MakeHandle(std::shared_ptr<Model> model) {
   }
   if (handle == nullptr) handle = new processor_model;
   std::lock_guard<std::mutex> lock(handle->mutex);
+  handle->batch_count = model->config().batch_process_count;
   handle->model = std::move(model);
   return handle;
 }
@@ -43,6 +44,12 @@ absl::Status GetModel(const processor_model *handle, std::shared_ptr<Model> *mod
   if (handle->model == nullptr) return absl::FailedPreconditionError("model: freed, expected one that is loaded");
   *model = handle->model;
   return absl::OkStatus();
+}
+
+size_t BatchCount(const processor_model *handle) noexcept {
+  if (handle == nullptr) return 1;
+  std::lock_guard<std::mutex> lock(handle->mutex);
+  return static_cast<size_t>(handle->batch_count);
 }
 
 void FreeHandle(processor_model *handle) {

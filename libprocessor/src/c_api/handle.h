@@ -17,6 +17,7 @@
 struct processor_model {
   mutable std::mutex mutex;
   std::shared_ptr<processor::Model> model;  // null once freed
+  int batch_count = 1;                      // of the last model: how many answers a host makes room for
 };
 
 namespace processor {
@@ -27,6 +28,9 @@ processor_model *MakeHandle(std::shared_ptr<Model> model);
 /// The model of a handle.
 /// \return INVALID_ARGUMENT for NULL, FAILED_PRECONDITION for a handle that has been freed.
 absl::Status GetModel(const processor_model *handle, std::shared_ptr<Model> *model);
+
+/// How many requests batch_process() takes on a handle, also once it has been freed; 1 for NULL, the least there can be.
+size_t BatchCount(const processor_model *handle) noexcept;
 
 /// Closes the model of a handle; does nothing if that was done.
 void FreeHandle(processor_model *handle);

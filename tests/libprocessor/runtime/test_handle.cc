@@ -64,6 +64,19 @@ TEST_F(Handle, IsNotUsedAgainForFourThousandFrees) {
   EXPECT_LT(seen.size(), 4200u);
 }
 
+TEST_F(Handle, RemembersTheBatchCountOfItsModel) {
+  ModelConfig config;
+  ASSERT_TRUE(
+      ParseModelConfig(R"({"batch_process_count": 5, "warmup_runs": 1})", ConfigDialect::kModern, &config).ok());
+  std::shared_ptr<Model> model;
+  ASSERT_TRUE(Model::Load(std::move(config), saved_model_.path(), &model).ok());
+  processor_model* handle = MakeHandle(std::move(model));
+  EXPECT_EQ(BatchCount(handle), 5u);
+  FreeHandle(handle);
+  EXPECT_EQ(BatchCount(handle), 5u);
+  EXPECT_EQ(BatchCount(nullptr), 1u);
+}
+
 TEST_F(Handle, OneOfManyFreesCountsAndUsersHearIt) {
   processor_model* handle = MakeHandle(model_);
   model_.reset();

@@ -4,12 +4,14 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <stdlib.h>
 
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "failing_allocations.h"
+#include "processor/deeprec.h"
 #include "processor/processor.h"
 #include "src/c_api/handle.h"
 #include "src/runtime/model_config.h"
@@ -125,6 +127,30 @@ TEST_P(ModelWithoutMemory, AnAcceptedRequestIsToldOfOnceInItsQueue) {
   processor_model_free(handle_);
   EXPECT_EQ(processor_queue_next(queue, completions, 2), 0u);
   processor_queue_free(queue);
+}
+
+TEST_P(ModelWithoutMemory, TheDropInFunctionsAnswer500) {
+  const void* inputs[] = {"\xff"};
+  int sizes[] = {1}, size = 0;
+  void* data = nullptr;
+  FailEachAllocation([&] {
+    EXPECT_EQ(process(handle_, inputs[0], 1, &data, &size), 500);
+    EXPECT_NE(data, nullptr) << "malloc has memory for a text";
+    free(data);
+    EXPECT_EQ(process(handle_, inputs[0], -1, &data, &size), 500);
+    free(data);
+    EXPECT_EQ(batch_process(handle_, inputs, sizes, &data, &size), 500);
+    EXPECT_NE(data, nullptr);
+    free(data);
+    EXPECT_EQ(process(nullptr, inputs[0], 1, &data, &size), 500);
+    free(data);
+    EXPECT_EQ(get_serving_model_info(nullptr, &data, &size), 500);
+    free(data);
+    int state = 0;
+    EXPECT_EQ(initialize("", "[]", &state), nullptr);
+    EXPECT_EQ(state, -1);
+  });
+  processor_model_free(handle_);
 }
 
 INSTANTIATE_TEST_SUITE_P(Execution, ModelWithoutMemory, testing::Values("inline", "pinned"),
