@@ -29,6 +29,9 @@ tensorflow::SessionOptions TensorFlowOptions(const SessionOptions& options) {
   return result;
 }
 
+// Does a failure say nothing about the graph?
+bool IsTransient(const absl::Status& status) { return absl::IsResourceExhausted(status); }
+
 }  // namespace
 
 const char* ExecutorName(Executor executor) {
@@ -44,7 +47,7 @@ absl::Status Session::Create(const tensorflow::GraphDef& graph, const SessionOpt
   result->session_ = std::make_unique<tensorflow::DirectSession>(
       TensorFlowOptions(options), new tensorflow::StaticDeviceMgr(std::move(devices)), nullptr);
   result->handles_ = std::make_unique<std::atomic<int64_t>[]>(kMaxCallables);
-  for (int i = 0; i < kMaxCallables; ++i) result->handles_[i].store(-1, std::memory_order_relaxed);
+  for (int i = 0; i < kMaxCallables; ++i) result->handles_[i].store(kNotMade, std::memory_order_relaxed);
   if (absl::Status status = result->session_->Create(graph); !status.ok()) return status;
   *session = std::move(result);
   return absl::OkStatus();
@@ -66,13 +69,31 @@ absl::Status Session::Make(const Signature& signature, const std::vector<int>& o
 }
 
 absl::Status Session::Prepare(int callable, const Signature& signature, const std::vector<int>& outputs) {
-  if (handles_[callable].load(std::memory_order_acquire) >= 0) return absl::OkStatus();
+  std::atomic<int64_t>& made = handles_[callable];
+  int64_t known = made.load(std::memory_order_acquire);
+  if (known >= 0) return absl::OkStatus();
+  if (known == kFailed) return Failure(callable);
   std::lock_guard<std::mutex> lock(mutex_);
-  if (handles_[callable].load(std::memory_order_relaxed) >= 0) return absl::OkStatus();
-  tensorflow::Session::CallableHandle handle = -1;
-  if (absl::Status status = Make(signature, outputs, /*traced=*/false, &handle); !status.ok()) return status;
-  handles_[callable].store(handle, std::memory_order_release);
+  known = made.load(std::memory_order_relaxed);
+  if (known >= 0) return absl::OkStatus();
+  if (known == kFailed) return Failure(callable);
+  tensorflow::Session::CallableHandle handle = kNotMade;
+  if (absl::Status status = Make(signature, outputs, /*traced=*/false, &handle); !status.ok()) {
+    if (IsTransient(status)) return status;
+    {
+      std::lock_guard<std::mutex> failures_lock(failures_mutex_);
+      failures_.emplace(callable, status);
+    }
+    made.store(kFailed, std::memory_order_release);
+    return status;
+  }
+  made.store(handle, std::memory_order_release);
   return absl::OkStatus();
+}
+
+absl::Status Session::Failure(int callable) {
+  std::lock_guard<std::mutex> lock(failures_mutex_);
+  return failures_.at(callable);
 }
 
 absl::Status Session::Run(int callable, const std::vector<tensorflow::Tensor>& feeds,
@@ -89,11 +110,12 @@ absl::Status Session::RunTraced(const Signature& signature, const std::vector<te
     if (found == traced_.end()) {
       std::vector<int> all;
       for (size_t i = 0; i < signature.outputs().size(); ++i) all.push_back(static_cast<int>(i));
-      if (absl::Status status = Make(signature, all, /*traced=*/true, &handle); !status.ok()) return status;
-      traced_.emplace(&signature, handle);
-    } else {
-      handle = found->second;
+      const absl::Status status = Make(signature, all, /*traced=*/true, &handle);
+      if (IsTransient(status)) return status;
+      found = status.ok() ? traced_.emplace(&signature, handle).first : traced_.emplace(&signature, status).first;
     }
+    if (!found->second.ok()) return found->second.status();
+    handle = *found->second;
   }
   tensorflow::RunMetadata metadata;
   const absl::Status status = session_->RunCallable(handle, feeds, outputs, &metadata);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "src/runtime/model_config.h"
 #include "src/runtime/signature.h"
 #include "tensorflow/core/common_runtime/direct_session.h"
@@ -44,7 +45,8 @@ class Session {
   ~Session();
 
   /// Makes the callable with that number, which the caller chooses in [0, kMaxCallables), unless it is made already.
-  /// `outputs`: positions in the signature.
+  /// `outputs`: positions in the signature. What cannot be made is not tried again: the first answer is given at once,
+  /// unless memory was short.
   absl::Status Prepare(int callable, const Signature& signature, const std::vector<int>& outputs);
 
   /// Runs a prepared callable. `feeds` [signature inputs].
@@ -61,14 +63,22 @@ class Session {
   static constexpr int kMaxCallables = 4096;
 
  private:
+  static constexpr int64_t kNotMade = -1;
+  static constexpr int64_t kFailed = -2;
+
   Session() = default;
   absl::Status Make(const Signature& signature, const std::vector<int>& outputs, bool traced,
                     tensorflow::Session::CallableHandle* handle);
+  /// Why a callable could not be made: for one whose handle is kFailed.
+  absl::Status Failure(int callable);
 
   std::unique_ptr<tensorflow::DirectSession> session_;
   std::mutex mutex_;                                 // held while callables are made
-  std::unique_ptr<std::atomic<int64_t>[]> handles_;  // -1: not made
-  std::map<const Signature*, tensorflow::Session::CallableHandle> traced_;
+  std::unique_ptr<std::atomic<int64_t>[]> handles_;  // or one of the constants above
+  std::map<const Signature*, absl::StatusOr<tensorflow::Session::CallableHandle>> traced_;
+
+  std::mutex failures_mutex_;  // held briefly, unlike the other
+  std::map<int, absl::Status> failures_;
 };
 
 }  // namespace processor
