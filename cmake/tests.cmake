@@ -48,6 +48,7 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   tests/libprocessor/runtime/test_histogram.cc
   tests/libprocessor/runtime/test_log.cc
   tests/libprocessor/runtime/test_session_slot.cc)
+target_include_directories(processor_thread_tests PRIVATE tests/libprocessor/runtime)
 target_link_options(processor_thread_tests PRIVATE -Wl,--no-as-needed)
 target_link_libraries(processor_thread_tests PRIVATE processor_flags ${TENSORFLOW_LIBRARIES} GTest::gtest_main)
 set_target_properties(processor_thread_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

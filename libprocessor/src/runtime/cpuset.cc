@@ -50,7 +50,8 @@ bool ParseRange(std::string_view text, CpuSet* cpus) {
 CpuSet AllowedCpus() {
   DynamicCpuSet mask;
   CpuSet cpus;
-  if (sched_getaffinity(0, mask.size, mask.set) != 0) return cpus;
+  // The kernel leaves out of a thread's mask what its cgroup does not have.
+  if (sched_getaffinity(getpid(), mask.size, mask.set) != 0) return cpus;
   for (int cpu = 0; cpu < kMaxCpus; ++cpu) {
     if (CPU_ISSET_S(cpu, mask.size, mask.set)) cpus.push_back(cpu);
   }

@@ -16,7 +16,8 @@ namespace processor {
 /// CPU numbers, ascending, without repetition.
 using CpuSet = std::vector<int>;
 
-/// The CPUs of the process's affinity mask: what cgroups and taskset leave, not what the machine has.
+/// The CPUs that the process may use: the affinity of its main thread, whoever asks, and so what cgroups and taskset
+/// leave, not what the machine has. Other threads may be pinned to fewer.
 CpuSet AllowedCpus();
 
 /// Parses one group per session, separated by ';', each of CPUs and ranges separated by ',': "0-3,8;4-7,9".

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "thread_cpus.h"
+
 namespace processor {
 namespace {
 
@@ -79,13 +81,26 @@ TEST(Cpuset, PinsTheCallingThread) {
   ASSERT_FALSE(allowed.empty());
   std::thread([&] {
     PinThread(0, {allowed.back()});
-    EXPECT_EQ(AllowedCpus(), CpuSet{allowed.back()});
+    EXPECT_EQ(CpusOfThisThread(), CpuSet{allowed.back()});
     PinThread(0, {});
-    EXPECT_EQ(AllowedCpus(), CpuSet{allowed.back()}) << "an empty set is no request";
+    EXPECT_EQ(CpusOfThisThread(), CpuSet{allowed.back()}) << "an empty set is no request";
     PinThread(ThreadId(), allowed);
+    EXPECT_EQ(CpusOfThisThread(), allowed);
+  }).join();
+  EXPECT_EQ(CpusOfThisThread(), allowed) << "only the thread was to move";
+}
+
+TEST(Cpuset, APinnedThreadSeesWhatTheProcessMayUse) {
+  const CpuSet allowed = AllowedCpus();
+  if (allowed.size() < 2) GTEST_SKIP() << "pinning shows only where there are two CPUs";
+  std::thread([&] {
+    PinThread(0, {allowed.back()});
     EXPECT_EQ(AllowedCpus(), allowed);
   }).join();
-  EXPECT_EQ(AllowedCpus(), allowed) << "only the thread was to move";
+  // The main thread stands for the process.
+  PinThread(0, {allowed.front()});
+  std::thread([&] { EXPECT_EQ(AllowedCpus(), CpuSet{allowed.front()}); }).join();
+  PinThread(0, allowed);
 }
 
 }  // namespace

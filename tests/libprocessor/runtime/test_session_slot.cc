@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "thread_cpus.h"
+
 namespace processor {
 namespace {
 
@@ -192,7 +194,7 @@ TEST(SessionSlot, MovesItsThreads) {
     Event ran;
     EXPECT_TRUE(slot.Submit(std::make_shared<FakeTask>(1, 0,
                                                        [&] {
-                                                         cpus = AllowedCpus();
+                                                         cpus = CpusOfThisThread();
                                                          ran.Set();
                                                        }))
                     .ok());
