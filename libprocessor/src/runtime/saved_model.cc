@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/saved_model.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -52,15 +53,71 @@ Tensor StringScalar(const std::string& value) {
   return tensor;
 }
 
-// Ops that change what outlives a step, or may hold on to a tensor after it.
+// Ops that take a reference or a resource and only read through it, or pass it on.
+bool OnlyReads(const std::string& op) {
+  static const std::set<std::string>* const kReaders = new std::set<std::string>{
+      "AccumulatorNumAccumulated",
+      "BarrierIncompleteSize",
+      "BarrierReadySize",
+      "BoostedTreesGetEnsembleStates",
+      "BoostedTreesPredict",
+      "IsBoostedTreesEnsembleInitialized",
+      "IsResourceHandleRefCounting",
+      "IsVariableInitialized",
+      "LookupTableExport",
+      "LookupTableExportV2",
+      "LookupTableFind",
+      "LookupTableFindV2",
+      "LookupTableSize",
+      "LookupTableSizeV2",
+      "QueueIsClosed",
+      "QueueIsClosedV2",
+      "QueueSize",
+      "QueueSizeV2",
+      "ReadVariableOp",
+      "RefEnter",
+      "RefExit",
+      "RefIdentity",
+      "RefMerge",
+      "RefNextIteration",
+      "RefSelect",
+      "RefSwitch",
+      "ResourceAccumulatorNumAccumulated",
+      "ResourceGather",
+      "ResourceGatherNd",
+      "VarIsInitializedOp",
+      "VariableShape",
+      "_ReadVariablesOp",
+  };
+  return kReaders->count(op) > 0;
+}
+
+// Ops on what ends with the step.
+bool IsOfStep(const std::string& op) {
+  return absl::StartsWith(op, "TensorArray") || absl::StartsWith(op, "StackPush") || absl::StartsWith(op, "StackPop") ||
+         absl::StartsWith(op, "StackClose");
+}
+
+// Ops that hold on to tensors under a name, without a handle that would show it.
+bool Keeps(const std::string& op) {
+  static const std::set<std::string>* const kKeepers = new std::set<std::string>{
+      "Batch",           "BatchFunction",   "MapClear",        "MapStage",          "MapUnstage",
+      "MapUnstageNoKey", "OrderedMapClear", "OrderedMapStage", "OrderedMapUnstage", "OrderedMapUnstageNoKey",
+      "Stage",           "StageClear",      "Unbatch",         "UnbatchGrad",       "Unstage"};
+  return kKeepers->count(op) > 0;
+}
+
+// Ops that change what outlives a step, or may hold on to a tensor after it: by their definition, those that are given a
+// variable, table or queue and are not known to leave it as it is.
 bool IsWriter(const std::string& op) {
-  for (const char* prefix :
-       {"Assign", "Barrier", "DestroyResource", "LookupTableImport", "LookupTableInsert", "LookupTableRemove",
-        "MapStage", "OrderedMapStage", "QueueEnqueue", "ResourceAccumulator", "ResourceApply", "ResourceScatter",
-        "ResourceSparseApply", "ResourceStridedSliceAssign", "Stage"}) {
-    if (absl::StartsWith(op, prefix)) return true;
-  }
-  return false;
+  if (Keeps(op)) return true;
+  const tensorflow::OpDef* op_def = nullptr;
+  if (!tensorflow::OpRegistry::Global()->LookUpOpDef(op, &op_def).ok()) return false;  // a function, whose body counts
+  const auto& inputs = op_def->input_arg();
+  const bool has_access = std::any_of(inputs.begin(), inputs.end(), [](const tensorflow::OpDef::ArgDef& input) {
+    return input.is_ref() || input.type() == tensorflow::DT_RESOURCE;
+  });
+  return has_access && !OnlyReads(op) && !IsOfStep(op);
 }
 
 bool HasVariables(const GraphDef& graph) {
