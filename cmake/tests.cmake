@@ -39,8 +39,8 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   libprocessor/src/runtime/deadline_reaper.cc
   libprocessor/src/runtime/exception_status.cc
   libprocessor/src/runtime/histogram.cc
-  libprocessor/src/runtime/intra_op_pool.cc
   libprocessor/src/runtime/log.cc
+  libprocessor/src/runtime/pinned_pool.cc
   libprocessor/src/runtime/session_slot.cc
   libprocessor/src/runtime/stats.cc
   tests/libprocessor/runtime/test_cpuset.cc

@@ -115,6 +115,21 @@ def build_tf1(path: str | Path, use_resource: bool = True, scale: float = 1.0) -
     return Path(path)
 
 
+def build_parallel(path: str | Path) -> Path:
+    """x float32 [batch, 256] -> y float32 [batch, 1024]: the sum of eight products that do not wait for each other."""
+    tf = _tensorflow()
+    module = tf.Module()
+    module.w = [tf.Variable(tf.fill([256, 1024], np.float32(i + 1)), name=f"w{i}") for i in range(8)]
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 256], tf.float32, name="x")])
+    def serve(x: Any) -> dict[str, Any]:
+        return {"y": tf.add_n([tf.nn.relu(tf.matmul(x, w)) for w in module.w])}
+
+    module.serve = serve
+    tf.saved_model.save(module, str(path), signatures={"serving_default": serve})
+    return Path(path)
+
+
 def build_multi_signature(path: str | Path) -> Path:
     """Three signatures over one variable.
 

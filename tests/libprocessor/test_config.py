@@ -328,6 +328,14 @@ def test_ways_to_run(keys: dict[str, Any], tiny_model: Path) -> None:
             np.testing.assert_allclose(decode(model.process(ONE).data or b"")["y"], model_builders.linear_score(X))
 
 
+def test_too_many_threads_between_ops(tiny_model: Path) -> None:
+    keys: dict[str, Any] = {"session_num": 3, "inter_op_parallelism_threads": 1500, "intra_op_parallelism_threads": 1}
+    reason = refusal(drop_in_config(tiny_model, executor="default", **keys))
+    assert "'inter_op_parallelism_threads': 1500 found for each of 3 sessions" in reason
+    with DropInModel(tiny_model, **keys) as model:  # the library's own executor starts none
+        assert model.process(ONE).status == 200
+
+
 def test_version_and_name(tiny_model: Path, make_linear_model: Any, tmp_path: Path) -> None:
     with DropInModel(tiny_model) as model:
         assert model.ask("info")["version"] is None

@@ -107,6 +107,23 @@ def test_threads_are_pinned_and_move(tiny_model: Path) -> None:
     assert list(session_threads()) == []
 
 
+@pytest.mark.skipif(len(CPUS) < 2, reason="pinning shows only where there are two CPUs")
+def test_threads_between_ops_are_the_sessions_own_and_move(tiny_model: Path) -> None:
+    def inter_op_threads() -> list[tuple[str, str]]:
+        return sorted(thread for thread in session_threads() if thread[0].endswith("-inter"))
+
+    keys: dict[str, Any] = {"session_num": 2, "select_session_policy": "RR", "intra_op_parallelism_threads": 1}
+    with DropInModel(tiny_model, executor="default", inter_op_parallelism_threads=2, **keys) as model:
+        assert [name for name, _ in inter_op_threads()] == ["session-0-inter"] * 2 + ["session-1-inter"] * 2
+        assert model.set_cpuset(f"{FIRST};{LAST}") == ("OK", "")
+        first, last = ("session-0-inter", f"{FIRST}"), ("session-1-inter", f"{LAST}")
+        assert inter_op_threads() == [first, first, last, last]
+        for _ in range(4):
+            assert model.process(ONE).status == 200
+    with DropInModel(tiny_model, executor="single_threaded", inter_op_parallelism_threads=2, **keys):
+        assert inter_op_threads() == []
+
+
 @pytest.mark.skipif(len(CPUS) < 2, reason="a part of the CPUs needs two")
 def test_cpusets_are_checked_against_what_the_process_may_use(tiny_model: Path) -> None:
     printed = run_python(

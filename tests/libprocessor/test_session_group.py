@@ -17,6 +17,7 @@ import model_builders
 import numpy as np
 import pytest
 from abi_model import AbiModel, StatusError
+from deeprec_abi import run_python
 from gate import Gate, build_gated, passing
 from process_state import num_threads, resident_mb, threads_named, wait_until
 
@@ -337,3 +338,28 @@ def test_worker_threads_run_requests_of_one_session_at_once(gated_model: Path, t
         wait_until(lambda: busy.model.ask("stats")["in_flight"] == 1, "that only the one that is held up is left")
         busy.gate.open()
         assert [c.status for c in busy.model.completions(1)] == ["OK"]
+
+
+def test_parallel_ops_with_parallel_parts_do_not_wait_for_each_other(models_root: Path) -> None:
+    model = model_builders.build_parallel(models_root / "parallel")
+    # In a process of its own, since a session whose threads wait for each other cannot be freed.
+    printed = run_python(
+        """
+        import sys, threading
+        import numpy as np
+        import processor
+        keys = {"executor": "default", "intra_op_parallelism_threads": 2, "inter_op_parallelism_threads": 2}
+        model = processor.Model(sys.argv[1], keys)
+        x = np.ones((64, 256), np.float32)
+        def work():
+            for _ in range(20):
+                assert (model.run({"x": x})["y"] == 256 * 36).all()
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        model.close()
+        print("answered")
+        """,
+        model,
+    )
+    assert printed == "answered\n"

@@ -156,6 +156,7 @@ Model::Model(ModelConfig config, std::string base_dir)
     options.name = absl::StrCat("session-", i);
     options.index = i;
     options.intra_op_threads = config_.intra_op_parallelism_threads;
+    options.inter_op_threads = config_.inter_op_parallelism_threads;
     options.worker_threads = config_.worker_threads;
     options.max_queue_size = config_.max_queue_size;
     if (!config_.cpusets.empty()) options.cpus = config_.cpusets[i];

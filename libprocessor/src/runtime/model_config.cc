@@ -12,8 +12,6 @@
 namespace processor {
 namespace {
 
-constexpr int kMaxThreads = 4096;
-
 void Notice(const std::string& key, std::string_view why) {
   Log(Severity::kWarning, absl::StrCat("config key '", key, "': accepted without effect: ", why));
 }
@@ -44,7 +42,8 @@ void ReadSessions(ConfigReader& reader, ModelConfig* dst) {
   int policy = static_cast<int>(dst->select_session_policy);
   reader.Choice("select_session_policy", {"MOD", "RR", "LEAST_LOADED"}, &policy);
   dst->select_session_policy = static_cast<SelectPolicy>(policy);
-  reader.Bool("use_per_session_threads", &dst->use_per_session_threads);
+  bool per_session = true;  // which it is always
+  reader.Bool("use_per_session_threads", &per_session);
 
   dst->inter_op_parallelism_threads = dst->intra_op_parallelism_threads = DefaultParallelism();
   reader.Int("inter_op_parallelism_threads", -1, kMaxThreads, &dst->inter_op_parallelism_threads);

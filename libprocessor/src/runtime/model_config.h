@@ -23,6 +23,9 @@ enum class SelectPolicy { kMod, kRoundRobin, kLeastLoaded };
 /// Where a request runs: on the thread that calls, or on threads of its session.
 enum class Execution { kInline, kPinned };
 
+/// Of one kind, in all sessions of a model.
+constexpr int kMaxThreads = 4096;
+
 enum class ExecutorChoice { kAuto, kSingleThreaded, kDefault };
 
 /// Step statistics written to files, as the keys `timeline_*` ask.
@@ -43,7 +46,6 @@ struct ModelConfig {
 
   int session_num = 1;
   SelectPolicy select_session_policy = SelectPolicy::kMod;
-  bool use_per_session_threads = false;
   std::vector<CpuSet> cpusets;  // [session_num], or empty: all that the process may use
   int inter_op_parallelism_threads = 0;
   int intra_op_parallelism_threads = 0;

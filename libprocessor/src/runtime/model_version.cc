@@ -37,20 +37,31 @@ absl::Status MakeBaseDevice(std::unique_ptr<tensorflow::Device>* device) {
   return absl::OkStatus();
 }
 
+// TensorFlow's thread pools abort the process where a thread cannot be had. Here and not where the configuration is read,
+// since most models have no such threads.
+absl::Status CheckThreadsInAll(const ModelConfig& config) {
+  if (int64_t{config.session_num} * config.inter_op_parallelism_threads <= kMaxThreads) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("config key 'inter_op_parallelism_threads': ", config.inter_op_parallelism_threads,
+                   " found for each of ", config.session_num, " sessions, expected at most ", kMaxThreads,
+                   " threads in all for a graph on TensorFlow's executor"));
+}
+
 // The threads that restore variables, kept apart from those that serve.
 struct UpdateThreads {
   UpdateThreads(const ModelConfig& config, bool background) {
     if (!background) return;
     if (config.model_update_inter_threads > 0) {
-      inter = std::make_unique<IntraOpPool>("update-inter", config.model_update_inter_threads, CpuSet());
+      inter = std::make_unique<PinnedPool>("update-inter", config.model_update_inter_threads, CpuSet(),
+                                           PinnedPool::Single::kOwn);
       options.inter_op_threadpool = inter.get();
     }
     if (config.model_update_intra_threads > 0) {
-      intra = std::make_unique<IntraOpPool>("update-intra", config.model_update_intra_threads, CpuSet());
+      intra = std::make_unique<PinnedPool>("update-intra", config.model_update_intra_threads, CpuSet());
       options.intra_op_threadpool = intra.get();
     }
   }
-  std::unique_ptr<IntraOpPool> inter, intra;
+  std::unique_ptr<PinnedPool> inter, intra;
   tensorflow::thread::ThreadPoolOptions options;
 };
 
@@ -85,11 +96,11 @@ absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& 
     // A session of its own restores: it may need ops and an executor that serving does not, and its threads may be
     // kept apart. What it fills belongs to the base device and stays.
     const UpdateThreads threads(config, background);
-    IntraOpPool pool("restore", 1, CpuSet());
+    PinnedPool pool("restore", 1, CpuSet());
     std::unique_ptr<Session> loader;
     SessionOptions options;
     options.executor = Executor::kDefault;
-    options.inter_op_threads = threads.inter != nullptr ? 1 : -1;
+    options.inter_op_pool = threads.inter.get();
     if (absl::Status s = Session::Create(meta_graph.graph_def(), options, result->base_device_.get(), &pool, &loader);
         !s.ok()) {
       return absl::Status(s.code(), absl::StrCat("graph: ", s.message()));
@@ -135,10 +146,13 @@ absl::Status ModelVersion::MakeSession(const ModelConfig& config, const tensorfl
                                        SessionSlot& slot, std::unique_ptr<Session>* session, int* failed_signatures) {
   SessionOptions options;
   options.executor = executor;
-  // TensorFlow's inter-op threads cannot be pinned: with cpusets, ops run on the session's own thread.
-  const bool one_thread = config.enable_inline_execute || !config.cpusets.empty();
-  options.inter_op_threads = one_thread ? -1 : config.inter_op_parallelism_threads;
-  options.own_inter_op_pool = config.use_per_session_threads;
+  // With cpusets, ops run on the session's own thread.
+  const bool one_thread =
+      config.enable_inline_execute || !config.cpusets.empty() || config.inter_op_parallelism_threads < 0;
+  if (executor == Executor::kDefault && !one_thread) {
+    if (absl::Status s = CheckThreadsInAll(config); !s.ok()) return s;
+    options.inter_op_pool = &slot.inter_op_pool();
+  }
   options.variables_are_constant = !writes_state_;
   std::unique_ptr<Session> made;
   if (absl::Status s = Session::Create(graph, options, base_device_.get(), &slot.intra_op_pool(), &made); !s.ok()) {

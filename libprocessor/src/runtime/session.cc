@@ -16,12 +16,11 @@ tensorflow::SessionOptions TensorFlowOptions(const SessionOptions& options) {
   tensorflow::SessionOptions result;
   tensorflow::ConfigProto& config = result.config;
   config.set_allow_soft_placement(true);  // graphs may name devices that were there in training
-  config.set_inter_op_parallelism_threads(options.inter_op_threads);
+  // The device's pool is used, not TensorFlow's own; but the process's first session decides how large that is.
+  config.set_inter_op_parallelism_threads(options.inter_op_pool == nullptr ? -1 : options.inter_op_pool->NumThreads());
   if (options.executor == Executor::kSingleThreaded) {
     config.mutable_experimental()->set_executor_type(SequentialExecutorType(options.variables_are_constant));
     config.set_inter_op_parallelism_threads(-1);
-  } else if (options.own_inter_op_pool && options.inter_op_threads > 0) {
-    config.set_use_per_session_threads(true);
   }
   // Nobody extends the graph: the copy that extending needs is not kept.
   config.mutable_experimental()->set_optimize_for_static_graph(true);
@@ -43,7 +42,8 @@ absl::Status Session::Create(const tensorflow::GraphDef& graph, const SessionOpt
                              std::unique_ptr<Session>* session) {
   std::unique_ptr<Session> result(new Session);
   std::vector<std::unique_ptr<tensorflow::Device>> devices;
-  devices.push_back(std::make_unique<SessionDevice>(base, intra_op_pool));
+  auto* const inter_op_pool = options.executor == Executor::kDefault ? options.inter_op_pool : nullptr;
+  devices.push_back(std::make_unique<SessionDevice>(base, intra_op_pool, inter_op_pool));
   result->session_ = std::make_unique<tensorflow::DirectSession>(
       TensorFlowOptions(options), new tensorflow::StaticDeviceMgr(std::move(devices)), nullptr);
   result->handles_ = std::make_unique<std::atomic<int64_t>[]>(kMaxCallables);

@@ -29,17 +29,16 @@ const char* ExecutorName(Executor executor);
 
 struct SessionOptions {
   Executor executor = Executor::kSingleThreaded;
-  /// Of the default executor: -1 runs ops on the calling thread.
-  int inter_op_threads = -1;
-  /// An inter-op pool of its own, rather than the one that TensorFlow shares in the process.
-  bool own_inter_op_pool = false;
+  /// Of the default executor: where ops run that do not wait for each other. Null: on the calling thread. Must outlive
+  /// the session.
+  tensorflow::thread::ThreadPoolInterface* inter_op_pool = nullptr;
   /// Of the single-threaded executor: no signature changes a variable, so that each is read once.
   bool variables_are_constant = false;
 };
 
 class Session {
  public:
-  /// Creates the session on a device that wraps `base` with the pool of a slot. Both must outlive it.
+  /// Creates the session on a device that wraps `base` with the pools of a slot. All must outlive it.
   static absl::Status Create(const tensorflow::GraphDef& graph, const SessionOptions& options, tensorflow::Device* base,
                              tensorflow::thread::ThreadPoolInterface* intra_op_pool, std::unique_ptr<Session>* session);
   ~Session();

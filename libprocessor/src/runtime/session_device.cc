@@ -5,18 +5,32 @@
 
 #include <utility>
 
+#include "src/runtime/pinned_pool.h"
 #include "src/runtime/scratch_allocator.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "unsupported/Eigen/CXX11/Tensor"
 
 namespace processor {
 
-SessionDevice::SessionDevice(tensorflow::Device* base, tensorflow::thread::ThreadPoolInterface* intra_op_pool)
-    : Device(tensorflow::Env::Default(), base->attributes()), base_(base), pool_(intra_op_pool) {
+namespace {
+
+tensorflow::thread::ThreadPoolInterface* CallingThread() {
+  static auto* const pool = new PinnedPool("caller", 1, CpuSet());
+  return pool;
+}
+
+}  // namespace
+
+SessionDevice::SessionDevice(tensorflow::Device* base, tensorflow::thread::ThreadPoolInterface* intra_op_pool,
+                             tensorflow::thread::ThreadPoolInterface* inter_op_pool)
+    : Device(tensorflow::Env::Default(), base->attributes()),
+      base_(base),
+      pool_(intra_op_pool),
+      inter_op_pool_(inter_op_pool == nullptr ? CallingThread() : inter_op_pool) {
   workers_.workers = &pool_;
   workers_.num_threads = pool_.NumThreads();
   set_tensorflow_cpu_worker_threads(&workers_);
-  set_tensorflow_device_thread_pool(&pool_);
+  set_tensorflow_device_thread_pool(&inter_op_pool_);
   eigen_device_ = std::make_unique<Eigen::ThreadPoolDevice>(pool_.AsEigenThreadPool(), pool_.NumThreads(), nullptr);
   set_eigen_cpu_device(eigen_device_.get());
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device of one session: the base device's variables and tables, with a thread pool and an allocator of its own.
+// The device of one session: the base device's variables and tables, with thread pools and an allocator of its own.
 //
 // TensorFlow's RenamedDevice does the first half. This one also hands out scratch memory and runs kernels without the
 // detour over the base device, which together are a quarter of a graph of thousands of small ops.
@@ -16,8 +16,10 @@ namespace processor {
 
 class SessionDevice : public tensorflow::Device {
  public:
-  /// `base` and `intra_op_pool` must outlive the device.
-  SessionDevice(tensorflow::Device* base, tensorflow::thread::ThreadPoolInterface* intra_op_pool);
+  /// All must outlive the device. `inter_op_pool`: where the executor runs ops; null: on the thread that it was called
+  /// on. It may not be the other one: an op waits for its parts, which would wait for a thread that waits.
+  SessionDevice(tensorflow::Device* base, tensorflow::thread::ThreadPoolInterface* intra_op_pool,
+                tensorflow::thread::ThreadPoolInterface* inter_op_pool);
   ~SessionDevice() override;
 
   tensorflow::ResourceMgr* resource_manager() override { return base_->resource_manager(); }
@@ -37,6 +39,7 @@ class SessionDevice : public tensorflow::Device {
  private:
   tensorflow::Device* const base_;
   tensorflow::thread::ThreadPool pool_;
+  tensorflow::thread::ThreadPool inter_op_pool_;
   tensorflow::DeviceBase::CpuWorkerThreads workers_;
   std::unique_ptr<Eigen::ThreadPoolDevice> eigen_device_;
 };

@@ -71,7 +71,17 @@ void SessionSlot::SetCpus(const CpuSet& cpus) {
   intra_op_pool_.SetCpus(cpus);
   std::lock_guard<std::mutex> lock(mutex_);
   cpus_ = cpus;
+  if (inter_op_pool_ != nullptr) inter_op_pool_->SetCpus(cpus_);
   for (int thread : thread_ids_) PinThread(thread, cpus_);
+}
+
+PinnedPool& SessionSlot::inter_op_pool() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (inter_op_pool_ == nullptr) {
+    inter_op_pool_ = std::make_unique<PinnedPool>(absl::StrCat(options_.name, "-inter"), options_.inter_op_threads,
+                                                  cpus_, PinnedPool::Single::kOwn);
+  }
+  return *inter_op_pool_;
 }
 
 CpuSet SessionSlot::cpus() const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session's place in a model: its CPUs, its intra-op pool, its queue with the threads that serve it, its counters.
+// A session's place in a model: its CPUs, its thread pools, its queue with the threads that serve it, its counters.
 //
 // A slot lives as long as the model. The TensorFlow session that fills it changes with every model version, so that a
 // switch of versions starts and ends no thread. Threads of the queue start with the first task.
@@ -19,7 +19,7 @@
 
 #include "absl/status/status.h"
 #include "src/runtime/cpuset.h"
-#include "src/runtime/intra_op_pool.h"
+#include "src/runtime/pinned_pool.h"
 #include "src/runtime/stats.h"
 
 namespace processor {
@@ -44,6 +44,7 @@ class SessionSlot {
     std::string name;
     int index = 0;
     int intra_op_threads = 1;
+    int inter_op_threads = 1;
     int worker_threads = 1;
     int max_queue_size = 1;
     CpuSet cpus;
@@ -70,7 +71,9 @@ class SessionSlot {
   /// Requests that wait or run: what LEAST_LOADED looks at.
   std::atomic<int>& load() { return load_; }
 
-  IntraOpPool& intra_op_pool() { return intra_op_pool_; }
+  PinnedPool& intra_op_pool() { return intra_op_pool_; }
+  /// Its threads start with the first call: the library's own executor needs none.
+  PinnedPool& inter_op_pool();
   SessionStats& stats() { return stats_; }
   const SessionStats& stats() const { return stats_; }
 
@@ -78,13 +81,14 @@ class SessionSlot {
   void Work();
 
   const Options options_;
-  IntraOpPool intra_op_pool_;
+  PinnedPool intra_op_pool_;
   SessionStats stats_;
   std::atomic<int> load_{0};
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   CpuSet cpus_;
+  std::unique_ptr<PinnedPool> inter_op_pool_;
   // By falling priority, then rising sequence number.
   std::map<std::pair<int64_t, uint64_t>, std::shared_ptr<Task>> queue_;
   uint64_t sequence_ = 0;

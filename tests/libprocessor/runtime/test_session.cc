@@ -3,13 +3,31 @@
 
 #include <gtest/gtest.h>
 
-#include "src/runtime/intra_op_pool.h"
+#include <atomic>
+#include <functional>
+#include <utility>
+
+#include "src/runtime/pinned_pool.h"
 #include "tensorflow/core/framework/device_factory.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 #include "tensorflow/core/public/session_options.h"
 
 namespace processor {
 namespace {
+
+class CountingPool : public PinnedPool {
+ public:
+  CountingPool() : PinnedPool("inter", 2, CpuSet(), Single::kOwn) {}
+  void Schedule(std::function<void()> fn) override {
+    ++scheduled;
+    PinnedPool::Schedule(std::move(fn));
+  }
+  void ScheduleWithHint(std::function<void()> fn, int start, int end) override {
+    ++scheduled;
+    PinnedPool::ScheduleWithHint(std::move(fn), start, end);
+  }
+  std::atomic<int> scheduled{0};
+};
 
 // y = -x, and signatures that ask for it and for what the graph does not have.
 class SessionTest : public testing::TestWithParam<Executor> {
@@ -33,7 +51,8 @@ class SessionTest : public testing::TestWithParam<Executor> {
     (*y.mutable_attr())["T"].set_type(tensorflow::DT_FLOAT);
     SessionOptions options;
     options.executor = GetParam();
-    const absl::Status status = Session::Create(graph, options, base_.get(), &pool_, &session_);
+    options.inter_op_pool = &inter_op_pool_;
+    const absl::Status status = Session::Create(graph, options, base_.get(), &intra_op_pool_, &session_);
     ASSERT_TRUE(status.ok()) << status;
   }
 
@@ -51,7 +70,8 @@ class SessionTest : public testing::TestWithParam<Executor> {
   }
 
   std::unique_ptr<tensorflow::Device> base_;
-  IntraOpPool pool_{"intra", 1, CpuSet()};
+  PinnedPool intra_op_pool_{"intra", 1, CpuSet()};
+  CountingPool inter_op_pool_;
   std::unique_ptr<Session> session_;
 };
 
@@ -63,6 +83,18 @@ TEST_P(SessionTest, RunsWhatWasPrepared) {
     ASSERT_TRUE(session_->Run(7, Feeds(), &outputs).ok());
     EXPECT_EQ(outputs.at(0).scalar<float>()(), -2);
   }
+}
+
+TEST_P(SessionTest, OnlyTheDefaultExecutorUsesThePoolBetweenOps) {
+  const Signature signature = SignatureOf("y:0");
+  std::vector<tensorflow::Tensor> outputs;
+  ASSERT_TRUE(session_->Prepare(7, signature, {0}).ok());
+  ASSERT_TRUE(session_->Run(7, Feeds(), &outputs).ok());
+  const int untraced = inter_op_pool_.scheduled;
+  EXPECT_EQ(untraced > 0, GetParam() == Executor::kDefault);
+  tensorflow::StepStats stats;
+  ASSERT_TRUE(session_->RunTraced(signature, Feeds(), &outputs, &stats).ok());
+  EXPECT_EQ(inter_op_pool_.scheduled > untraced, GetParam() == Executor::kDefault);
 }
 
 TEST_P(SessionTest, WhatCannotBeMadeIsTriedOnce) {

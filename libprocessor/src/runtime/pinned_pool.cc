@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/runtime/intra_op_pool.h"
+#include "src/runtime/pinned_pool.h"
 
 #include <pthread.h>
 
@@ -42,20 +42,20 @@ class PinnedEnv : public tensorflow::EnvWrapper {
   std::vector<int> threads_;
 };
 
-IntraOpPool::IntraOpPool(const std::string& name, int num_threads, const CpuSet& cpus)
+PinnedPool::PinnedPool(const std::string& name, int num_threads, const CpuSet& cpus, Single single)
     : num_threads_(num_threads), env_(std::make_unique<PinnedEnv>(name, cpus)) {
-  if (num_threads > 1) {
+  if (num_threads > 1 || single == Single::kOwn) {
     // No spinning: an idle model must leave its cores to others.
     threads_ = std::make_unique<tensorflow::thread::ThreadPool>(env_.get(), tensorflow::ThreadOptions(), name,
                                                                 num_threads, /*low_latency_hint=*/false);
   }
 }
 
-IntraOpPool::~IntraOpPool() = default;
+PinnedPool::~PinnedPool() = default;
 
-void IntraOpPool::SetCpus(const CpuSet& cpus) { env_->SetCpus(cpus); }
+void PinnedPool::SetCpus(const CpuSet& cpus) { env_->SetCpus(cpus); }
 
-void IntraOpPool::Schedule(std::function<void()> fn) {
+void PinnedPool::Schedule(std::function<void()> fn) {
   if (threads_ == nullptr) {
     fn();
   } else {
@@ -63,7 +63,7 @@ void IntraOpPool::Schedule(std::function<void()> fn) {
   }
 }
 
-void IntraOpPool::ScheduleWithHint(std::function<void()> fn, int start, int end) {
+void PinnedPool::ScheduleWithHint(std::function<void()> fn, int start, int end) {
   if (threads_ == nullptr) {
     fn();
   } else {
@@ -71,6 +71,6 @@ void IntraOpPool::ScheduleWithHint(std::function<void()> fn, int start, int end)
   }
 }
 
-int IntraOpPool::CurrentThreadId() const { return threads_ == nullptr ? -1 : threads_->CurrentThreadId(); }
+int PinnedPool::CurrentThreadId() const { return threads_ == nullptr ? -1 : threads_->CurrentThreadId(); }
 
 }  // namespace processor
