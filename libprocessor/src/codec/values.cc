@@ -221,6 +221,9 @@ bool ReadScalars(const ValueLayout& layout, const ValueFields& fields, int64_t l
       });
     }
     case ValueEncoding::kBytes: {
+      // Strings beyond 22 bytes get memory from TensorFlow's malloc, which is not checked. That is left so: together they
+      // take little more than the request, which its host holds already, and repeats of the last one have a limit of
+      // their own; and there is no way to hand a tstring memory that was asked for here.
       tstring* p = Strings(dst);
       tstring* const end = p + limit;
       return ForEachRun(layout, fields, [&](std::string_view run) {
