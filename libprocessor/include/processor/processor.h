@@ -203,6 +203,9 @@ PROCESSOR_API processor_status processor_model_load(const processor_load_options
 /**
  * \brief Free a model: refuse new requests, fail the waiting ones with CANCELLED, wait for the running ones.
  *
+ * A checkpoint that is being loaded is given up between two steps, so that this waits for one at most: reading the graph,
+ * restoring all variables, making one session, or one warm-up request.
+ *
  * A second call on the same handle does nothing.
  */
 PROCESSOR_API void processor_model_free(processor_model *model);
@@ -222,7 +225,7 @@ PROCESSOR_API processor_status processor_model_drain(const processor_model *mode
  * \param cpuset  as the key `cpusets`: one group per session, separated by ';', each of single CPUs and ranges separated
  *                by ',': "0-3;4-7", "0,2;1,3", "0-3,8;4-7,9". Empty: all that the process may use.
  * \return INVALID_ARGUMENT if it does not parse, the number of groups is not the number of sessions, or a CPU is not
- *         one that the process may use (sched_getaffinity); nothing has changed then.
+ *         one that the process may use (sched_getaffinity of its main thread); nothing has changed then.
  */
 PROCESSOR_API processor_status processor_model_set_cpuset(const processor_model *model, const char *cpuset,
                                                           processor_error *error);

@@ -386,6 +386,7 @@ absl::Status Model::Drain(int64_t deadline_us) {
 
 void Model::Close() noexcept {
   if (state_.exchange(State::kClosed) == State::kClosed) return;
+  closing_ = true;
   {
     std::lock_guard<std::mutex> lock(update_mutex_);
     stop_updates_ = true;

@@ -131,6 +131,7 @@ class Model {
   std::string update_error_;    // of the last attempt; empty if it succeeded
   std::string refused_update_;  // why a later checkpoint is not applied: incremental, or incomplete
 
+  std::atomic<bool> closing_{false};  // so that what is loading is given up
   std::mutex update_mutex_;
   std::condition_variable update_wake_;
   bool stop_updates_ = false;

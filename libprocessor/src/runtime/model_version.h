@@ -7,6 +7,7 @@
 #define PROCESSOR_RUNTIME_MODEL_VERSION_H_
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -24,6 +25,9 @@
 
 namespace processor {
 
+/// CANCELLED once `unwanted` is set: for whoever loads, between two steps, since the model may be freed meanwhile.
+absl::Status CheckWanted(const std::atomic<bool>& unwanted);
+
 /// Where a version comes from.
 struct VersionSource {
   std::string saved_model_dir;
@@ -34,10 +38,11 @@ struct VersionSource {
 class ModelVersion {
  public:
   /// Reads, restores, makes the sessions of all slots and their callables. Warm-up is the caller's.
-  /// `background`: restore with the threads that the configuration sets aside for updates.
+  /// `background`: restore with the threads that the configuration sets aside for updates. `unwanted`: as for
+  /// CheckWanted().
   static absl::Status Load(const ModelConfig& config, const VersionSource& source,
                            const std::vector<std::unique_ptr<SessionSlot>>& slots, bool background,
-                           std::shared_ptr<ModelVersion>* version);
+                           const std::atomic<bool>& unwanted, std::shared_ptr<ModelVersion>* version);
   ~ModelVersion();
 
   /// Runs a decoded request on a session. `outputs` [request.fetches.size()], in that order.
@@ -61,7 +66,7 @@ class ModelVersion {
  private:
   ModelVersion() = default;
   absl::Status MakeSessions(const ModelConfig& config, const tensorflow::GraphDef& graph,
-                            const std::vector<std::unique_ptr<SessionSlot>>& slots);
+                            const std::vector<std::unique_ptr<SessionSlot>>& slots, const std::atomic<bool>& unwanted);
   absl::Status MakeSession(const ModelConfig& config, const tensorflow::GraphDef& graph, Executor executor,
                            SessionSlot& slot, std::unique_ptr<Session>* session, int* failed_signatures);
   absl::Status PrepareSignatures(Session& session, int* failed);

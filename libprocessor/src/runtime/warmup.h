@@ -3,6 +3,7 @@
 #ifndef PROCESSOR_RUNTIME_WARMUP_H_
 #define PROCESSOR_RUNTIME_WARMUP_H_
 
+#include <atomic>
 #include <string>
 
 #include "absl/status/status.h"
@@ -16,8 +17,9 @@ namespace processor {
 ///
 /// Requests from a file must succeed. A generated one may not be what the model takes: its failure is an outcome, which
 /// `version.warmup_outcome` tells, and no reason to refuse the model.
-/// \return the fault of a file or its requests.
-absl::Status WarmUp(const ModelConfig& config, const std::string& base_dir, size_t num_sessions, ModelVersion& version);
+/// \return the fault of a file or its requests; CANCELLED as CheckWanted().
+absl::Status WarmUp(const ModelConfig& config, const std::string& base_dir, size_t num_sessions,
+                    const std::atomic<bool>& unwanted, ModelVersion& version);
 
 }  // namespace processor
 
