@@ -12,7 +12,7 @@ CONFIGURE := $(BIN)/cmake -S . -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/pyt
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-tsan lint fmt typecheck bench endurance fuzz \
+.PHONY: help bench-graph-tools demo build lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-tsan lint fmt typecheck bench endurance fuzz \
         docs check clean dist
 
 ## help: list the targets
@@ -91,6 +91,10 @@ bench: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_codec
 	$(Q)$(BIN)/python -m load_tests.python_threads
 	$(Q)$(BIN)/python -m load_tests.bench_memory --only sessions
+
+## bench-graph-tools: what graph-tools makes of real exports (CASES='exports nodes' for some); reports in results/
+bench-graph-tools: lib $(VENV)/.stamp-bench
+	$(Q)$(BIN)/python -m load_tests.bench_graph_tools $(addprefix --only ,$(CASES)) $(BENCH_ARGS)
 
 ## endurance: load, serve and free a small model 10,000 times (CYCLES=n) and watch memory, threads and files
 endurance: lib $(VENV)/.stamp-bench

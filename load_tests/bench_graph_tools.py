@@ -27,11 +27,12 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the cases; answer 1 where a target is missed."""
+    """Run the cases; answer 1 where a target is missed, if asked to be strict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=list(CASES), action="append", help="run this case; repeatable")
     parser.add_argument("--json", type=Path, default=ROOT / "results" / "bench_graph_tools.json", help="results")
     parser.add_argument("--reports", type=Path, default=ROOT / "results" / "graph-tools", help="reports and models")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 where a target is missed")
     options = parser.parse_args(arguments)
     console = make_console()
     targets: list[Target] = []
@@ -52,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     }
     write_results(options.json, results)
     console.print(f"All figures: {options.json}")
-    return 0 if all(one.ok for one in targets) else 1
+    return 1 if options.strict and not all(one.ok for one in targets) else 0
 
 
 if __name__ == "__main__":

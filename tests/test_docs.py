@@ -340,3 +340,32 @@ def test_go_snippet_runs(workplace: Path) -> None:
     answer = subprocess.run(["go/host"], cwd=workplace, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
     _score(answer.stdout.strip().strip("[]"))
+
+
+def test_every_pass_is_documented_in_order() -> None:
+    from graph_tools.options import CutOptions
+    from graph_tools.passes import serving_passes
+
+    names = list(dict.fromkeys(one.name for one in serving_passes(CutOptions())))
+    documented = list(_table_rows(_document("graph_passes.md")))
+    assert sorted(documented) == sorted(names)
+
+
+@pytest.mark.parametrize("verb", ["inspect", "cut", "verify", "diff"])
+def test_every_option_of_graph_tools_is_documented(verb: str) -> None:
+    command = [sys.executable, "-m", "graph_tools", verb, "--help"]
+    environment = os.environ | {"COLUMNS": "200", "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "TERM": "dumb"}
+    text = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=ROOT).stdout
+    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - {"--help"}
+    assert len(options) >= 1
+    document = _document("graph_tools.md")
+    assert {option for option in options if f"`{option}" not in document and f"{option}`" not in document} == set()
+
+
+def test_every_system_that_graph_tools_reads_is_documented() -> None:
+    from graph_tools.readers.families import FAMILIES
+
+    document = _document("formats.md")
+    assert FAMILIES
+    for family in FAMILIES:
+        assert f"| {family.name} |" in document, family.name

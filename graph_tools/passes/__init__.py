@@ -56,6 +56,8 @@ def serving_passes(options: CutOptions, progress: Progress | None = None) -> lis
         CollapseZerosLike(),
         CollapseUnique(),
         CollapseNegativeIndexFixup(),
+        # Tables of frozen graphs are constants until here.
+        MoveConstants(),
         # Every lookup is as plain as it gets: now the tables. Custom ops first, the rest only knows TensorFlow's.
         ConvertSparseLookups(options, progress),
         CompressTables(options, progress),
@@ -73,7 +75,7 @@ def serving_passes(options: CutOptions, progress: Progress | None = None) -> lis
         EliminateIdentities(),
         MergeDuplicates(),
         PruneUnreachable(),
-        # Weights that the export, or a fold, made constants leave the graph; last, since folding reads constants.
+        # Weights that a fold made constants leave the graph; last, since folding reads constants.
         MoveConstants(),
     ]
     if not options.keep_graph_names:

@@ -26,7 +26,7 @@ class HugeCtrHps:
     are the tables' folders, since the paths in both are often those of the machine that served.
     """
 
-    name = "hps"
+    name = "HugeCTR HPS"
 
     def matches(self, model: Model) -> bool:
         # The names are short enough to be another library's as well.

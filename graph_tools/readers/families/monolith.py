@@ -29,7 +29,7 @@ class Monolith:
     is written has no table to write to.
     """
 
-    name = "monolith"
+    name = "Monolith"
 
     def matches(self, model: Model) -> bool:
         return any(node.op == REMOTE or "Monolith" in node.op for node in model.graph)

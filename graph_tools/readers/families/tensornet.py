@@ -35,7 +35,7 @@ class TensorNet:
     Graphs without a pull, which is how `sub_model` is exported, hold nothing of TensorNet's.
     """
 
-    name = "tensornet"
+    name = "TensorNet"
 
     def matches(self, model: Model) -> bool:
         return bool(model.graph.of(PULL))
