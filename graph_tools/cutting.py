@@ -95,7 +95,7 @@ def cut(
     if isinstance(tolerance, str):
         tolerance = Tolerance.parse(tolerance)
     for file in requests:
-        if not Path(file).is_file():
+        if not Path(file).exists():
             raise UnreadableError(f"{file}: not there, expected a file with requests")
     told.begin(f"Reading {source}")
     model = _read(source, signatures, outputs, checkpoint, options)

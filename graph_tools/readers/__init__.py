@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graph_tools.errors import UnreadableError
+from graph_tools.errors import UnreadableError, naming
 from graph_tools.model import Model
 from graph_tools.readers.absent_keys import apply_absent_keys, check_absent_keys
 from graph_tools.readers.families import FAMILIES
@@ -48,7 +48,19 @@ def read_model(
     """
     absent = dict(absent_key or {})
     check_absent_keys(absent)
-    path = find_entry(Path(path))
+    with naming(path):
+        return _read(Path(path), signatures, outputs, checkpoint, tags, absent)
+
+
+def _read(
+    path: Path,
+    signatures: tuple[str, ...],
+    outputs: tuple[str, ...],
+    checkpoint: str | Path | None,
+    tags: tuple[str, ...],
+    absent: dict[str, str],
+) -> Model:
+    path = find_entry(path)
     folder = Path(checkpoint) if checkpoint is not None and Path(checkpoint).is_dir() else None
     prefix = Path(checkpoint) if checkpoint is not None and folder is None else None
     if is_saved_model(path):

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders appear whole or not at all, and what dead processes left behind goes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from graph_tools.errors import ConversionError, UsageError
+from graph_tools.staging import check_place, staged
+
+
+def _write(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "file").write_text("whole")
+
+
+def test_folder_appears_when_the_block_ends(tmp_path: Path) -> None:
+    place = tmp_path / "new" / "out"
+    with staged(place) as folder:
+        assert folder.parent.parent == place.parent
+        _write(folder)
+        assert not place.exists()
+    assert [one.name for one in place.parent.iterdir()] == ["out"]
+    assert (place / "file").read_text() == "whole"
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_nothing_stays_after_an_error(tmp_path: Path, error: type[BaseException]) -> None:
+    with pytest.raises(error), staged(tmp_path / "a" / "b" / "out") as folder:
+        _write(folder)
+        raise error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_above_that_hold_something_stay(tmp_path: Path) -> None:
+    with pytest.raises(ValueError), staged(tmp_path / "a" / "b" / "out"):
+        (tmp_path / "a" / "other").write_text("")
+        raise ValueError
+    assert [one.name for one in tmp_path.rglob("*")] == ["a", "other"]
+
+
+def test_errors_name_the_place(tmp_path: Path) -> None:
+    place = tmp_path / "out"
+    with pytest.raises(ConversionError, match=rf"^{place}/x: full, expected room$"), staged(place) as folder:
+        raise ConversionError(f"{folder}/x: full, expected room")
+    with pytest.raises(ConversionError, match=rf"^{place}/saved_model.pb: No such file.*, expected room"):
+        with staged(place) as folder:
+            (folder / "saved_model.pb").write_bytes(b"")
+
+
+def test_errors_about_other_files_are_left_alone(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), staged(tmp_path / "out"):
+        (tmp_path / "elsewhere").read_bytes()
+
+
+def test_what_came_there_meanwhile_is_kept(tmp_path: Path) -> None:
+    place = tmp_path / "out"
+    with pytest.raises(ConversionError, match=r"not empty"), staged(place) as folder:
+        _write(folder)
+        place.mkdir()
+        (place / "theirs").write_text("")
+    assert [one.name for one in tmp_path.rglob("*")] == ["out", "theirs"]
+
+
+def test_abandoned_folders_are_removed_and_others_are_not(tmp_path: Path) -> None:
+    abandoned, empty = tmp_path / ".out.0123abcd", tmp_path / ".out.00000000"
+    kept = [tmp_path / ".out.something", tmp_path / ".other.0123abcd", tmp_path / ".out.11111111"]
+    for one in (abandoned / "out", empty, *kept, kept[2] / "precious", tmp_path / ".out.22222222" / "out"):
+        one.mkdir(parents=True, exist_ok=True)
+    (abandoned / "out" / "half").write_text("")
+    held = os.open(tmp_path / ".out.22222222", os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with staged(tmp_path / "out") as folder:
+        _write(folder)
+    os.close(held)
+    assert {one.name for one in tmp_path.iterdir()} == {"out", ".out.22222222", *(one.name for one in kept)}
+
+
+def test_places_that_cannot_be(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for place, message in (
+        (tmp_path / "file", "is there already"),
+        (source, "is there already"),
+        (tmp_path / "link", "is there already"),
+        (source / "a" / "out", "lies inside the source"),
+        (tmp_path / "file" / "out", r"file is a file, expected a folder"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            check_place(place, source)
+    check_place(tmp_path / "a" / "b", source)
+    assert not (tmp_path / "a").exists()
+
+
+def test_parent_that_may_not_be_written_to(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may write everywhere")
+    (tmp_path / "closed").mkdir(mode=0o500)
+    with pytest.raises(UsageError, match="closed may not be written to, expected permission"):
+        check_place(tmp_path / "closed" / "out", tmp_path / "source")
+
+
+def test_parent_that_the_system_refuses() -> None:
+    with pytest.raises(UsageError, match="/proc/out: .*expected permission"), staged(Path("/proc/out")):
+        pass
