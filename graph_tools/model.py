@@ -75,9 +75,8 @@ class Model:
         By handle node: which tensors of the checkpoint it is restored from.
     unused_tensors : dict of str to str
         Tensors of the checkpoint that the result is not made from, with the reason.
-    removed_functions, removed_assets : dict of str to str
+    removed_functions, removed_assets, removed_signatures : dict of str to str
         What is gone, with the reason.
-    removed_signatures : list of str
     table_records : list of dict
         What was found in each table and how it is stored now, as the report has it.
     assets : dict of str to Path
@@ -101,7 +100,7 @@ class Model:
     unused_tensors: dict[str, str] = field(default_factory=dict)
     removed_functions: dict[str, str] = field(default_factory=dict)
     removed_assets: dict[str, str] = field(default_factory=dict)
-    removed_signatures: list[str] = field(default_factory=list)
+    removed_signatures: dict[str, str] = field(default_factory=dict)
     table_records: list[dict[str, Any]] = field(default_factory=list)
     assets: dict[str, Path] = field(default_factory=dict)
     init: list[str] = field(default_factory=list)

@@ -103,6 +103,7 @@ def keep_outputs(model: Model, wanted: tuple[str, ...]) -> None:
         signature.outputs = kept
         if not kept:
             del model.signatures[name]
+            model.removed_signatures[name] = "none of its outputs is among those to keep"
     if missing:
         raise UsageError(f"{model.path}: output '{sorted(missing)[0]}' is in no signature, expected one of an output")
 

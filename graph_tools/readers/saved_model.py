@@ -61,6 +61,10 @@ def read_saved_model(
         checkpoint=BundleReader(prefix) if checkpoint or has_variables(meta_graph, path) else None,
         tags=tuple(meta_graph.meta_info_def.tags),
         extra=path / "assets.extra" if (path / "assets.extra").is_dir() else None,
+        removed_signatures=dict.fromkeys(
+            sorted(set(meta_graph.signature_def) - {INIT_SIGNATURE, TRAIN_SIGNATURE, *kept}),
+            "not among the signatures to keep",
+        ),
     )
     read_assets_directly(model)
     restore_op = meta_graph.saver_def.restore_op_name

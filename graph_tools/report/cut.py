@@ -150,15 +150,17 @@ def describe_removals(model: Model, origin: set[str]) -> Removals:
         The nodes of the source.
     """
     graph = model.graph
-    removed = Removals(functions=_reasons(model.removed_functions), assets=_reasons(model.removed_assets))
+    removed = Removals(
+        functions=_reasons(model.removed_functions),
+        assets=_reasons(model.removed_assets),
+        signatures=_reasons(model.removed_signatures),
+    )
     for name, (op, reason) in sorted(graph.removed.items()):
         if name in origin and name not in graph:
             removed.nodes.append({"name": name, "op": op, "reason": reason})
     if model.checkpoint is not None:
         for name, reason in sorted(model.unused_tensors.items()):
             removed.tensors.append({"name": name, "bytes": model.checkpoint.byte_size(name), "reason": reason})
-    for name in model.removed_signatures:
-        removed.signatures.append({"name": name, "reason": "not among the signatures or outputs to keep"})
     return removed
 
 

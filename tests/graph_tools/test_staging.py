@@ -47,9 +47,9 @@ def test_errors_name_the_place(tmp_path: Path) -> None:
     place = tmp_path / "out"
     with pytest.raises(ConversionError, match=rf"^{place}/x: full, expected room$"), staged(place) as folder:
         raise ConversionError(f"{folder}/x: full, expected room")
-    with pytest.raises(ConversionError, match=rf"^{place}/saved_model.pb: No such file.*, expected room"):
-        with staged(place) as folder:
-            (folder / "saved_model.pb").write_bytes(b"")
+    message = rf"^{place}/saved_model.pb: No such file.*, expected room"
+    with pytest.raises(ConversionError, match=message), staged(place) as folder:
+        (folder / "saved_model.pb").write_bytes(b"")
 
 
 def test_errors_about_other_files_are_left_alone(tmp_path: Path) -> None:
@@ -107,5 +107,5 @@ def test_parent_that_may_not_be_written_to(tmp_path: Path) -> None:
 
 
 def test_parent_that_the_system_refuses() -> None:
-    with pytest.raises(UsageError, match="/proc/out: .*expected permission"), staged(Path("/proc/out")):
+    with pytest.raises(UsageError, match=r"/proc/out: .*expected permission"), staged(Path("/proc/out")):
         pass

@@ -62,14 +62,16 @@ def _convert(model: Model, tables: Tables, node: Node) -> None:
 
 def _drop_writing_signatures(model: Model) -> None:
     graph = model.graph
+    writing = []
     for name, signature in list(model.signatures.items()):
         needed = graph.ancestors(one.tensor.node for one in signature.outputs.values())
         if any(_writes(graph[one].op) for one in needed):
             del model.signatures[name]
-            model.removed_signatures.append(name)
+            writing.append(name)
+    model.removed_signatures |= dict.fromkeys(writing, "it writes tables")
     if not model.signatures:
         raise ConversionError(
-            f"{model.path}: signatures {', '.join(model.removed_signatures)} write tables, expected one that only reads"
+            f"{model.path}: signatures {', '.join(writing)} write tables, expected one that only reads"
         )
 
 
