@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -51,7 +52,8 @@ class CutOptions:
     absent_key: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for option, name in [("--embedding-dtype", self.embedding_dtype), *self.tensor_types.items()]:
+        types = {f"--tensor-type {pattern}": name for pattern, name in self.tensor_types.items()}
+        for option, name in ({"--embedding-dtype": self.embedding_dtype} | types).items():
             if name not in ROW_TYPES:
                 raise UsageError(f"{option}: '{name}', expected one of {', '.join(ROW_TYPES)}")
         for pattern, rule in self.absent_key.items():
@@ -62,8 +64,9 @@ class CutOptions:
             ("--min-frequency", self.min_frequency, 0),
             ("--memory-limit", self.memory_limit, 64 << 20),
         ):
-            if not value >= least:
-                raise UsageError(f"{option}: {value}, expected at least {least}")
+            if not least <= value < math.inf:
+                finite = " and finite" if value > least else ""
+                raise UsageError(f"{option}: {value}, expected at least {least}{finite}")
 
     def row_type(self, table: str) -> str:
         """Return the row type asked for a table."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -14,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from graph_tools.errors import ConversionError, GraphToolsError, UsageError
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def check_place(place: Path, source: Path) -> None:
@@ -86,10 +89,11 @@ def _naming(path: Path, place: Path) -> Iterator[None]:
         error.args = (str(error).replace(str(path), str(place)), *error.args[1:])
         raise
     except OSError as error:
-        names = [str(one) for one in (error.filename, error.filename2) if one is not None]
-        if not any(name.startswith(str(path)) for name in names):
+        names = [str(one) for one in (error.filename, error.filename2) if str(one).startswith(str(path))]
+        # What fails in the middle of a file does not say of which.
+        if not names and error.errno not in _NO_ROOM:
             raise
-        name = names[0].replace(str(path), str(place))
+        name = names[0].replace(str(path), str(place)) if names else str(place)
         raise ConversionError(f"{name}: {error.strerror}, expected room and permission to write it") from error
 
 

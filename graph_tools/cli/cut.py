@@ -80,12 +80,8 @@ def cut_command(
         list[str] | None,
         typer.Option(metavar="TABLE=TYPE", help="The same for tables of this name or pattern; repeatable."),
     ] = None,
-    min_norm: Annotated[
-        float, typer.Option(metavar="X", min=0, help="Drop rows with a smaller Euclidean norm. Lossy.")
-    ] = 0.0,
-    min_frequency: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Drop rows of keys seen less often. Lossy.")
-    ] = 0,
+    min_norm: Annotated[float, typer.Option(metavar="X", help="Drop rows with a smaller Euclidean norm. Lossy.")] = 0.0,
+    min_frequency: Annotated[int, typer.Option(metavar="N", help="Drop rows of keys seen less often. Lossy.")] = 0,
     keep_graph_names: Annotated[
         bool, typer.Option("--keep-graph-names", metavar=_FLAG, help="Keep the names of nodes inside the graph.")
     ] = False,

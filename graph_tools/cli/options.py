@@ -19,7 +19,7 @@ Report = Annotated[
     typer.Option(metavar="FILE.json", show_default=False, help="Write the report as JSON to this file as well."),
 ]
 MemoryLimit = Annotated[
-    float, typer.Option(metavar="GB", min=0.1, help="Memory for tables; larger ones are streamed, row by row.")
+    float, typer.Option(metavar="GB", help="Memory for tables; larger ones are streamed, row by row.")
 ]
 Checkpoint = Annotated[
     Path | None,
@@ -32,9 +32,15 @@ Checkpoint = Annotated[
 
 
 def memory_bytes(gigabytes: float) -> int:
-    """Read `--memory-limit`; `inf` is no limit that a conversion could keep to."""
-    if not math.isfinite(gigabytes):
-        raise UsageError(f"--memory-limit: {gigabytes}, expected a number of GB")
+    """Read `--memory-limit`.
+
+    Raises
+    ------
+    UsageError
+        It is less than a conversion needs, or no number.
+    """
+    if not 0.1 <= gigabytes < math.inf:
+        raise UsageError(f"--memory-limit: {gigabytes}, expected at least 0.1 GB")
     return int(gigabytes * 1e9)
 
 
@@ -70,8 +76,8 @@ def assignments(values: list[str] | None, option: str) -> dict[str, str]:
     for text in values or ():
         name, equals, value = text.rpartition("=")
         if not equals or not name or not value:
-            raise UsageError(f"{option} {text}: expected NAME=VALUE")
+            raise UsageError(f"{option}: '{text}', expected NAME=VALUE")
         if name in found:
-            raise UsageError(f"{option} {text}: '{name}' is given twice, expected once")
+            raise UsageError(f"{option}: '{name}' is given twice, expected once")
         found[name] = value
     return found

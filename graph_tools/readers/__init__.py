@@ -48,7 +48,7 @@ def read_model(
     """
     absent = dict(absent_key or {})
     check_absent_keys(absent)
-    with naming(path):
+    with naming(path, *([] if checkpoint is None else [checkpoint])):
         return _read(Path(path), signatures, outputs, checkpoint, tags, absent)
 
 

@@ -22,6 +22,7 @@ def test_last_matching_pattern_counts() -> None:
         ({"absent_key": {"user": "row:"}}, r"--absent-key user: 'row:', expected zero, row:K or default"),
         ({"min_norm": -1.0}, r"--min-norm: -1.0, expected at least 0"),
         ({"min_norm": float("nan")}, r"--min-norm: nan"),
+        ({"min_norm": float("inf")}, r"--min-norm: inf"),
         ({"min_frequency": -1}, r"--min-frequency: -1"),
         ({"memory_limit": 1000}, r"--memory-limit: 1000"),
     ],

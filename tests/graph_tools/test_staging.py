@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -50,6 +51,13 @@ def test_errors_name_the_place(tmp_path: Path) -> None:
     message = rf"^{place}/saved_model.pb: No such file.*, expected room"
     with pytest.raises(ConversionError, match=message), staged(place) as folder:
         (folder / "saved_model.pb").write_bytes(b"")
+
+
+def test_full_disk_is_a_failed_conversion(tmp_path: Path) -> None:
+    with pytest.raises(ConversionError, match=rf"^{tmp_path}/out: No space left"), staged(tmp_path / "out"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(ConversionError, match=rf"^{tmp_path}/out/x: No space left"), staged(tmp_path / "out") as folder:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "source", None, str(folder / "x"))
 
 
 def test_errors_about_other_files_are_left_alone(tmp_path: Path) -> None:
