@@ -197,7 +197,8 @@ def _judge(found: VerifyReport, report: CutReport, scores: bool) -> None:
         broken = [one for one in found.outputs if one.shapes or "!=" in one.dtype or one.nan_a != one.nan_b]
         judged = replace(judged, outputs=broken, tables=[])
     reasons = judged.reasons()
-    report.verification = found.to_json() | {"passed": not reasons, "reasons": reasons, "scores_judged": scores}
+    report.verification = found.to_json() | {"passed": not reasons, "reasons": reasons}
+    report.scores_judged = scores
     if reasons:
         more = f"; and {len(reasons) - _SAID} more" if len(reasons) > _SAID else ""
         place = f"{found.b.path}: not written, since it does not answer as {found.a.path}"

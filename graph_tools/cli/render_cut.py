@@ -150,7 +150,7 @@ def _notes(report: dict[str, Any]) -> list[str]:
     ]
     found = report["verification"]
     if found is not None:
-        notes.append(_verdict(found))
+        notes.append(_verdict(found, report["scores_judged"]))
     elif not report["dry_run"]:
         notes.append("[yellow]not verified[/]: --no-verify was given")
     where = "nothing was written" if report["dry_run"] else f"written to {escape(report['target']['path'])}"
@@ -158,11 +158,11 @@ def _notes(report: dict[str, Any]) -> list[str]:
     return notes
 
 
-def _verdict(found: dict[str, Any]) -> str:
+def _verdict(found: dict[str, Any], judged_too: bool) -> str:
     worst = max((float(one["max_abs_difference"]) for one in found["outputs"]), default=0.0)
     difference = difference_text(0.0 if found["bit_exact"] else worst)
     judged = f"tolerance {found['tolerance']['absolute']:g} + {found['tolerance']['relative']:g} x |score|"
-    if not found["scores_judged"]:
+    if not judged_too:
         judged = "not judged, since rows are stored lossily and no --tolerance was given"
-    word = "[green]verified[/]" if found["scores_judged"] else "[yellow]compared[/]"
+    word = "[green]verified[/]" if judged_too else "[yellow]compared[/]"
     return f"{word} {found['requests']:,} requests, {found['rows']:,} rows: {difference}, {judged}"

@@ -73,7 +73,9 @@ class CutReport:
     tables : list of dict
         What was found in each table, how it is stored, and what it would take in each row type.
     verification : dict or None
-        As `verify_report.schema.json` has it, with `scores_judged`; `passed` is the verdict of the cut.
+        As `verify_report.schema.json` has it; `passed` is the verdict of the cut.
+    scores_judged : bool or None
+        Whether that verdict is also about how far scores differ; None: not verified.
     """
 
     source: Side
@@ -85,6 +87,7 @@ class CutReport:
     tables: list[dict[str, Any]] = field(default_factory=list)
     removed: Removals = field(default_factory=Removals)
     verification: dict[str, Any] | None = None
+    scores_judged: bool | None = None
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def write_manifest(report: CutReport, folder: Path) -> None:
         "passes": [{"name": one.name, "applied": one.applied} for one in report.passes],
         "lossy": report.lossy,
         "tables": [_table(one) for one in report.tables],
-        "verification": _verification(report.verification),
+        "verification": _verification(report),
         "files": {file.relative_to(folder).as_posix(): sha256(file) for file in _files(folder)},
     }
     place = folder / PLACE
@@ -48,12 +48,13 @@ def _table(record: dict[str, Any]) -> dict[str, Any]:
     return {key: record[key] for key in wanted} | {"lossy": is_lossy(record)}
 
 
-def _verification(found: dict[str, Any] | None) -> dict[str, Any] | None:
+def _verification(report: CutReport) -> dict[str, Any] | None:
     """Keep the verdict and the differences; the requests are in the report."""
+    found = report.verification
     if found is None:
         return None
-    wanted = ("passed", "scores_judged", "bit_exact", "tolerance", "requests", "rows", "outputs", "seed")
-    return {key: found[key] for key in wanted}
+    wanted = ("passed", "bit_exact", "tolerance", "requests", "rows", "outputs", "seed")
+    return {"scores_judged": report.scores_judged} | {key: found[key] for key in wanted}
 
 
 def sha256(file: Path) -> str:

@@ -7,25 +7,35 @@ import json
 from pathlib import Path
 from typing import Any
 
+import cut_support
 import jsonschema
 import numpy as np
 import pytest
 import verify_models
+from referencing import Registry, Resource
 
-from graph_tools import diff, inspect, verify
+from graph_tools import cut, diff, inspect, verify
+from graph_tools.errors import VerificationError
+from graph_tools.options import CutOptions
 from graph_tools.report import to_text
 
 
-def _check(data: dict[str, Any], repository: Path) -> None:
-    name = data["schema"].partition("/")[0]
-    schema = json.loads((repository / "docs" / "schemas" / f"{name}.schema.json").read_text(encoding="utf-8"))
+def _validator(name: str, repository: Path) -> jsonschema.Draft202012Validator:
+    schemas = [json.loads(one.read_text(encoding="utf-8")) for one in (repository / "docs" / "schemas").glob("*.json")]
+    registry = Registry().with_resources((one["$id"], Resource.from_contents(one)) for one in schemas)
+    (schema,) = [one for one in schemas if one["$id"] == f"{name}.schema.json"]
     jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema, registry=registry)
+
+
+def _check(data: dict[str, Any], repository: Path) -> None:
+    validator = _validator(data["schema"].partition("/")[0], repository)
     written = json.loads(to_text(data))
-    jsonschema.validate(written, schema, cls=jsonschema.Draft202012Validator)
+    validator.validate(written)
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(written | {"another": 1}, schema, cls=jsonschema.Draft202012Validator)
+        validator.validate(written | {"another": 1})
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({"schema": data["schema"]}, schema, cls=jsonschema.Draft202012Validator)
+        validator.validate({"schema": data["schema"]})
 
 
 @pytest.fixture(scope="module")
@@ -61,3 +71,20 @@ def test_inspect_reports(pair: tuple[Path, Path], string_model: Path, echo_model
 def test_diff_reports(pair: tuple[Path, Path], string_model: Path, repository: Path) -> None:
     for a, b in (pair, (string_model, pair[0]), (string_model, string_model)):
         _check(diff(a, b).to_json(), repository)
+
+
+def test_cut_reports_and_manifests(string_model: Path, tmp_path: Path, repository: Path) -> None:
+    served = cut_support.build_served(string_model, tmp_path / "served")
+    sparse = cut_support.build_sparse(tmp_path / "sparse", default=np.ones((4, cut_support.DIM), np.float32))
+    with pytest.raises(VerificationError) as caught:
+        cut(sparse, tmp_path / "narrow", options=CutOptions(embedding_dtype="int8"), tolerance="0,0", samples=3)
+    assert caught.value.report["target"] is None
+    _check(caught.value.report, repository)
+    lossy = CutOptions(tensor_types={"e*": "int4"}, absent_key={"emb": "row:10"}, min_norm=0.5, min_frequency=1)
+    _check(cut(sparse, None, options=lossy, dry_run=True).to_json(), repository)
+    for number, (source, options, check) in enumerate(
+        ((served, CutOptions(), True), (sparse, lossy, True), (sparse, CutOptions(), False))
+    ):
+        out = tmp_path / str(number)
+        _check(cut(source, out, options=options, check=check, samples=3).to_json(), repository)
+        _check(json.loads((out / "assets.extra/recprocessor/manifest.json").read_text()), repository)

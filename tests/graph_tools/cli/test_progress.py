@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from rich.console import Console
+from rich.progress import Progress
+
+from graph_tools.cli.progress import Steps, _Done, steps
+
+
+def test_steps_end_full_and_show_their_unit() -> None:
+    progress = Progress("{task.description}", _Done(), console=Console(quiet=True))
+    told = Steps(progress)
+    told.advance(3)
+    told.begin("Reading [a]")
+    told.advance(1)
+    told.begin("Writing", 2_000_000, "bytes")
+    told.advance(1_000_000)
+    reading, writing = progress.tasks
+    assert reading.finished
+    assert _Done().render(reading).plain == ""
+    assert _Done().render(writing).plain.startswith("1.0 MB of 2.0 MB")
+    told.begin("Asking", 32, "requests")
+    told.advance(8)
+    assert _Done().render(progress.tasks[2]).plain == "8 of 32 requests"
+    told.end()
+    told.end()
+    assert all(one.finished for one in progress.tasks)
+
+
+def test_nobody_at_a_terminal_is_told_nothing(capfd: object) -> None:
+    with steps() as told:
+        told.begin("Reading")
+    captured = capfd.readouterr()  # type: ignore[attr-defined]
+    assert (captured.out, captured.err) == ("", "")
