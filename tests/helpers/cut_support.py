@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import sys
 from dataclasses import dataclass
@@ -87,7 +88,8 @@ def run(*arguments: object) -> Ran:
     found = CliRunner().invoke(app, [str(one) for one in arguments], prog_name="graph-tools")
     if found.exception is not None and not isinstance(found.exception, SystemExit):
         raise found.exception
-    return Ran(found.exit_code, found.stdout, found.stderr)
+    # Tables fill their lines with spaces.
+    return Ran(found.exit_code, re.sub(r" +$", "", found.stdout, flags=re.MULTILINE), found.stderr)
 
 
 def command(*arguments: object) -> list[str]:

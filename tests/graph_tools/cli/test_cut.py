@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`graph-tools cut`, every option through the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import cut_support
+import numpy as np
+import pytest
+from cut_support import build_sparse, contents, run
+from graph_tools_support import answers
+
+from graph_tools.readers import read_model
+
+MANIFEST = "assets.extra/recprocessor/manifest.json"
+
+
+@pytest.fixture(scope="module")
+def sparse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_sparse(tmp_path_factory.mktemp("sparse") / "model")
+
+
+def _json(*arguments: object) -> dict[str, Any]:
+    found = run("cut", *arguments, "--json")
+    assert (found.code, found.err) == (0, "")
+    data: dict[str, Any] = json.loads(found.out)
+    return data
+
+
+def test_tables_for_people(sparse: Path, tmp_path: Path) -> None:
+    before = contents(sparse)
+    found = run("cut", sparse, tmp_path / "out", "--samples", 6)
+    assert (found.code, found.err) == (0, "")
+    assert contents(sparse) == before
+    assert re.search(r"^bytes +\d.* kB +\d.* %$", found.out, re.M)
+    assert re.search(r"^emb +deeprec +40 x 8 +20 +zero +\w+ fp32 +1\.6 kB +\d+ B$", found.out, re.M)
+    assert re.search(r"^convert_sparse_lookups +1 +\d+$", found.out, re.M)
+    assert re.search(r"^tensors +\d+ .* +\S+", found.out, re.M)
+    assert "verified 6 requests" in found.out
+    assert "scores are equal bit for bit" in found.out
+    assert found.out.splitlines()[-1].startswith(f"written to {tmp_path}/out in ")
+
+
+def test_dry_run_forecasts_and_writes_nothing(sparse: Path, tmp_path: Path) -> None:
+    before = contents(sparse.parent)
+    for arguments in ([sparse], [sparse, tmp_path / "out"], [sparse, sparse]):
+        found = run("cut", *arguments, "--dry-run", "--report", tmp_path / "report.json")
+        assert (found.code, found.err) == (0, "")
+        assert re.search(r"^table .* exported +fp32 +bf16 +fp16 +int8 +int4$", found.out, re.M)
+        assert re.search(r"^emb +40 x 8 +20 +1\.6 kB +(\d+ B +){4}\d+ B$", found.out, re.M)
+        assert found.out.splitlines()[-1].startswith("nothing was written in ")
+    assert contents(sparse.parent) == before
+    assert [one.name for one in tmp_path.iterdir()] == ["report.json"]
+    assert json.loads((tmp_path / "report.json").read_text())["dry_run"] is True
+
+
+def test_no_verify(sparse: Path, tmp_path: Path) -> None:
+    found = run("cut", sparse, tmp_path / "out", "--no-verify")
+    assert found.code == 0
+    assert "not verified: --no-verify was given" in found.out
+    assert "Asking" not in found.err
+
+
+def test_signatures_and_outputs(multi_signature_model: Path, tmp_path: Path) -> None:
+    chosen = ["--signature", "total", "--signature", "length", "--outputs", "sum", "--outputs", "bytes"]
+    data = _json(multi_signature_model, tmp_path / "out", *chosen, "--samples", 2)
+    assert {one["name"] for one in data["removed"]["signatures"]} == {"serving_default"}
+    found = read_model(tmp_path / "out").signatures
+    assert {name: list(one.outputs) for name, one in found.items()} == {"total": ["sum"], "length": ["bytes"]}
+
+
+def test_checkpoint(tiny_model: Path, make_linear_model: Any, tmp_path: Path) -> None:
+    other = make_linear_model(tmp_path / "other", scale=-2.0)
+    _json(tiny_model, tmp_path / "out", "--checkpoint", other / "variables" / "variables", "--samples", 3)
+    feeds = {"x": np.array([[1, 2, 3]], np.float32)}
+    np.testing.assert_array_equal(answers(tmp_path / "out", feeds)["y"], answers(other, feeds)["y"])
+
+
+def test_row_types_by_default_and_by_name(sparse: Path, tmp_path: Path) -> None:
+    data = _json(sparse, tmp_path / "a", "--embedding-dtype", "int8", "--samples", 2)
+    assert (data["tables"][0]["dtype"], data["lossy"], data["scores_judged"]) == ("int8", True, False)
+    chosen = ["--embedding-dtype", "int8", "--tensor-type", "*=bf16", "--tensor-type", "em?=fp16"]
+    data = _json(sparse, tmp_path / "b", *chosen, "--samples", 2)
+    assert data["tables"][0]["dtype"] == "fp16"
+    assert data["options"]["tensor_types"] == {"*": "bf16", "em?": "fp16"}
+    assert json.loads((tmp_path / "b" / MANIFEST).read_text())["lossy"] is True
+
+
+def test_lossy_cut_says_so(sparse: Path, tmp_path: Path) -> None:
+    found = run("cut", sparse, tmp_path / "out", "--embedding-dtype", "int4", "--min-norm", 3, "--samples", 4)
+    assert found.code == 0
+    assert re.search(r"^lossy emb: \d+ rows were dropped that are not zero$", found.out, re.M)
+    assert re.search(r"^compared 4 requests, .* largest difference \d\S+, not judged, since rows are", found.out, re.M)
+
+
+def test_tolerance_judges_a_lossy_cut(sparse: Path, tmp_path: Path) -> None:
+    lossy = ["--embedding-dtype", "int8", "--samples", 4, "--tolerance"]
+    data = _json(sparse, tmp_path / "wide", *lossy, "0.5")
+    assert data["scores_judged"] is True
+    assert data["verification"]["tolerance"] == {"absolute": 0.5, "relative": 0.0}
+    found = run("cut", sparse, tmp_path / "narrow", *lossy, "0,1e-9", "--json", "--report", tmp_path / "r.json")
+    assert found.code == 1
+    (line,) = found.err.splitlines()
+    assert line.startswith(f"error: {tmp_path}/narrow: not written, since it does not answer as {sparse}: signature")
+    written = json.loads((tmp_path / "r.json").read_text())
+    assert written == json.loads(found.out)
+    assert (written["verification"]["passed"], written["target"]) == (False, None)
+    assert {one.name for one in tmp_path.iterdir()} == {"wide", "r.json"}
+
+
+def test_absent_keys(tmp_path: Path) -> None:
+    source = build_sparse(tmp_path / "source", random=True)
+    found = run("cut", source, tmp_path / "out")
+    assert found.code == 1
+    assert "--absent-key emb=zero or emb=row:K" in found.err
+    data = _json(source, tmp_path / "out", "--absent-key", "e*=row:30", "--samples", 4)
+    assert data["tables"][0]["absent"]["kind"] == "row"
+    rows = answers(tmp_path / "out", {"item": np.array([-7])})["rows"]
+    np.testing.assert_array_equal(rows, cut_support.rows()[3:4])
+
+
+def test_frequencies(tmp_path: Path) -> None:
+    freqs = np.arange(len(cut_support.KEYS), dtype=np.int64)
+    source = build_sparse(tmp_path / "source", freqs=freqs)
+    data = _json(source, tmp_path / "out", "--min-frequency", 10, "--samples", 2)
+    table = data["tables"][0]
+    assert (table["below_frequency"], table["lossy_rows"]) == (10, 5)
+    assert data["lossy"] is True
+
+
+def test_names_in_the_graph(tiny_model: Path, tmp_path: Path) -> None:
+    _json(tiny_model, tmp_path / "out", "--keep-graph-names", "--samples", 2)
+    assert any(name.endswith("PartitionedCall/MatMul") for name in read_model(tmp_path / "out").graph.nodes)
+
+
+def test_recorded_requests(sparse: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", item=cut_support.KEYS)
+    np.savez(tmp_path / "b.npz", item=cut_support.KEYS[:3])
+    recorded = ["--requests", tmp_path / "a.npz", "--requests", tmp_path / "b.npz"]
+    data = _json(sparse, tmp_path / "out", *recorded, "--samples", 0)
+    assert (data["verification"]["requests"], data["verification"]["rows"]) == (2, 43)
+
+
+def test_memory_limit(sparse: Path, tmp_path: Path) -> None:
+    data = _json(sparse, tmp_path / "out", "--memory-limit", 0.5, "--samples", 2)
+    assert data["options"]["memory_limit"] == 500_000_000
+
+
+def test_frozen_graph(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [None, 2], name="x")
+        tf.add(tf.matmul(x, tf.constant([[1.0], [2.0]])), 1.0, name="y")
+    (tmp_path / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    data = _json(tmp_path / "graph.pb", tmp_path / "out", "--outputs", "y", "--samples", 3)
+    assert data["source"]["kind"] == "GraphDef"
+    assert answers(tmp_path / "out", {"x": np.array([[1, 1]], np.float32)})["y"].tolist() == [[4.0]]
