@@ -7,6 +7,7 @@ from graph_tools.options import CutOptions
 from graph_tools.passes.base import Pass, PassResult, run_passes
 from graph_tools.passes.collapse_negative_index_fixup import CollapseNegativeIndexFixup
 from graph_tools.passes.collapse_partitioned_lookups import CollapsePartitionedLookups
+from graph_tools.passes.collapse_ragged_strings import CollapseRaggedStrings
 from graph_tools.passes.collapse_safe_embedding_lookup import CollapseSafeEmbeddingLookup
 from graph_tools.passes.collapse_single_valued_columns import CollapseSingleValuedColumns
 from graph_tools.passes.collapse_sparse_to_dense import CollapseSparseToDense
@@ -46,9 +47,10 @@ def serving_passes(options: CutOptions, progress: Progress | None = None) -> lis
         EliminateDeadBranches(),
         EliminateControlInputs(),
         EliminateIdentities(),
-        # The idioms of sparse lookups: partitions first, since the others know lookups in one table; then the longest
-        # first, since a shorter one is a part of a longer.
+        # The idioms of sparse lookups: partitions first, since the others know lookups in one table, and sparse tensors
+        # before what looks them up; then the longest first, since a shorter one is a part of a longer.
         CollapsePartitionedLookups(),
+        CollapseRaggedStrings(),
         CollapseSingleValuedColumns(),
         CollapseSafeEmbeddingLookup(),
         CollapseSparseToDense(),

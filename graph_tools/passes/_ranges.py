@@ -68,8 +68,12 @@ class RangeFinder:
             return self._cast(node)
         if node.op == "LookupTableFindV2":
             return _union(_table_range(self.model, inputs[0].node), self.of(inputs[2]))
+        if node.op == "LookupTableSizeV2":
+            return (0, _most_keys(self.model, inputs[0].node))
         if node.op in {"Select", "SelectV2"}:
-            return _union(self.of(inputs[1]), self.of(inputs[2]))
+            return _union(self._chosen(node), self.of(inputs[2]))
+        if node.op == "RaggedTensorToSparse" and output.port == 1:
+            return self.of(inputs[-1])
         if node.op == "SparseFillEmptyRows" and output.port == 1:
             return _union(self.of(inputs[1]), self.of(inputs[3]))
         if node.op == "Fill":
@@ -82,6 +86,18 @@ class RangeFinder:
                 found = _union(found, one)
             return found
         return self._arithmetic(node)
+
+    def _chosen(self, node: Node) -> Range:
+        """Range of what a Select takes where its condition holds: without c, of `select(x != c, x, …)`."""
+        low, high = self.of(node.inputs[1])
+        condition = self.graph[skip(self.graph, node.inputs[0]).node]
+        if condition.op == "NotEqual":
+            for one, other in ((0, 1), (1, 0)):
+                unwanted = constant(self.graph, condition.inputs[other])
+                same = skip(self.graph, condition.inputs[one]) == skip(self.graph, node.inputs[1])
+                if same and low is not None and unwanted is not None and unwanted.size == 1 and (unwanted == low).all():
+                    return (low + 1, high)
+        return (low, high)
 
     def _arithmetic(self, node: Node) -> Range:
         if node.op == "ClipByValue":
@@ -148,10 +164,9 @@ def _table_range(model: Model, handle: str) -> Range:
         if content.values is None:
             return (0, content.keys.shape[0] - 1)
         return _stream_range(content.values)
-    fillers = [user for user in model.graph.users(handle) if user.op not in {"LookupTableFindV2", "LookupTableSizeV2"}]
-    if len(fillers) != 1:
+    filler = _filler(model, handle)
+    if filler is None:
         return ANY
-    filler = fillers[0]
     if filler.op == "InitializeTableFromTextFileV2":
         # -1: the number of the line.
         if attribute(filler, "value_index") != -1 or attribute(filler, "offset", 0):
@@ -167,6 +182,28 @@ def _table_range(model: Model, handle: str) -> Range:
         return ANY
     array = constant(model.graph, filler.inputs[2])
     return _array_range(array) if array is not None else ANY
+
+
+def _filler(model: Model, handle: str) -> Node | None:
+    """Return the one node that fills a hash table."""
+    found = [user for user in model.graph.users(handle) if user.op not in {"LookupTableFindV2", "LookupTableSizeV2"}]
+    return found[0] if len(found) == 1 else None
+
+
+def _most_keys(model: Model, handle: str) -> int | None:
+    """Return a number of keys that a hash table never has more than, or None."""
+    content, filler = model.hash_tables.get(handle), _filler(model, handle)
+    if content is not None:
+        return None if any(writes(user) for user in model.graph.users(handle)) else int(content.keys.shape[0])
+    if filler is None:
+        return None
+    if filler.op == "InitializeTableFromTextFileV2":
+        lines = _lines(model, filler)
+        return lines if lines < 1 << 62 else None
+    if filler.op not in {"InitializeTableV2", "LookupTableImportV2"}:
+        return None
+    keys = constant(model.graph, filler.inputs[1])
+    return None if keys is None else int(keys.size)
 
 
 def _lines(model: Model, filler: Node) -> int:

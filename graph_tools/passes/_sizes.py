@@ -53,7 +53,7 @@ _UNARY = {
 }  # fmt: skip
 _BROADCAST = {
     "Add", "AddV2", "DivNoNan", "Equal", "FloorDiv", "FloorMod", "Greater", "GreaterEqual", "Less", "LessEqual",
-    "LogicalAnd", "LogicalOr", "Maximum", "Minimum", "Mul", "NotEqual", "RealDiv", "SelectV2", "Sub",
+    "LogicalAnd", "LogicalOr", "Maximum", "Minimum", "Mul", "NotEqual", "RealDiv", "SelectV2", "StringJoin", "Sub",
 }  # fmt: skip
 _SEGMENTS = {"SparseSegmentMean", "SparseSegmentSum", "SparseSegmentSqrtN"}
 
@@ -131,6 +131,9 @@ class SizeFinder:
             found = self.vector(inputs[0])
             kept = [one for one in found or () if one != 1]
             return None if found is None else (Symbol("element", output, 0),) if len(kept) > 1 else tuple(kept) or (1,)
+        if node.op == "StringSplitV2" and output.port == 2:
+            strings = self.of(inputs[0])
+            return None if strings is None else (*(strings or (1,)), Symbol("element", output, 1))
         if node.op == "SparseReshape" and output.port == 1:
             before, target = self.vector(inputs[1]), self.vector(inputs[2])
             return None if before is None or target is None else resolve(before, target)
@@ -164,6 +167,8 @@ class SizeFinder:
         if node.op == "LookupTableFindV2":
             plain = self.graph[inputs[0].node].op in {"HashTableV2", "MutableHashTableV2"}
             return self.of(inputs[1]) if plain else None
+        if node.op in {"LookupTableSizeV2", "Size"}:
+            return ()
         if node.op in _BROADCAST:
             return self._broadcast(inputs)
         if node.op == "Select":
@@ -190,6 +195,19 @@ class SizeFinder:
         if node.op == "Unpack":
             whole, axis = self.of(inputs[0]), attribute(node, "axis", 0)
             return None if whole is None else tuple(one for i, one in enumerate(whole) if i != axis % len(whole))
+        if node.op == "StringSplitV2":
+            words = Symbol("size", node.output(1), 0)
+            return ((words, 2), (words,), (2,))[output.port]
+        if node.op == "RaggedTensorToSparse":
+            rank = self.rank(inputs[-1])
+            if rank is None:
+                return None
+            axes = attribute(node, "RAGGED_RANK") + rank
+            return ((unknown, axes), (unknown,), (axes,))[output.port]
+        if node.op == "StridedSlice":
+            matrix = first_column(self.graph, output)
+            rows = self.of(matrix) if matrix is not None else None
+            return None if rows is None else rows[:1]
         if node.op == "Where":
             rank = self.rank(inputs[0])
             return None if rank is None else (unknown, rank)

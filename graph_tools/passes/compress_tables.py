@@ -11,16 +11,18 @@ from graph_tools.options import CutOptions
 from graph_tools.passes.base import Pass, PassResult
 from graph_tools.tables.analysis import Progress
 from graph_tools.tables.emit import Emitter, replace_output
-from graph_tools.tables.plain import PlainTable, plain_tables
+from graph_tools.tables.plain import PlainTable, combines_rows, plain_tables
 from graph_tools.tables.plan import TablePlan, plan_variable
 
 
 class CompressTables(Pass):
     """Drop rows that no index reaches, share rows that are equal, and store rows in the type asked for.
 
-    Before: `ids → ResourceGather(variable)`, or `ids → GatherV2(ReadVariableOp)`.
+    Before: `ids → ResourceGather(variable)`, or `ids → GatherV2(ReadVariableOp)`, or
+    `SparseSegmentMean(ReadVariableOp, ids, segments)`.
     After, where that takes fewer bytes: `ids → ResourceGather(index) → ResourceGather(rows)`; and with rows of fewer
-    bits, `ResourceGather(codes) · scale + bias`.
+    bits, `ResourceGather(codes) · scale + bias`. An op on segments combines stored rows by `ResourceGather(index)`, or,
+    where rows have fewer bits, the rows that were gathered, by `Range(Size(ids))`: the same ones in the same order.
 
     Attributes
     ----------
@@ -59,6 +61,12 @@ class CompressTables(Pass):
         why = f"rows of '{table.handle}' are stored otherwise ({plan.layout.name}, {plan.row_type})"
         for name in table.gathers:
             node = graph[name]
+            if combines_rows(node):
+                types = attribute(node, "Tidx"), attribute(node, "T")
+                data, numbers, number_type = emitter.segment_rows(name, node.inputs[1], *types)
+                graph.set_inputs(node, [data, numbers, *node.inputs[2:]])
+                graph.set_attr(node, "Tidx", number_type)
+                continue
             dtype = attribute(node, "dtype" if node.op == "ResourceGather" else "Tparams")
             rows = emitter.lookup(name, node.inputs[1], attribute(node, "Tindices"), dtype)
             replace_output(model, name, rows, dtype, why)

@@ -31,6 +31,8 @@ from graph_tools.tensors import Array, byte_size
 
 #: Variables up to this size take part in folding.
 _VARIABLE_BYTES = 1 << 24
+#: A few numbers, which may come from fewer bytes.
+_SCALAR_BYTES = 64
 _NEVER = CONTROL_FLOW | {
     "Const", "Placeholder", "PlaceholderWithDefault", "NoOp", "Identity", "IdentityN", "Snapshot", "ReadVariableOp",
     "Assert", "StatelessIf", "StatelessWhile", "StatelessCase", "PartitionedCall", "ImmutableConst",
@@ -68,8 +70,8 @@ class FoldConstants(Pass):
     After: `Const → Mul(x, ·)`. A Reshape to `Pack(batch, 24)` is one to `[-1, 24]`.
 
     Ops that are random, stateful or part of control flow are never folded. Results are at most 64 KiB, or at most as
-    large as the weights that only they are made from. Results over a kilobyte that are made from variables become
-    variables.
+    large as the weights that only they are made from. What is made from variables never takes more than they do, so that
+    weights stored in few bits, as codes with a scale, stay so. Results over a kilobyte become variables.
     """
 
     name = "fold_constants"
@@ -133,9 +135,12 @@ class FoldConstants(Pass):
         before = [known[name] for name in {one.node for one in node.inputs}]
         leaves = sum(one.leaves for one in before)
         alone = all(one.alone for one in before) and len(graph.users(node.name)) <= 1
+        variables = any(one.variables for one in before)
         if size > SMALL_BYTES and not (size <= leaves and all(one.alone for one in before)):
             return None
-        return _Known(size, leaves, any(one.variables for one in before), alone)
+        if variables and size > max(leaves, _SCALAR_BYTES):
+            return None
+        return _Known(size, leaves, variables, alone)
 
     def _frontier(self, model: Model, known: dict[str, _Known]) -> list[Output]:
         """List the outputs to compute: those that nodes use which are not folded, and outputs of signatures."""

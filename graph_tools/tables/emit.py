@@ -73,12 +73,8 @@ class Emitter:
         """
         ops = _Scope(self.graph, scope)
         if self.plan.source.plain:
-            numbers, missing = keys, None
-            if key_type not in (self.tf.int32, self.tf.int64):
-                numbers, key_type = self._int64(ops, keys, key_type), self.tf.int64
-            if self.index is not None:
-                numbers = self._gather(ops, self.index, self.tf.int32, numbers, key_type)
-                key_type = self.tf.int32
+            numbers, key_type = self._plain_numbers(ops, keys, key_type)
+            missing = None
         else:
             numbers, missing = self._row_numbers(ops, self._int64(ops, keys, key_type), default is not None)
             key_type = self.tf.int64
@@ -88,6 +84,44 @@ class Emitter:
         assert missing is not None
         column = ops.add("ExpandDims", missing, ops.const(-1), T=self.tf.bool, Tdim=self.tf.int32)
         return ops.add("SelectV2", column, default, rows, T=dtype)
+
+    def segment_rows(self, scope: str, ids: Output, id_type: Any, dtype: Any) -> tuple[Output, Output, Any]:
+        """Add what an op on segments takes for row numbers of a plain variable.
+
+        Parameters
+        ----------
+        scope : str
+            Begins the names of the nodes.
+        ids : Output [n] int32 or int64
+        id_type, dtype : TensorFlow dtype
+            Of `ids`, and of the rows wanted.
+
+        Returns
+        -------
+        data : Output [rows, dim]
+            The stored rows themselves, where they are of the type wanted; else a row for each of `ids`.
+        numbers : Output [n]
+            Row of `data` for each of `ids`.
+        number_type : TensorFlow dtype
+        """
+        tf, ops = self.tf, _Scope(self.graph, scope)
+        rows = self.variables.get("rows")
+        if rows is not None and tf.as_dtype(self.model.variables[rows.node].dtype) == dtype:
+            numbers, number_type = self._plain_numbers(ops, ids, id_type)
+            return ops.add("ReadVariableOp", rows, dtype=dtype), numbers, number_type
+        data = self.lookup(scope, ids, id_type, dtype)
+        zero, one = (ops.const(np.array(value, id_type.as_numpy_dtype)) for value in (0, 1))
+        count = ops.add("Size", ids, T=id_type, out_type=id_type)
+        return data, ops.add("Range", zero, count, one, Tidx=id_type), id_type
+
+    def _plain_numbers(self, ops: _Scope, ids: Output, id_type: Any) -> tuple[Output, Any]:
+        """Return the stored rows' numbers for those of a plain variable, and their type."""
+        tf = self.tf
+        if id_type not in (tf.int32, tf.int64):
+            ids, id_type = self._int64(ops, ids, id_type), tf.int64
+        if self.index is None:
+            return ids, id_type
+        return self._gather(ops, self.index, tf.int32, ids, id_type), tf.int32
 
     def _int64(self, ops: _Scope, keys: Output, key_type: Any) -> Output:
         if key_type == self.tf.uint64:

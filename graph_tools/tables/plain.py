@@ -9,6 +9,13 @@ from graph_tools.graph import Node, Output, attribute
 from graph_tools.model import Model
 from graph_tools.tables.table import PlannedTensor
 
+_SEGMENTS = {"SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum"}
+
+
+def combines_rows(node: Node) -> bool:
+    """Say whether a node adds rows of a table up: `SparseSegmentSum(table, row numbers, segments)` and its kin."""
+    return node.op.removesuffix("WithNumSegments") in _SEGMENTS
+
 
 @dataclass(frozen=True)
 class PlainTable:
@@ -18,9 +25,10 @@ class PlainTable:
     ----------
     handle : str
     gathers : tuple of str
-        Nodes ResourceGather and GatherV2.
+        Nodes ResourceGather, GatherV2 and SparseSegmentSum, -Mean or -SqrtN, with or without a number of segments.
+        Input 1 of each holds row numbers.
     reads : tuple of str
-        Nodes between the handle and its GatherV2, ReadVariableOp and Identity, in their order.
+        Nodes between the handle and its GatherV2 or SparseSegment ops, ReadVariableOp and Identity, in their order.
     """
 
     handle: str
@@ -89,8 +97,10 @@ def _follow(model: Model, read: Node, gathers: list[str], reads: list[str], outp
             other = f"'{user.name}' waits for it"
         elif user.op == "Identity" and not user.controls:
             other = _follow(model, user, gathers, reads, outputs) or other
-        elif user.op != "GatherV2" or ids_too:
+        elif ids_too or not (user.op == "GatherV2" or combines_rows(user)):
             other = f"'{user.name}' ({user.op}) reads all of it"
+        elif combines_rows(user):
+            gathers.append(user.name)
         else:
             axis = graph.const_value(user.inputs[2])
             if axis is None or int(axis.reshape(())) not in (0, -2) or attribute(user, "batch_dims", 0):

@@ -104,13 +104,12 @@ def reference(table: SparseTable, keys: np.ndarray, default: np.ndarray | None =
     return rows.reshape(*keys.shape, table.dim)
 
 
-class Served:
-    """A model written and loaded into a session of stock TensorFlow."""
+class Loaded:
+    """A SavedModel in a session of stock TensorFlow."""
 
-    def __init__(self, model: Model, path: Path) -> None:
+    def __init__(self, path: Path) -> None:
         import tensorflow as tf
 
-        write_saved_model(model, path)
         self.path = path
         self._graph = tf.compat.v1.Graph()
         self._session = tf.compat.v1.Session(graph=self._graph)
@@ -122,6 +121,14 @@ class Served:
         fed = {self._signature.inputs[key].name: value for key, value in feeds.items()}
         found: np.ndarray = self._session.run(self._signature.outputs[output].name, fed)
         return found
+
+
+class Served(Loaded):
+    """A model written and loaded."""
+
+    def __init__(self, model: Model, path: Path) -> None:
+        write_saved_model(model, path)
+        super().__init__(path)
 
 
 def checkpoint_bytes(path: Path) -> int:

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sparse_table_models import Served, checkpoint_bytes, lookup_model, make_table
+from idiom_models import export_function
+from sparse_table_models import Loaded, Served, checkpoint_bytes, lookup_model, make_table
 
 from graph_tools.model import Model
 from graph_tools.options import CutOptions
+from graph_tools.passes.collapse_safe_embedding_lookup import CollapseSafeEmbeddingLookup
 from graph_tools.passes.compress_tables import CompressTables
 from graph_tools.passes.eliminate_control_inputs import EliminateControlInputs
 from graph_tools.passes.eliminate_identities import EliminateIdentities
@@ -197,6 +199,58 @@ def test_values_beyond_half_precision_stay_float(tmp_path: Path) -> None:
     compress = CompressTables(CutOptions(embedding_dtype="fp16"))
     assert compress.apply(model).applied == 0
     assert "65504" in " ".join(compress.records[0]["reasons"])
+
+
+def bags(path: Path, tables: list[np.ndarray]) -> Path:
+    """Export a bag of words for each table, combined by mean, sum and sqrtn in turn."""
+    import tensorflow as tf
+
+    held = [tf.Variable(table) for table in tables]
+
+    def serve(words: Any) -> dict[str, Any]:
+        rows = []
+        for number, (table, bag) in enumerate(zip(held, tf.unstack(words, axis=1), strict=True)):
+            made = tf.sparse.from_dense(bag)
+            ids = tf.SparseTensor(
+                made.indices, tf.strings.to_hash_bucket_fast(made.values, len(table)), made.dense_shape
+            )
+            combiner = ["mean", "sum", "sqrtn"][number % 3]
+            rows.append(tf.nn.safe_embedding_lookup_sparse(table, ids, combiner=combiner))
+        return {"rows": tf.concat(rows, 1)}
+
+    return export_function(path, serve, [tf.TensorSpec([None, len(tables), None], tf.string, name="words")], held=held)
+
+
+@pytest.mark.parametrize("row_type", ["fp32", "bf16", "int8", "int4"])
+@pytest.mark.parametrize("kind", ["whole", "zeros"])
+def test_bags_of_rows_are_as_before(tmp_path: Path, kind: str, row_type: str) -> None:
+    import ml_dtypes
+
+    random = np.random.default_rng(8)
+    tables = [random.normal(size=(1000 + one, 16)).astype(np.float32) for one in range(3)]
+    for table in tables if kind == "zeros" else []:
+        table[random.random(len(table)) < 0.8] = 0
+    model = read_model(bags(tmp_path / "in", tables))
+    for one in (PruneUnreachable(), EliminateControlInputs(), EliminateIdentities(), CollapseSafeEmbeddingLookup()):
+        one.apply(model)
+    compress = CompressTables(CutOptions(embedding_dtype=row_type))
+    result = compress.apply(model)
+    assert not result.refused
+    assert result.applied == (0 if (kind, row_type) == ("whole", "fp32") else 3)
+    assert {one["layout"] for one in compress.records} == {"remap" if kind == "zeros" else "direct"}
+    # Rows of as many bits are combined where they are stored.
+    assert bool(model.graph.of("Range")) == (row_type != "fp32")
+    rounded = {
+        "fp32": lambda one: one,
+        "bf16": lambda one: one.astype(ml_dtypes.bfloat16).astype(np.float32),
+    }.get(row_type, lambda one: dequantise(quantise(one, row_type), row_type, 16))
+    expected = Loaded(bags(tmp_path / "rounded", [rounded(table) for table in tables]))
+    serve = Served(model, tmp_path / "out")
+    vocabulary = np.array([b"", b"", *(b"%d" % one for one in range(900))], object)
+    for rows, width in ((1, 1), (7, 5), (64, 3), (3, 0), (0, 2)):
+        words = vocabulary[random.integers(0, len(vocabulary), (rows, 3, width))]
+        np.testing.assert_array_equal(serve(words=words), expected(words=words))
+    assert CompressTables(CutOptions()).apply(model).applied == 0
 
 
 def _tf() -> Any:

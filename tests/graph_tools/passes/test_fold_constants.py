@@ -177,3 +177,22 @@ def test_reasons_are_given(tmp_path: Path, name: str) -> None:
         assert model.graph["folded"].op == "Const"
     else:
         assert model.graph.removed[name][1] == "only a constant needed it that was computed from it"
+
+
+@pytest.mark.parametrize("rows", [10, 100])
+def test_weights_stored_in_few_bits_stay_so(tmp_path: Path, rows: int) -> None:
+    random = np.random.default_rng(3)
+    stored = {
+        "codes": random.integers(0, 256, (rows, 16)).astype(np.uint8),
+        "scale": random.random((rows, 1)).astype(np.float16),
+        "bias": random.normal(size=(rows, 1)).astype(np.float16),
+    }
+
+    def build(v1: Any, x: Any) -> Any:
+        codes, scale, bias = (v1.cast(v1.get_variable(key, initializer=one), "float32") for key, one in stored.items())
+        return v1.matmul(x, codes * scale + bias, transpose_b=True)
+
+    model, _ = checked(from_graph(tmp_path, build, 16), x_of(16), FoldConstants())
+    assert model.variables["codes"].dtype == np.uint8
+    assert not [name for name, tensor in model.variables.items() if tensor.dtype == np.float32]
+    assert sum(node.attrs["value"].tensor.ByteSize() for node in model.graph.of("Const")) < 300
