@@ -23,6 +23,7 @@ from graph_tools.report.manifest import write_manifest
 from graph_tools.tables.analysis import Progress as TableProgress
 from graph_tools.tensors import byte_size
 from graph_tools.verification import SAMPLES, Tolerance, VerifyReport, verify
+from graph_tools.verification.pairs import table_pairs
 from graph_tools.writer import saved_tensors, write_saved_model
 
 
@@ -117,6 +118,7 @@ def cut(
                 samples=samples,
                 tolerance=tolerance,
                 memory_limit=options.memory_limit,
+                tables=lambda _, result: table_pairs(model, result),
                 progress=told,
             )
             report.verification = _judged(found, tolerance is not None or not is_lossy(options))
