@@ -22,6 +22,7 @@ from graph_tools.staging import check_place, staged
 from graph_tools.tables.analysis import Progress as TableProgress
 from graph_tools.tensors import byte_size
 from graph_tools.verification import SAMPLES, Tolerance, VerifyReport, verify
+from graph_tools.verification.pairs import table_pairs
 from graph_tools.writer import saved_tensors, write_saved_model
 
 _SAID = 3
@@ -122,6 +123,7 @@ def cut(
                 samples=samples,
                 tolerance=tolerance,
                 memory_limit=options.memory_limit,
+                tables=lambda _, result: table_pairs(model, result),
                 progress=told,
             )
             found.b.path = str(place)

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graph_tools.graph import Graph, Output
 from graph_tools.tables.table import SparseTable
 from graph_tools.tensors import TensorSource
+
+if TYPE_CHECKING:
+    from graph_tools.tables.stored import StoredTable
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,8 @@ class Model:
         What is gone, with the reason.
     table_records : list of dict
         What was found in each table and how it is stored now, as the report has it.
+    stored_tables : list of StoredTable
+        Which variables and tables each of them is in, so that what was written can be compared with it.
     assets : dict of str to Path
         By name of the constant or placeholder that holds the file's name.
     init : list of str
@@ -102,6 +107,7 @@ class Model:
     removed_assets: dict[str, str] = field(default_factory=dict)
     removed_signatures: dict[str, str] = field(default_factory=dict)
     table_records: list[dict[str, Any]] = field(default_factory=list)
+    stored_tables: list[StoredTable] = field(default_factory=list)
     assets: dict[str, Path] = field(default_factory=dict)
     init: list[str] = field(default_factory=list)
     checkpoint: Any = None

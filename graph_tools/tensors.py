@@ -79,6 +79,9 @@ class ArrayTensor(BaseTensor):
     def read(self) -> Array:
         return self.array
 
+    def between(self, begin: int, end: int) -> Array:
+        return self.array[begin:end]
+
 
 @dataclass
 class StreamTensor(BaseTensor):
@@ -130,3 +133,20 @@ def rows_per_chunk(tensor: TensorSource, limit: int = CHUNK_BYTES) -> int:
     """How many rows fit into `limit` bytes, at least one."""
     row = math.prod(tensor.shape[1:]) * element_bytes(tensor.dtype)
     return max(1, limit // max(1, row))
+
+
+def rows_between(tensor: TensorSource, begin: int, end: int) -> Array:
+    """Return rows [end - begin, ...] of a tensor, without a look at those before where it can do so (`between`)."""
+    between: Callable[[int, int], Array] | None = getattr(tensor, "between", None)
+    if between is not None:
+        return between(begin, end)
+    found = np.empty((end - begin, *tensor.shape[1:]), tensor.dtype)
+    position = 0
+    for chunk in tensor.chunks(rows_per_chunk(tensor)) if end > begin else ():
+        low, high = max(begin, position), min(end, position + len(chunk))
+        if low < high:
+            found[low - begin : high - begin] = chunk[low - position : high - position]
+        position += len(chunk)
+        if position >= end:
+            break
+    return found

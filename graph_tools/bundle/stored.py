@@ -60,6 +60,15 @@ class NumericTensor(StoredTensor):
             return np.empty(self.shape, self.dtype)
         return next(self.chunks(self.shape[0] if self.shape else 1))
 
+    def between(self, begin: int, end: int) -> Array:
+        """Read these rows alone; only a tensor that is read to its end has its checksum compared."""
+        out = np.empty((end - begin, *self.shape[1:]), self.dtype)
+        if out.size:
+            row = math.prod(self.shape[1:]) * self.dtype.itemsize
+            with closing(ExtentFile(self.extent)) as file:
+                file.read_into(out.reshape(-1).view(np.uint8), begin * row)
+        return out
+
 
 class _NumericCursor:
     def __init__(self, tensor: StoredTensor) -> None:

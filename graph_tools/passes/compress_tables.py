@@ -13,6 +13,8 @@ from graph_tools.tables.analysis import Progress
 from graph_tools.tables.emit import Emitter, replace_output
 from graph_tools.tables.plain import PlainTable, combines_rows, plain_tables
 from graph_tools.tables.plan import TablePlan, plan_variable
+from graph_tools.tables.stored import remember
+from graph_tools.tables.streams import TableStreams
 
 
 class CompressTables(Pass):
@@ -51,6 +53,8 @@ class CompressTables(Pass):
             if plan.changes:
                 self._rewrite(model, table, plan)
                 result.applied += 1
+            else:
+                model.stored_tables.append(remember(plan, TableStreams(plan), {"rows": table.handle}))
         model.table_records += self.records
         result.nodes_after = len(model.graph)
         return result

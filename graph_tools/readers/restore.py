@@ -36,13 +36,25 @@ def initial_copies(graph: Graph) -> Iterator[tuple[str, str]]:
                 yield node.inputs[0].node, original
 
 
-def restored_tables(graph: Graph, restore_op: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (handle node, tensor name of the keys, tensor name of the values) of native tables."""
+def restored_tables(graph: Graph, restore_op: str) -> Iterator[tuple[str, str, str | None]]:
+    """Yield (handle node, tensor name of the keys, tensor name of the values) of native tables.
+
+    No name of values: they count up from 0, as this package's writer fills tables whose values are row numbers.
+    """
     for node in _restoring(graph, restore_op):
         if node.op in _TABLE_WRITERS:
             keys, values = (restored_tensor(graph, one) for one in node.inputs[1:3])
-            if keys and values:
-                yield handle_of(graph, node.inputs[0]), keys[0], values[0]
+            if keys and (values or _counts_up(graph, node.inputs[2])):
+                yield handle_of(graph, node.inputs[0]), keys[0], values[0] if values else None
+
+
+def _counts_up(graph: Graph, output: Output) -> bool:
+    """Say whether a tensor is 0, 1, 2, …."""
+    node = graph[output.node]
+    if node.op != "Range":
+        return False
+    start, step = (graph.const_value(node.inputs[place]) for place in (0, 2))
+    return start is not None and step is not None and start.item() == 0 and step.item() == 1
 
 
 def _restoring(graph: Graph, restore_op: str) -> list[Node]:

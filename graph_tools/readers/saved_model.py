@@ -210,7 +210,9 @@ def attach_checkpoint(model: Model, restore_op: str) -> None:
             model.variables[original] = model.variables[copy]
             model.tensor_names[original] = model.tensor_names[copy]
     for handle, keys, values in restored_tables(model.graph, restore_op):
-        if keys in model.checkpoint and values in model.checkpoint:
-            content = HashTableContent(model.checkpoint.tensor(keys), model.checkpoint.tensor(values), mutable=True)
-            model.hash_tables[handle] = content
-            model.tensor_names[handle] = (keys, values)
+        names = (keys,) if values is None else (keys, values)
+        if all(name in model.checkpoint for name in names):
+            filled = [model.checkpoint.tensor(name) for name in names]
+            mutable = "Mutable" in model.graph[handle].op
+            model.hash_tables[handle] = HashTableContent(filled[0], filled[1] if values else None, mutable)
+            model.tensor_names[handle] = names

@@ -14,6 +14,7 @@ from graph_tools.graph import Graph, Output
 from graph_tools.model import HashTableContent, Model
 from graph_tools.tables.plan import TablePlan
 from graph_tools.tables.rows import is_quantised
+from graph_tools.tables.stored import INDEX, TABLE, remember
 from graph_tools.tables.streams import TableStreams
 
 
@@ -42,6 +43,9 @@ class Emitter:
             }  # fmt: skip
             self.table = self.graph.add("HashTableV2", name=name, attrs=attrs).output()
             model.hash_tables[self.table.node] = HashTableContent(streams.keys(), streams.values())
+        names = {part: handle.node for part, handle in self.variables.items()}
+        names |= {part: one.node for part, one in ((INDEX, self.index), (TABLE, self.table)) if one is not None}
+        model.stored_tables.append(remember(plan, streams, names))
 
     def _variable(self, part: str, tensor: Any) -> Output:
         name = self.graph.fresh_name(f"{self.plan.name}/{part}")

@@ -18,7 +18,7 @@ from graph_tools.tables.costs import Counts, Layout, layouts, stored_rows, table
 from graph_tools.tables.duplicates import SharedRows, share_rows
 from graph_tools.tables.lookup import lookups
 from graph_tools.tables.plain import PlainTable, plain_tables
-from graph_tools.tables.reachable_rows import reachable
+from graph_tools.tables.reachable_rows import EVERYTHING, Reach, reachable
 from graph_tools.tables.rows import refusal
 from graph_tools.tables.table import SparseTable
 
@@ -46,6 +46,8 @@ class TablePlan:
     row_type : str
     shared : SharedRows or None
         Where `layout.share` is `equal`.
+    reach : Reach
+        Keys that the graph can ask for.
     window_bytes : int
         What may be held to write rows in the order of their keys.
     forecast : dict of str to int [bytes]
@@ -62,6 +64,7 @@ class TablePlan:
     layout: Layout
     row_type: str
     shared: SharedRows | None = None
+    reach: Reach = EVERYTHING
     window_bytes: int = 0
     dropped_tensors: list[tuple[str, int, str]] = field(default_factory=list)
     forecast: dict[str, int] = field(default_factory=dict)
@@ -159,6 +162,7 @@ def plan_sparse(
     found = analyse(source, policy.absent if policy.unanimous else None, reach, options, progress)
     span = 0 if found.low is None or found.high is None else found.high - found.low + 1
     plan = _planned(name, source, found, policy, _counts(found, source, span, absent), options)
+    plan.reach = reach
     plan.dropped_tensors = list(table.dropped_tensors)
     if not policy.unanimous and found.zero_rows:
         plan.reasons.append("rows equal to the absent value stay: lookups give absent keys different values")
@@ -177,6 +181,7 @@ def plan_variable(model: Model, table: PlainTable, options: CutOptions, progress
     found = analyse(source, None, reach, options, progress)
     span = source.count if reach.high is None else min(source.count, reach.high + 1)
     plan = _planned(table.handle, source, found, None, _counts(found, source, span, 0), options)
+    plan.reach = reach
     if found.dropped.get("dead"):
         plan.reasons.append(f"{found.dropped['dead']} rows are dead: no index that the graph can make reaches them")
     return plan

@@ -197,6 +197,14 @@ def different_bits(a: Array, b: Array) -> int:
     return int((np.ascontiguousarray(a).reshape(-1).view(bits) != np.ascontiguousarray(b).reshape(-1).view(bits)).sum())
 
 
+def different_rows(a: Array, b: Array) -> Array:
+    """Say of each row [n, ...] of two arrays of one dtype whether any bit differs: [n] bool."""
+    bits = np.dtype(f"u{a.dtype.itemsize}")
+    first, second = (np.ascontiguousarray(one).reshape(len(one), -1).view(bits) for one in (a, b))
+    found: Array = (first != second).any(axis=1)
+    return found
+
+
 def _plain(value: Any) -> Any:
     """Make a value that JSON can hold."""
     if isinstance(value, bytes):

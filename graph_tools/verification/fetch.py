@@ -12,7 +12,15 @@ from graph_tools.errors import UnreadableError
 from graph_tools.model import HashTableContent
 from graph_tools.tables.evaluate import find_rows
 from graph_tools.tables.table import SparseTable
-from graph_tools.tensors import Array, TensorSource, rows_per_chunk
+from graph_tools.tensors import CHUNK_BYTES, Array, TensorSource, byte_size, rows_per_chunk
+
+# What TensorFlow's hash table takes of memory for each byte of its keys.
+_HASHED_FACTOR = 8
+
+
+def loaded_bytes(content: HashTableContent) -> int:
+    """Return the bytes that a native hash table takes in memory, roughly."""
+    return _HASHED_FACTOR * byte_size(content.keys)
 
 
 def take_rows(tensor: TensorSource, numbers: list[Array]) -> list[Array | None]:
@@ -64,8 +72,10 @@ class Wanted:
         return self.rows[place], self.found[place]
 
 
-def aligned_chunks(keys: TensorSource, rows: TensorSource, what: str) -> Iterator[tuple[Array, Array]]:
-    """Yield blocks of keys [n] with their rows [n, ...].
+def aligned_chunks(
+    keys: TensorSource, rows: TensorSource, what: str, limit: int = CHUNK_BYTES
+) -> Iterator[tuple[Array, Array]]:
+    """Yield blocks of keys [n] with their rows [n, ...], of at most `limit` bytes of rows.
 
     Raises
     ------
@@ -76,7 +86,7 @@ def aligned_chunks(keys: TensorSource, rows: TensorSource, what: str) -> Iterato
         raise UnreadableError(
             f"table '{what}': {keys.shape[0]} keys and {rows.shape[0]} rows, expected as many of each"
         )
-    size = min(rows_per_chunk(rows), rows_per_chunk(keys))
+    size = min(rows_per_chunk(rows, limit), rows_per_chunk(keys, limit))
     left = keys.chunks(size)
     block = np.empty((0, *keys.shape[1:]), keys.dtype)
     for chunk in rows.chunks(size):

@@ -25,7 +25,7 @@ from graph_tools.readers.restore import handle_of
 from graph_tools.tables.lookup import OP as SPARSE_LOOKUP
 from graph_tools.tables.lookup import table_of
 from graph_tools.tensors import Array, byte_size
-from graph_tools.verification.fetch import find_in_hash_table, find_in_table, take_rows
+from graph_tools.verification.fetch import find_in_hash_table, find_in_table, loaded_bytes, take_rows
 from graph_tools.verification.request import Request
 from graph_tools.verification.runner import Answer, Answered, Refusal, SessionRunner
 from graph_tools.writer import write_saved_model
@@ -179,7 +179,7 @@ class StagedRunner:
         if node.op == "LookupTableFindV2":
             name = handle_of(graph, node.inputs[0])
             content = model.hash_tables.get(name)
-            if content is None or byte_size(content.keys) < large:
+            if content is None or loaded_bytes(content) < large:
                 return None
             return name, (1, 2)
         return None

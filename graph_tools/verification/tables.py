@@ -4,18 +4,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from graph_tools.model import Model
+from graph_tools.tables.reachable_rows import EVERYTHING, Reach
 from graph_tools.tables.table import Part, SparseTable
 from graph_tools.tensors import Array, TensorSource, byte_size
 from graph_tools.verification.compare import Tolerance, different_bits
-from graph_tools.verification.fetch import Wanted, aligned_chunks
+from graph_tools.verification.fetch import aligned_chunks, loaded_bytes
 from graph_tools.verification.report import TableComparison
 
-Pair = tuple[SparseTable, SparseTable]
+# Small enough that what is made of a block to compare it stays small.
+_BLOCK_BYTES = 8 << 20
+
+
+class Pair(NamedTuple):
+    """One table in two models.
+
+    Attributes
+    ----------
+    source, result : SparseTable
+        Of the result, `rows` are as a lookup gives them, dequantised where they are stored smaller.
+    reach : Reach
+        Keys that are asked for; the rows of others may be gone.
+    """
+
+    source: SparseTable
+    result: SparseTable
+    reach: Reach = EVERYTHING
 
 
 def compare_tables(
@@ -25,8 +43,7 @@ def compare_tables(
 
     Parameters
     ----------
-    pairs : iterable of (SparseTable, SparseTable)
-        Source and result; of a result, `rows` are as a lookup gives them, dequantised where they are stored smaller.
+    pairs : iterable of Pair
     tolerance : Tolerance, optional
     memory : int [bytes]
         For rows that are held at once, where the tables are not in the same order.
@@ -39,11 +56,11 @@ def compare_tables(
     """
     tolerance = tolerance or Tolerance()
     found = []
-    for a, b in pairs:
-        result = _in_order(a, b, tolerance)
+    for pair in pairs:
+        result = _in_order(pair, tolerance)
         if result is None:
-            result = _by_passes(a, b, tolerance, memory)
-        _compare_absent(a, b, tolerance, result)
+            result = _by_passes(pair, tolerance, memory)
+        _compare_absent(pair.source, pair.result, tolerance, result)
         found.append(result)
     return found
 
@@ -72,7 +89,7 @@ def pair_by_name(a: Model, b: Model, large: int) -> tuple[list[Pair], list[tuple
     list of (name, TensorSource, TensorSource)
         Variables of at least `large` bytes, of one shape.
     """
-    pairs = [(table, b.sparse_tables[name]) for name, table in a.sparse_tables.items() if name in b.sparse_tables]
+    pairs = [Pair(table, b.sparse_tables[name]) for name, table in a.sparse_tables.items() if name in b.sparse_tables]
     variables = [
         (name, tensor, b.variables[name])
         for name, tensor in a.variables.items()
@@ -81,11 +98,18 @@ def pair_by_name(a: Model, b: Model, large: int) -> tuple[list[Pair], list[tuple
     return pairs, variables
 
 
-def _blocks(table: SparseTable) -> Iterator[tuple[Array, Array]]:
+def _blocks(table: SparseTable, reach: Reach) -> Iterator[tuple[Array, Array]]:
     """Yield keys [n] and the rows [n, dim] that a lookup gives for them: ignored keys have the absent value."""
     for part in table.parts:
-        for keys, rows in aligned_chunks(part.keys, part.rows, table.name):
-            yield keys, _with_ignored(table, part, keys, rows.astype(table.dtype, copy=False))
+        yield from _part_blocks(table, part, reach)
+
+
+def _part_blocks(table: SparseTable, part: Part, reach: Reach) -> Iterator[tuple[Array, Array]]:
+    for keys, rows in aligned_chunks(part.keys, part.rows, table.name, _BLOCK_BYTES):
+        if not reach.everything and keys.dtype != object:
+            asked = reach.holds(keys)
+            keys, rows = keys[asked], rows[asked]
+        yield keys, _with_ignored(table, part, keys, rows.astype(table.dtype, copy=False))
 
 
 def _with_ignored(table: SparseTable, part: Part, keys: Array, rows: Array) -> Array:
@@ -98,59 +122,106 @@ def _with_ignored(table: SparseTable, part: Part, keys: Array, rows: Array) -> A
     return rows
 
 
-def _in_order(a: SparseTable, b: SparseTable, tolerance: Tolerance) -> TableComparison | None:
-    """Compare in one pass where the result holds some of the source's keys in the source's order; else None."""
-    result = TableComparison(a.name)
-    coming = _blocks(b)
-    keys, rows = np.empty(0, b.key_dtype), np.empty((0, b.dim), b.dtype)
-    for first, expected in _blocks(a):
-        while len(keys) < len(first):
-            block = next(coming, None)
-            if block is None:
-                break
-            keys, rows = np.concatenate([keys, block[0]]), np.concatenate([rows, block[1]])
-        held = np.isin(first, keys[: len(first)])
+class _Cursor:
+    """Reads a part of the result, from which keys are taken in their order."""
+
+    def __init__(self, table: SparseTable, part: Part, reach: Reach) -> None:
+        self._coming = _part_blocks(table, part, reach)
+        self.keys, self.rows = np.empty(0, table.key_dtype), np.empty((0, table.dim), table.dtype)
+
+    def take(self, asked: Array, given: Array) -> Array | None:
+        """Put the next rows, of keys asked [n], into given [n, dim]; return where [n] bool, or None: out of order."""
+        self._hold(len(asked))
+        held = np.isin(asked, self.keys[: len(asked)])
         count = int(held.sum())
-        if not np.array_equal(first[held], keys[:count]):
+        if not np.array_equal(asked[held], self.keys[:count]):
             return None
-        given = b.absent.lookup(first, b.dim, b.dtype)
-        given[held] = rows[:count]
-        keys, rows = keys[count:], rows[count:]
-        result.rows += len(first)
-        result.stored += count
-        result.absent += len(first) - count
-        _compare_block(first, expected, given, tolerance, result)
-    # What is left was in another order, or is not of the source: both need a look at all keys.
-    return result if not len(keys) and next(coming, None) is None else None
+        given[held] = self.rows[:count]
+        self.keys, self.rows = self.keys[count:], self.rows[count:]
+        return held
+
+    def _hold(self, count: int) -> None:
+        while len(self.keys) < count:
+            keys, rows = next(self._coming, (None, None))
+            if keys is None or rows is None:
+                return
+            self.keys, self.rows = np.concatenate([self.keys, keys]), np.concatenate([self.rows, rows])
+
+    @property
+    def at_end(self) -> bool:
+        self._hold(1)
+        return not len(self.keys)
 
 
-def _by_passes(a: SparseTable, b: SparseTable, tolerance: Tolerance, memory: int) -> TableComparison:
-    """Compare in any order: a share of the keys at a time, as many as the memory holds."""
+def _in_order(pair: Pair, tolerance: Tolerance) -> TableComparison | None:
+    """Compare in one pass where each part of the result holds keys in the source's order; else None."""
+    a, b, reach = pair
     result = TableComparison(a.name)
-    share = a.count * (a.dim * a.dtype.itemsize + (64 if a.key_dtype.kind == "O" else 24))
-    passes = max(1, -(-share // max(1, memory)))
+    cursors = [_Cursor(b, part, reach) for part in b.parts]
+    for keys, expected in _blocks(a, reach):
+        given = b.absent.lookup(keys, b.dim, b.dtype)
+        held = np.zeros(len(keys), bool)
+        for cursor in cursors:
+            found = cursor.take(keys, given)
+            if found is None or (held & found).any():
+                return None
+            held |= found
+        result.rows += len(keys)
+        result.stored += int(held.sum())
+        result.absent += int((~held).sum())
+        _compare_block(keys, expected, given, tolerance, result)
+    # What is left was in another order, or is not of the source: both need a look at all keys.
+    return result if all(cursor.at_end for cursor in cursors) else None
+
+
+def _by_passes(pair: Pair, tolerance: Tolerance, memory: int) -> TableComparison:
+    """Compare in any order: a share of the source's keys at a time, as many as the memory holds."""
+    a, b, reach = pair
+    result = TableComparison(a.name)
+    each = a.dim * a.dtype.itemsize + (160 if a.key_dtype.kind == "O" else 40)
+    passes = max(1, -(-a.count * each // max(1, memory)))
     for number in range(passes):
-        chosen = [(keys[mine], rows[mine]) for keys, rows in _blocks(a) for mine in [_share(keys, number, passes)]]
-        keys = np.concatenate([one for one, _ in chosen]) if chosen else np.empty(0, a.key_dtype)
-        expected = np.concatenate([one for _, one in chosen]) if chosen else np.empty((0, a.dim), a.dtype)
-        wanted = Wanted([keys], (b.dim,), b.dtype)
-        for block, rows in _blocks(b):
-            mine = _share(block, number, passes)
-            hit, _ = wanted.places(block[mine])
-            strange = np.ones(int(mine.sum()), bool)
-            strange[hit] = False
-            wanted.offer(block[mine], rows[mine])
-            if strange.any():
-                others = block[mine][strange]
-                result.extra += len(others)
-                _compare_block(others, a.absent.lookup(others, a.dim, a.dtype), rows[mine][strange], tolerance, result)
-        given, found = wanted.of(keys)
-        given[~found] = b.absent.lookup(keys[~found], b.dim, b.dtype)
+        keys, expected = _collected(a, reach, number, passes)
+        order = np.argsort(keys, kind="stable")
+        ranked = keys[order]
+        found = np.zeros(len(keys), bool)
+        for block, rows in _blocks(b, reach):
+            mine = np.flatnonzero(_share(block, number, passes))
+            place = np.minimum(np.searchsorted(ranked, block[mine]), max(0, len(ranked) - 1))
+            hit = ranked[place] == block[mine] if len(ranked) else np.zeros(len(mine), bool)
+            known = order[place[hit]]
+            found[known] = True
+            _compare_block(block[mine[hit]], expected[known], rows[mine[hit]], tolerance, result)
+            strange = mine[~hit]
+            result.extra += len(strange)
+            absent = a.absent.lookup(block[strange], a.dim, a.dtype)
+            _compare_block(block[strange], absent, rows[strange], tolerance, result)
         result.rows += len(keys)
         result.stored += int(found.sum())
         result.absent += int((~found).sum())
-        _compare_block(keys, expected, given, tolerance, result)
+        step = max(1, _BLOCK_BYTES // each)
+        for begin in range(0, len(keys), step):
+            gone = begin + np.flatnonzero(~found[begin : begin + step])
+            absent = b.absent.lookup(keys[gone], b.dim, b.dtype)
+            _compare_block(keys[gone], expected[gone], absent, tolerance, result)
     return result
+
+
+def _collected(table: SparseTable, reach: Reach, number: int, passes: int) -> tuple[Array, Array]:
+    """Return the keys [n] of a pass and their rows [n, dim]."""
+    # A tenth above the mean: a hash spreads distinct keys far more evenly than that.
+    most = min(table.count, int(table.count / passes * 1.1) + 1024)
+    keys, rows = np.empty(most, table.key_dtype), np.empty((most, table.dim), table.dtype)
+    count = 0
+    for block, found in _blocks(table, reach):
+        mine = _share(block, number, passes)
+        more = int(np.count_nonzero(mine))
+        if count + more > len(keys):
+            keys = np.concatenate([keys[:count], np.empty(more + most // 8, keys.dtype)])
+            rows = np.concatenate([rows[:count], np.empty((more + most // 8, table.dim), rows.dtype)])
+        keys[count : count + more], rows[count : count + more] = block[mine], found[mine]
+        count += more
+    return keys[:count], rows[:count]
 
 
 def _share(keys: Array, number: int, passes: int) -> Array:
@@ -215,9 +286,23 @@ def _key_text(key: Any) -> str:
     return repr(key.decode("utf-8", "backslashreplace")) if isinstance(key, bytes) else str(key)
 
 
-def largest_share(limit: int) -> int:
-    """Bytes from which on a tensor is read as a stream, under a memory limit."""
-    return max(1, limit // 16)
+def largest_share(limit: int, *models: Model) -> int:
+    """Bytes from which on a tensor is read as a stream, so that TensorFlow holds a part of the limit at most."""
+    share = max(1, limit // 16)
+    for model in models:
+        held = 0
+        for size in sorted(_held_bytes(model)):
+            held += size
+            if held > limit // 4:
+                share = min(share, max(1, size))
+                break
+    return share
+
+
+def _held_bytes(model: Model) -> list[int]:
+    return [byte_size(one) for one in model.variables.values()] + [
+        loaded_bytes(one) for one in model.hash_tables.values()
+    ]
 
 
 __all__ = ["Pair", "compare_rows", "compare_tables", "largest_share", "pair_by_name"]

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from graph_tools.errors import ConversionError, GraphToolsError, UnreadableError, UsageError
 from graph_tools.model import Model, Signature
 from graph_tools.readers import read_model
+from graph_tools.readers.absent_keys import base_name
 from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.report.cut import disk_bytes
 from graph_tools.verification.compare import OutputComparison, Tolerance
@@ -110,7 +111,9 @@ def verify(
     )
     names = common_signatures(first, second, report)
     asked = _requests(first, second, names, list(requests), samples, seed, report)
-    large = largest_share(memory_limit) if memory_limit is not None and max(sizes) > memory_limit else None
+    large = None
+    if memory_limit is not None and max(*sizes, *map(_table_bytes, (first, second))) > memory_limit:
+        large = largest_share(memory_limit, first, second)
     runners = _Runners(first, second, large, told)
     answers = runners.answers(asked)
     report.a.how, report.b.how = runners.how
@@ -295,15 +298,24 @@ def _compare_tables(
     pairs, variables = pair_by_name(a, b, large)
     if pair is not None:
         pairs = list(pair(a, b))
+    seen = {one.source.name for one in pairs}
     report.tables.extend(compare_tables(pairs, report.tolerance, max(1, memory // 4)))
-    report.tables.extend(compare_rows(name, x, y, report.tolerance) for name, x, y in variables)
-    seen = {one.name for one in report.tables}
+    several = [one for one in variables if one[0] not in seen]
+    report.tables.extend(compare_rows(name, x, y, report.tolerance) for name, x, y in several)
+    seen |= {one[0] for one in several}
     everything: dict[str, Any] = {**a.sparse_tables, **{n: t for n, t in a.variables.items() if _is_large(t, large)}}
-    report.not_compared.extend(
-        f"table '{name}': of its rows only those that the requests want; nothing says which table of the second it is"
-        for name in everything
-        if name not in seen and getattr(everything[name], "name", name) not in seen
-    )
+    for name, table in everything.items():
+        names = {name, getattr(table, "name", name)}
+        if not seen & (names | {base_name(one) for one in names}):
+            report.not_compared.append(
+                f"table '{name}': of its rows only those that the requests want; nothing says which table of the "
+                "second it is"
+            )
+
+
+def _table_bytes(model: Model) -> int:
+    """Return the bytes of the tables that are read; they may be in other files than the model's."""
+    return sum(table.source_bytes for table in model.sparse_tables.values())
 
 
 def _is_large(tensor: Any, large: int) -> bool:

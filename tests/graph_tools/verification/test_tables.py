@@ -12,7 +12,7 @@ from graph_tools.errors import UnreadableError
 from graph_tools.tables.table import Absent, Part, SparseTable
 from graph_tools.tensors import ArrayTensor
 from graph_tools.verification.compare import Tolerance
-from graph_tools.verification.tables import compare_rows, compare_tables
+from graph_tools.verification.tables import Pair, compare_rows, compare_tables
 
 KEYS = np.array([7, -3, 2**60, 5, 11, 40, 41, 42], np.int64)
 ROWS = np.arange(16, dtype=np.float32).reshape(8, 2) / 4
@@ -27,7 +27,7 @@ def _table(keys: Any = KEYS, rows: Any = ROWS, absent: Any = None, parts: int = 
 
 
 def test_equal_tables_and_partitions() -> None:
-    (found,) = compare_tables([(_table(parts=3), _table())])
+    (found,) = compare_tables([Pair(_table(parts=3), _table())])
     assert found.equal
     assert (found.rows, found.stored, found.absent, found.different) == (8, 8, 0, 0)
 
@@ -35,7 +35,7 @@ def test_equal_tables_and_partitions() -> None:
 @pytest.mark.parametrize("memory", [1 << 30, 100])
 def test_another_order_is_the_same_table(memory: int) -> None:
     order = np.random.default_rng(0).permutation(8)
-    (found,) = compare_tables([(_table(), _table(KEYS[order], ROWS[order]))], memory=memory)
+    (found,) = compare_tables([Pair(_table(), _table(KEYS[order], ROWS[order]))], memory=memory)
     assert found.equal
     assert (found.rows, found.stored) == (8, 8)
 
@@ -46,11 +46,11 @@ def test_rows_that_equal_the_absent_value_may_go(shuffled: bool) -> None:
     rows[[1, 4, 7]] = 0
     kept = [0, 2, 3, 5, 6]
     kept = kept[::-1] if shuffled else kept
-    (found,) = compare_tables([(_table(rows=rows), _table(KEYS[kept], rows[kept]))])
+    (found,) = compare_tables([Pair(_table(rows=rows), _table(KEYS[kept], rows[kept]))])
     assert found.equal
     assert (found.stored, found.absent) == (5, 3)
     rows[4] = 1
-    (lost,) = compare_tables([(_table(rows=rows), _table(KEYS[kept], rows[kept]))])
+    (lost,) = compare_tables([Pair(_table(rows=rows), _table(KEYS[kept], rows[kept]))])
     assert not lost.equal
     assert (lost.beyond, lost.worst) == (1, "key 11")
 
@@ -58,28 +58,28 @@ def test_rows_that_equal_the_absent_value_may_go(shuffled: bool) -> None:
 def test_ignored_keys_have_the_absent_value() -> None:
     a = _table(ignored=np.array([5, 42], np.int64))
     kept = [0, 1, 2, 4, 5, 6]
-    assert compare_tables([(a, _table(KEYS[kept], ROWS[kept]))])[0].equal
-    assert not compare_tables([(_table(), _table(KEYS[kept], ROWS[kept]))])[0].equal
+    assert compare_tables([Pair(a, _table(KEYS[kept], ROWS[kept]))])[0].equal
+    assert not compare_tables([Pair(_table(), _table(KEYS[kept], ROWS[kept]))])[0].equal
 
 
 def test_absent_values_are_compared() -> None:
     ones = np.ones((1, 2), np.float32)
-    (found,) = compare_tables([(_table(absent=ones), _table())])
+    (found,) = compare_tables([Pair(_table(absent=ones), _table())])
     assert (found.beyond, found.worst) == (1, "absent key 0")
     matrix = np.arange(8, dtype=np.float32).reshape(4, 2)
     other = matrix.copy()
     other[3] += 1
-    assert compare_tables([(_table(absent=matrix), _table(absent=matrix))])[0].equal
-    assert compare_tables([(_table(absent=matrix), _table(absent=other))])[0].worst == "absent key 3"
+    assert compare_tables([Pair(_table(absent=matrix), _table(absent=matrix))])[0].equal
+    assert compare_tables([Pair(_table(absent=matrix), _table(absent=other))])[0].worst == "absent key 3"
 
 
 def test_keys_of_the_result_alone_must_have_the_absent_value() -> None:
     keys = np.append(KEYS, 99)
     harmless = _table(keys, np.vstack([ROWS, np.zeros((1, 2), np.float32)]))
-    (found,) = compare_tables([(_table(), harmless)])
+    (found,) = compare_tables([Pair(_table(), harmless)])
     assert found.equal
     assert found.extra == 1
-    (wrong,) = compare_tables([(_table(), _table(keys, np.vstack([ROWS, np.ones((1, 2), np.float32)])))])
+    (wrong,) = compare_tables([Pair(_table(), _table(keys, np.vstack([ROWS, np.ones((1, 2), np.float32)])))])
     assert wrong.worst == "key 99"
 
 
@@ -87,7 +87,7 @@ def test_tolerance_and_string_keys() -> None:
     words = np.array([b"a", b"b", b"\xc3\xbc", b"d", b"e", b"f", b"g", b"h"], object)
     moved = ROWS.copy()
     moved[2] += 0.001
-    pair = (_table(words), _table(words[::-1].copy(), moved[::-1].copy()))
+    pair = Pair(_table(words), _table(words[::-1].copy(), moved[::-1].copy()))
     (found,) = compare_tables([pair], Tolerance(0.01, 0))
     assert found.equal
     assert (found.different, found.worst) == (1, "key 'ü'")
@@ -107,4 +107,4 @@ def test_keys_and_rows_of_different_length_are_refused() -> None:
     broken = _table()
     broken.parts[0].keys = ArrayTensor(KEYS[:-1])
     with pytest.raises(UnreadableError, match="table 't': 7 keys and 8 rows"):
-        compare_tables([(broken, _table())])
+        compare_tables([Pair(broken, _table())])
