@@ -146,7 +146,7 @@ def rewrite(model: Model, options: CutOptions, progress: TableProgress | None = 
         A kept output needs an op that stock TensorFlow does not have.
     """
     results = run_passes(model, serving_passes(options, progress))
-    options.check_names(one["name"] for one in model.table_records)
+    options.check_names((one["name"] for one in model.table_records), model.merged_tables)
     check_unknown_ops(model)
     return results
 

@@ -74,6 +74,8 @@ class Model:
         By name of the handle node: tables whose content is in the checkpoint.
     sparse_tables : dict of str to SparseTable
         By the name that `SparseLookup` gives.
+    merged_tables : dict of str to str
+        Sparse tables that were parts of another, which has their rows now.
     tensor_names : dict of str to tuple of str
         By handle node: which tensors of the checkpoint it is restored from.
     unused_tensors : dict of str to str
@@ -101,6 +103,7 @@ class Model:
     variables: dict[str, TensorSource] = field(default_factory=dict)
     hash_tables: dict[str, HashTableContent] = field(default_factory=dict)
     sparse_tables: dict[str, SparseTable] = field(default_factory=dict)
+    merged_tables: dict[str, str] = field(default_factory=dict)
     tensor_names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     unused_tensors: dict[str, str] = field(default_factory=dict)
     removed_functions: dict[str, str] = field(default_factory=dict)

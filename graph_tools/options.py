@@ -72,12 +72,14 @@ class CutOptions:
         """Return the row type asked for a table."""
         return last_match(self.tensor_types, table) or self.embedding_dtype
 
-    def check_names(self, tables: Iterable[str]) -> None:
-        """Raise `UsageError` for a pattern that matches no table."""
+    def check_names(self, tables: Iterable[str], parts: Iterable[str] = ()) -> None:
+        """Raise `UsageError` for a pattern that matches no table; `parts` may be named for absent keys only."""
         names = sorted(tables)
-        for option, patterns in (("--tensor-type", self.tensor_types), ("--absent-key", self.absent_key)):
+        both = [*names, *parts]
+        options = (("--tensor-type", self.tensor_types, names), ("--absent-key", self.absent_key, both))
+        for option, patterns, known in options:
             for pattern in patterns:
-                if not any(fnmatchcase(name, pattern) for name in names):
+                if not any(fnmatchcase(name, pattern) for name in known):
                     shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "") or "none"
                     raise UsageError(f"{option} {pattern}: no table of this name, expected one of: {shown}")
 

@@ -252,4 +252,6 @@ def _merge_tables(model: Model, found: Partitioned, tables: list[SparseTable], r
     while name in model.sparse_tables:
         name += "_merged"
     model.sparse_tables[name] = merged
+    model.merged_tables |= dict.fromkeys(found.names, merged.name)
+    model.tensor_names[name] = tuple(one for part in found.names for one in model.tensor_names.get(part, ()))
     return name

@@ -70,8 +70,8 @@ class FoldConstants(Pass):
     After: `Const → Mul(x, ·)`. A Reshape to `Pack(batch, 24)` is one to `[-1, 24]`.
 
     Ops that are random, stateful or part of control flow are never folded. Results are at most 64 KiB, or at most as
-    large as the weights that only they are made from. What is made from variables never takes more than they do, so that
-    weights stored in few bits, as codes with a scale, stay so. Results over a kilobyte become variables.
+    large as the weights that only they are made from. What is made from variables takes no more than they do, so that
+    weights stored in few bits, as codes with a scale, stay so; over a kilobyte it becomes a variable.
     """
 
     name = "fold_constants"

@@ -285,4 +285,4 @@ def check_names(model: Model, options: CutOptions) -> None:
     tables, refused = plain_tables(model)
     names = {table.handle for table in tables} | {name for name, _ in refused}
     names |= {table.name for table in model.sparse_tables.values()} | {one["name"] for one in model.table_records}
-    options.check_names(names | {base_name(name) for name in names})
+    options.check_names(names | {base_name(name) for name in names}, model.merged_tables)
