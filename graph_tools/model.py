@@ -79,7 +79,9 @@ class Model:
     tensor_names : dict of str to tuple of str
         By handle node: which tensors of the checkpoint it is restored from.
     unused_tensors : dict of str to str
-        Tensors of the checkpoint that the result is not made from, with the reason.
+        Tensors of the checkpoint that the result is not made from, with the reason: some as readers know them, all of
+        them once `marked_tensors` is set.
+    marked_tensors : bool
     removed_functions, removed_assets, removed_signatures : dict of str to str
         What is gone, with the reason.
     table_records : list of dict
@@ -106,6 +108,7 @@ class Model:
     merged_tables: dict[str, str] = field(default_factory=dict)
     tensor_names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     unused_tensors: dict[str, str] = field(default_factory=dict)
+    marked_tensors: bool = False
     removed_functions: dict[str, str] = field(default_factory=dict)
     removed_assets: dict[str, str] = field(default_factory=dict)
     removed_signatures: dict[str, str] = field(default_factory=dict)

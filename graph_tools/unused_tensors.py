@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 from graph_tools.model import Model
+from graph_tools.tables.lookup import lookups, table_of
 
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _SLOTS = re.compile(
@@ -19,10 +20,13 @@ def mark_unused_tensors(model: Model) -> None:
 
     To be called right after the graph was pruned: what later passes merge or fold is used.
     """
+    model.marked_tensors = True
     if model.checkpoint is None:
         return
     names = model.checkpoint.names()
-    used = {name for handle, several in model.tensor_names.items() if is_needed(model, handle) for name in several}
+    tables = {table_of(node) for node in lookups(model.graph)}
+    needed = [one for one in model.tensor_names if one in model.graph or one in tables]
+    used = {name for handle in needed for name in model.tensor_names[handle]}
     known = dict(model.unused_tensors)
     restored = {name for several in model.tensor_names.values() for name in several}
     for table in model.sparse_tables.values():
@@ -30,11 +34,6 @@ def mark_unused_tensors(model: Model) -> None:
     for name in names:
         if name not in used:
             model.unused_tensors[name] = known.get(name) or _reason(name, restored)
-
-
-def is_needed(model: Model, handle: str) -> bool:
-    """Say whether a handle or sparse table is still there."""
-    return handle in model.graph or handle in model.sparse_tables
 
 
 def _reason(name: str, restored: set[str]) -> str:

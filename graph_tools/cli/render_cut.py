@@ -120,6 +120,10 @@ def _removed(removed: dict[str, Any], width: int) -> Table:
         sizes[one["reason"]] += one["bytes"]
     for reason, size in sizes.most_common():
         rows.append(["tensors", f"{counts[reason]:,}", bytes_text(size), escape(reason)])
+    gone: Counter[str] = Counter()
+    for one in removed["rows"]:
+        gone[one["reason"]] += one["rows"]
+    rows += [["rows", f"{count:,}", "", escape(reason)] for reason, count in gone.most_common()]
     reasons = _alike(one["reason"] for one in removed["nodes"])
     for reason, count in reasons[:_MOST]:
         rows.append(["nodes", f"{count:,}", "", escape(reason)])

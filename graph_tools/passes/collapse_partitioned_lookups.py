@@ -234,7 +234,7 @@ def _merge_variables(model: Model, found: Partitioned, held: list[TensorSource],
 
 def _merge_tables(model: Model, found: Partitioned, tables: list[SparseTable], route: Route) -> str:
     """Add the table that holds every part, without keys that are in a part where nobody looks for them."""
-    merged = replace(tables[0], parts=[], dropped_tensors=[])
+    merged = replace(tables[0], parts=[], dropped_tensors=[], misplaced=0)
     merged.name = re.sub(r"/part_\d+(?=/|$)", "", tables[0].name)
     for number, table in enumerate(tables):
         merged.dropped_tensors += table.dropped_tensors
@@ -244,10 +244,7 @@ def _merge_tables(model: Model, found: Partitioned, tables: list[SparseTable], r
             if part.frequencies is not None:
                 kept.frequencies = without(part.frequencies, wrong)
             merged.parts.append(kept)
-            if len(wrong):
-                size = len(wrong) * (table.key_dtype.itemsize + table.dim * table.dtype.itemsize)
-                reason = f"{len(wrong)} keys are in a part that no request for them is sent to"
-                merged.dropped_tensors.append((table.name, size, reason))
+            merged.misplaced += len(wrong)
     name = common_name(list(found.names))
     while name in model.sparse_tables:
         name += "_merged"

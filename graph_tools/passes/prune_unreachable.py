@@ -28,7 +28,7 @@ class PruneUnreachable(Pass):
         signatures = "signature " + wanted if len(model.signatures) == 1 else "signatures " + wanted
         why = f"no output of {signatures} needs it"
         result.applied = model.graph.prune(model.roots(), why)
-        if not model.unused_tensors:  # what a later pass merges or folds is used
+        if not model.marked_tensors:  # what a later pass merges or folds is used
             mark_unused_tensors(model)
         tables = {table_of(node) for node in lookups(model.graph)}
         for name in [name for name in model.sparse_tables if name not in tables]:

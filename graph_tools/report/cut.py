@@ -52,11 +52,15 @@ class Removals:
     nodes : list of {name, op, reason}
     tensors : list of {name, bytes, reason}
         Of the checkpoint.
+    rows : list of {table, class, rows, reason}
+        Of tables, by class: `zero`, `equal_absent`, `ignored`, `misplaced`, `dead`, `below_norm`, `below_frequency`;
+        and `shared`, whose keys stay and point to a row that is stored once.
     assets, functions, signatures : list of {name, reason}
     """
 
     nodes: list[dict[str, str]] = field(default_factory=list)
     tensors: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
     assets: list[dict[str, str]] = field(default_factory=list)
     functions: list[dict[str, str]] = field(default_factory=list)
     signatures: list[dict[str, str]] = field(default_factory=list)
@@ -164,8 +168,34 @@ def describe_removals(model: Model, origin: set[str]) -> Removals:
     if model.checkpoint is not None:
         for name, reason in sorted(model.unused_tensors.items()):
             removed.tensors.append({"name": name, "bytes": model.checkpoint.byte_size(name), "reason": reason})
+    removed.rows = [one for record in model.table_records for one in _rows(record)]
     return removed
 
 
 def _reasons(removed: dict[str, str]) -> list[dict[str, str]]:
     return [{"name": name, "reason": reason} for name, reason in sorted(removed.items())]
+
+
+_ROWS = {
+    "zero": "zeros, which an absent key is given as well",
+    "equal_absent": "what an absent key is given as well",
+    "ignored": "the training system would not serve the key either: filtered or blacklisted",
+    "misplaced": "in a part that no request for the key is sent to",
+    "dead": "no request can ask for it",
+    "below_norm": "--min-norm: its norm is smaller",
+    "below_frequency": "--min-frequency: the key was seen less often",
+    "shared": "equal to another row, which is stored once; the key stays",
+}
+
+
+def _rows(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """List the rows of one table that are gone, by class."""
+    zero = record["absent"] is not None and record["absent"]["kind"] == "zero"
+    counts = {"zero" if zero and name == "equal_absent" else name: rows for name, rows in record["dropped"].items()}
+    if record["share"] != "none":
+        counts["shared"] = max(0, record["kept_keys"] - record["stored_rows"])
+    return [
+        {"table": record["name"], "class": name, "rows": rows, "reason": _ROWS[name]}
+        for name, rows in counts.items()
+        if rows
+    ]

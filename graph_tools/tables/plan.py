@@ -21,6 +21,7 @@ from graph_tools.tables.plain import PlainTable, plain_tables
 from graph_tools.tables.reachable_rows import EVERYTHING, Reach, reachable
 from graph_tools.tables.rows import refusal
 from graph_tools.tables.table import SparseTable
+from graph_tools.tensors import element_bytes
 
 # An index in front of a variable costs a request time: it must be worth it.
 _LEAST_SAVED_BYTES = 4096
@@ -54,6 +55,8 @@ class TablePlan:
         For each row type, what the table would take.
     reasons : list of str
         Why it is stored so, and why not otherwise.
+    misplaced : int
+        Keys that the export holds beside those of `source`, as `SparseTable` has it.
     """
 
     name: str
@@ -69,6 +72,7 @@ class TablePlan:
     dropped_tensors: list[tuple[str, int, str]] = field(default_factory=list)
     forecast: dict[str, int] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
+    misplaced: int = 0
 
     @property
     def low(self) -> int:
@@ -99,6 +103,8 @@ class TablePlan:
     def record(self) -> dict[str, Any]:
         """Describe the plan for the report; JSON has a form for all of it."""
         found, source = self.analysis, self.source
+        key_bytes = 0 if source.key_dtype is None else element_bytes(source.key_dtype)
+        misplaced_bytes = self.misplaced * (key_bytes + source.dim * source.dtype.itemsize)
         absent = None
         if self.policy is not None:
             rows = self.policy.absent.rows
@@ -112,10 +118,10 @@ class TablePlan:
             "name": source.name,
             "family": source.family,
             "kind": "variable" if source.plain else "sparse",
-            "keys": found.rows,
+            "keys": found.rows + self.misplaced,
             "dim": source.dim,
             "source_dtype": str(source.dtype),
-            "source_bytes": source.source_bytes,
+            "source_bytes": source.source_bytes + misplaced_bytes,
             "dropped_tensors": [
                 {"name": name, "bytes": size, "reason": reason} for name, size, reason in self.dropped_tensors
             ],
@@ -125,7 +131,7 @@ class TablePlan:
             "duplicates_exact": found.duplicates_exact,
             "below_norm": found.below_norm,
             "below_frequency": found.below_frequency,
-            "dropped": dict(found.dropped),
+            "dropped": dict(found.dropped) | ({"misplaced": self.misplaced} if self.misplaced else {}),
             "lossy_rows": self.lossy_rows,
             "kept_keys": found.kept,
             "stored_rows": stored_rows(self.layout, self.counts),
@@ -163,7 +169,7 @@ def plan_sparse(
     span = 0 if found.low is None or found.high is None else found.high - found.low + 1
     plan = _planned(name, source, found, policy, _counts(found, source, span, absent), options)
     plan.reach = reach
-    plan.dropped_tensors = list(table.dropped_tensors)
+    plan.dropped_tensors, plan.misplaced = list(table.dropped_tensors), table.misplaced
     if not policy.unanimous and found.zero_rows:
         plan.reasons.append("rows equal to the absent value stay: lookups give absent keys different values")
     elif policy.absent.kind != "zero" and found.zero_rows:

@@ -83,6 +83,8 @@ class SparseTable:
     absent : Absent
     dropped_tensors : list of (tensor name, bytes, reason)
         What the checkpoint holds for this table and serving does not need: slots, versions, filtered keys.
+    misplaced : int
+        Keys that are in none of the parts any more: they were in another one than requests for them are sent to.
     """
 
     name: str
@@ -93,6 +95,7 @@ class SparseTable:
     parts: list[Part]
     absent: Absent
     dropped_tensors: list[tuple[str, int, str]] = field(default_factory=list)
+    misplaced: int = 0
 
     @property
     def count(self) -> int:

@@ -51,14 +51,12 @@ def tfra(export: Export, part: int, keys: np.ndarray, rows: np.ndarray) -> Calla
 FAMILIES = pytest.mark.parametrize("family", [deeprec, tfplus, tfra])
 
 
-def write(path: Path, family: Any, misplaced: bool = False) -> Path:
-    """Two parts, key % 2; `misplaced` puts key 2001 into part 0 as well as its own."""
+def write(path: Path, family: Any) -> Path:
+    """Two parts: a key is in part `key % 2`."""
     export = Export()
     shards = []
     for part in range(PARTS):
-        mine = KEYS % PARTS == part
-        if misplaced and part == 0:
-            mine |= KEYS == 2001
+        mine = part == KEYS % PARTS
         shards.append(family(export, part, KEYS[mine], ROWS[mine]))
     return export.finish(path / "model", [partitioned(export, export.input("item"), shards)], 2)
 
@@ -85,3 +83,72 @@ def test_absent_key_of_what_is_no_table_is_refused(tmp_path: Path, family: Any) 
     with pytest.raises(UsageError, match=r"--absent-key emb=row:8: key 8 is not in the table"):
         cut(source, tmp_path / "cut", options=CutOptions(absent_key={"emb": "row:8"}))
     assert not (tmp_path / "cut").exists()
+
+
+@FAMILIES
+def test_removed_tensors_are_those_that_no_part_is_made_from(tmp_path: Path, family: Any) -> None:
+    report = cut(write(tmp_path, family), None, dry_run=True)
+    gone = {one["name"]: one["reason"] for one in report.removed.tensors}
+    assert not [name for name in gone if name.endswith(("emb/part_0-keys", "emb/part_1-values", "of2-keys"))]
+    for slot in {"deeprec": ["Adagrad"], "tfplus": ["m"]}.get(family.__name__, []):
+        for part in range(PARTS):
+            assert gone[f"emb/part_{part}/{slot}-values"].startswith("optimizer slot of 'emb/part_")
+    (table,) = report.tables
+    dropped = {one["name"] for one in table["dropped_tensors"]}
+    if family is not tfra:
+        assert {name.split("/")[1].split("-")[0] for name in dropped} == {"part_0", "part_1"}
+
+
+@FAMILIES
+def test_tensors_of_a_table_that_no_output_needs_are_listed(tmp_path: Path, family: Any) -> None:
+    export = Export()
+    ids = export.input("item")
+    wanted, other = (family(export, 0, KEYS, ROWS)(ids), "")
+    if family is deeprec:
+        other = deeprec_lookup(export, deeprec_table(export, "other", KEYS, ROWS), ids)
+    elif family is tfplus:
+        other = tfplus_lookup(export, tfplus_table(export, "other", KEYS, ROWS), ids)
+    else:
+        zeros = export.const(np.zeros(2, np.float32))
+        other = tfra_lookup(export, tfra_table(export, "other", KEYS, ROWS), ids, zeros)
+    export.node("Identity", [other], "unwanted", T="float32")
+    path = export.finish(tmp_path / "model", [wanted], 2)
+    gone = {one["name"] for one in cut(path, None, dry_run=True).removed.tensors}
+    assert {name for name in gone if "other" in name and name.endswith(("-keys", "-values"))} == {
+        f"{stem}-{part}" for stem in ["other_mht_1of1" if family is tfra else "other"] for part in ("keys", "values")
+    }
+
+
+def test_rows_that_go_are_listed_by_class(tmp_path: Path) -> None:
+    rows = ROWS.copy()
+    rows[0] = 0
+    export = Export()
+    shards = []
+    for part in range(PARTS):
+        mine = part == KEYS % PARTS
+        if part == 0:
+            mine |= KEYS == 2001  # a request for it goes to part 1
+        held = {"filtered": np.array([1000], np.int64)} if part == 0 else {}
+        handle = deeprec_table(export, f"emb/part_{part}", KEYS[mine], rows[mine], partition=(part, PARTS), **held)
+        shards.append(lambda some, handle=handle: deeprec_lookup(export, handle, some))
+    path = export.finish(tmp_path / "model", [partitioned(export, export.input("item"), shards)], 2)
+    report = cut(path, tmp_path / "cut")
+    classes = {one["class"]: (one["table"], one["rows"], one["reason"]) for one in report.removed.rows}
+    assert classes["misplaced"] == ("emb", 1, "in a part that no request for the key is sent to")
+    assert classes["zero"] == ("emb", 1, "zeros, which an absent key is given as well")
+    (table,) = report.tables
+    assert table["keys"] - sum(table["dropped"].values()) == table["kept_keys"]
+    expected = rows_for(ASKED, KEYS, rows)
+    np.testing.assert_array_equal(answers(tmp_path / "cut", {"item": ASKED})["rows"], expected)
+
+
+def test_rows_that_are_stored_once_are_listed(tmp_path: Path) -> None:
+    rows = np.zeros((3000, 8), np.float32)
+    rows[:100] = np.arange(800).reshape(100, 8)
+    export = Export()
+    keys = np.arange(3000, dtype=np.int64) * 1_000_003
+    handle = deeprec_table(export, "emb", keys, rows, default=np.ones((4, 8), np.float32))
+    path = export.finish(tmp_path / "model", [deeprec_lookup(export, handle, export.input("item"))], 8)
+    (one,) = cut(path, None, dry_run=True).removed.rows
+    assert one["class"] == "shared"
+    assert one["rows"] == 2899
