@@ -62,8 +62,15 @@ def write(path: Path, family: Any) -> Path:
 
 
 @FAMILIES
-@pytest.mark.parametrize("pattern", ["emb", "emb*", "*", "emb/part_*"])
-@pytest.mark.parametrize(("rule", "row"), [("zero", 0.0), ("row:7", ROWS[2]), ("row:1000", ROWS[1])])
+@pytest.mark.parametrize(
+    ("pattern", "rule", "row"),
+    [
+        ("emb", "zero", 0.0),
+        ("emb*", "row:7", ROWS[2]),
+        ("*", "row:1000", ROWS[1]),
+        ("emb/part_*", "row:7", ROWS[2]),
+    ],
+)
 def test_absent_key_of_a_table_in_parts(tmp_path: Path, family: Any, pattern: str, rule: str, row: Any) -> None:
     source = write(tmp_path, family)
     report = cut(source, tmp_path / "cut", options=CutOptions(absent_key={pattern: rule}))
