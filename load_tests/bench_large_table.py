@@ -28,8 +28,8 @@ from load_tests._report import Target, make_console, print_targets, write_result
 
 __all__ = ["main"]
 
-# As `load_tests.workloads.big_table` has it, which would load much. The largest resident memory of a program counts that
-# of the one that started it, so this one must stay small.
+# As `load_tests.workloads.big_table` has it, which loads much. The largest resident memory of a program counts that of
+# the one that started it, so this one must stay small.
 ROW_BYTES = 72
 ZERO_SHARE = 0.5
 # A conversion of this is all but TensorFlow itself.
