@@ -12,7 +12,7 @@ CONFIGURE := $(BIN)/cmake -S . -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/pyt
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help bench-graph-tools demo build lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-tsan lint fmt typecheck bench endurance fuzz \
+.PHONY: help bench-graph-tools bench-large-table demo build lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-tsan lint fmt typecheck bench endurance fuzz \
         docs check clean dist
 
 ## help: list the targets
@@ -95,6 +95,10 @@ bench: lib $(VENV)/.stamp-bench
 ## bench-graph-tools: what graph-tools makes of real exports (CASES='exports nodes' for some); reports in results/
 bench-graph-tools: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_graph_tools $(addprefix --only ,$(CASES)) $(BENCH_ARGS)
+
+## bench-large-table: cut a table of GB=20 gigabytes and watch the memory that it takes; needs 1.7 times that on the disk
+bench-large-table: lib $(VENV)/.stamp-bench
+	$(Q)$(BIN)/python -m load_tests.bench_large_table --gb $(or $(GB),20) $(BENCH_ARGS)
 
 ## endurance: load, serve and free a small model 10,000 times (CYCLES=n) and watch memory, threads and files
 endurance: lib $(VENV)/.stamp-bench

@@ -28,7 +28,8 @@ from load_tests._report import Target, make_console, print_targets, write_result
 
 __all__ = ["main"]
 
-# Resident memory of a program starts with what the one that starts it has: this one must stay small.
+# As `load_tests.workloads.big_table` has it, which loads much. The largest resident memory of a program counts that of
+# the one that started it, so this one must stay small.
 ROW_BYTES = 72
 ZERO_SHARE = 0.5
 # A conversion of this is all but TensorFlow itself.
@@ -99,6 +100,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=ROOT / ".cache" / "large-table", help="for the models")
     parser.add_argument("--json", type=Path, default=ROOT / "results" / "bench_large_table.json", help="results")
     options = parser.parse_args(arguments)
+    if options.gb <= options.memory_limit:
+        parser.error(f"--gb {options.gb:g}: expected more than --memory-limit {options.memory_limit:g}")
     options.folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(options.folder).free
     if free < _DISK_SHARE * options.gb * 1e9:

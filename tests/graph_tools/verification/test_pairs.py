@@ -26,6 +26,7 @@ from graph_tools.verification.pairs import table_pairs
 from graph_tools.verification.tables import compare_tables
 from graph_tools.writer import write_saved_model
 from load_tests.workloads import sparse_exports
+from load_tests.workloads.big_table import export_big_table
 
 DIM = 6
 Array = np.ndarray[Any, Any]
@@ -249,6 +250,17 @@ def test_variables_are_found_again(tmp_path: Path, zero_share: float, row_type: 
         tensors[name][5] = (tensors[name][5] + 7) % 100
 
     assert not _verified(tmp_path / "in", model, changed_copy(tmp_path / "out", tmp_path / "wrong", change)).passed
+
+
+def test_cut_streams_what_is_above_its_limit(tmp_path: Path) -> None:
+    export_big_table(tmp_path / "in", 1_000_000, 0.5)
+    report = cut(tmp_path / "in", tmp_path / "out", options=CutOptions(memory_limit=64 << 20), samples=12)
+    assert report.verification is not None
+    assert report.verification["bit_exact"]
+    assert [report.verification[side]["how"] for side in "ab"] == ["TensorFlow, lookups in NumPy"] * 2
+    (table,) = report.verification["tables"]
+    assert (table["name"], table["rows"], table["equal"]) == ("item", 1_000_000, True)
+    assert 490_000 < table["absent"] < 510_000
 
 
 def test_a_result_can_be_cut_again(conversion: tuple[Path, Model, Path], tmp_path: Path) -> None:

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from graph_tools.errors import UnreadableError
+from graph_tools.model import HashTableContent, Model
+from graph_tools.tables.reachable_rows import Reach
 from graph_tools.tables.table import Absent, Part, SparseTable
-from graph_tools.tensors import ArrayTensor
+from graph_tools.tensors import ArrayTensor, StreamTensor, byte_size
 from graph_tools.verification.compare import Tolerance
-from graph_tools.verification.tables import Pair, compare_rows, compare_tables
+from graph_tools.verification.tables import Pair, compare_rows, compare_tables, largest_share
 
 KEYS = np.array([7, -3, 2**60, 5, 11, 40, 41, 42], np.int64)
 ROWS = np.arange(16, dtype=np.float32).reshape(8, 2) / 4
@@ -108,3 +111,47 @@ def test_keys_and_rows_of_different_length_are_refused() -> None:
     broken.parts[0].keys = ArrayTensor(KEYS[:-1])
     with pytest.raises(UnreadableError, match="table 't': 7 keys and 8 rows"):
         compare_tables([Pair(broken, _table())])
+
+
+def test_rows_that_nobody_asks_for_may_be_gone() -> None:
+    kept = [0, 3, 4, 5, 6]
+    result = _table(KEYS[kept], ROWS[kept])
+    (found,) = compare_tables([Pair(_table(), result, Reach(0, 41))])
+    assert found.equal
+    assert (found.rows, found.stored, found.absent) == (5, 5, 0)
+    assert not compare_tables([Pair(_table(), result, Reach(0, 42))])[0].equal
+
+
+def test_parts_in_the_order_of_the_source_are_read_once() -> None:
+    result = _table()
+    reads = []
+
+    def watched(rows: Any) -> Any:
+        def make(count: int) -> Any:
+            reads.append(count)
+            return iter([rows])
+
+        return StreamTensor(rows.dtype, rows.shape, make)
+
+    # Every other key in a part of its own, each in the source's order.
+    result.parts = [Part(ArrayTensor(KEYS[one::2]), watched(ROWS[one::2])) for one in (0, 1)]
+    (found,) = compare_tables([Pair(_table(), result)], memory=100)
+    assert found.equal
+    assert found.stored == 8
+    assert len(reads) == 2
+
+
+def test_many_tables_that_are_small_are_streamed_as_well() -> None:
+    from graph_tools.graph import Graph
+
+    limit = 16_000
+    model = Model(Path("model"), "GraphDef", Graph(), {})
+    model.variables = {"one": ArrayTensor(np.zeros(1000, np.uint8))}
+    assert largest_share(limit, model) == 1000
+    model.variables = {str(one): ArrayTensor(np.zeros(100 + one, np.uint8)) for one in range(100)}
+    share = largest_share(limit, model)
+    assert sum(100 + one for one in range(100) if 100 + one < share) <= limit // 4 < 14_950
+    model.variables, keys = {}, ArrayTensor(np.zeros(70, np.int64))
+    model.hash_tables = {"table": HashTableContent(keys, None)}
+    # TensorFlow needs many times the keys to hold them.
+    assert largest_share(limit, model) < 8 * byte_size(keys)
