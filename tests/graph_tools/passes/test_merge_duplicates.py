@@ -72,20 +72,30 @@ def test_random_numbers_stay_apart(tmp_path: Path) -> None:
 
 
 def test_equal_variables_merge(tmp_path: Path) -> None:
-    rows = np.random.default_rng(0).normal(size=(300, 3)).astype(np.float32)
-    other = rows.copy()
+    weights = np.random.default_rng(0).normal(size=(3, 300)).astype(np.float32)
+    other = weights.copy()
     other[-1, -1] += 1.0  # Alike at the beginning only.
 
     def build(v1: Any, x: Any) -> Any:
-        ids = v1.cast(v1.abs(x[:, 0]) * 10.0, v1.int32)
-        tables = [v1.get_variable(name, initializer=value) for name, value in
-                  (("a", rows), ("b", rows), ("c", other), ("d", rows.astype(np.float64)))]  # fmt: skip
-        return sum(v1.cast(v1.gather(table, ids), v1.float32) for table in tables)
+        values = (("a", weights), ("b", weights), ("c", other), ("d", weights.astype(np.float64)))
+        kernels = [v1.get_variable(name, initializer=value) for name, value in values]
+        return sum(v1.matmul(x, v1.cast(kernel, v1.float32)) for kernel in kernels)
 
     model, result = checked(from_graph(tmp_path, build, 3), x_of(3), MergeDuplicates())
     assert set(model.variables) == {"a", "c", "d"}
     assert model.graph.removed["b"] == ("VarHandleOp", "every element equals that of the variable 'a'")
     assert result.applied >= 2
+
+
+def test_equal_embedding_tables_stay_two(tmp_path: Path) -> None:
+    rows = np.zeros((300, 3), np.float32)
+
+    def build(v1: Any, x: Any) -> Any:
+        ids = v1.cast(v1.abs(x[:, 0]) * 10.0, v1.int32)
+        return sum(v1.gather(v1.get_variable(name, initializer=rows), ids) for name in ("a", "b"))
+
+    model, _ = checked(from_graph(tmp_path, build, 3), x_of(3), MergeDuplicates())
+    assert set(model.variables) == {"a", "b"}
 
 
 def test_variable_that_is_written_stays(tmp_path: Path) -> None:
