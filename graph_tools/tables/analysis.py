@@ -23,6 +23,11 @@ Progress = Callable[[str, int], None]
 
 # A row that is shared costs an index of four bytes.
 _SHORTEST_SHARED_ROW = 8
+# Hashing every row of a table takes as long as the rest of the look at it: of a larger one, one row in 2^5 is hashed
+# first, and the others only where at least one in a hundred of these equals another.
+_SAMPLED_BYTES = 64 << 20
+_SAMPLE_SHIFT = 5
+_WORTH_HASHING = 0.01
 
 
 @dataclass
@@ -46,6 +51,8 @@ class Analysis:
         Kept rows that count as zero only because their norm is small.
     duplicates : int
         Kept rows that equal an earlier one, zero rows aside; an estimate unless `duplicates_exact`.
+    duplicates_few : bool
+        Whether that estimate is below one in a hundred, so that nobody looked for all of them.
     own, zeros : Bits
         Kept rows, and those of them that count as zero; `zeros` and `own` do not meet.
     low, high : int or None
@@ -71,6 +78,7 @@ class Analysis:
     dropped: dict[str, int] = field(default_factory=dict)
     duplicates: int = 0
     duplicates_exact: bool = True
+    duplicates_few: bool = False
     low: int | None = None
     high: int | None = None
     ascending: bool = True
@@ -103,6 +111,7 @@ class Analyser:
         row_bytes = source.dim * source.dtype.itemsize
         if row_bytes > _SHORTEST_SHARED_ROW:
             self.result.hashes = HashSample(source.count, options.memory_limit // 16)
+        self._thin = _SAMPLE_SHIFT if source.count * row_bytes > _SAMPLED_BYTES else 0
         self._last: int | None = None
         self._wide = source.dtype in (np.float32, np.float64)
         frequencies = options.min_frequency > 0
@@ -127,9 +136,24 @@ class Analyser:
                     progress(self.source.name, len(block) * row_bytes)
         result = self.result
         if result.hashes is not None:
-            result.duplicates = result.hashes.duplicates()
-            result.duplicates_exact = result.hashes.complete
+            self._count_duplicates(result, result.hashes)
         return result
+
+    def _count_duplicates(self, result: Analysis, hashes: HashSample) -> None:
+        if self._thin:
+            share = hashes.duplicates() / max(1, hashes.seen)
+            # Rows of one norm are in the sample together, or not at all.
+            fair = hashes.seen >= result.own.count >> self._thin + 1
+            if fair and share < _WORTH_HASHING:
+                result.duplicates, result.duplicates_exact = int(share * result.own.count), False
+                result.duplicates_few, result.hashes = True, None
+                return
+            hashes = result.hashes = HashSample(self.source.count, self.options.memory_limit // 16)
+            for block in self.source.blocks(keys=False):
+                assert block.rows is not None
+                hashes.add(row_hashes(block.rows[result.own.get(block.begin, block.begin + len(block))]))
+        result.duplicates = hashes.duplicates()
+        result.duplicates_exact = hashes.complete
 
     def _look(self, block: Block) -> None:
         rows, keys, result = block.rows, block.keys, self.result
@@ -158,7 +182,8 @@ class Analyser:
         result.own.set(block.begin, own)
         result.largest = max(result.largest, largest)
         if result.hashes is not None:
-            result.hashes.add(row_hashes(rows if own.all() else rows[own]))
+            hashed = own & _sample(squares, self._thin) if self._thin else own
+            result.hashes.add(row_hashes(rows if hashed.all() else rows[hashed]))
 
     def _checked(self, block: Block, values: Array) -> float:
         """Return the largest absolute value of a block."""
@@ -234,6 +259,16 @@ class Analyser:
             joined = self._last is None or keys[0] > self._last
             result.ascending = bool(joined and (keys[1:] > keys[:-1]).all())
             self._last = int(keys[-1])
+
+
+def _sample(squares: Array, shift: int) -> Array:
+    """Return [n] bool that is true for one row in 2^shift, alike for equal rows, by their squared norms [n]."""
+    if squares.itemsize == 4:
+        mixed: Array = squares.view(np.uint32) * np.uint32(0x9E3779B1) >> np.uint32(32 - shift)
+    else:
+        mixed = squares.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(64 - shift)
+    found: Array = mixed == 0
+    return found
 
 
 def _among(keys: Array, wanted: Array) -> Array:

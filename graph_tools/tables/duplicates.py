@@ -44,6 +44,11 @@ class HashSample:
     """Hashes of a table's rows: all of them or, where that takes too much memory, one part in 2^n of all values.
 
     A row is in the sample by its hash, so equal rows are in it together and their share can be told.
+
+    Attributes
+    ----------
+    seen : int
+        Rows that were added, in the sample or not.
     """
 
     def __init__(self, rows: int, memory_bytes: int) -> None:
@@ -52,7 +57,7 @@ class HashSample:
             self._shift += 1
         self._held: list[Array] = []
         self._numbers: list[Array] = []
-        self._seen = 0
+        self.seen = 0
 
     @property
     def complete(self) -> bool:
@@ -60,7 +65,7 @@ class HashSample:
 
     def add(self, hashes: Array) -> None:
         """Take the hashes [n] uint64 of further rows."""
-        self._seen += len(hashes)
+        self.seen += len(hashes)
         if self._shift:
             hashes = hashes[(hashes & np.uint64((1 << self._shift) - 1)) == 0]
         self._held.append(hashes)
@@ -76,7 +81,7 @@ class HashSample:
         if len(hashes) < 2:
             return 0
         again = int(np.count_nonzero(hashes[1:] == hashes[:-1]))
-        return again if self.complete else int(self._seen * again / len(hashes))
+        return again if self.complete else int(self.seen * again / len(hashes))
 
 
 @dataclass

@@ -222,6 +222,8 @@ def _planned(
     plan.window_bytes = options.memory_limit // 8
     if layout.share == "equal" and found.hashes is not None:
         _share(plan, options)
+    elif found.duplicates and found.duplicates_few:
+        reasons.append(f"about {found.duplicates} duplicate rows are not shared: they are less than one in a hundred")
     elif found.duplicates and not found.duplicates_exact:
         reasons.append(f"about {found.duplicates} duplicate rows are not shared: finding them exceeds the memory limit")
     elif found.duplicates:

@@ -116,6 +116,28 @@ def test_duplicates_are_an_estimate_beyond_the_memory() -> None:
     assert analyse(source, None, EVERYTHING, CutOptions()).duplicates == 700000
 
 
+@pytest.mark.parametrize("dim", [16, 17])
+@pytest.mark.parametrize("share", [0.0, 0.004, 0.05])
+def test_large_table_is_searched_for_duplicates_where_a_sample_has_some(share: float, dim: int) -> None:
+    random = np.random.default_rng(5)
+    rows = random.normal(size=(1_200_000, dim)).astype(np.float32)
+    again = random.permutation(len(rows))[: int(share * len(rows)) * 2].reshape(2, -1)
+    rows[again[0]] = rows[again[1]]
+    found = analyse(of_variable("v", ArrayTensor(rows)), None, EVERYTHING, CutOptions())
+    assert found.duplicates_exact == (share == 0.05)
+    assert found.duplicates_few == (share < 0.01)
+    assert (found.hashes is not None) == (share == 0.05)
+    expected = int(share * len(rows))
+    assert found.duplicates == expected if found.duplicates_exact else abs(found.duplicates - expected) < 2000
+
+
+def test_large_table_of_rows_of_one_norm_is_searched_whole() -> None:
+    rows = np.zeros((1_100_000, 16), np.float32)
+    rows[np.arange(len(rows)), np.arange(len(rows)) % 16] = 1.0
+    found = analyse(of_variable("v", ArrayTensor(rows)), None, EVERYTHING, CutOptions())
+    assert (found.duplicates, found.duplicates_exact) == (len(rows) - 16, True)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30, -2e30])
 def test_values_that_are_no_weights_are_refused(value: float) -> None:
     rows = rows_of(100)
