@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,17 @@ def test_result_is_served_by_every_loader(served: Path, cut_served: Path) -> Non
 def test_other_files_of_the_export_are_kept(served: Path, cut_served: Path) -> None:
     before, after = (cut_support.contents(one / "assets.extra") for one in (served, cut_served))
     assert before == {name: content for name, content in after.items() if not name.startswith("recprocessor")}
+
+
+def test_export_that_may_only_be_read(served: Path, tmp_path: Path) -> None:
+    source = Path(shutil.copytree(served, tmp_path / "source"))
+    folders = [source, *(one for one in source.rglob("*") if one.is_dir())]
+    for folder in folders:
+        folder.chmod(0o555)
+    cut(source, tmp_path / "out", samples=2)
+    assert all(one.stat().st_mode & 0o700 == 0o700 for one in (tmp_path / "out").rglob("*") if one.is_dir())
+    for folder in folders:
+        folder.chmod(0o755)
 
 
 def test_manifest_vouches_for_every_file(cut_served: Path) -> None:

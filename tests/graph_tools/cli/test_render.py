@@ -53,8 +53,9 @@ def enlarged(report: dict[str, Any], count: int) -> dict[str, Any]:
     (table,) = report["tables"]
     made = copy.deepcopy(report)
     big = {"keys": 1_234_567_890, "dim": 128, "zero_rows": 1_148_147_000, "source_bytes": 632_098_765_432}
-    big |= {"bytes": 44_246_913_580, "forecast": dict.fromkeys(table["forecast"], 999_900_000_000)}
-    made["tables"] = [table | big | {"name": f"{LONG}_{number}"} for number in range(count)]
+    forecast = dict.fromkeys(table["forecast"], 999_900_000_000)
+    big["bytes"] = 44_246_913_580
+    made["tables"] = [table | big | {"forecast": forecast} | {"name": f"{LONG}_{number}"} for number in range(count)]
     return made
 
 
