@@ -107,6 +107,8 @@ def main(arguments: list[str] | None = None) -> int:
     if free < _DISK_SHARE * options.gb * 1e9:
         parser.error(f"{options.folder}: {free / 1e9:.0f} GB free, expected {_DISK_SHARE * options.gb:.0f}")
     console = make_console()
+    # Before the run: a checkout may move on, and the load is to be that of others.
+    environment = describe_environment(ROOT)
     figures = {}
     for name, rows in (("small", _SMALL_ROWS), ("large", int(options.gb * 1e9 / ROW_BYTES))):
         scratch = Path(tempfile.mkdtemp(dir=options.folder))
@@ -131,7 +133,7 @@ def main(arguments: list[str] | None = None) -> int:
         f"{figures['small']['resident_bytes'] / 1e9:.2f} GB"
     )
     results = {
-        "environment": describe_environment(ROOT),
+        "environment": environment,
         "memory_limit_gb": options.memory_limit,
         "zero_share": ZERO_SHARE,
         "targets": [one.to_json() for one in targets],
