@@ -114,7 +114,7 @@ def cut(
     with staged(place) as folder:
         told.begin("Writing", sum(byte_size(tensor) for tensor in saved_tensors(model).values()), "bytes")
         with naming(source, folder):
-            write_saved_model(model, folder, lambda _, count: told.advance(count))
+            digests = write_saved_model(model, folder, lambda _, count: told.advance(count), digest=True)
         if check:
             found = verify(
                 _read(source, signatures, outputs, checkpoint, options),
@@ -128,7 +128,7 @@ def cut(
             )
             found.b.path = str(place)
             _judge(found, report, tolerance is not None or not report.lossy)
-        write_manifest(report, folder)
+        write_manifest(report, folder, digests)
         report.target = describe_target(model, folder)
         report.target.path = str(place)
         report.seconds = time.monotonic() - begun

@@ -18,8 +18,10 @@ Progress = Callable[[str, int], None]
 """Called with a tensor's name and the bytes written of it since the last call."""
 
 
-def write_saved_model(model: Model, path: Path, progress: Progress | None = None) -> None:
-    """Write a model into a folder that is not there yet.
+def write_saved_model(
+    model: Model, path: Path, progress: Progress | None = None, digest: bool = False
+) -> dict[Path, str]:
+    """Write a model into a folder that is not there yet, and return the SHA-256 of its large files if asked to.
 
     Every variable and hash table that the graph holds is written under the name of its handle. The graph is copied
     before the nodes that restore are added, so `model` stays as it is.
@@ -32,7 +34,7 @@ def write_saved_model(model: Model, path: Path, progress: Progress | None = None
     path.mkdir(parents=True)
     (path / "variables").mkdir()
     tensors = saved_tensors(model)
-    with BundleWriter(path / "variables" / "variables") as bundle:
+    with BundleWriter(path / "variables" / "variables", digest=digest) as bundle:
         for name, tensor in sorted(tensors.items()):
             bundle.add(name, tensor if progress is None else _Watched(name, tensor, progress))
         bundle.finish()
@@ -40,6 +42,7 @@ def write_saved_model(model: Model, path: Path, progress: Progress | None = None
     (path / "saved_model.pb").write_bytes(saved_model_message(model).SerializeToString(deterministic=True))
     if model.extra is not None:
         _copy_extra(model.extra, path / "assets.extra")
+    return bundle.digests
 
 
 def _copy_extra(source: Path, target: Path) -> None:

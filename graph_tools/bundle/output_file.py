@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from pathlib import Path
 
@@ -24,13 +25,16 @@ class OutputFile:
         Written so far.
     purpose : str
         What is being written, for messages.
+    digest : hash object or None
+        SHA-256 of what was written so far, where asked for.
     """
 
-    def __init__(self, path: Path, prefix: Path) -> None:
+    def __init__(self, path: Path, prefix: Path, digest: bool = False) -> None:
         self.path = path
         self._prefix = prefix
         self.size = 0
         self.purpose = "a tensor bundle"
+        self.digest = hashlib.sha256() if digest else None
         try:
             self._file: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         except OSError as error:
@@ -43,6 +47,8 @@ class OutputFile:
     def write(self, raw: Array) -> None:
         """Append raw [n] uint8."""
         assert self._file is not None, "written after close"
+        if self.digest is not None:
+            self.digest.update(raw.data)
         done = 0
         try:
             while done < len(raw):

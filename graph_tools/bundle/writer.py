@@ -32,6 +32,13 @@ class BundleWriter:
         The path without `.index`; its folder is made.
     shard_bytes : int [bytes]
         A tensor that would make a shard larger than this begins the next one; a tensor is never divided.
+    digest : bool
+        Compute the SHA-256 of every file on the way.
+
+    Attributes
+    ----------
+    digests : dict of Path to str
+        SHA-256 in hexadecimal of every file, once the bundle is finished, where asked for.
 
     Raises
     ------
@@ -41,8 +48,10 @@ class BundleWriter:
         Something cannot be written: no room, a dtype that TensorFlow does not have, a name given twice.
     """
 
-    def __init__(self, prefix: Path, shard_bytes: int = 4 << 30) -> None:
+    def __init__(self, prefix: Path, shard_bytes: int = 4 << 30, digest: bool = False) -> None:
         self.prefix = Path(prefix)
+        self.digests: dict[Path, str] = {}
+        self._digest = digest
         self._shard_bytes = shard_bytes
         self._token = secrets.token_hex(4)
         self._entries: dict[bytes, bytes] = {}
@@ -87,7 +96,7 @@ class BundleWriter:
         if not self._open:
             raise ConversionError(f"{self.prefix}: a writer that is closed, expected an open one")
         try:
-            index = OutputFile(self._temporary("index"), self.prefix)
+            index = OutputFile(self._temporary("index"), self.prefix, self._digest)
             self._shards.append(index)
             self._write_index(index)
             count = len(self._shards) - 1
@@ -97,6 +106,8 @@ class BundleWriter:
                 final = Path(f"{self.prefix}.{suffix}")
                 file.rename(final)
                 self._final.append(final)
+                if file.digest is not None:
+                    self.digests[final] = file.digest.hexdigest()
         except BaseException:
             self.close()
             raise
@@ -142,7 +153,7 @@ class BundleWriter:
     def _next_shard(self) -> None:
         if self._shards:
             self._shards[-1].close()
-        self._shards.append(OutputFile(self._temporary(f"data-{len(self._shards):05d}"), self.prefix))
+        self._shards.append(OutputFile(self._temporary(f"data-{len(self._shards):05d}"), self.prefix, self._digest))
 
     def _write(self, name: str, tensor: TensorSource, number: int) -> bytes:
         from tensorflow.core.protobuf import tensor_bundle_pb2  # late: this imports TensorFlow

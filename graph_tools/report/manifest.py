@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,21 @@ SCHEMA = "manifest/1"
 PLACE = Path("assets.extra") / "recprocessor" / "manifest.json"
 
 
-def write_manifest(report: CutReport, folder: Path) -> None:
+def write_manifest(report: CutReport, folder: Path, digests: Mapping[Path, str] | None = None) -> None:
     """Write `assets.extra/recprocessor/manifest.json` into an artefact.
+
+    Parameters
+    ----------
+    report : CutReport
+    folder : Path
+    digests : mapping of Path to str, optional
+        SHA-256 of files of the artefact that need not be read for it.
 
     Raises
     ------
     OSError
     """
+    known = digests or {}
     manifest = {
         "schema": SCHEMA,
         "tool": {"name": "graph-tools", "version": report.tool_version},
@@ -31,7 +40,7 @@ def write_manifest(report: CutReport, folder: Path) -> None:
         "lossy": report.lossy,
         "tables": [_table(one) for one in report.tables],
         "verification": _verification(report),
-        "files": {file.relative_to(folder).as_posix(): sha256(file) for file in _files(folder)},
+        "files": {file.relative_to(folder).as_posix(): known.get(file) or sha256(file) for file in _files(folder)},
     }
     place = folder / PLACE
     place.parent.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import resource
 import subprocess
@@ -310,3 +311,15 @@ def test_tensorflow_reads_a_shard_beyond_4_gib(tf, tmp_path: Path) -> None:
         dtypes=[tf.float32],
     )
     assert rows.numpy()[:, :2].tolist() == [[1, 0], [1, 0]]
+
+
+@pytest.mark.parametrize("shard_bytes", [1 << 40, 64])
+def test_files_are_summed_while_they_are_written(tmp_path: Path, shard_bytes: int) -> None:
+    arrays = {"a": np.arange(40.0), "b": np.array([b"x", b"", b"yy"], object), "c": np.arange(9)}
+    for digest in (False, True):
+        with BundleWriter(tmp_path / str(digest) / "model", shard_bytes=shard_bytes, digest=digest) as writer:
+            for name, array in arrays.items():
+                writer.add(name, ArrayTensor(array))
+            writer.finish()
+        files = list((tmp_path / str(digest)).iterdir()) if digest else []
+        assert writer.digests == {file: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
