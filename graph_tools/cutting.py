@@ -7,13 +7,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Protocol
 
 from graph_tools.errors import UnreadableError, UsageError, VerificationError, naming
 from graph_tools.model import Model
 from graph_tools.options import CutOptions
 from graph_tools.passes import serving_passes
 from graph_tools.passes.base import PassResult, run_passes
+from graph_tools.progress import Progress, Silent
 from graph_tools.readers import read_model
 from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.report.cut import CutReport, describe_removals, describe_source, describe_target
@@ -27,18 +27,6 @@ from graph_tools.writer import saved_tensors, write_saved_model
 
 _SAID = 3
 """Reasons that the message of a failed verification gives; the report has all."""
-
-
-class Progress(Protocol):
-    """Whoever wants to know how far a cut is."""
-
-    def begin(self, text: str, total: int | None = None, unit: str = "") -> None: ...
-    def advance(self, count: int) -> None: ...
-
-
-class _Silent:
-    def begin(self, text: str, total: int | None = None, unit: str = "") -> None: ...
-    def advance(self, count: int) -> None: ...
 
 
 def cut(
@@ -91,7 +79,7 @@ def cut(
     VerificationError
         Scores differ by more than the tolerance; nothing was left behind, and `report` of the error has the figures.
     """
-    options, told, begun = options or CutOptions(), progress or _Silent(), time.monotonic()
+    options, told, begun = options or CutOptions(), progress or Silent(), time.monotonic()
     place = _place(target, Path(source), dry_run)
     if isinstance(tolerance, str):
         tolerance = Tolerance.parse(tolerance)

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from graph_tools.errors import ConversionError, GraphToolsError, UnreadableError, UsageError
 from graph_tools.model import Model, Signature
+from graph_tools.progress import Progress, Silent
 from graph_tools.readers import read_model
 from graph_tools.readers.absent_keys import base_name
 from graph_tools.readers.unknown_ops import check_unknown_ops
@@ -35,18 +36,6 @@ from graph_tools.verification.staged import StagedRunner
 from graph_tools.verification.tables import Pair, compare_rows, compare_tables, largest_share, pair_by_name
 
 SAMPLES = 32
-
-
-class Progress(Protocol):
-    """Whoever wants to know how far it is."""
-
-    def begin(self, text: str, total: int | None = None, unit: str = "") -> None: ...
-    def advance(self, count: int) -> None: ...
-
-
-class _Silent:
-    def begin(self, text: str, total: int | None = None, unit: str = "") -> None: ...
-    def advance(self, count: int) -> None: ...
 
 
 def verify(
@@ -95,7 +84,7 @@ def verify(
         A model or file cannot be read, a model has ops that nobody can run, or an option is wrong.
     """
     begun = time.monotonic()
-    told = progress or _Silent()
+    told = progress or Silent()
     if samples < 0:
         raise UsageError(f"samples: {samples}, expected 0 or more")
     allowed = Tolerance.parse(tolerance) if isinstance(tolerance, str) else tolerance or Tolerance()
