@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from graph_tools.graph import functions_of
+from graph_tools.graph import Graph, Output, functions_of
 from graph_tools.model import Model
 from graph_tools.passes.base import Pass, PassResult
+from graph_tools.readers.restore import handle_of
 from graph_tools.tables.lookup import lookups, table_of
 from graph_tools.unused_tensors import mark_unused_tensors
 
@@ -50,7 +51,7 @@ class PruneUnreachable(Pass):
         fillers: list[str] = []
         for name in graph.ancestors(model.init):
             node = graph[name]
-            if name not in needed and any(one.node in needed and _is_handle(graph[one.node].op) for one in node.inputs):
+            if name not in needed and any(_fills(graph, one, needed) for one in node.inputs):
                 fillers.append(name)
         model.init = sorted(fillers)
         used = graph.ancestors(set(fillers) | needed)
@@ -58,8 +59,11 @@ class PruneUnreachable(Pass):
             model.removed_assets[model.assets.pop(name).name] = "no table that an output needs is filled from it"
 
 
-def _is_handle(op: str) -> bool:
-    return op == "VarHandleOp" or "HashTable" in op
+def _fills(graph: Graph, output: Output, needed: set[str]) -> bool:
+    """Say whether an input is the handle of a variable or table that an output needs."""
+    handle = handle_of(graph, output)
+    op = graph[handle].op
+    return handle in needed and (op in {"VarHandleOp", "VariableV2", "Variable"} or "HashTable" in op)
 
 
 def prune_functions(model: Model) -> list[str]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,6 +21,7 @@ from graph_tools.verification.features import PARSERS, Feature, parsed_features
 
 #: Keys taken of each table.
 SAMPLE = 4096
+_BLOCK, _BLOCKS = 1 << 18, 64
 # Op -> inputs whose elements come out again as they are, in whatever order.
 _SAME_ELEMENTS: dict[str, tuple[int, ...]] = {
     "Identity": (0,), "IdentityN": (), "Snapshot": (0,), "StopGradient": (0,), "PlaceholderWithDefault": (0,),
@@ -34,6 +36,20 @@ _ANY_INPUT = {"ConcatV2", "Concat", "Pack", "IdentityN", "DynamicStitch", "Paral
 _GATHERS = {"ResourceGather": (0, 1), "GatherV2": (0, 1), "Gather": (0, 1), "ResourceGatherNd": (0, 1)}
 _FINDS = {"LookupTableFindV2", "LookupTableFind"}
 _COMPARISONS = {"Equal", "NotEqual", "Less", "Greater", "LessEqual", "GreaterEqual"}
+
+
+# Op -> inputs that say how large its output is, or how often it runs.
+_EVERY = (-1,)
+_SIZES: dict[str, tuple[int, ...]] = {
+    "Range": (0, 1, 2), "RaggedRange": (0, 1, 2), "Fill": (0,), "Tile": (1,), "Reshape": (1,), "BroadcastTo": (1,),
+    "OneHot": (1,), "LinSpace": (2,), "TensorArrayV3": (0,), "TensorListReserve": (1,), "TensorListFromTensor": (1,),
+    "RaggedTensorToTensor": (0, 3, 4), "RaggedTensorToSparse": (0,), "RaggedGather": (0,), "Pad": (1,), "PadV2": (1,),
+    "RandomUniform": (0,), "RandomStandardNormal": (0,), "SparseToDense": (1,), "ScatterNd": (2,),
+    "While": _EVERY, "StatelessWhile": _EVERY, "Enter": _EVERY,
+}  # fmt: skip
+_ARITHMETIC = {
+    "Add", "AddV2", "Sub", "Mul", "FloorDiv", "Cumsum", "Max", "Min", "Sum", "Prod", "Cast", "SegmentSum", "Neg", "Abs",
+}  # fmt: skip
 
 
 @dataclass
@@ -52,6 +68,8 @@ class Domain:
         Strings that are parsed as numbers.
     examples : list of Feature or None
         The strings are `tf.Example` messages, of which these features are read.
+    size : bool
+        Something is made as long, or repeated as often, as the values say: a huge one would never end.
     """
 
     known: list[Array] = field(default_factory=list)
@@ -59,12 +77,13 @@ class Domain:
     rows: int | None = None
     numeric_text: bool = False
     examples: list[Feature] | None = None
+    size: bool = False
 
 
 def find_domain(model: Model, source: Output) -> Domain:
     """Follow an input through nodes that hand its elements on, to where they mean something."""
     graph = model.graph
-    domain = Domain()
+    domain = Domain(size=is_size(graph, source))
     seen = {source}
     waiting = [source]
     while waiting:
@@ -78,6 +97,23 @@ def find_domain(model: Model, source: Output) -> Domain:
                     seen.add(user)
                     waiting.append(user)
     return domain
+
+
+def is_size(graph: Graph, source: Output) -> bool:
+    """Say whether a number, or what is computed from it, decides how large a tensor is or how long a loop runs."""
+    seen = {source}
+    waiting = [source]
+    while waiting:
+        output = waiting.pop()
+        for node, index in graph.uses(output):
+            sizes = _SIZES.get(node.op, ())
+            if index in sizes or (sizes == _EVERY and node.op in _SIZES):
+                return True
+            if node.op in _ARITHMETIC or node.op in _ANY_INPUT or index in _SAME_ELEMENTS.get(node.op, ()):
+                new = _ports(graph, node) - seen
+                seen |= new
+                waiting.extend(new)
+    return False
 
 
 def _ports(graph: Graph, node: Node) -> set[Output]:
@@ -148,13 +184,14 @@ def _text_keys(model: Model, node: Node) -> Iterator[Array]:
 
 
 def sample(tensor: TensorSource) -> Array:
-    """Take the first and last keys of the first block: a table larger than memory is not read for it."""
-    for chunk in tensor.chunks(1 << 18):
+    """Take keys from the ends of up to 64 blocks: a table larger than memory is not read whole for it."""
+    blocks = max(1, min(_BLOCKS, math.ceil(math.prod(tensor.shape) / _BLOCK)))
+    each = max(1, SAMPLE // blocks // 2)
+    taken: list[Array] = []
+    for chunk in islice(tensor.chunks(_BLOCK), blocks):
         block = chunk.ravel()
-        if len(block) <= SAMPLE:
-            return block
-        return np.concatenate([block[: SAMPLE // 2], block[-(SAMPLE // 2) :]])
-    return np.empty(0, tensor.dtype)
+        taken += [block] if len(block) <= 2 * each else [block[:each], block[-each:]]
+    return np.concatenate(taken) if taken else np.empty(0, tensor.dtype)
 
 
 def _rows(model: Model, node: Node) -> int | None:

@@ -103,6 +103,7 @@ class Generator:
             whole.known.extend(found.known)
             whole.special.extend(found.special)
             whole.numeric_text |= found.numeric_text
+            whole.size |= found.size
             whole.examples = whole.examples or found.examples
             # The reader of the first model says what is refused; the second must refuse the same.
             whole.rows = found.rows if model is models[0] else whole.rows

@@ -69,9 +69,9 @@ class Asked:
     generated, recorded : int
         Requests.
     rows : int
-        First sizes of the requests' inputs, added up.
+        First sizes of the inputs of the requests that both answered, added up.
     answered : int
-        Requests that both models answered.
+        Requests that both models answered with at least one element.
     """
 
     name: str

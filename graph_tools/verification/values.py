@@ -83,6 +83,7 @@ class IntegerPools:
         self.dtype = dtype
         self.bounds = np.iinfo(dtype)
         self.rows = domain.rows
+        self.size = domain.size
         known = [key for block in domain.known if block.dtype.kind in "iu" for key in block.tolist()]
         known += [int(one) for one in domain.special if isinstance(one, (int, float)) and float(one).is_integer()]
         known = [one for one in known if self.bounds.min <= one <= self.bounds.max]
@@ -91,6 +92,8 @@ class IntegerPools:
         self.known = np.array(known, dtype) if known else None
 
     def draw(self, kind: str, rng: np.random.Generator, count: int) -> Array:
+        if self.size:
+            return self._within(rng.integers(0, 8, count))
         if kind == "out of range":
             return pick(rng, self._all([-1, self.rows or 0, self.bounds.min, self.bounds.max]), count)
         if self.rows is not None:

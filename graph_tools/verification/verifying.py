@@ -252,12 +252,14 @@ def _compare(
         of = signatures[request.signature]
         of.generated += request.generated
         of.recorded += not request.generated
-        of.rows += _row_count(request)
         if isinstance(first, Refusal) or isinstance(second, Refusal):
             empty = isinstance(second, dict) and not any(value.size for value in second.values())
             report.refused.append(Refused(request.signature, request.origin, _error(first), _error(second), empty))
             continue
-        of.answered += 1
+        # An empty batch is answered by nearly every model and says nothing of its scores.
+        if any(value.size for value in first.values()):
+            of.answered += 1
+            of.rows += _row_count(request)
         for key in sorted(set(first) & set(second)):
             place = (request.signature, key)
             if place not in outputs:
@@ -265,6 +267,8 @@ def _compare(
             outputs[place].add(first[key], second[key], report.tolerance, request.origin, request.labels)
     for one in outputs.values():
         one.finish()
+        if not one.elements and not one.shapes and signatures[one.signature].answered:
+            report.not_compared.append(f"signature '{one.signature}', output '{one.name}': no answer has an element")
     report.signatures, report.outputs = list(signatures.values()), list(outputs.values())
 
 

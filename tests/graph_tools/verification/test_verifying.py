@@ -37,7 +37,7 @@ def test_a_model_equals_itself_bit_for_bit(string_model: Path) -> None:
 def test_tf1_and_tf2_exports_of_one_model_are_equal(tiny_model: Path, tf1_ref_model: Path) -> None:
     report = verify(tiny_model, tf1_ref_model, samples=14)
     assert report.passed, report.reasons()
-    assert report.signatures[0].answered == 14
+    assert report.signatures[0].answered == 13  # all but the one of no row
 
 
 def test_one_weight_beyond_the_tolerance_is_found(lookup: Path, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_examples_are_made_of_the_features_that_are_parsed(tmp_path: Path) -> No
     a = verify_models.build_examples(tmp_path / "a")
     report = verify(a, a, samples=14)
     assert report.passed, report.reasons()
-    assert report.signatures[0].answered == 14
+    assert report.signatures[0].answered == 13
     assert not verify(a, verify_models.build_examples(tmp_path / "b", factor=2.1), samples=14).passed
 
 
