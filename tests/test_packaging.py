@@ -131,11 +131,14 @@ def test_wheel_holds_library_headers_and_binding(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         metadata = archive.read(f"recprocessor-{PROJECT['version']}.dist-info/METADATA").decode()
+        commands = archive.read(f"recprocessor-{PROJECT['version']}.dist-info/entry_points.txt").decode()
     modules = {f"processor/{path.name}" for path in (ROOT / "processor").glob("*.py")}
+    modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "graph_tools").rglob("*.py")}
     expected = modules | {
         "processor/_abi.py",
         "processor/_build.py",
         "processor/py.typed",
+        "graph_tools/py.typed",
         "processor/libprocessor.so",
         "processor/include/processor/processor.h",
         "processor/include/processor/deeprec.h",
@@ -144,6 +147,8 @@ def test_wheel_holds_library_headers_and_binding(wheel: Path) -> None:
     assert f"recprocessor-{PROJECT['version']}.dist-info/licenses/LICENSE" in names
     assert "Provides-Extra: cpu" in metadata
     assert "Provides-Extra: tensorflow" in metadata
+    assert "Provides-Extra: graph-tools" in metadata
+    assert "graph-tools = graph_tools.cli:main" in commands
 
 
 @pytest.fixture(scope="module")

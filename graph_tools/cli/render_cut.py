@@ -169,4 +169,8 @@ def _verdict(found: dict[str, Any], judged_too: bool) -> str:
     if not judged_too:
         judged = "not judged, since rows are stored lossily and no --tolerance was given"
     word = "[green]verified[/]" if judged_too else "[yellow]compared[/]"
-    return f"{word} {found['requests']:,} requests, {found['rows']:,} rows: {difference}, {judged}"
+    answered = sum(one["answered"] for one in found["signatures"])
+    both = sum(one["a"] is not None and one["b"] is not None for one in found["refused"])
+    refused = f" ({both:,} refused by both)" if both else ""
+    asked = f"{answered:,} of {found['requests']:,} requests{refused}, {found['rows']:,} rows"
+    return f"{word} {asked}: {difference}, {judged}"

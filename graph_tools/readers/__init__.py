@@ -93,6 +93,7 @@ def keep_outputs(model: Model, wanted: tuple[str, ...]) -> None:
     from graph_tools.errors import UsageError
 
     missing = set(wanted)
+    known = sorted({key for signature in model.signatures.values() for key in signature.outputs})
     for name, signature in list(model.signatures.items()):
         kept = {}
         for key, one in signature.outputs.items():
@@ -105,7 +106,8 @@ def keep_outputs(model: Model, wanted: tuple[str, ...]) -> None:
             del model.signatures[name]
             model.removed_signatures[name] = "none of its outputs is among those to keep"
     if missing:
-        raise UsageError(f"{model.path}: output '{sorted(missing)[0]}' is in no signature, expected one of an output")
+        shown = ", ".join(known)
+        raise UsageError(f"{model.path}: output '{sorted(missing)[0]}' is in no signature, expected one of: {shown}")
 
 
 __all__ = ["keep_outputs", "read_model"]

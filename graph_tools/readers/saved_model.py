@@ -136,7 +136,9 @@ def read_signatures(meta_graph: Any, graph: Graph, wanted: tuple[str, ...], path
     missing = [name for name in wanted if name not in found]
     if missing or not found:
         have = ", ".join(sorted(set(meta_graph.signature_def) - {INIT_SIGNATURE, TRAIN_SIGNATURE})) or "none"
-        raise UsageError(f"{path}: signatures {have}, expected {', '.join(missing) or 'at least one'}")
+        if missing:
+            raise UsageError(f"{path}: no signature '{missing[0]}', expected one of: {have}")
+        raise UsageError(f"{path}: no signature, expected at least one")
     return found
 
 

@@ -138,7 +138,7 @@ def test_function_that_calls_itself(model: Path) -> None:
 
 
 def test_names_of_nothing(model: Path) -> None:
-    assert "signatures serving_default, expected other" in refused(model, "--signature", "other")
+    assert "no signature 'other', expected one of: serving_default" in refused(model, "--signature", "other")
     assert "output 'other' is in no signature" in refused(model, "--outputs", "other")
     assert "no table of this name" in refused(model, "--tensor-type", "other=int8")
     assert "no table of this name" in refused(model, "--absent-key", "other=zero")

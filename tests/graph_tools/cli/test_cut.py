@@ -40,7 +40,7 @@ def test_tables_for_people(sparse: Path, tmp_path: Path) -> None:
     assert re.search(r"^emb +deeprec +40 x 8 +20 +zero +\w+ fp32 +1\.6 kB +\d+ B$", found.out, re.M)
     assert re.search(r"^convert_sparse_lookups +1 +\d+$", found.out, re.M)
     assert re.search(r"^tensors +\d+ .* +\S+", found.out, re.M)
-    assert "verified 6 requests" in found.out
+    assert "verified 6 of 6 requests" in found.out
     assert "scores are equal bit for bit" in found.out
     assert found.out.splitlines()[-1].startswith(f"written to {tmp_path}/out in ")
 
@@ -94,7 +94,7 @@ def test_lossy_cut_says_so(sparse: Path, tmp_path: Path) -> None:
     found = run("cut", sparse, tmp_path / "out", "--embedding-dtype", "int4", "--min-norm", 3, "--samples", 4)
     assert found.code == 0
     assert re.search(r"^lossy emb: \d+ rows were dropped that are not zero$", found.out, re.M)
-    assert re.search(r"^compared 4 requests, .* largest difference \d\S+, not judged, since rows are", found.out, re.M)
+    assert re.search(r"^compared 4 of 4 requests, .* largest difference \d\S+, not judged, since rows are", found.out, re.M)
 
 
 def test_tolerance_judges_a_lossy_cut(sparse: Path, tmp_path: Path) -> None:
