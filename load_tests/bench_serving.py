@@ -186,7 +186,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure libprocessor against stock TensorFlow.")
     parser.add_argument("--quick", action="store_true", help="check answers and plumbing; the figures mean nothing")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
-    parser.add_argument("--workloads", nargs="+", choices=sorted(WORKLOADS), default=["W1", "W2"])
+    parser.add_argument("--workloads", nargs="+", choices=("W1", "W2", "tiny"), default=["W1", "W2"])
     parser.add_argument("--rows", nargs="+", type=int, help=f"batch sizes (default {' '.join(map(str, ROWS))})")
     parser.add_argument("--protocol", choices=["eas", "tfserving"], default="eas")
     parser.add_argument("--rounds", type=int, help="rounds of each engine (default 5)")
