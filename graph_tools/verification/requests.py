@@ -143,6 +143,10 @@ def _npz(path: Path, signatures: Signatures) -> Iterator[Request]:
         labels = np.asarray(arrays.pop(LABELS)).reshape(-1)
     signature = _fitting(path, arrays, signatures)
     request = _request(str(path), signature, arrays, signatures, labels)
+    rows = {array.shape[0] for array in request.inputs.values() if array.ndim}
+    if labels is not None and rows and len(labels) not in rows:
+        expected = " or ".join(map(str, sorted(rows)))
+        raise UnreadableError(f"{path}: {len(labels)} labels, expected {expected}, one for each row")
     yield from _split(request, signatures[signature])
 
 

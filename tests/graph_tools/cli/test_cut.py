@@ -94,7 +94,9 @@ def test_lossy_cut_says_so(sparse: Path, tmp_path: Path) -> None:
     found = run("cut", sparse, tmp_path / "out", "--embedding-dtype", "int4", "--min-norm", 3, "--samples", 4)
     assert found.code == 0
     assert re.search(r"^lossy emb: \d+ rows were dropped that are not zero$", found.out, re.M)
-    assert re.search(r"^compared 4 of 4 requests, .* largest difference \d\S+, not judged, since rows are", found.out, re.M)
+    assert re.search(
+        r"^compared 4 of 4 requests, .* largest difference \d\S+, not judged, since rows are", found.out, re.M
+    )
 
 
 def test_tolerance_judges_a_lossy_cut(sparse: Path, tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from graph_tools import verify
+from graph_tools.errors import UnreadableError
 
 
 def offset_model(path: Path, value: float) -> Path:
@@ -57,3 +59,10 @@ def test_lengths_stay_small(tmp_path: Path) -> None:
     module = Repeated()
     tf.saved_model.save(module, str(tmp_path / "model"), signatures=module.serve)
     assert verify(tmp_path / "model", tmp_path / "model").passed
+
+
+def test_labels_of_another_length_are_refused(tmp_path: Path) -> None:
+    model = offset_model(tmp_path / "model", 1.0)
+    np.savez(tmp_path / "bad.npz", ids=np.arange(1_000_000_007, 1_000_000_017), labels=np.ones(7))
+    with pytest.raises(UnreadableError, match=r"bad\.npz: 7 labels, expected 10, one for each row"):
+        verify(model, model, requests=[tmp_path / "bad.npz"])
