@@ -221,7 +221,7 @@ def test_signatures_and_outputs_are_chosen(multi_signature_model: Path, tmp_path
     assert list(found["total"].inputs) == ["a", "b"]
     with pytest.raises(UsageError, match=r"output 'nothing' is in no signature"):
         cut(multi_signature_model, tmp_path / "three", outputs=["nothing"])
-    with pytest.raises(UsageError, match=r"signatures length, serving_default, total, expected nothing"):
+    with pytest.raises(UsageError, match=r"no signature 'nothing', expected one of: length, serving_default, total"):
         cut(multi_signature_model, tmp_path / "three", signatures=["nothing"])
     assert not (tmp_path / "three").exists()
 
