@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from graph_tools.graph import attribute
 from graph_tools.model import Model
-from graph_tools.options import CutOptions
-from graph_tools.passes.base import Pass, PassResult
-from graph_tools.tables.analysis import Progress
+from graph_tools.passes._table_pass import TablePass
+from graph_tools.passes.base import PassResult
 from graph_tools.tables.emit import Emitter, replace_output
 from graph_tools.tables.plain import PlainTable, combines_rows, plain_tables
 from graph_tools.tables.plan import TablePlan, plan_variable
@@ -17,7 +14,7 @@ from graph_tools.tables.stored import remember
 from graph_tools.tables.streams import TableStreams
 
 
-class CompressTables(Pass):
+class CompressTables(TablePass):
     """Drop rows that no index reaches, share rows that are equal, and store rows in the type asked for.
 
     Before: `ids → ResourceGather(variable)`, or `ids → GatherV2(ReadVariableOp)`, or
@@ -25,24 +22,9 @@ class CompressTables(Pass):
     After, where that takes fewer bytes: `ids → ResourceGather(index) → ResourceGather(rows)`; and with rows of fewer
     bits, `ResourceGather(codes) · scale + bias`. An op on segments combines stored rows by `ResourceGather(index)`, or,
     where rows have fewer bits, the rows that were gathered, by `Range(Size(ids))`: the same ones in the same order.
-
-    Attributes
-    ----------
-    plans : list of TablePlan
-        One for each table, those that stay as they are included.
     """
 
     name = "compress_tables"
-
-    def __init__(self, options: CutOptions | None = None, progress: Progress | None = None) -> None:
-        self.options = options or CutOptions()
-        self.progress = progress
-        self.plans: list[TablePlan] = []
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """The plans, for the report."""
-        return [plan.record() for plan in self.plans]
 
     def apply(self, model: Model) -> PassResult:
         result = PassResult(self.name, nodes_before=len(model.graph))

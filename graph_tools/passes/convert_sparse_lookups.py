@@ -3,43 +3,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from graph_tools.graph import attribute
 from graph_tools.model import Model
-from graph_tools.options import CutOptions
-from graph_tools.passes.base import Pass, PassResult
-from graph_tools.tables.analysis import Progress
+from graph_tools.passes._table_pass import TablePass
+from graph_tools.passes.base import PassResult
 from graph_tools.tables.emit import Emitter, replace_output
 from graph_tools.tables.lookup import lookups
-from graph_tools.tables.plan import TablePlan, check_names, plan_sparse
+from graph_tools.tables.plan import check_names, plan_sparse
 
 
-class ConvertSparseLookups(Pass):
+class ConvertSparseLookups(TablePass):
     """Store every sparse table as variables, without the rows that no score needs, and look up with native ops.
 
     Before: `keys → SparseLookup(table)`.
     After, by what takes the fewest bytes: `keys → LookupTableFind → ResourceGather`; or, where keys are dense,
     `keys → Sub, Less, Select → ResourceGather`, with an index between them where rows are shared. Absent keys are given
     what the training system gives them.
-
-    Attributes
-    ----------
-    plans : list of TablePlan
-        One for each table, after `apply`.
     """
 
     name = "convert_sparse_lookups"
-
-    def __init__(self, options: CutOptions | None = None, progress: Progress | None = None) -> None:
-        self.options = options or CutOptions()
-        self.progress = progress
-        self.plans: list[TablePlan] = []
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """The plans, for the report."""
-        return [plan.record() for plan in self.plans]
 
     def apply(self, model: Model) -> PassResult:
         result = PassResult(self.name, nodes_before=len(model.graph))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from graph_tools.bundle import varints
 from graph_tools.readers.tfrecord import Records
 from graph_tools.tensors import Array
 
@@ -158,7 +159,7 @@ def parse_entries(records: Records, dim: int | None) -> Entries:
     _, first = _checked(records, 0, dim)
     dim = len(first)
     packed = records.data[int(records.begin[0]) + _ID_BYTES] == _PACKED_TAG
-    prefix = bytes([_PACKED_TAG]) + _encode_varint(4 * dim) if packed else b""
+    prefix = bytes([_PACKED_TAG]) + varints.encode(4 * dim) if packed else b""
     width = _ID_BYTES + (len(prefix) + 4 * dim if packed else 5 * dim)
 
     view = np.frombuffer(records.data, np.uint8)
@@ -211,12 +212,3 @@ def _ends_usually(view: Array, position: Array, end: Array) -> Array:
         timed &= (at >= end) | ((byte(at) >= 0x80) == (at < end - 1))
     either: Array = usual | timed
     return either
-
-
-def _encode_varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
