@@ -76,10 +76,14 @@ def test_dependencies_name_no_tensorflow() -> None:
 
 def test_build_requirements_agree_with_the_build_group() -> None:
     # Otherwise `make build` and `pip install .` would compile against different things.
-    group = {Requirement(text) for text in PYPROJECT["dependency-groups"]["build"]}
+    group = {Requirement(text) for text in PYPROJECT["dependency-groups"]["build"] if isinstance(text, str)}
     pinned = {item for item in map(Requirement, PYPROJECT["build-system"]["requires"]) if "==" in str(item)}
     assert pinned
     assert pinned <= group
+
+
+def test_extra_and_group_of_graph_tools_are_the_same() -> None:
+    assert PROJECT["optional-dependencies"]["graph-tools"] == PYPROJECT["dependency-groups"]["graph-tools"]
 
 
 def test_changelog_has_the_version_or_is_unreleased() -> None:
