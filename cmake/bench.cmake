@@ -20,7 +20,7 @@ add_bench(bench_serving
 add_bench(bench_lifecycle libprocessor/bench/bench_lifecycle.cc libprocessor/bench/request_file.cc)
 
 add_bench(bench_codec libprocessor/bench/bench_codec.cc tests/libprocessor/codec/oracle.cc)
-target_link_libraries(bench_codec PRIVATE processor_objects processor_messages)
+target_link_libraries(bench_codec PRIVATE processor_objects processor_kernels processor_messages)
 target_include_directories(bench_codec PRIVATE tests/libprocessor/codec)
 # Generated code takes long to compile, and the demo has no use for it.
 set_target_properties(bench_codec PROPERTIES EXCLUDE_FROM_ALL ON)

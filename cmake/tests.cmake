@@ -7,7 +7,7 @@ find_package(GTest REQUIRED)
 function(add_test_program name)
   # Built when they are asked for, not with the library.
   add_executable(${name} EXCLUDE_FROM_ALL ${ARGN})
-  target_link_libraries(${name} PRIVATE processor_objects)
+  target_link_libraries(${name} PRIVATE processor_objects processor_kernels)
   target_link_options(${name} PRIVATE -Wl,--no-as-needed)
   target_link_libraries(${name} PRIVATE ${TENSORFLOW_LIBRARIES} ${ONEDNN_LIBRARY})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
@@ -21,6 +21,18 @@ target_link_libraries(processor_tests PRIVATE processor_messages GTest::gtest_ma
 target_include_directories(processor_tests PRIVATE tests/libprocessor/codec tests/libprocessor/runtime)
 # What is tested is optimised as it is shipped; the tests themselves need not be, and compile in half the time.
 target_compile_options(processor_tests PRIVATE -O1)
+
+# Kernels and tables, without the runtime.
+file(GLOB PROCESSOR_KERNEL_TEST_SOURCES CONFIGURE_DEPENDS tests/libprocessor/kernels/test_*.cc
+                                                          tests/libprocessor/tables/test_*.cc)
+if(PROCESSOR_KERNEL_TEST_SOURCES)
+  add_executable(processor_kernel_tests EXCLUDE_FROM_ALL ${PROCESSOR_KERNEL_TEST_SOURCES})
+  target_link_libraries(processor_kernel_tests PRIVATE processor_kernels GTest::gtest_main)
+  target_link_options(processor_kernel_tests PRIVATE -Wl,--no-as-needed)
+  target_link_libraries(processor_kernel_tests PRIVATE ${TENSORFLOW_LIBRARIES} ${ONEDNN_LIBRARY})
+  set_target_properties(processor_kernel_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_include_directories(processor_kernel_tests PRIVATE tests/libprocessor/kernels tests/libprocessor/tables)
+endif()
 
 # The C ABI alone, from 64 threads.
 add_test_program(processor_stress tests/libprocessor/stress/stress.cc)
