@@ -12,6 +12,7 @@ from graph_tools.graph import Graph, Output, inline_calls
 from graph_tools.model import Endpoint, HashTableContent, Model, Signature
 from graph_tools.readers.restore import initial_copies, restored_tables, restored_variables
 from graph_tools.readers.slices import sliced
+from graph_tools.store.saved_tables import take_tables
 
 INIT_SIGNATURE = "__saved_model_init_op"
 TRAIN_SIGNATURE = "__saved_model_train_op"
@@ -67,6 +68,7 @@ def read_saved_model(
         ),
     )
     read_assets_directly(model)
+    take_tables(model)
     restore_op = meta_graph.saver_def.restore_op_name
     if model.checkpoint is not None and restore_op:
         attach_checkpoint(model, restore_op)
