@@ -12,6 +12,7 @@ from typing import Any
 
 from graph_tools.errors import ConversionError, GraphToolsError, UnreadableError, UsageError
 from graph_tools.model import Model, Signature
+from graph_tools.op_library import load_library, our_ops
 from graph_tools.progress import Progress, Silent
 from graph_tools.readers import read_model
 from graph_tools.readers.absent_keys import base_name
@@ -30,7 +31,6 @@ from graph_tools.verification.runner import (
     SessionRunner,
     V2Runner,
     foreign_ops,
-    load_op_library,
 )
 from graph_tools.verification.staged import StagedRunner
 from graph_tools.verification.tables import Pair, compare_rows, compare_tables, largest_share, pair_by_name
@@ -66,7 +66,7 @@ def verify(
     seed : int
         Of the generated requests.
     op_library : path, optional
-        Library with ops that TensorFlow does not have.
+        Library with ops that TensorFlow does not have; libprocessor is found without.
     memory_limit : int [bytes], optional
         If a model is larger, its tables are read as streams and compared row by row, and of their rows only those are
         served that the requests want.
@@ -89,7 +89,7 @@ def verify(
         raise UsageError(f"samples: {samples}, expected 0 or more")
     allowed = Tolerance.parse(tolerance) if isinstance(tolerance, str) else tolerance or Tolerance()
     if op_library is not None:
-        load_op_library(op_library)
+        load_library(op_library)
     first, second = (one if isinstance(one, Model) else read_model(one) for one in (a, b))
     sizes = [disk_bytes(one.path) for one in (first, second)]
     report = VerifyReport(
@@ -178,7 +178,8 @@ class _Runners:
         staged = [self.large is not None or _is_rewritten(one) for one in self.models]
         graph_def = any(one.kind == "GraphDef" for one in self.models)
         loaders: list[Callable[[Model], Runner]] = [V2Runner, SessionRunner]
-        if any(staged) or graph_def:
+        # Eager models share their resources by name: two versions of a model would meet in one embedding table.
+        if any(staged) or graph_def or any(our_ops(one.graph) for one in self.models):
             loaders = [SessionRunner]
         failure: LoadError | None = None
         for load in loaders:
