@@ -49,11 +49,15 @@ def write_saved_model(
     _write_assets(model, path)
     tables = tables or TableOutput()
     tables.write(model, path / "assets", progress)
-    message = saved_model_message(model, tables.files)
-    (path / "saved_model.pb").write_bytes(message.SerializeToString(deterministic=True))
+    write_graph(model, path, tables.files)
     if model.extra is not None:
         _copy_extra(model.extra, path / "assets.extra")
     return bundle.digests | {file.path: file.sha256 for file in tables.files.values()}
+
+
+def write_graph(model: Model, path: Path, tables: dict[str, TableFile]) -> None:
+    """Write the graph and signatures into a folder that may hold the rest already; `tables` as `TableOutput` has them."""
+    (path / "saved_model.pb").write_bytes(saved_model_message(model, tables).SerializeToString(deterministic=True))
 
 
 def _copy_extra(source: Path, target: Path) -> None:

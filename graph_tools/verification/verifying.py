@@ -49,6 +49,7 @@ def verify(
     op_library: str | Path | None = None,
     memory_limit: int | None = None,
     tables: Callable[[Model, Model], Iterable[Pair]] | None = None,
+    asking: Model | None = None,
     progress: Progress | None = None,
 ) -> VerifyReport:
     """Compare what two models answer.
@@ -72,6 +73,8 @@ def verify(
         served that the requests want.
     tables : callable, optional
         Says which tables of the models are the same, where names do not: a conversion knows what became of which.
+    asking : Model, optional
+        One that both were made from: requests are made for it, since it shows its vocabularies and tables.
     progress : optional
 
     Returns
@@ -99,7 +102,8 @@ def verify(
         seed,
     )
     names = common_signatures(first, second, report)
-    asked = _requests(first, second, names, list(requests), samples, seed, report)
+    known = [one for one in (asking, first, second) if one is not None]
+    asked = _requests(known, names, list(requests), samples, seed, report)
     large = None
     if memory_limit is not None and max(*sizes, *map(_table_bytes, (first, second))) > memory_limit:
         large = largest_share(memory_limit, first, second)
@@ -148,9 +152,10 @@ def _input_problems(name: str, a: Signature, b: Signature) -> Iterable[str]:
 
 
 def _requests(
-    a: Model, b: Model, names: list[str], files: Sequence[str | Path], samples: int, seed: int, report: VerifyReport
+    known: list[Model], names: list[str], files: Sequence[str | Path], samples: int, seed: int, report: VerifyReport
 ) -> list[Request]:
-    """Gather the recorded requests, then the generated ones."""
+    """Gather the recorded requests, then the generated ones; the first model says what a request is."""
+    a = known[0]
     asked: list[Request] = []
     for file in files:
         recorded = read_requests(file, a.signatures)
@@ -163,7 +168,7 @@ def _requests(
         except GraphToolsError as error:
             report.not_compared.append(str(error))
     for name in names:
-        asked.extend(Generator(a, b, name=name, seed=seed).requests(samples))
+        asked.extend(Generator(*known, name=name, seed=seed).requests(samples))
     return asked
 
 
