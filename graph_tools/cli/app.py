@@ -24,7 +24,8 @@ app = typer.Typer(
     name="graph-tools",
     help="Cut exported TensorFlow models down to what serving needs, fuse the rest, and prove that scores stay equal.",
     epilog="Start with `graph-tools inspect MODEL`, then `graph-tools cut MODEL --dry-run` or "
-    "`graph-tools optimize MODEL OUT`. Exit codes: 0 done, 1 verification or conversion failed, 2 wrong use or unreadable input.",
+    "`graph-tools optimize MODEL OUT`. Exit codes: 0 done, 1 verification or conversion failed, 2 wrong use or "
+    "unreadable input.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
