@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,9 +15,11 @@ from graph_tools.options import CutOptions
 from graph_tools.passes.base import PassResult
 from graph_tools.progress import Progress, Silent
 from graph_tools.readers import read_model
-from graph_tools.report.cut import CutReport, describe_removals, describe_target
+from graph_tools.report.cut import CutReport, describe_removals, describe_target, table_bytes
 from graph_tools.report.manifest import write_manifest
-from graph_tools.staging import check_place, scratch_of, staged
+from graph_tools.staging import check_place, staged
+from graph_tools.store.saved_tables import TableOutput
+from graph_tools.store.table_store import TableStore
 from graph_tools.tensors import byte_size
 from graph_tools.verification import SAMPLES, Tolerance, VerifyReport, verify
 from graph_tools.verification.pairs import table_pairs
@@ -52,6 +52,7 @@ class Conversion:
     tolerance: Tolerance | str | None = None
     dry_run: bool = False
     check: bool = True
+    table_store: Path | None = None
     progress: Progress = field(default_factory=Silent)
 
     def __post_init__(self) -> None:
@@ -81,8 +82,8 @@ class Conversion:
         self,
         begin: Callable[[Model], Report],
         rewrite: Callable[[Model], list[PassResult]],
-        fuse: Callable[[Model, Report, Path], None] | None = None,
-        settle: Callable[[Model, Report, Path], None] | None = None,
+        fuse: Callable[[Model, Report], None] | None = None,
+        settle: Callable[[Model, Report, Path, TableOutput], None] | None = None,
     ) -> Report:
         """Convert.
 
@@ -93,7 +94,7 @@ class Conversion:
         rewrite : callable
             Runs the passes of `cut`.
         fuse : callable, optional
-            Goes on with the model; the path is of a folder for its files, which may not be there yet.
+            Goes on with the model.
         settle : callable, optional
             Decides, after the verification, what the written folder still has to say.
         """
@@ -106,40 +107,43 @@ class Conversion:
         with naming(self.source):
             report.passes = rewrite(model)
         report.tables = model.table_records
-        with self._place() as folder:
-            if fuse is not None:
-                with naming(self.source):
-                    fuse(model, report, scratch_of(folder))
-            report.removed = describe_removals(model, origin)
-            if self.target is None:
-                report.target = describe_target(model)
-            else:
-                digests = self._write(model, folder)
-                if self.check:
-                    self._verify(model, folder, report)
-                if settle is not None:
-                    settle(model, report, folder)
-                write_manifest(report, folder, digests)
-                report.target = describe_target(model, folder)
-                report.target.path = str(self.target)
+        if fuse is not None:
+            with naming(self.source):
+                fuse(model, report)
+        report.removed = describe_removals(model, origin)
+        if self.target is None:
+            report.target = describe_target(model)
+        else:
+            self._put_in_place(model, report, self.target, settle)
         report.seconds = time.monotonic() - begun
         return report
 
-    @contextmanager
-    def _place(self) -> Iterator[Path]:
-        """Give the folder to write; with `dry_run` one that is gone afterwards."""
-        if self.target is not None:
-            with staged(self.target) as folder:
-                yield folder
-        else:
-            with tempfile.TemporaryDirectory(prefix="graph-tools-") as scratch:
-                yield Path(scratch) / "forecast"
+    def _put_in_place(
+        self,
+        model: Model,
+        report: Report,
+        target: Path,
+        settle: Callable[[Model, Report, Path, TableOutput], None] | None,
+    ) -> None:
+        tables = TableOutput(
+            None if self.table_store is None else TableStore(self.table_store), self.options.memory_limit
+        )
+        with staged(target) as folder:
+            digests = self._write(model, folder, tables)
+            if self.check:
+                self._verify(model, folder, report)
+            if settle is not None:
+                settle(model, report, folder, tables)
+            write_manifest(report, folder, digests)
+            report.target = describe_target(model, folder)
+            report.target.path = str(target)
 
-    def _write(self, model: Model, folder: Path) -> dict[Path, str]:
+    def _write(self, model: Model, folder: Path, tables: TableOutput) -> dict[Path, str]:
         told = self.progress
-        told.begin("Writing", sum(byte_size(tensor) for tensor in saved_tensors(model).values()), "bytes")
+        size = sum(byte_size(tensor) for tensor in saved_tensors(model).values())
+        told.begin("Writing", size + sum(table_bytes(model).values()), "bytes")
         with naming(self.source, folder):
-            return write_saved_model(model, folder, lambda _, count: told.advance(count), digest=True)
+            return write_saved_model(model, folder, lambda _, count: told.advance(count), True, tables)
 
     def _verify(self, model: Model, folder: Path, report: CutReport) -> None:
         found = verify(

@@ -22,7 +22,8 @@ from graph_tools.progress import Progress, Silent
 from graph_tools.report.cut import describe_source
 from graph_tools.report.data import as_data
 from graph_tools.report.fuse import FusedPass, FuseReport, describe_sites, our_nodes
-from graph_tools.report.table_files import describe_table_files, mark_shared
+from graph_tools.report.table_files import describe_table_files
+from graph_tools.store.saved_tables import TableOutput
 from graph_tools.verification import SAMPLES, Tolerance, VerifyReport, verify
 
 
@@ -146,6 +147,7 @@ def optimize(
         tolerance=tolerance,
         dry_run=dry_run,
         check=check,
+        table_store=store,
         progress=told,
     )
     library = load_library(op_library)
@@ -156,16 +158,15 @@ def optimize(
         report.fuse_options, report.library = as_data(fusing), str(library)
         return report
 
-    def fuse_graph(model: Model, report: FuseReport, scratch: Path) -> None:
+    def fuse_graph(model: Model, report: FuseReport) -> None:
         told.begin("Fusing")
-        report.fused = [_run(model, one) for one in fusing_passes(fusing, scratch)]
+        report.fused = [_run(model, one) for one in fusing_passes(fusing)]
         # Sites are named as the source names them until here.
         tidying: list[Pass] = [PruneUnreachable(), MoveConstants()]
         report.passes += [
             one.apply(model) for one in [*tidying, *([] if cutting.keep_graph_names else [ShortenNames()])]
         ]
         set_precision(model, "fp32")
-        report.table_files = describe_table_files(model)
 
     def compare(a: Path, b: Path) -> VerifyReport:
         told.begin("Comparing fp32 with bf16")
@@ -180,9 +181,9 @@ def optimize(
             progress=told,
         )
 
-    def settle(model: Model, report: FuseReport, folder: Path) -> None:
-        mark_shared(report.table_files, folder)
-        report.precision = decide(model, folder, precision, compare if check else None)
+    def settle(model: Model, report: FuseReport, folder: Path, tables: TableOutput) -> None:
+        report.table_files = describe_table_files(tables.files)
+        report.precision = decide(model, folder, tables.files, precision, compare if check else None)
 
     return asked.run(
         begin,

@@ -13,12 +13,16 @@ from graph_tools.cpu import this_cpu
 from graph_tools.graph import Node, attribute, op_def
 from graph_tools.model import Model
 from graph_tools.op_library import is_ours, library_info, load_library
+from graph_tools.store import TableFile
 from graph_tools.verification import OutputComparison, VerifyReport
 from graph_tools.writer import write_graph
 
 #: What AUC, or the rank correlation with the scores of fp32, may lose.
 LIMIT = 1e-3
 _ATTRIBUTE = "precision"
+
+Tables = dict[str, TableFile]
+Compare = Callable[[Path, Path], VerifyReport]
 
 
 @dataclass
@@ -124,9 +128,7 @@ def set_precision(model: Model, value: str) -> None:
         model.graph.set_attr(node, _ATTRIBUTE, value)
 
 
-def decide(
-    model: Model, folder: Path, requested: str, compare: Callable[[Path, Path], VerifyReport] | None
-) -> Precision:
+def decide(model: Model, folder: Path, tables: Tables, requested: str, compare: Compare | None) -> Precision:
     """Decide on the precision of an artefact, and write it into its graph.
 
     Parameters
@@ -135,20 +137,20 @@ def decide(
         As it was written, computing in fp32.
     folder : Path
         Where it was written.
+    tables : dict of str to TableFile
+        Its table files, by node.
     requested : str
         `fp32`, `bf16` or `auto`.
     compare : callable or None
         Verifies one SavedModel against another; None: nothing is to be measured.
     """
-    found = _decide(model, folder, requested, compare)
+    found = _decide(model, folder, tables, requested, compare)
     set_precision(model, found.attribute)
-    write_graph(model, folder)
+    write_graph(model, folder, tables)
     return found
 
 
-def _decide(
-    model: Model, folder: Path, requested: str, compare: Callable[[Path, Path], VerifyReport] | None
-) -> Precision:
+def _decide(model: Model, folder: Path, tables: Tables, requested: str, compare: Compare | None) -> Precision:
     if not nodes_with_precision(model):
         return Precision(requested, "fp32", False, "no op of the graph has another precision")
     if requested == "fp32":
@@ -156,7 +158,7 @@ def _decide(
     forced = Precision(requested, "bf16", True, "asked for with --precision bf16")
     if compare is None:
         return forced if requested == "bf16" else Precision(requested, "fp32", False, "not measured: --no-verify")
-    measured = _measure(model, folder, compare)
+    measured = _measure(model, folder, tables, compare)
     losses = [_loss(one) for one in measured.outputs]
     problems = _problems(measured, losses)
     certificate = _certificate(measured, losses)
@@ -167,7 +169,7 @@ def _decide(
     return Precision(requested, "bf16", False, f"every output loses at most {LIMIT:g}", certificate, losses)
 
 
-def _measure(model: Model, folder: Path, compare: Callable[[Path, Path], VerifyReport]) -> VerifyReport:
+def _measure(model: Model, folder: Path, tables: Tables, compare: Compare) -> VerifyReport:
     """Compare the artefact with a copy that computes in bf16 and has the same variables and tables."""
     with tempfile.TemporaryDirectory(prefix="graph-tools-bf16-") as place:
         other = Path(place) / folder.name
@@ -176,7 +178,7 @@ def _measure(model: Model, folder: Path, compare: Callable[[Path, Path], VerifyR
             if one.name != "saved_model.pb":
                 (other / one.name).symlink_to(one.absolute())
         set_precision(model, "bf16")
-        write_graph(model, other)
+        write_graph(model, other, tables)
         return compare(folder, other)
 
 

@@ -80,15 +80,6 @@ def staged(place: Path) -> Iterator[Path]:
         raise
 
 
-def scratch_of(folder: Path) -> Path:
-    """Return the place of a folder, beside one that `staged` gave, for files that are to be linked into that one."""
-    return folder.with_name(f"{folder.name}.scratch")
-
-
-def _ours(folder: Path) -> tuple[Path, Path]:
-    return folder, scratch_of(folder)
-
-
 @contextmanager
 def _naming(path: Path, place: Path) -> Iterator[None]:
     """Let errors name the place that the user knows, and make those of the system ours."""
@@ -139,7 +130,7 @@ def _remove_abandoned(place: Path) -> None:
     name = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{8}}")
     with contextlib.suppress(OSError):
         for folder in [one for one in place.absolute().parent.iterdir() if name.fullmatch(one.name)]:
-            if folder.is_symlink() or any(one not in _ours(folder / place.name) for one in folder.iterdir()):
+            if folder.is_symlink() or any(one.name != place.name for one in folder.iterdir()):
                 continue
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             try:

@@ -56,7 +56,7 @@ def write_saved_model(
 
 
 def write_graph(model: Model, path: Path, tables: dict[str, TableFile]) -> None:
-    """Write the graph and signatures into a folder that may hold the rest already; `tables` as `TableOutput` has them."""
+    """Write the graph and signatures into a folder that may hold the rest already; `tables` are in its assets."""
     (path / "saved_model.pb").write_bytes(saved_model_message(model, tables).SerializeToString(deterministic=True))
 
 

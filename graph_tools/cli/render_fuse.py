@@ -27,7 +27,8 @@ def render_fuse(report: dict[str, Any], console: Console, explain: bool = False)
         show(console, _left_alone(report["fused"], console.width))
     if not any(one["sites"] for one in report["fused"]):
         console.print("[yellow]nothing was fused[/]", "" if explain else "(--explain says more)", highlight=False)
-    for line in [*_precision(report["precision"]), *notes(report)]:
+    told = [f"[yellow]note[/] {escape(text)}" for one in report["table_files"] for text in one["notes"]]
+    for line in [*told, *_precision(report["precision"]), *notes(report)]:
         console.print(line, highlight=False, soft_wrap=True)
 
 
@@ -59,9 +60,9 @@ def _table_files(files: list[dict[str, Any]], width: int) -> Table:
         "found by": "left",
         "absent key": "left",
         "bytes": "right",
-        "in the store": "left",
+        "shared": "left",
     }
-    return table("Table files", columns, rows, width, optional=("in the store", "found by"))
+    return table("Table files", columns, rows, width, optional=("shared", "found by"))
 
 
 def _sites(passes: list[dict[str, Any]], width: int) -> Table:

@@ -9,16 +9,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from importlib import import_module, util
-from pathlib import Path
 
 from graph_tools.errors import UsageError
 from graph_tools.options import FuseOptions
 from graph_tools.passes.base import Pass
 
-Make = Callable[[type[Pass], FuseOptions, Path], Pass]
+Make = Callable[[type[Pass], FuseOptions], Pass]
 
 
-def _plain(made: type[Pass], options: FuseOptions, scratch: Path) -> Pass:
+def _plain(made: type[Pass], _: FuseOptions) -> Pass:
     return made()
 
 
@@ -36,12 +35,10 @@ _PASSES: tuple[tuple[str, Make], ...] = (
 )
 
 
-def fusing_passes(options: FuseOptions, scratch: Path) -> list[Pass]:
-    """Return the passes of `fuse` in order; `scratch` is where those that write files put them."""
+def fusing_passes(options: FuseOptions) -> list[Pass]:
+    """Return the passes of `fuse` in order."""
     return [
-        make(_class(name), options, scratch)
-        for name, make in _PASSES
-        if _is_there(name) and name not in options.skip_passes
+        make(_class(name), options) for name, make in _PASSES if _is_there(name) and name not in options.skip_passes
     ]
 
 

@@ -63,8 +63,7 @@ def _fills(graph: Graph, output: Output, needed: set[str]) -> bool:
     """Say whether an input is the handle of a variable or table that an output needs."""
     handle = handle_of(graph, output)
     op = graph[handle].op
-    kinds = {"VarHandleOp", "VariableV2", "Variable", "RecEmbeddingTable"}
-    return handle in needed and (op in kinds or "HashTable" in op)
+    return handle in needed and (op in {"VarHandleOp", "VariableV2", "Variable"} or "HashTable" in op)
 
 
 def prune_functions(model: Model) -> list[str]:

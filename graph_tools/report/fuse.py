@@ -13,7 +13,7 @@ from graph_tools.op_library import OPS_VERSION, is_ours
 from graph_tools.passes.base import PassResult
 from graph_tools.precision import Precision
 from graph_tools.report.cut import CutReport
-from graph_tools.report.table_files import TableFile
+from graph_tools.report.table_files import TableRecord
 
 SCHEMA = "fuse_report/1"
 
@@ -57,7 +57,7 @@ class FuseReport(CutReport):
         Those of `cut`, which come before.
     fused : list of FusedPass
     fuse_options : dict
-    table_files : list of TableFile
+    table_files : list of TableRecord
     precision : Precision or None
         None where verification failed.
     library : str
@@ -66,7 +66,7 @@ class FuseReport(CutReport):
 
     fused: list[FusedPass] = field(default_factory=list)
     fuse_options: dict[str, Any] = field(default_factory=dict)
-    table_files: list[TableFile] = field(default_factory=list)
+    table_files: list[TableRecord] = field(default_factory=list)
     precision: Precision | None = None
     library: str = ""
 

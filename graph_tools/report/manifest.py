@@ -59,7 +59,8 @@ def _fused(report: FuseReport) -> dict[str, Any]:
         "requires": report.requires,
         "precision": None if report.precision is None else as_manifest(report.precision),
         "table_files": [
-            {key: value for key, value in vars(one).items() if key != "shared"} for one in report.table_files
+            {key: value for key, value in vars(one).items() if key not in {"shared", "notes"}}
+            for one in report.table_files
         ],
         "user_inputs": report.fuse_options["user_inputs"],
         "fusing": [
