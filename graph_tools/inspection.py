@@ -11,6 +11,7 @@ from typing import Any
 
 from graph_tools.graph import is_native
 from graph_tools.model import Endpoint, HashTableContent, Model
+from graph_tools.op_library import is_ours
 from graph_tools.passes.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
 from graph_tools.readers.graph_def import is_graph_def, parse_graph_def
@@ -244,7 +245,7 @@ def inspect_model(path: Path, checkpoint: str | Path | None = None) -> Inspectio
         needed_nodes=len(model.graph),
         functions=functions,
         ops=dict(sorted(ops.items(), key=lambda one: (-one[1], one[0]))),
-        custom_ops=sorted(op for op in ops if not is_native(op)),
+        custom_ops=sorted(op for op in ops if is_ours(op) or not is_native(op)),
         families=sorted({one.family for one in tables} - {"tensorflow", "asset", OWN_FAMILY}),
         variables=_variables(model, variables),
         tables=tables,

@@ -12,12 +12,10 @@ from graph_tools.bundle import BundleWriter
 from graph_tools.errors import ConversionError
 from graph_tools.graph import Graph, Node, Output, is_native, op_def
 from graph_tools.model import HashTableContent, Model
+from graph_tools.op_library import is_ours
 from graph_tools.store.saved_tables import TableOutput, add_initialisers
 from graph_tools.store.table_file import TableFile
 from graph_tools.tensors import TensorSource
-
-LIBRARY_PREFIX = "Rec"
-"""What the names of libprocessor's ops begin with."""
 
 Progress = Callable[[str, int], None]
 """Called with a tensor's name and the bytes written of it since the last call."""
@@ -51,11 +49,15 @@ def write_saved_model(
     _write_assets(model, path)
     tables = tables or TableOutput()
     tables.write(model, path / "assets", progress)
-    message = saved_model_message(model, tables.files)
-    (path / "saved_model.pb").write_bytes(message.SerializeToString(deterministic=True))
+    write_graph(model, path, tables.files)
     if model.extra is not None:
         _copy_extra(model.extra, path / "assets.extra")
     return bundle.digests | {file.path: file.sha256 for file in tables.files.values()}
+
+
+def write_graph(model: Model, path: Path, tables: dict[str, TableFile]) -> None:
+    """Write the graph and signatures into a folder that may hold the rest already; `tables` are in its assets."""
+    (path / "saved_model.pb").write_bytes(saved_model_message(model, tables).SerializeToString(deterministic=True))
 
 
 def _copy_extra(source: Path, target: Path) -> None:
@@ -172,7 +174,7 @@ def saved_model_message(model: Model, tables: dict[str, TableFile]) -> Any:
 def _library_ops(graph: Graph) -> list[Any]:
     """List the definitions of ops that stock TensorFlow lacks, so that the model can be read without their library."""
     named = {node.op for node in graph}
-    ops = sorted(one for one in named if one.startswith(LIBRARY_PREFIX) or not is_native(one))
+    ops = sorted(one for one in named if is_ours(one) or not is_native(one))
     return [one for one in (op_def(op, graph.op_defs) for op in ops) if one is not None]
 
 
