@@ -71,7 +71,7 @@ struct OnednnMatmul::Slot {
 };
 
 struct OnednnMatmul::Kernel {
-  Call call;  // what it was made for; the pointers mean nothing
+  Call call;  // what it was made for; of its pointers only whether there is a bias
   dnnl::matmul::primitive_desc desc;
   dnnl::matmul primitive;
   std::mutex mutex;
@@ -80,7 +80,7 @@ struct OnednnMatmul::Kernel {
   bool Fits(const Call& other) const {
     return call.rows == other.rows && call.src_stride == other.src_stride && call.dst_stride == other.dst_stride &&
            call.accumulate == other.accumulate && call.activate == other.activate &&
-           call.dst_bfloat16 == other.dst_bfloat16;
+           call.dst_bfloat16 == other.dst_bfloat16 && (call.bias == nullptr) == (other.bias == nullptr);
   }
 
   std::unique_ptr<Slot> Take(void* weights) {
@@ -95,15 +95,15 @@ struct OnednnMatmul::Kernel {
     auto slot = std::make_unique<Slot>();
     slot->src = memory(desc.src_desc(), Engine(), nullptr);
     slot->weights = memory(desc.weights_desc(), Engine(), weights);
-    slot->bias = memory(desc.bias_desc(), Engine(), nullptr);
+    if (call.bias != nullptr) slot->bias = memory(desc.bias_desc(), Engine(), nullptr);
     slot->dst = memory(desc.dst_desc(), Engine(), nullptr);
     slot->scratch_bytes = HugeMemory(desc.scratchpad_desc().get_size());
     slot->scratch = memory(desc.scratchpad_desc(), Engine(), slot->scratch_bytes.data());
     slot->arguments = {{DNNL_ARG_SRC, slot->src.get()},
                        {DNNL_ARG_WEIGHTS, slot->weights.get()},
-                       {DNNL_ARG_BIAS, slot->bias.get()},
                        {DNNL_ARG_DST, slot->dst.get()},
                        {DNNL_ARG_SCRATCHPAD, slot->scratch.get()}};
+    if (call.bias != nullptr) slot->arguments.push_back({DNNL_ARG_BIAS, slot->bias.get()});
     return slot;
   }
 
@@ -126,7 +126,6 @@ OnednnMatmul::~OnednnMatmul() = default;
 dnnl::matmul::primitive_desc OnednnMatmul::Describe(const Call& call, const memory::desc& weights) const {
   using Type = memory::data_type;
   const memory::desc src({call.rows, shape_.k}, TypeOf(shape_.type), memory::dims{call.src_stride, 1});
-  const memory::desc bias({1, shape_.n}, Type::f32, memory::format_tag::ab);
   const memory::desc dst({call.rows, shape_.n}, call.dst_bfloat16 ? Type::bf16 : Type::f32,
                          memory::dims{call.dst_stride, 1});
   dnnl::post_ops ops;
@@ -135,6 +134,8 @@ dnnl::matmul::primitive_desc OnednnMatmul::Describe(const Call& call, const memo
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(ops);
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (call.bias == nullptr) return dnnl::matmul::primitive_desc(Engine(), src, weights, dst, attributes);
+  const memory::desc bias({1, shape_.n}, Type::f32, memory::format_tag::ab);
   return dnnl::matmul::primitive_desc(Engine(), src, weights, bias, dst, attributes);
 }
 
@@ -199,7 +200,7 @@ absl::Status OnednnMatmul::Run(const Call& call) const try {
   Kernel* kernel = Find(call);
   std::unique_ptr<Slot> slot = kernel->Take(weights_);
   slot->src.set_data_handle(Unconst(call.src));
-  slot->bias.set_data_handle(Unconst(call.bias));
+  if (call.bias != nullptr) slot->bias.set_data_handle(Unconst(call.bias));
   slot->dst.set_data_handle(call.dst);
   const dnnl_status_t status = dnnl_primitive_execute(kernel->primitive.get(), stream.get(),
                                                       static_cast<int>(slot->arguments.size()), slot->arguments.data());

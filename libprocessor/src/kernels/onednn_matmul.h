@@ -16,7 +16,7 @@
 
 namespace processor {
 
-/// dst = activation(src · W + bias [+ dst]). Sources have the type of the weights; sums are float.
+/// dst = activation(src · W [+ bias] [+ dst]). Sources have the type of the weights; sums are float.
 class OnednnMatmul {
  public:
   /// Rows are computed in numbers that are multiples of this, so that there are few kernels to make.
@@ -27,7 +27,7 @@ class OnednnMatmul {
     int64_t rows = 0;  // a multiple of kRowUnit, at most kMaxRows
     const void* src = nullptr;
     int64_t src_stride = 0;
-    const float* bias = nullptr;  // [n]
+    const float* bias = nullptr;  // [n]; null: none
     bool accumulate = false;      // dst is added too
     bool activate = false;        // with what Create was given
     void* dst = nullptr;

@@ -37,6 +37,7 @@ struct Variant {
   bool accumulate = false;
   bool activate = true;
   bool dst_bfloat16 = false;
+  bool with_bias = true;
 };
 
 // Compares with sums in double and the activation of RowMath, which is tested by itself.
@@ -54,7 +55,7 @@ void Check(int64_t rows, int64_t k, int64_t n, const Activation& activation, con
   std::vector<float> expected(rows * n);
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t j = 0; j < n; ++j) {
-      double sum = bias[j] + (variant.accumulate ? dst[r * dst_stride + j] : 0.0f);
+      double sum = (variant.with_bias ? bias[j] : 0.0f) + (variant.accumulate ? dst[r * dst_stride + j] : 0.0f);
       for (int64_t i = 0; i < k; ++i) {
         const float weight = weights[variant.transposed ? j * k + i : i * n + j], x = src[r * src_stride + i];
         sum += half ? static_cast<double>(Rounded(x)) * Rounded(weight) : static_cast<double>(x) * weight;
@@ -78,7 +79,7 @@ void Check(int64_t rows, int64_t k, int64_t n, const Activation& activation, con
   call.rows = rows;
   call.src = half ? static_cast<const void*>(src_half.data()) : src.data();
   call.src_stride = src_stride;
-  call.bias = bias.data();
+  call.bias = variant.with_bias ? bias.data() : nullptr;
   call.accumulate = variant.accumulate;
   call.activate = variant.activate;
   call.dst = variant.dst_bfloat16 ? static_cast<void*>(dst_half.data()) : dst.data();
@@ -111,6 +112,7 @@ TEST(OnednnMatmul, EqualsPlainProducts) {
     }
   }
   Check(128, 429, 129, relu, {});
+  Check(16, 64, 17, relu, {PanelType::kFloat32, false, true, true, true, false, false});
 }
 
 TEST(OnednnMatmul, AppliesActivations) {
