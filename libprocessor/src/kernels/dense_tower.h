@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dense layers and what is between them, with packed weights: what a RecDenseTower computes, without TensorFlow.
+//
+// A DenseTower holds what does not depend on requests and is shared by all sessions of a model version. A TowerLayout
+// says where values lie for given widths of the inputs; a TowerRun computes one request.
+#ifndef PROCESSOR_KERNELS_DENSE_TOWER_H_
+#define PROCESSOR_KERNELS_DENSE_TOWER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "src/kernels/cpu_features.h"
+#include "src/kernels/huge_memory.h"
+#include "src/kernels/onednn_matmul.h"
+#include "src/kernels/precision.h"
+#include "src/kernels/tower_plan.h"
+#include "src/kernels/weight_panels.h"
+
+namespace processor {
+
+/// A weight of the op. The numbers need not outlive DenseTower::Create.
+struct WeightView {
+  const float* data = nullptr;
+  std::vector<int64_t> shape;
+
+  int64_t elements() const;
+};
+
+struct TowerOptions {
+  Precision precision = Precision::kFloat32;
+  Isa isa = Isa::kPlain;
+  /// Products of more than a few rows through oneDNN. Ours are faster or equal from AVX2 on, except where the CPU
+  /// multiplies bfloat16 (measured by bench_kernels).
+  bool onednn = false;
+
+  static TowerOptions For(Precision precision, const CpuFeatures& cpu) {
+    return {precision, cpu.isa, precision == Precision::kBfloat16 || cpu.isa == Isa::kPlain};
+  }
+};
+
+class DenseTower {
+ public:
+  /// One matrix of a dense layer.
+  struct Product {
+    PanelShape shape;
+    const void* panels = nullptr;
+    std::unique_ptr<OnednnMatmul> onednn;
+  };
+  struct Dense {
+    std::vector<Product> products;  // one for each input; empty for layers of other kinds
+    std::vector<float> bias;        // [units], zeros where the plan has none
+    bool bfloat16 = false;
+    int64_t units() const { return static_cast<int64_t>(bias.size()); }
+  };
+
+  /// Checks the weights and packs them.
+  /// \return INVALID_ARGUMENT, naming layer and weight, for shapes that do not fit; RESOURCE_EXHAUSTED without memory.
+  static absl::Status Create(TowerPlan plan, absl::Span<const WeightView> weights, const TowerOptions& options,
+                             std::shared_ptr<const DenseTower>* tower);
+
+  const TowerPlan& plan() const { return plan_; }
+  const TowerOptions& options() const { return options_; }
+  const Dense& dense(size_t layer) const { return dense_[layer]; }
+  /// A weight that is no matrix of a dense layer, [k] or [1].
+  const std::vector<float>& vector(int weight) const { return vectors_[weight]; }
+  /// Do layers round what they multiply to bfloat16?
+  bool rounds_activations() const { return options_.precision == Precision::kBfloat16; }
+  /// Memory of the packed weights.
+  size_t bytes() const;
+
+ private:
+  DenseTower(TowerPlan plan, const TowerOptions& options) : plan_(std::move(plan)), options_(options) {}
+
+  absl::Status CheckDense(size_t number, absl::Span<const WeightView> weights);
+  absl::Status TakeVector(size_t layer, const char* what, int weight, absl::Span<const WeightView> weights);
+  absl::Status TakeVectors(size_t number, absl::Span<const WeightView> weights);
+  void ChooseTypes();
+  absl::Status Pack(absl::Span<const WeightView> weights);
+
+  const TowerPlan plan_;
+  const TowerOptions options_;
+  std::vector<Dense> dense_;                 // [layers]
+  std::vector<std::vector<float>> vectors_;  // [weights], empty where not used
+  HugeMemory panels_;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_KERNELS_DENSE_TOWER_H_

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/tower_run.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "src/kernels/panel_matmul.h"
+
+namespace processor {
+namespace {
+
+constexpr int64_t kRowUnit = OnednnMatmul::kRowUnit;
+
+}  // namespace
+
+TowerRun::TowerRun(const TowerLayout& layout, absl::Span<const TowerInput> inputs, absl::Span<float* const> outputs,
+                   float* single)
+    : layout_(layout),
+      tower_(layout.tower()),
+      math_(RowMathFor(tower_.options().isa)),
+      inputs_(inputs),
+      outputs_(outputs),
+      single_(single) {}
+
+SrcRows TowerRun::Read(const TowerValue& value, const Block& block) const {
+  const TowerPlace& place = layout_.place(value);
+  if (place.area == TowerPlace::Area::kInput) {
+    return {inputs_[place.number].data + block.first * place.stride, place.stride};
+  }
+  const DstRows rows = Write(place, block);
+  return {rows.data, rows.stride};
+}
+
+DstRows TowerRun::Write(const TowerPlace& place, const Block& block) const {
+  switch (place.area) {
+    case TowerPlace::Area::kOutput:
+      return {outputs_[place.number] + block.first * place.stride, place.stride};
+    case TowerPlace::Area::kSingle:
+      return {single_ + place.offset, 0};
+    default:
+      return {block.memory + place.offset * block.padded, place.stride};
+  }
+}
+
+uint16_t* TowerRun::Half(const TowerPlace& place, const Block& block) const {
+  return reinterpret_cast<uint16_t*>(block.memory + place.half_offset * block.padded);
+}
+
+absl::Status TowerRun::ComputeSingles() const {
+  const Block one{0, 1, 1, nullptr, single_ + layout_.single_rounded_offset()};
+  for (size_t i = 0; i < tower_.plan().layers.size(); ++i) {
+    absl::Status status;
+    if (layout_.layer(i).single) {
+      status = ComputeLayer(i, one);
+    } else if (layout_.layer(i).folded_bias >= 0) {
+      status = FoldSingles(i);
+    }
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TowerRun::ComputeRows(int64_t begin, int64_t end, int64_t block_rows, float* scratch) const {
+  const int64_t rows = end - begin, blocks = (rows + block_rows - 1) / block_rows;
+  for (int64_t b = 0; b < blocks; ++b) {
+    Block block;
+    // Of equal size: a rest of a few rows would read all weights for little.
+    block.first = begin + rows * b / blocks;
+    block.rows = begin + rows * (b + 1) / blocks - block.first;
+    block.padded = TowerLayout::PaddedRows(block.rows);
+    block.memory = scratch;
+    block.rounded = scratch + layout_.rounded_offset() * block.padded;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const TowerPlace& place = layout_.input(i);
+      if (place.half_offset < 0) continue;
+      const SrcRows src{inputs_[i].data + block.first * place.stride, place.stride};
+      math_.to_bfloat16(block.rows, place.width, src, Half(place, block), place.half_stride);
+    }
+    for (size_t i = 0; i < tower_.plan().layers.size(); ++i) {
+      if (layout_.layer(i).single) continue;
+      if (absl::Status s = ComputeLayer(i, block); !s.ok()) return s;
+    }
+    WriteOutputs(block);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TowerRun::ComputeLayer(size_t number, const Block& block) const {
+  const TowerLayer& layer = tower_.plan().layers[number];
+  const TowerLayerPlace& place = layout_.layer(number);
+  if (layer.kind == LayerKind::kDense) return ComputeDense(number, block);
+  const int64_t rows = block.rows, width = place.width;
+  const DstRows dst = Write(place, block);
+  const SrcRows first = Read(layer.inputs[0], block);
+  switch (layer.kind) {
+    case LayerKind::kAffine:
+      math_.affine(rows, width, first, place.scale, place.shift, dst);
+      break;
+    case LayerKind::kLayerNorm:
+      math_.layer_norm(rows, width, first, place.scale, place.shift, layer.epsilon, dst);
+      break;
+    case LayerKind::kAdd:
+    case LayerKind::kMultiply:
+      CopyRows(rows, width, first, dst);
+      for (size_t i = 1; i < layer.inputs.size(); ++i) {
+        (layer.kind == LayerKind::kAdd ? math_.add : math_.multiply)(rows, width, Read(layer.inputs[i], block), dst);
+      }
+      break;
+    case LayerKind::kConcat: {
+      int64_t column = 0;
+      for (const TowerValue& value : layer.inputs) {
+        const int64_t columns = layout_.place(value).width;
+        CopyRows(rows, columns, Read(value, block), {dst.data + column, dst.stride});
+        column += columns;
+      }
+      break;
+    }
+    case LayerKind::kMix:
+      for (int64_t r = 0; r < rows; ++r) std::fill_n(dst.data + r * dst.stride, width, 0.0f);
+      for (size_t i = 1; i < layer.inputs.size(); ++i) {
+        math_.multiply_add(rows, width, {first.data + i - 1, first.stride}, Read(layer.inputs[i], block), dst);
+      }
+      break;
+    case LayerKind::kDense:
+      break;
+  }
+  math_.activate(place.activation, rows, width, dst);
+  if (place.half_offset >= 0) {
+    math_.to_bfloat16(rows, width, {dst.data, dst.stride}, Half(place, block), place.half_stride);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TowerRun::ComputeDense(size_t number, const Block& block) const {
+  const TowerLayer& layer = tower_.plan().layers[number];
+  const TowerLayerPlace& place = layout_.layer(number);
+  // What has one row while this layer has many is in the bias already.
+  const auto here = [&](const TowerValue& value) { return place.single || !layout_.place(value).single; };
+  const float* bias = place.folded_bias >= 0 ? single_ + place.folded_bias : tower_.dense(number).bias.data();
+  const bool adds = std::any_of(layer.add.begin(), layer.add.end(), here);
+  size_t last = layer.inputs.size();
+  for (size_t i = 0; i < layer.inputs.size(); ++i) {
+    if (here(layer.inputs[i])) last = i;
+  }
+  bool first = true;
+  for (size_t i = 0; i < layer.inputs.size(); ++i) {
+    if (!here(layer.inputs[i])) continue;
+    if (absl::Status s = Multiply(number, i, block, first ? bias : nullptr, i == last && !adds); !s.ok()) return s;
+    first = false;
+  }
+  if (place.offset < 0) return absl::OkStatus();  // written as bfloat16 by oneDNN
+  const DstRows dst = Write(place, block);
+  if (first) CopyRows(block.rows, place.width, {bias, 0}, dst);
+  for (const TowerValue& value : layer.add) {
+    if (here(value)) math_.add(block.rows, place.width, Read(value, block), dst);
+  }
+  if (first || adds) math_.activate(place.activation, block.rows, place.width, dst);
+  if (place.half_offset >= 0) {
+    math_.to_bfloat16(block.rows, place.width, {dst.data, dst.stride}, Half(place, block), place.half_stride);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TowerRun::FoldSingles(size_t number) const {
+  const TowerLayer& layer = tower_.plan().layers[number];
+  const DenseTower::Dense& dense = tower_.dense(number);
+  const DstRows folded{single_ + layout_.layer(number).folded_bias, 0};
+  const Block one{0, 1, 1, nullptr, nullptr};
+  CopyRows(1, dense.units(), {dense.bias.data(), 0}, folded);
+  for (size_t i = 0; i < layer.inputs.size(); ++i) {
+    if (!layout_.place(layer.inputs[i]).single) continue;
+    MultiplyPanels(number, i, 1, Read(layer.inputs[i], one), single_ + layout_.single_rounded_offset(), nullptr, false,
+                   folded);
+  }
+  for (const TowerValue& value : layer.add) {
+    if (layout_.place(value).single) math_.add(1, dense.units(), Read(value, one), folded);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TowerRun::Multiply(size_t layer, size_t product, const Block& block, const float* bias,
+                                bool activate) const {
+  const TowerValue& input = tower_.plan().layers[layer].inputs[product];
+  const TowerLayerPlace& place = layout_.layer(layer);
+  const DenseTower::Dense& dense = tower_.dense(layer);
+  const OnednnMatmul* onednn = dense.products[product].onednn.get();
+  const bool half = dense.bfloat16 && layout_.half_sources() && !place.single;
+  const bool fused = activate && OnednnMatmul::CanApply(tower_.plan().layers[layer].activation);
+
+  OnednnMatmul::Call call;
+  call.bias = bias;
+  call.accumulate = bias == nullptr;
+  call.activate = fused;
+  if (half) {
+    const TowerPlace& src = layout_.place(input);
+    call.rows = block.padded;
+    call.src = Half(src, block);
+    call.src_stride = src.half_stride;
+    call.dst_bfloat16 = place.offset < 0;
+    call.dst = call.dst_bfloat16 ? static_cast<void*>(Half(place, block)) : Write(place, block).data;
+    call.dst_stride = call.dst_bfloat16 ? place.half_stride : place.stride;
+    if (absl::Status s = onednn->Run(call); !s.ok()) return s;
+    if (activate && !fused) math_.activate(place.activation, block.rows, place.width, Write(place, block));
+    return absl::OkStatus();
+  }
+
+  SrcRows src = Read(input, block);
+  DstRows dst = Write(place, block);
+  int64_t done = 0;
+  if (onednn != nullptr && !dense.bfloat16 && block.rows >= kRowUnit) {
+    // What is left of the last eight rows goes through our own products: inputs and outputs end with their last row.
+    done = block.rows / kRowUnit * kRowUnit;
+    call.rows = done;
+    call.src = src.data;
+    call.src_stride = src.stride;
+    call.dst = dst.data;
+    call.dst_stride = dst.stride;
+    if (absl::Status s = onednn->Run(call); !s.ok()) return s;
+    if (activate && !fused) math_.activate(place.activation, done, place.width, dst);
+  }
+  src.data += done * src.stride;
+  dst.data += done * dst.stride;
+  MultiplyPanels(layer, product, block.rows - done, src, block.rounded, bias, activate, dst);
+  return absl::OkStatus();
+}
+
+void TowerRun::MultiplyPanels(size_t layer, size_t product, int64_t rows, SrcRows src, float* rounded,
+                              const float* bias, bool activate, DstRows dst) const {
+  const DenseTower::Dense& dense = tower_.dense(layer);
+  const RowActivation& activation = layout_.layer(layer).activation;
+  const PanelShape& shape = dense.products[product].shape;
+  if (dense.bfloat16 && tower_.rounds_activations()) {
+    const DstRows copy{rounded, (shape.k + 15) / 16 * 16};
+    math_.round(rows, shape.k, src, copy);
+    src = {copy.data, copy.stride};
+  }
+  const bool relu = activation.kind == ActivationKind::kRelu;
+  PanelMatmul matmul;
+  matmul.rows = rows;
+  matmul.src = src.data;
+  matmul.src_stride = src.stride;
+  matmul.shape = shape;
+  matmul.panels = dense.products[product].panels;
+  matmul.bias = bias;
+  matmul.floor = activate && relu ? 0 : -std::numeric_limits<float>::infinity();
+  matmul.dst = dst.data;
+  matmul.dst_stride = dst.stride;
+  processor::MultiplyPanels(tower_.options().isa, matmul);
+  if (activate && !relu) math_.activate(activation, rows, shape.n, dst);
+}
+
+void TowerRun::WriteOutputs(const Block& block) const {
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const TowerValue& value = tower_.plan().outputs[i];
+    const TowerPlace& place = layout_.place(value);
+    if (place.area == TowerPlace::Area::kOutput && place.number == static_cast<int>(i)) continue;
+    CopyRows(block.rows, place.width, Read(value, block), {outputs_[i] + block.first * place.width, place.width});
+  }
+}
+
+}  // namespace processor

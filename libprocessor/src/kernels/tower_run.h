@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Computes a dense tower for one request.
+#ifndef PROCESSOR_KERNELS_TOWER_RUN_H_
+#define PROCESSOR_KERNELS_TOWER_RUN_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "src/kernels/row_math.h"
+#include "src/kernels/tower_layout.h"
+
+namespace processor {
+
+/// First ComputeSingles, then ComputeRows for all rows: in one call, or in several on as many threads. All memory is the
+/// caller's and outlives this; nothing is allocated.
+class TowerRun {
+ public:
+  /// \param inputs   those that the layout was made for.
+  /// \param outputs  [rows, layout.output_width(i)] each.
+  /// \param single   [layout.single_floats()], 64-byte aligned.
+  TowerRun(const TowerLayout& layout, absl::Span<const TowerInput> inputs, absl::Span<float* const> outputs,
+           float* single);
+
+  /// Computes what one row of an input contributes to all rows.
+  absl::Status ComputeSingles() const;
+
+  /// Computes rows `begin` to `end` of the outputs, block by block through all layers.
+  /// \param scratch  [layout.block_floats(block_rows)], 64-byte aligned.
+  absl::Status ComputeRows(int64_t begin, int64_t end, int64_t block_rows, float* scratch) const;
+
+ private:
+  // Some rows on their way through the layers.
+  struct Block {
+    int64_t first;
+    int64_t rows;
+    int64_t padded;
+    float* memory;
+    float* rounded;
+  };
+
+  SrcRows Read(const TowerValue& value, const Block& block) const;
+  DstRows Write(const TowerPlace& place, const Block& block) const;
+  uint16_t* Half(const TowerPlace& place, const Block& block) const;
+
+  absl::Status ComputeLayer(size_t number, const Block& block) const;
+  absl::Status ComputeDense(size_t number, const Block& block) const;
+  absl::Status FoldSingles(size_t number) const;
+  absl::Status Multiply(size_t layer, size_t product, const Block& block, const float* bias, bool activate) const;
+  void MultiplyPanels(size_t layer, size_t product, int64_t rows, SrcRows src, float* rounded, const float* bias,
+                      bool activate, DstRows dst) const;
+  void WriteOutputs(const Block& block) const;
+
+  const TowerLayout& layout_;
+  const DenseTower& tower_;
+  const RowMath& math_;
+  const absl::Span<const TowerInput> inputs_;
+  const absl::Span<float* const> outputs_;
+  float* const single_;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_KERNELS_TOWER_RUN_H_

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/dense_tower.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "src/kernels/huge_memory.h"
+#include "src/kernels/tower_layout.h"
+#include "src/kernels/tower_run.h"
+#include "tower_reference.h"
+
+namespace {
+
+using processor::DenseTower;
+using processor::HugeMemory;
+using processor::Isa;
+using processor::Precision;
+using processor::TowerInput;
+using processor::TowerLayout;
+using processor::TowerOptions;
+using processor::TowerPlan;
+using processor::TowerRun;
+using processor::testing::Matrix;
+using processor::testing::RandomWeights;
+using processor::testing::TowerReference;
+
+using Shapes = std::vector<std::vector<int64_t>>;
+
+std::vector<TowerOptions> AllOptions() {
+  std::vector<TowerOptions> all;
+  for (Isa isa : processor::SupportedIsas()) {
+    for (Precision precision : {Precision::kFloat32, Precision::kBfloat16Weights}) all.push_back({precision, isa});
+  }
+  all.push_back({Precision::kFloat32, processor::ThisCpu().isa, true});
+  // oneDNN computes it on every CPU with AVX-512, if slowly.
+  if (processor::ThisCpu().isa == Isa::kAvx512) all.push_back({Precision::kBfloat16, Isa::kAvx512, true});
+  return all;
+}
+
+std::string Show(const TowerOptions& options) {
+  return absl::StrCat(processor::IsaName(options.isa), " ", PrecisionName(options.precision),
+                      options.onednn ? " onednn" : "");
+}
+
+struct Tower {
+  std::string layers;
+  std::string outputs;
+  Shapes weights;
+  std::vector<int64_t> input_widths;
+  int num_outputs = 1;
+
+  absl::Status Make(const TowerOptions& options, const RandomWeights& random,
+                    std::shared_ptr<const DenseTower>* tower) const {
+    TowerPlan plan;
+    const std::string text = absl::StrCat(R"({"version": 1, "layers": [)", layers, R"(], "outputs": [)", outputs, "]}");
+    const absl::Status parsed = processor::ParseTowerPlan(text, static_cast<int>(input_widths.size()),
+                                                          static_cast<int>(weights.size()), num_outputs, &plan);
+    if (!parsed.ok()) return parsed;
+    return DenseTower::Create(plan, random.views(), options, tower);
+  }
+};
+
+// Runs a tower in `parts` calls, with one row for the inputs in `singles`, and compares all outputs.
+void Check(const Tower& spec, const TowerOptions& options, int64_t rows, const std::vector<size_t>& singles = {},
+           int parts = 1) {
+  SCOPED_TRACE(absl::StrCat(Show(options), ", ", rows, " rows, ", singles.size(), " single inputs, ", parts, " parts"));
+  const RandomWeights random(spec.weights);
+  std::shared_ptr<const DenseTower> tower;
+  const absl::Status made = spec.Make(options, random, &tower);
+  ASSERT_TRUE(made.ok()) << made;
+
+  std::mt19937 generator(5);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<std::vector<float>> numbers;
+  std::vector<TowerInput> inputs;
+  std::vector<Matrix> matrices;
+  for (size_t i = 0; i < spec.input_widths.size(); ++i) {
+    const bool single = std::find(singles.begin(), singles.end(), i) != singles.end();
+    const int64_t input_rows = single ? 1 : rows;
+    std::vector<float> values(input_rows * spec.input_widths[i]);
+    for (float& value : values) value = uniform(generator);
+    matrices.push_back({input_rows, spec.input_widths[i], {values.begin(), values.end()}});
+    numbers.push_back(std::move(values));
+    inputs.push_back({numbers.back().data(), input_rows, spec.input_widths[i]});
+  }
+
+  std::shared_ptr<const TowerLayout> layout;
+  const absl::Status laid_out = TowerLayout::Create(tower, inputs, rows, &layout);
+  ASSERT_TRUE(laid_out.ok()) << laid_out;
+  EXPECT_TRUE(layout->Fits(inputs, rows));
+  std::vector<std::vector<float>> got;
+  std::vector<float*> outputs;
+  for (int i = 0; i < spec.num_outputs; ++i) {
+    got.emplace_back(rows * layout->output_width(i), -77.0f);
+  }
+  for (std::vector<float>& output : got) outputs.push_back(output.data());
+  const HugeMemory single(layout->single_floats() * sizeof(float));
+  const TowerRun run(*layout, inputs, outputs, reinterpret_cast<float*>(single.data()));
+  ASSERT_TRUE(run.ComputeSingles().ok());
+  for (int part = 0; part < parts; ++part) {
+    const int64_t block = std::min<int64_t>(layout->block_rows(), 40);
+    const HugeMemory scratch(layout->block_floats(block) * sizeof(float));
+    const absl::Status ran = run.ComputeRows(rows * part / parts, rows * (part + 1) / parts, block,
+                                             reinterpret_cast<float*>(scratch.data()));
+    ASSERT_TRUE(ran.ok()) << ran;
+  }
+
+  const std::vector<Matrix> expected = TowerReference(*tower, random.views()).Compute(matrices);
+  // Rounding activations magnifies what sums differ by: a bfloat16 has 8 bits.
+  const double tolerance = options.precision == Precision::kBfloat16 ? 2e-2 : 1e-5;
+  for (int i = 0; i < spec.num_outputs; ++i) {
+    ASSERT_EQ(expected[i].width, layout->output_width(i));
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t j = 0; j < expected[i].width; ++j) {
+        const double want = expected[i].At(r, j);
+        ASSERT_NEAR(got[i][r * expected[i].width + j], want, tolerance + tolerance * std::fabs(want))
+            << "output " << i << " at " << r << ", " << j;
+      }
+    }
+  }
+}
+
+Tower Chain(const std::vector<int64_t>& widths, const std::string& activation) {
+  Tower tower;
+  tower.input_widths = {widths[0]};
+  for (size_t i = 0; i + 1 < widths.size(); ++i) {
+    const std::string source = i == 0 ? "x0" : absl::StrCat("h", i - 1);
+    absl::StrAppend(&tower.layers, i == 0 ? "" : ", ", R"({"op": "dense", "inputs": [")", source, R"("], "weights": [)",
+                    2 * i, R"(], "bias": )", 2 * i + 1, i + 2 == widths.size() ? "" : activation, "}");
+    tower.weights.push_back({widths[i], widths[i + 1]});
+    tower.weights.push_back({widths[i + 1]});
+  }
+  tower.outputs = absl::StrCat("\"h", widths.size() - 2, "\"");
+  return tower;
+}
+
+const std::string kRelu = R"(, "activation": {"kind": "relu"})";
+
+TEST(DenseTower, ChainsEqualTheReference) {
+  for (const TowerOptions& options : AllOptions()) {
+    const Tower tower = Chain({45, 130, 64, 17, 1}, kRelu);
+    for (int64_t rows : {0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 64, 127, 128, 129}) Check(tower, options, rows);
+    Check(tower, options, 129, {}, 3);
+  }
+}
+
+TEST(DenseTower, TakesAllWidths) {
+  for (const TowerOptions& options : AllOptions()) {
+    for (int64_t k : {1, 2, 3, 13, 16, 17, 64, 129, 429}) {
+      for (int64_t n : {1, 2, 3, 13, 16, 17, 64, 129}) {
+        Check(Chain({k, n, 3}, kRelu), options, k % 2 == 0 ? 3 : 9);
+      }
+    }
+    Check(Chain({17, 429, 429, 2}, kRelu), options, 11);
+  }
+}
+
+TEST(DenseTower, AppliesEveryActivation) {
+  const std::vector<std::string> kinds = {R"("relu")",
+                                          R"("relu6")",
+                                          R"("leaky_relu", "alpha": 0.2)",
+                                          R"("elu")",
+                                          R"("selu")",
+                                          R"("sigmoid")",
+                                          R"("tanh")",
+                                          R"("gelu")",
+                                          R"("gelu_tanh")",
+                                          R"("swish")",
+                                          R"("softplus")",
+                                          R"("softmax")",
+                                          R"("prelu", "weight": 4)",
+                                          R"("prelu", "weight": 7)",
+                                          R"("dice", "weight": 4, "scale": 5, "shift": 6)"};
+  for (const TowerOptions& options : AllOptions()) {
+    for (const std::string& kind : kinds) {
+      Tower tower = Chain({20, 37, 3}, absl::StrCat(R"(, "activation": {"kind": )", kind, "}"));
+      for (int64_t length : {37, 37, 37, 1}) tower.weights.push_back({length});
+      SCOPED_TRACE(kind);
+      for (int64_t rows : {1, 3, 17}) Check(tower, options, rows);
+    }
+  }
+}
+
+// Every kind of layer, with values that live long and values that leave in the middle.
+Tower Everything() {
+  Tower tower;
+  tower.input_widths = {12, 5, 24};
+  tower.weights = {{12, 24}, {5, 24}, {24}, {24}, {1}, {24, 24}, {24, 2}, {24}, {24}, {24, 40}, {89, 7}};
+  tower.layers = R"(
+    {"op": "dense", "inputs": ["x0", "x1"], "weights": [0, 1], "bias": 2, "add": ["x2"], "activation": {"kind": "relu"}},
+    {"op": "affine", "inputs": ["x2"], "scale": 3, "shift": 4, "activation": {"kind": "tanh"}},
+    {"op": "dense", "inputs": ["h0"], "weights": [5], "add": ["h0", "h1"], "transpose": true,
+     "activation": {"kind": "sigmoid"}},
+    {"op": "dense", "inputs": ["h2"], "weights": [6], "activation": {"kind": "softmax"}},
+    {"op": "mix", "inputs": ["h3", "h0", "h1"], "activation": {"kind": "swish"}},
+    {"op": "layer_norm", "inputs": ["h4"], "gamma": 7, "beta": 8, "epsilon": 0.01},
+    {"op": "multiply", "inputs": ["h5", "h1", "x2"]},
+    {"op": "dense", "inputs": ["h6"], "weights": [9], "activation": {"kind": "gelu"}},
+    {"op": "add", "inputs": ["h6", "h2", "h2"], "activation": {"kind": "relu6"}},
+    {"op": "concat", "inputs": ["h7", "h8", "x1"], "activation": {"kind": "leaky_relu", "alpha": 0.3}},
+    {"op": "concat", "inputs": ["h9", "h0"]},
+    {"op": "affine", "inputs": ["h9"]},
+    {"op": "concat", "inputs": ["h11", "x0", "x1"]},
+    {"op": "affine", "inputs": ["h12"], "scale": 4},
+    {"op": "layer_norm", "inputs": ["x1"], "epsilon": 0.1})";
+  tower.outputs = R"("h10", "h3", "x2", "h3", "h14", "h13")";
+  tower.num_outputs = 6;
+  tower.weights.pop_back();
+  return tower;
+}
+
+TEST(DenseTower, ComputesEveryKindOfLayer) {
+  for (const TowerOptions& options : AllOptions()) {
+    for (int64_t rows : {0, 1, 2, 5, 8, 33, 129}) Check(Everything(), options, rows);
+  }
+}
+
+TEST(DenseTower, OneRowOfAnInputCountsForAll) {
+  for (const TowerOptions& options : AllOptions()) {
+    for (int64_t rows : {2, 3, 9, 50}) {
+      for (const std::vector<size_t>& singles :
+           std::vector<std::vector<size_t>>{{0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}}) {
+        Check(Everything(), options, rows, singles, rows == 50 ? 2 : 1);
+      }
+    }
+  }
+}
+
+// A score must not depend on how many rows came with it.
+TEST(DenseTower, RowsOfABatchScoreAsAlone) {
+  const Tower spec = Chain({45, 130, 64, 1}, kRelu);
+  const RandomWeights random(spec.weights);
+  for (const TowerOptions& options : AllOptions()) {
+    std::shared_ptr<const DenseTower> tower;
+    ASSERT_TRUE(spec.Make(options, random, &tower).ok());
+    std::vector<float> x(60 * 45);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(static_cast<int>(i * 7919 % 201) - 100) / 100;
+    const auto score = [&](int64_t first, int64_t rows) {
+      const std::vector<TowerInput> inputs = {{x.data() + first * 45, rows, 45}};
+      std::shared_ptr<const TowerLayout> layout;
+      EXPECT_TRUE(TowerLayout::Create(tower, inputs, rows, &layout).ok());
+      std::vector<float> scores(rows);
+      float* const output = scores.data();
+      const HugeMemory single(layout->single_floats() * 4), block(layout->block_floats(layout->block_rows()) * 4);
+      const TowerRun run(*layout, inputs, absl::MakeConstSpan(&output, 1), reinterpret_cast<float*>(single.data()));
+      EXPECT_TRUE(run.ComputeSingles().ok());
+      EXPECT_TRUE(run.ComputeRows(0, rows, layout->block_rows(), reinterpret_cast<float*>(block.data())).ok());
+      return scores;
+    };
+    const std::vector<float> all = score(0, 60);
+    const double tolerance = options.precision == Precision::kBfloat16 ? 4e-3 : 2e-6;
+    for (int64_t r = 0; r < 60; ++r) {
+      ASSERT_NEAR(score(r, 1)[0], all[r], tolerance) << Show(options) << ", row " << r;
+    }
+  }
+}
+
+TEST(DenseTower, LastLayersStayFloat) {
+  const RandomWeights random(Everything().weights);
+  std::shared_ptr<const DenseTower> tower;
+  ASSERT_TRUE(Everything().Make({Precision::kBfloat16Weights, processor::ThisCpu().isa}, random, &tower).ok());
+  // h3 is an output, h7, h2 and h0 reach one without passing another dense layer.
+  for (size_t layer : {0, 2, 3, 7}) EXPECT_FALSE(tower->dense(layer).bfloat16) << layer;
+  const Tower chain = Chain({4, 5, 6, 1}, kRelu);
+  ASSERT_TRUE(
+      chain.Make({Precision::kBfloat16Weights, processor::ThisCpu().isa}, RandomWeights(chain.weights), &tower).ok());
+  EXPECT_TRUE(tower->dense(0).bfloat16);
+  EXPECT_TRUE(tower->dense(1).bfloat16);
+  EXPECT_FALSE(tower->dense(2).bfloat16);
+}
+
+void ExpectRefused(const Tower& spec, const std::string& message) {
+  const RandomWeights random(spec.weights);
+  std::shared_ptr<const DenseTower> tower;
+  absl::Status status = spec.Make({}, random, &tower);
+  if (status.ok()) {
+    std::vector<TowerInput> inputs;
+    for (int64_t width : spec.input_widths) inputs.push_back({nullptr, 3, width});
+    std::shared_ptr<const TowerLayout> layout;
+    status = TowerLayout::Create(tower, inputs, 3, &layout);
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
+  EXPECT_NE(status.message().find(message), std::string::npos) << status;
+}
+
+TEST(DenseTower, RefusesShapesThatDoNotFit) {
+  const std::string dense = R"({"op": "dense", "inputs": ["x0", "x1"], "weights": [0, 1], "bias": 2})";
+  const auto tower = [&](const std::string& layers, const Shapes& weights, const std::vector<int64_t>& widths) {
+    Tower made;
+    made.layers = layers;
+    made.outputs = "\"h0\"";
+    made.weights = weights;
+    made.input_widths = widths;
+    return made;
+  };
+  ExpectRefused(tower(dense, {{4, 8}, {5, 8}, {7}}, {4, 5}),
+                "layer 0 (dense): weight 2 has shape [7], expected the bias [8]");
+  ExpectRefused(tower(dense, {{4, 8}, {5, 9}, {8}}, {4, 5}), "weight 1 has shape [5, 9], expected [k, units] with 8");
+  ExpectRefused(tower(dense, {{4, 8, 1}, {5, 8}, {8}}, {4, 5}), "weight 0 has shape [4, 8, 1], expected [k, units]");
+  ExpectRefused(tower(dense, {{0, 8}, {5, 8}, {8}}, {4, 5}), "weight 0 has shape [0, 8]");
+  ExpectRefused(tower(dense, {{4, 8}, {5, 8}, {8}}, {4, 6}),
+                "layer 0 (dense): input 1: 6 columns, expected 5, as weight 1 has");
+  ExpectRefused(tower(dense, {{4, 8}, {5, 8}, {8}}, {0, 5}), "input 0: no columns");
+  const std::string add = R"({"op": "add", "inputs": ["x0", "x1"]})";
+  ExpectRefused(tower(add, {}, {4, 5}), "layer 0 (add): input 1: 5 columns, expected 4");
+  const std::string affine = R"({"op": "affine", "inputs": ["x0"], "scale": 0})";
+  ExpectRefused(tower(affine, {{3}}, {4}), "layer 0 (affine): weight 0 has 3 elements, expected 4 or 1");
+  ExpectRefused(tower(affine, {{4, 1}}, {4}), "weight 0 has shape [4, 1], expected scale [k] or [1]");
+  const std::string prelu = R"({"op": "add", "inputs": ["x0"], "activation": {"kind": "prelu", "weight": 0}})";
+  ExpectRefused(tower(prelu, {{3}}, {4}), "weight 0 has 3 elements, expected 4 or 1");
+  const std::string mix = R"({"op": "mix", "inputs": ["x0", "x1", "x1"]})";
+  ExpectRefused(tower(mix, {}, {3, 5}), "layer 0 (mix): input 0: 3 columns, expected 2, one for each of the others");
+  const std::string wide_add = R"({"op": "dense", "inputs": ["x0"], "weights": [0], "add": ["x1"]})";
+  ExpectRefused(tower(wide_add, {{4, 8}}, {4, 7}), "input 1: 7 columns, expected 8, as the layer has units");
+}
+
+TEST(DenseTower, ChoosesPrecisionByTheCpu) {
+  Precision precision;
+  processor::CpuFeatures cpu;
+  EXPECT_TRUE(processor::ChoosePrecision("auto", cpu, &precision).ok());
+  EXPECT_EQ(precision, Precision::kFloat32);
+  EXPECT_EQ(processor::ChoosePrecision("bf16", cpu, &precision).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(processor::ChoosePrecision("half", cpu, &precision).code(), absl::StatusCode::kInvalidArgument);
+  cpu.isa = Isa::kAvx2;
+  EXPECT_TRUE(processor::ChoosePrecision("bf16", cpu, &precision).ok());
+  EXPECT_EQ(precision, Precision::kBfloat16Weights);
+  cpu.isa = Isa::kAvx512;
+  cpu.avx512_bf16 = true;
+  EXPECT_TRUE(processor::ChoosePrecision("bf16", cpu, &precision).ok());
+  EXPECT_EQ(precision, Precision::kBfloat16Weights);
+  cpu.amd = true;
+  EXPECT_TRUE(processor::ChoosePrecision("bf16", cpu, &precision).ok());
+  EXPECT_EQ(precision, Precision::kBfloat16);
+  cpu.amd = false;
+  cpu.amx_bf16 = true;
+  EXPECT_TRUE(processor::ChoosePrecision("bf16", cpu, &precision).ok());
+  EXPECT_EQ(precision, Precision::kBfloat16);
+  EXPECT_TRUE(processor::ChoosePrecision("fp32", cpu, &precision).ok());
+  EXPECT_EQ(precision, Precision::kFloat32);
+}
+
+}  // namespace

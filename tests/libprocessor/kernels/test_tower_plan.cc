@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/tower_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+namespace {
+
+using processor::ActivationKind;
+using processor::LayerKind;
+using processor::ParseTowerPlan;
+using processor::TowerPlan;
+
+constexpr const char* kFull = R"({"version": 1, "layers": [
+  {"op": "dense", "inputs": ["x0", "x1"], "weights": [0, 1], "bias": 2, "transpose": true,
+   "activation": {"kind": "leaky_relu", "alpha": 0.25}},
+  {"op": "affine", "inputs": ["h0"], "scale": 3},
+  {"op": "dense", "inputs": ["h1"], "weights": [4], "add": ["x1", "h0"], "activation": {"kind": "prelu", "weight": 5}},
+  {"op": "layer_norm", "inputs": ["h2"], "gamma": 3, "beta": 4, "epsilon": 0.001},
+  {"op": "concat", "inputs": ["h3", "x0"], "activation": {"kind": "dice", "weight": 5, "scale": 6, "shift": 7}},
+  {"op": "mix", "inputs": ["h4", "h2", "h3"]},
+  {"op": "add", "inputs": ["h5", "h5"]},
+  {"op": "multiply", "inputs": ["h6"], "activation": {"kind": "softmax"}}],
+ "outputs": ["h7", "x0"]})";
+
+TEST(TowerPlan, ReadsEveryField) {
+  TowerPlan plan;
+  const absl::Status status = ParseTowerPlan(kFull, 2, 8, 2, &plan);
+  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(plan.layers.size(), 8u);
+  EXPECT_EQ(plan.layers[0].kind, LayerKind::kDense);
+  EXPECT_EQ(plan.layers[0].inputs.size(), 2u);
+  EXPECT_FALSE(plan.layers[0].inputs[1].is_layer);
+  EXPECT_EQ(plan.layers[0].inputs[1].number, 1);
+  EXPECT_EQ(plan.layers[0].weights, (std::vector<int>{0, 1}));
+  EXPECT_EQ(plan.layers[0].bias, 2);
+  EXPECT_TRUE(plan.layers[0].transposed);
+  EXPECT_EQ(plan.layers[0].activation.kind, ActivationKind::kLeakyRelu);
+  EXPECT_EQ(plan.layers[0].activation.alpha, 0.25f);
+  EXPECT_EQ(plan.layers[1].scale, 3);
+  EXPECT_EQ(plan.layers[1].shift, -1);
+  EXPECT_EQ(plan.layers[1].activation.kind, ActivationKind::kNone);
+  EXPECT_EQ(plan.layers[2].bias, -1);
+  EXPECT_TRUE(plan.layers[2].add[1].is_layer);
+  EXPECT_EQ(plan.layers[2].activation.weight, 5);
+  EXPECT_EQ(plan.layers[3].gamma, 3);
+  EXPECT_EQ(plan.layers[3].epsilon, 0.001f);
+  EXPECT_EQ(plan.layers[4].activation.shift, 7);
+  EXPECT_EQ(plan.layers[5].kind, LayerKind::kMix);
+  EXPECT_EQ(plan.layers[7].activation.kind, ActivationKind::kSoftmax);
+  EXPECT_EQ(processor::TowerValueName(plan.outputs[0]), "h7");
+  EXPECT_EQ(processor::TowerValueName(plan.outputs[1]), "x0");
+}
+
+struct Wrong {
+  const char* layers;
+  const char* message;
+};
+
+// Each layer stands alone, in an op with one input and three weights.
+const Wrong kWrong[] = {
+    {R"({"op": "dens", "inputs": ["x0"], "weights": [0]})", "'op' is \"dens\", expected one of dense"},
+    {R"({"inputs": ["x0"], "weights": [0]})", "'op' is absent"},
+    {R"({"op": "dense", "inputs": ["x1"], "weights": [0]})", "reference 'x1', expected x and a number below 1"},
+    {R"({"op": "dense", "inputs": ["h0"], "weights": [0]})", "reference 'h0'"},
+    {R"({"op": "dense", "inputs": ["x00"], "weights": [0]})", "reference 'x00'"},
+    {R"({"op": "dense", "inputs": ["x+0"], "weights": [0]})", "reference 'x+0'"},
+    {R"({"op": "dense", "inputs": [0], "weights": [0]})", "reference ''"},
+    {R"({"op": "dense", "inputs": "x0", "weights": [0]})", "'inputs' is \"x0\", expected an array"},
+    {R"({"op": "dense", "inputs": [], "weights": []})", "no inputs, expected at least one"},
+    {R"({"op": "dense", "inputs": ["x0"], "weights": [3]})", "weight 3, expected an integer from 0 to 2"},
+    {R"({"op": "dense", "inputs": ["x0"], "weights": [-1]})", "weight -1"},
+    {R"({"op": "dense", "inputs": ["x0"], "weights": [0.5]})", "weight 0.5"},
+    {R"({"op": "dense", "inputs": ["x0"], "weights": [0, 1]})", "2 weights for 1 inputs, expected one each"},
+    {R"({"op": "dense", "inputs": ["x0"], "weights": [0], "bias": 9})", "'bias' is 9, expected an integer from 0 to 2"},
+    {R"({"op": "dense", "inputs": ["x0"], "weights": [0], "transpose": 1})",
+     "'transpose' is 1, expected true or false"},
+    {R"({"op": "dense", "inputs": ["x0"], "weights": [0], "add": ["x4"]})", "reference 'x4'"},
+    {R"({"op": "dense", "inputs": ["x0"], "weights": [0], "scale": 1})", "unknown field 'scale'"},
+    {R"({"op": "affine", "inputs": ["x0", "x0"]})", "affine of 2 inputs, expected one"},
+    {R"({"op": "layer_norm", "inputs": ["x0"]})", "'epsilon' is absent"},
+    {R"({"op": "layer_norm", "inputs": ["x0"], "epsilon": 0})", "'epsilon' is 0"},
+    {R"({"op": "layer_norm", "inputs": ["x0"], "epsilon": 1, "activation": {"kind": "relu"}})", "unknown field"},
+    {R"({"op": "mix", "inputs": ["x0"]})", "mix of one input"},
+    {R"({"op": "add", "inputs": ["x0"], "activation": "relu"})", "activation: \"relu\", expected an object"},
+    {R"({"op": "add", "inputs": ["x0"], "activation": {"kind": "none"}})", "'kind' is \"none\""},
+    {R"({"op": "add", "inputs": ["x0"], "activation": {"kind": "relu", "alpha": 1}})", "unknown field 'alpha'"},
+    {R"({"op": "add", "inputs": ["x0"], "activation": {"kind": "leaky_relu"}})", "'alpha' is absent"},
+    {R"({"op": "add", "inputs": ["x0"], "activation": {"kind": "leaky_relu", "alpha": 1e300}})", "'alpha' is 1e+300"},
+    {R"({"op": "add", "inputs": ["x0"], "activation": {"kind": "prelu"}})", "no 'weight'"},
+    {R"({"op": "add", "inputs": ["x0"], "activation": {"kind": "dice", "weight": 0, "scale": 1}})", "no 'shift'"},
+    {R"(7)", "layer 0: 7, expected an object"},
+};
+
+TEST(TowerPlan, RefusesWrongLayersAndSaysWhy) {
+  for (const Wrong& wrong : kWrong) {
+    const std::string text = std::string(R"({"version": 1, "layers": [)") + wrong.layers + R"(], "outputs": ["h0"]})";
+    TowerPlan plan;
+    const absl::Status status = ParseTowerPlan(text, 1, 3, 1, &plan);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_NE(status.message().find(wrong.message), std::string::npos) << status << "\nfor " << text;
+    EXPECT_TRUE(plan.layers.empty());
+  }
+}
+
+TEST(TowerPlan, RefusesWhatIsNoPlan) {
+  TowerPlan plan;
+  for (const char* text :
+       {"", "[]", "{", "null", "{}", R"({"version": 2, "layers": [], "outputs": ["x0"]})",
+        R"({"version": 1, "layers": [], "outputs": []})", R"({"version": 1, "layers": [], "outputs": ["x0", "x0"]})",
+        R"({"version": 1, "layers": [], "outputs": ["h0"]})", R"({"version": 1, "layers": {}, "outputs": ["x0"]})",
+        R"({"version": 1, "layers": [], "outputs": ["x0"], "more": 1})"}) {
+    EXPECT_EQ(ParseTowerPlan(text, 1, 1, 1, &plan).code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+  EXPECT_FALSE(ParseTowerPlan(std::string(100000, '['), 1, 1, 1, &plan).ok());
+}
+
+TEST(TowerPlan, TakesNoWeights) {
+  TowerPlan plan;
+  EXPECT_TRUE(ParseTowerPlan(R"({"version": 1, "layers": [{"op": "add", "inputs": ["x0"]}], "outputs": ["h0"]})", 1, 0,
+                             1, &plan)
+                  .ok());
+  EXPECT_FALSE(
+      ParseTowerPlan(R"({"version": 1, "layers": [{"op": "affine", "inputs": ["x0"], "scale": 0}], "outputs": ["h0"]})",
+                     1, 0, 1, &plan)
+          .ok());
+}
+
+// Any text gives a plan or an error.
+TEST(TowerPlan, TakesAnyText) {
+  std::mt19937 random(3);
+  const std::string full = kFull;
+  const std::string letters = "{}[]\":,0123456789.-exh truefalsn";
+  int good = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string text = full;
+    const int changes = 1 + static_cast<int>(random() % 4);
+    for (int change = 0; change < changes; ++change) {
+      const size_t at = random() % text.size();
+      switch (random() % 3) {
+        case 0:
+          text[at] = random() % 8 == 0 ? static_cast<char>(random()) : letters[random() % letters.size()];
+          break;
+        case 1:
+          text.erase(at, 1 + random() % 20);
+          break;
+        default:
+          text.insert(at, text.substr(random() % text.size(), random() % 30));
+      }
+      if (text.empty()) text = "{";
+    }
+    TowerPlan plan;
+    good += ParseTowerPlan(text, 2, 8, 2, &plan).ok();
+  }
+  EXPECT_GT(good, 0);
+}
+
+}  // namespace
