@@ -161,6 +161,7 @@ TEST(EmbeddingTableOp, IsAConstantForExecutors) {
   NodeDef node;
   node.set_name("table");
   node.set_op("RecEmbeddingTable");
+  (*node.mutable_attr())["container"].set_s("");
   (*node.mutable_attr())["shared_name"].set_s("prices");
   std::vector<std::unique_ptr<tensorflow::Device>> devices;
   ASSERT_TRUE(tensorflow::DeviceFactory::AddCpuDevices({}, "/job:localhost/replica:0/task:0", &devices).ok());
