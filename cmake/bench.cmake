@@ -24,3 +24,10 @@ target_link_libraries(bench_codec PRIVATE processor_objects processor_kernels pr
 target_include_directories(bench_codec PRIVATE tests/libprocessor/codec)
 # Generated code takes long to compile, and the demo has no use for it.
 set_target_properties(bench_codec PROPERTIES EXCLUDE_FROM_ALL ON)
+
+# The kernels, against bare oneDNN and plain C++.
+file(GLOB PROCESSOR_KERNEL_CASES CONFIGURE_DEPENDS libprocessor/bench/kernels/*.cc)
+add_bench(bench_kernels libprocessor/bench/bench_kernels.cc ${PROCESSOR_KERNEL_CASES})
+target_link_libraries(bench_kernels PRIVATE processor_kernels)
+target_include_directories(bench_kernels PRIVATE libprocessor/bench)
+set_target_properties(bench_kernels PROPERTIES EXCLUDE_FROM_ALL ON)
