@@ -27,8 +27,7 @@ enum Cell : uint8_t { kUntouched = 0, kAddedTo = 1, kWritten = 2 };
 
 absl::Status EmbeddingBinding::Make(const EmbeddingPlan& plan, absl::Span<const KeySteps> steps,
                                     std::vector<std::shared_ptr<const EmbeddingTable>> tables,
-                                    const EmbeddingRequest& request,
-                                    std::shared_ptr<const EmbeddingBinding>* binding) {
+                                    const EmbeddingRequest& request, std::shared_ptr<const EmbeddingBinding>* binding) {
   std::shared_ptr<EmbeddingBinding> made(new EmbeddingBinding());
   made->tables_ = std::move(tables);
   for (size_t i = 0; i < plan.columns.size(); ++i) {
@@ -86,7 +85,8 @@ absl::Status EmbeddingBinding::FindEmptyRow(const PlanColumn& column, int number
   } else {
     table.FindRows(absl::MakeConstSpan(&column.empty_integer, 1), row);
   }
-  if (*row == kRefusedRow) return Wrong(number, "the key 'empty' is not in table ", table.path(), ", expected one of it");
+  if (*row == kRefusedRow)
+    return Wrong(number, "the key 'empty' is not in table ", table.path(), ", expected one of it");
   return absl::OkStatus();
 }
 
@@ -127,7 +127,8 @@ absl::Status EmbeddingBinding::Cover(const EmbeddingPlan& plan, const EmbeddingR
     if (!column.accumulate && std::any_of(begin, end, [](uint8_t cell) { return cell != kUntouched; })) {
       return Wrong(static_cast<int>(i), "writes over another column, expected it to accumulate or to lie apart");
     }
-    for (auto cell = begin; cell != end; ++cell) *cell = std::max<uint8_t>(*cell, column.accumulate ? kAddedTo : kWritten);
+    for (auto cell = begin; cell != end; ++cell)
+      *cell = std::max<uint8_t>(*cell, column.accumulate ? kAddedTo : kWritten);
   }
   for (size_t o = 0; o < cells.size(); ++o) {
     const auto is_gap = [](uint8_t cell) { return cell != kWritten; };

@@ -51,7 +51,8 @@ absl::Status Gather::RefuseKey(int key, int64_t position, const EmbeddingTable& 
   uint8_t none;
   if (steps[key].passes_strings()) {
     const auto& text = *static_cast<const tensorflow::tstring*>(value);
-    shown = absl::StrCat("'", absl::CHexEscape(absl::string_view(text.data(), std::min<size_t>(text.size(), 100))), "'");
+    shown =
+        absl::StrCat("'", absl::CHexEscape(absl::string_view(text.data(), std::min<size_t>(text.size(), 100))), "'");
   } else if (steps[key].gives_strings()) {
     tensorflow::tstring text;
     steps[key].Strings(value, 1, &text, &none);

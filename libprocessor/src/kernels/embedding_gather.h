@@ -42,14 +42,12 @@ struct GatherScratch {
   GrowingArray<int64_t> keys;
   GrowingArray<tensorflow::tstring> strings;
   GrowingArray<uint8_t> none;
-  GrowingArray<uint32_t> rows;       // of all lookups
-  GrowingArray<uint32_t> pruned;     // of one lookup
-  std::vector<uint32_t*> lookups;    // into `rows`
+  GrowingArray<uint32_t> rows;     // of all lookups
+  GrowingArray<uint32_t> pruned;   // of one lookup
+  std::vector<uint32_t*> lookups;  // into `rows`
   std::vector<RowFetcher::Run> runs;
 
-  size_t bytes() const {
-    return keys.bytes() + strings.bytes() + none.bytes() + rows.bytes() + pruned.bytes();
-  }
+  size_t bytes() const { return keys.bytes() + strings.bytes() + none.bytes() + rows.bytes() + pruned.bytes(); }
 };
 
 struct Gather {

@@ -25,9 +25,7 @@ class Reader {
   static std::string Where(std::string_view what, size_t number) {
     return absl::StrCat("embedding plan: ", what, " ", number);
   }
-  int Feature(JsonFields* fields, const char* field) {
-    return static_cast<int>(fields->Int(field, 0, features_ - 1));
-  }
+  int Feature(JsonFields* fields, const char* field) { return static_cast<int>(fields->Int(field, 0, features_ - 1)); }
   void ReadOutput(JsonFields fields, size_t keys);
   void ReadKey(JsonFields fields, size_t number);
   void ReadStep(JsonFields fields, bool first, PlanStep* step);
@@ -96,16 +94,17 @@ void Reader::ReadKey(JsonFields fields, size_t number) {
 }
 
 void Reader::ReadStep(JsonFields fields, bool first, PlanStep* step) {
-  step->kind = static_cast<StepKind>(fields.Choice("op", {"fast_hash", "strong_hash", "legacy_hash", "to_string", "mod",
-                                                          "add", "multiply", "clip", "bucketize"}));
+  step->kind = static_cast<StepKind>(fields.Choice(
+      "op", {"fast_hash", "strong_hash", "legacy_hash", "to_string", "mod", "add", "multiply", "clip", "bucketize"}));
   switch (step->kind) {
     case StepKind::kStrongHash: {
       const nlohmann::json& key = fields.Array("key", 2);
       if (key.size() != 2) fields.RefuseField("key", "two numbers");
       for (size_t i = 0; i < key.size(); ++i) {
         // An attribute of the op has it signed, a reader may write it unsigned.
-        step->key[i] = key[i].is_number_unsigned() ? key[i].get<uint64_t>()
-                                                   : static_cast<uint64_t>(JsonInt(key[i], INT64_MIN, -1, "key", &fields));
+        step->key[i] = key[i].is_number_unsigned()
+                           ? key[i].get<uint64_t>()
+                           : static_cast<uint64_t>(JsonInt(key[i], INT64_MIN, -1, "key", &fields));
       }
       step->first = fields.Int("buckets", 1, INT64_MAX);
       break;
@@ -206,7 +205,8 @@ void Reader::ReadColumn(JsonFields fields) {
   if (status_.ok() && column.kind != ColumnKind::kLookup) {
     if (plan_->outputs[column.output].sequence >= 0) fields.Refuse("not a lookup into a sequence output", "a lookup");
     if (column.offset + column.width > output_width) {
-      fields.Refuse(absl::StrCat("columns up to ", column.offset + column.width), absl::StrCat("none beyond ", output_width));
+      fields.Refuse(absl::StrCat("columns up to ", column.offset + column.width),
+                    absl::StrCat("none beyond ", output_width));
     }
   }
   fields.Finish();
@@ -235,8 +235,8 @@ absl::Status Reader::Read(std::string_view text, int outputs) {
   for (size_t i = 0; i < plan_->outputs.size() && status_.ok(); ++i) {
     const int sequence = plan_->outputs[i].sequence;
     if (sequence >= 0 && plan_->keys[sequence].layout != KeyLayout::kDense) {
-      status_ = absl::InvalidArgumentError(
-          absl::StrCat(Where("output", i), ": sequence of key ", sequence, ", which is not dense, expected a dense one"));
+      status_ = absl::InvalidArgumentError(absl::StrCat(Where("output", i), ": sequence of key ", sequence,
+                                                        ", which is not dense, expected a dense one"));
     }
   }
   for (size_t i = 0; i < all_columns.size() && status_.ok(); ++i) {

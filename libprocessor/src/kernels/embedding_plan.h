@@ -16,10 +16,10 @@ enum class StepKind { kFastHash, kStrongHash, kLegacyHash, kToString, kMod, kAdd
 
 struct PlanStep {
   StepKind kind;
-  int64_t first = 0;               // buckets, by, value or low
-  int64_t second = 0;              // high
-  uint64_t key[2] = {0, 0};        // strong_hash
-  std::vector<float> boundaries;   // ascending
+  int64_t first = 0;              // buckets, by, value or low
+  int64_t second = 0;             // high
+  uint64_t key[2] = {0, 0};       // strong_hash
+  std::vector<float> boundaries;  // ascending
 };
 
 enum class KeyLayout { kDense, kSparse, kRagged, kSegments };
@@ -52,22 +52,22 @@ struct PlanColumn {
   int key = 0;
   int table = 0;
   Combiner combiner = Combiner::kNone;
-  int weights = -1;                // a feature, or -1
-  bool positive_weights = false;   // a value whose weight is not above 0 counts as none
-  bool has_empty = false;          // rows without a value read as that of the key `empty`
+  int weights = -1;               // a feature, or -1
+  bool positive_weights = false;  // a value whose weight is not above 0 counts as none
+  bool has_empty = false;         // rows without a value read as that of the key `empty`
   bool empty_is_string = false;
   std::string empty_string;
   int64_t empty_integer = 0;
   // copy, linear
   int feature = 0;
   int64_t width = 0;
-  std::vector<float> matrix;       // linear: [k, width]
+  std::vector<float> matrix;  // linear: [k, width]
 };
 
 struct PlanOutput {
   int64_t width = 0;
-  std::vector<float> initial;      // [width], or empty: zeros
-  int sequence = -1;               // a key, or -1
+  std::vector<float> initial;  // [width], or empty: zeros
+  int sequence = -1;           // a key, or -1
 };
 
 struct EmbeddingPlan {

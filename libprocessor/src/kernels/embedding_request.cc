@@ -105,7 +105,8 @@ absl::Status CheckSplits(const T* src, int64_t batch, int64_t count, int feature
   for (int64_t row = 0; row <= batch; ++row) {
     const int64_t split = static_cast<int64_t>(src[row]);
     if (split < before || split > count || (row == 0 && split != 0)) {
-      return Wrong(feature, "row split ", split, " at position ", row, ", expected them from 0 to ", count, " in order");
+      return Wrong(feature, "row split ", split, " at position ", row, ", expected them from 0 to ", count,
+                   " in order");
     }
     before = split;
     splits[row] = split;
@@ -144,7 +145,8 @@ absl::Status CheckColumn(const EmbeddingPlan& plan, const PlanColumn& column, co
   if (column.kind == ColumnKind::kLookup) {
     const KeyValues& key = request.keys[column.key];
     const PlanOutput& output = plan.outputs[column.output];
-    if (output.sequence >= 0 && (key.per_row != request.Repeats(output) || request.lengths[column.key] != key.per_row)) {
+    if (output.sequence >= 0 &&
+        (key.per_row != request.Repeats(output) || request.lengths[column.key] != key.per_row)) {
       return Wrong(plan.keys[column.key].feature, key.per_row, " values a row, expected [batch, ",
                    request.Repeats(output), "] as feature ", plan.keys[output.sequence].feature, " has");
     }
@@ -169,8 +171,9 @@ absl::Status CheckFeatureTypes(const EmbeddingPlan& plan, absl::Span<const DataT
   for (const PlanKey& key : plan.keys) {
     if (key.layout == KeyLayout::kDense) continue;
     const bool sparse = key.layout == KeyLayout::kSparse;
-    absl::Status checked = CheckType(sparse ? types[key.structure] == tensorflow::DT_INT64 : IsIndex(types[key.structure]),
-                                     key.structure, types[key.structure], sparse ? "int64" : "int32 or int64");
+    absl::Status checked =
+        CheckType(sparse ? types[key.structure] == tensorflow::DT_INT64 : IsIndex(types[key.structure]), key.structure,
+                  types[key.structure], sparse ? "int64" : "int32 or int64");
     if (checked.ok() && key.extent >= 0) {
       checked = CheckType(sparse ? types[key.extent] == tensorflow::DT_INT64 : IsIndex(types[key.extent]), key.extent,
                           types[key.extent], sparse ? "int64" : "int32 or int64");
@@ -192,8 +195,8 @@ absl::Status CheckFeatureTypes(const EmbeddingPlan& plan, absl::Span<const DataT
 absl::Status LayOutRequest(const EmbeddingPlan& plan, EmbeddingRequest* request) {
   Batch batch;
   for (const PlanKey& key : plan.keys) {
-    absl::Status set = key.layout == KeyLayout::kDense ? SetDense(*request, key.feature, &batch)
-                                                       : SetExtent(*request, key, &batch);
+    absl::Status set =
+        key.layout == KeyLayout::kDense ? SetDense(*request, key.feature, &batch) : SetExtent(*request, key, &batch);
     if (!set.ok()) return set;
   }
   for (const PlanColumn& column : plan.columns) {

@@ -20,17 +20,17 @@ struct FeatureView {
   const void* data;
   int64_t elements;
   int rank;
-  int64_t rows;      // the first dimension; 0 for a scalar
-  int64_t second;    // the second dimension; 1 where there is none
-  int64_t per_row;   // the product of all but the first
+  int64_t rows;     // the first dimension; 0 for a scalar
+  int64_t second;   // the second dimension; 1 where there is none
+  int64_t per_row;  // the product of all but the first
 };
 
 /// The values of a key. Row r has those from Begin(r) to Begin(r + 1).
 struct KeyValues {
   const void* values = nullptr;
   int64_t count = 0;
-  int64_t per_row = 0;               // of a dense key; -1: as the splits say
-  const int64_t* splits = nullptr;   // [batch + 1]
+  int64_t per_row = 0;              // of a dense key; -1: as the splits say
+  const int64_t* splits = nullptr;  // [batch + 1]
 
   int64_t Begin(int64_t row) const { return splits == nullptr ? row * per_row : splits[row]; }
 };
@@ -42,7 +42,13 @@ struct EmbeddingRequest {
   std::vector<KeyValues> keys;
   std::vector<std::vector<int64_t>> splits;  // by key
 
-  std::vector<int64_t> lengths;              // by key: the second dimension of its feature
+  std::vector<int64_t> lengths;  // by key: the second dimension of its feature
+
+  size_t bytes() const {
+    size_t sum = 0;
+    for (const auto& one : splits) sum += one.capacity() * sizeof(int64_t);
+    return sum;
+  }
 
   /// Rows of an output for each row of the batch: T of its sequence, or 1.
   int64_t Repeats(const PlanOutput& output) const { return output.sequence < 0 ? 1 : lengths[output.sequence]; }

@@ -30,9 +30,8 @@ bool IsHash(StepKind kind) {
 }
 
 size_t WriteNumber(int64_t number, bool is_unsigned, char* digits) {
-  const std::to_chars_result end = is_unsigned
-                                       ? std::to_chars(digits, digits + kDigits, static_cast<uint64_t>(number))
-                                       : std::to_chars(digits, digits + kDigits, number);
+  const std::to_chars_result end = is_unsigned ? std::to_chars(digits, digits + kDigits, static_cast<uint64_t>(number))
+                                               : std::to_chars(digits, digits + kDigits, number);
   return static_cast<size_t>(end.ptr - digits);
 }
 
@@ -147,8 +146,8 @@ absl::Status KeySteps::Make(const PlanKey& key, tensorflow::DataType type, KeySt
 
 absl::Status KeySteps::Add(const PlanStep& planned, bool* text, bool* is_unsigned) {
   if (IsHash(planned.kind) != *text) return Refused(*text ? "a step on strings" : "a hash of a number", "the other");
-  Step step{planned.kind, planned.first, planned.second, {planned.key[0], planned.key[1]}, FastMod(), *is_unsigned,
-            planned.boundaries};
+  Step step{planned.kind, planned.first, planned.second,    {planned.key[0], planned.key[1]},
+            FastMod(),    *is_unsigned,  planned.boundaries};
   const auto magnitude = static_cast<uint64_t>(planned.first);
   if (IsHash(planned.kind)) step.mod = FastMod(magnitude);
   if (planned.kind == StepKind::kMod) {
@@ -201,7 +200,8 @@ void KeySteps::Apply(const Step& step, size_t n, int64_t* keys) const {
   switch (step.kind) {
     case StepKind::kMod:
       if (step.is_unsigned) {
-        for (size_t i = 0; i < n; ++i) keys[i] = static_cast<int64_t>(step.mod.Unsigned(static_cast<uint64_t>(keys[i])));
+        for (size_t i = 0; i < n; ++i)
+          keys[i] = static_cast<int64_t>(step.mod.Unsigned(static_cast<uint64_t>(keys[i])));
       } else {
         FloorMod(step.mod, step.first < 0, n, keys);
       }

@@ -16,8 +16,8 @@ class RowFetcher {
  public:
   struct Run {
     RowSource source;
-    uint32_t bytes;            // of a row
-    const uint32_t* numbers;   // [n]
+    uint32_t bytes;           // of a row
+    const uint32_t* numbers;  // [n]
     size_t n;
 
     int64_t lines() const { return (bytes + kLine - 1) / kLine; }
@@ -81,9 +81,9 @@ class RowFetcher {
   const Run* reading_;
   const Run* fetching_;
   const Run* const end_;
-  size_t position_ = 0;   // of the reader in its run
-  size_t fetched_ = 0;    // rows of the run that is being fetched
-  int64_t ahead_ = 0;     // lines that were fetched and not read
+  size_t position_ = 0;  // of the reader in its run
+  size_t fetched_ = 0;   // rows of the run that is being fetched
+  int64_t ahead_ = 0;    // lines that were fetched and not read
 };
 
 }  // namespace processor

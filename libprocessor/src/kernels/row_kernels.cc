@@ -38,33 +38,25 @@ struct Plain {
   }
 };
 
-constexpr RowKernels kPlainRowKernels = MakeRowKernels<Plain>("plain");
+constexpr RowKernels kPlainRowKernels = MakeRowKernels<Plain>();
 
 }  // namespace
 
-const RowKernels* RowKernelsFor(RowIsa isa) {
+const RowKernels& RowKernelsFor(Isa isa) {
   switch (isa) {
-    case RowIsa::kAvx512:
-      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                     __builtin_cpu_supports("avx512vl")
-                 ? kAvx512RowKernels
-                 : nullptr;
-    case RowIsa::kAvx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") ? kAvx2RowKernels : nullptr;
-    case RowIsa::kPlain:
+    case Isa::kAvx512:
+      return *kAvx512RowKernels;
+    case Isa::kAvx2:
+      return *kAvx2RowKernels;
+    case Isa::kPlain:
       break;
   }
-  return &kPlainRowKernels;
+  return kPlainRowKernels;
 }
 
 const RowKernels& BestRowKernels() {
-  static const RowKernels* const best = [] {
-    for (const RowIsa isa : {RowIsa::kAvx512, RowIsa::kAvx2}) {
-      if (const RowKernels* kernels = RowKernelsFor(isa); kernels != nullptr) return kernels;
-    }
-    return RowKernelsFor(RowIsa::kPlain);
-  }();
-  return *best;
+  static const RowKernels& best = RowKernelsFor(ThisCpu().isa);
+  return best;
 }
 
 uint32_t RowBytes(RowType type, uint32_t dim) {

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/kernels/cpu_features.h"
+
 namespace processor {
 
 enum class RowType : uint32_t;
@@ -16,7 +18,7 @@ constexpr int kRowTypes = 5;
 /// The rows of a table. Elements are as docs/table_format.md says.
 struct RowSource {
   const uint8_t* rows;
-  uint32_t stride;     // bytes
+  uint32_t stride;  // bytes
   uint32_t dim;
 };
 
@@ -33,17 +35,14 @@ using PoolRowsFn = void (*)(const RowSource& source, const uint32_t* numbers, co
                             float scale, float* dst);
 
 struct RowKernels {
-  const char* name;
-  CopyRowsFn copy[kRowTypes];      // by RowType
+  CopyRowsFn copy[kRowTypes];  // by RowType
   CopyRowsFn add[kRowTypes];
   PoolRowsFn pool[kRowTypes];
   PoolRowsFn add_pooled[kRowTypes];
 };
 
-enum class RowIsa { kPlain, kAvx2, kAvx512 };
-
-/// The kernels of an instruction set, or null if this CPU lacks it.
-const RowKernels* RowKernelsFor(RowIsa isa);
+/// The kernels of an instruction set that this CPU has.
+const RowKernels& RowKernelsFor(Isa isa);
 
 /// The fastest that this CPU has.
 const RowKernels& BestRowKernels();

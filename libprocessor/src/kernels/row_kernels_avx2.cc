@@ -67,7 +67,7 @@ struct Avx2 {
   }
 };
 
-constexpr RowKernels kKernels = MakeRowKernels<Avx2>("avx2");
+constexpr RowKernels kKernels = MakeRowKernels<Avx2>();
 
 }  // namespace
 

@@ -54,7 +54,7 @@ struct Avx512 {
   }
 };
 
-constexpr RowKernels kKernels = MakeRowKernels<Avx512>("avx512");
+constexpr RowKernels kKernels = MakeRowKernels<Avx512>();
 
 }  // namespace
 

@@ -206,8 +206,8 @@ constexpr void FillType(RowKernels* kernels) {
 }
 
 template <class Isa>
-constexpr RowKernels MakeRowKernels(const char* name) {
-  RowKernels kernels{name, {}, {}, {}, {}};
+constexpr RowKernels MakeRowKernels() {
+  RowKernels kernels{};
   FillType<Isa, kFloat32>(&kernels);
   FillType<Isa, kBfloat16>(&kernels);
   FillType<Isa, kFloat16>(&kernels);
