@@ -31,6 +31,14 @@ $(VENV)/.stamp-%: pyproject.toml
 	$(Q)$(if $(filter test lint,$*),$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WITHOUT_TENSORFLOW))
 	$(Q)touch $@
 
+# Other engines, to compare with: nothing that users need, so in an environment of their own.
+.venv-peers/.stamp: pyproject.toml
+	$(Q)test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	$(Q)echo "Installing ONNX Runtime and OpenVINO into .venv-peers, to compare with"
+	$(Q).venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(Q).venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --group peers
+	$(Q)touch $@
+
 ## build: build libprocessor.so and the Python binding into processor/
 build: lib
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,7 +21,8 @@ class PeerEngine : public Engine {
  public:
   PeerEngine(std::vector<std::string> command, size_t threads) : name_(command.front()), threads_(threads) {
     int to_child[2], from_child[2];
-    if (pipe(to_child) != 0 || pipe(from_child) != 0) throw std::runtime_error("peer: no pipe");
+    // Closed in the other peers: one that held another's input would keep it from ending.
+    if (pipe2(to_child, O_CLOEXEC) != 0 || pipe2(from_child, O_CLOEXEC) != 0) throw std::runtime_error("peer: no pipe");
     std::vector<char*> argv;
     for (std::string& word : command) argv.push_back(word.data());
     argv.push_back(nullptr);
@@ -31,7 +33,6 @@ class PeerEngine : public Engine {
     if (child_ == 0) {
       dup2(to_child[0], STDIN_FILENO);
       dup2(from_child[1], STDOUT_FILENO);
-      for (const int end : {to_child[0], to_child[1], from_child[0], from_child[1]}) close(end);
       execvp(argv[0], argv.data());
       _exit(127);
     }

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rewrites that `fuse` makes, one file each, in the order in which they run.
+
+They come after the passes of `cut`, and put ops of libprocessor in the place of subgraphs.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from importlib import import_module, util
+
+from graph_tools.errors import UsageError
+from graph_tools.options import FuseOptions
+from graph_tools.passes.base import Pass
+
+Make = Callable[[FuseOptions], Pass]
+
+
+def _there(*names: str) -> tuple[tuple[type[Pass], Make], ...]:
+    found: list[tuple[type[Pass], Make]] = []
+    for name in names:
+        if util.find_spec(f"graph_tools.passes.{name}") is not None:
+            made: type[Pass] = getattr(import_module(f"graph_tools.passes.{name}"), name.title().replace("_", ""))
+            found.append((made, lambda _, made=made: made()))  # type: ignore[misc]
+    return tuple(found)
+
+
+PASSES: tuple[tuple[type[Pass], Make], ...] = _there(
+    # First: what is left of a lookup after it is a tensor of columns, which the others take as it is.
+    "fuse_embedding_groups",
+    # Before towers, which would take the products and sums of an interaction for layers.
+    "fuse_interactions",
+    "fuse_sequences",
+    # Whatever dense layers are left, between the columns and the scores.
+    "fuse_dense_towers",
+    # Last: it decides for whole fused ops whether they are the user's or the item's.
+    "split_user_items",
+)
+
+
+def fusing_passes(options: FuseOptions) -> list[Pass]:
+    """Return the passes of `fuse` in order."""
+    return [make(options) for one, make in PASSES if one.name not in options.skip_passes]
+
+
+def fusing_pass_names() -> dict[str, str]:
+    """Return the names of the passes in order, with what each does in a line."""
+    return {one.name: (inspect.getdoc(one) or "").partition("\n")[0].rstrip(".") for one, _ in PASSES}
+
+
+def check_skipped(names: Iterable[str]) -> None:
+    """Raise `UsageError` for a name that is of no fusing pass."""
+    known = fusing_pass_names()
+    for name in names:
+        if name not in known:
+            raise UsageError(f"--skip-pass {name}: no such pass, expected one of: {', '.join(known) or 'none'}")
