@@ -17,6 +17,7 @@ from graph_tools import inspect
 from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.model import Model
 from graph_tools.passes.prune_unreachable import PruneUnreachable
+from graph_tools.passes.shorten_names import ShortenNames
 from graph_tools.readers import read_model
 from graph_tools.readers.saved_model import read_proto
 from graph_tools.store import TableReader, TableSpec
@@ -130,6 +131,15 @@ def test_other_initialisers_stay(string_model: Path, tmp_path: Path) -> None:
     assert len(model.init) == len(model.embedding_tables) == 1
     write_saved_model(model, tmp_path / "again")
     assert len(list((tmp_path / "again" / "assets").iterdir())) == 2
+
+
+def test_passes_keep_names_and_forget_what_nothing_needs(tiny_model: Path) -> None:
+    model = with_tables(tiny_model, spec_of("int64", 7))
+    unused = add_embedding_table(model, "unused", spec_of("int64", 8))
+    PruneUnreachable().apply(model)
+    assert unused.node not in model.graph
+    ShortenNames().apply(model)
+    assert list(model.embedding_tables) == [node.name for node in model.graph.of(TABLE)] == ["table"]
 
 
 def test_table_without_rows_or_of_another_length_is_refused(tiny_model: Path, tmp_path: Path) -> None:
