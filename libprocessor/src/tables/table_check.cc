@@ -5,10 +5,9 @@
 #include <cstring>
 #include <memory>
 #include <new>
-#include <string_view>
 
-#include "absl/crc/crc32c.h"
 #include "absl/strings/str_cat.h"
+#include "src/tables/table_crc.h"
 #include "src/tables/table_index.h"
 
 namespace processor {
@@ -99,7 +98,7 @@ class Reader {
     while (at_ < end) {
       const size_t size = static_cast<size_t>(std::min<uint64_t>(kChunkBytes, end - at_));
       if (absl::Status s = file_.Read(at_, size, buffer_); !s.ok()) return s;
-      crc_ = absl::ExtendCrc32c(crc_, {reinterpret_cast<const char*>(buffer_), size});
+      crc_ = ExtendTableCrc(crc_, buffer_, size);
       if (absl::Status s = check(buffer_, size); !s.ok() && problem_.ok()) problem_ = file_.Named(s);
       at_ += size;
     }
@@ -112,9 +111,9 @@ class Reader {
     if (section.size == 0) return absl::OkStatus();
     if (absl::Status s = ReadTo(section.offset, CheckZeros); !s.ok()) return s;
     if (!problem_.ok()) return problem_;
-    crc_ = absl::crc32c_t{0};
+    crc_ = 0;
     if (absl::Status s = ReadTo(section.offset + section.size, check); !s.ok()) return s;
-    if (static_cast<uint32_t>(crc_) != section.crc) {
+    if (crc_ != section.crc) {
       return file_.Named(absl::DataLossError(absl::StrCat(name, ": wrong checksum")));
     }
     return problem_;
@@ -129,7 +128,7 @@ class Reader {
   const TableFile& file_;
   uint8_t* const buffer_;
   uint64_t at_ = kTableHeaderBytes;
-  absl::crc32c_t crc_{0};
+  uint32_t crc_ = 0;
   absl::Status problem_;
 };
 

@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <string_view>
 
-#include "absl/crc/crc32c.h"
 #include "absl/strings/str_cat.h"
+#include "src/tables/table_crc.h"
 
 namespace processor {
 namespace {
@@ -142,8 +141,7 @@ absl::Status ParseTableHeader(const uint8_t* bytes, uint64_t file_size, TableHea
   if (const uint32_t version = Load<uint32_t>(bytes, 8); version != kTableVersion) {
     return absl::FailedPreconditionError(absl::StrCat("version ", version, " of the format, expected ", kTableVersion));
   }
-  const auto crc = absl::ComputeCrc32c(std::string_view(reinterpret_cast<const char*>(bytes), kCrcOffset));
-  if (static_cast<uint32_t>(crc) != Load<uint32_t>(bytes, kCrcOffset)) return Damaged("wrong checksum");
+  if (ExtendTableCrc(0, bytes, kCrcOffset) != Load<uint32_t>(bytes, kCrcOffset)) return Damaged("wrong checksum");
   if (const uint32_t size = Load<uint32_t>(bytes, 12); size != kTableHeaderBytes) {
     return Damaged("header_size ", size, ", expected ", kTableHeaderBytes);
   }

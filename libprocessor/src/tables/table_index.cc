@@ -19,14 +19,53 @@ inline uint32_t Matches(const TableBucket& bucket, uint64_t key) {
   return found & ((1u << bucket.count) - 1);
 }
 
-inline uint32_t FindInteger(const TableIndex& index, uint64_t home, uint64_t key) {
-  for (uint64_t b = home; b < index.num_buckets; ++b) {
+inline uint32_t RowOf(const TableBucket& bucket, uint32_t found) {
+  static_assert(kNotFound == ~uint32_t{0}, "all bits, so that it takes no branch");
+  return bucket.rows[__builtin_ctz(found | 1u << (kBucketKeys - 1))] | -static_cast<uint32_t>(found == 0);
+}
+
+// Searches from a bucket on for a key.
+uint32_t FindFrom(const TableIndex& index, uint64_t b, uint64_t key) {
+  for (; b < index.num_buckets; ++b) {
     const TableBucket& bucket = index.buckets[b];
-    if (const uint32_t found = Matches(bucket, key)) return bucket.rows[__builtin_ctz(found)];
-    if (bucket.count < kBucketKeys) break;
+    const uint32_t found = Matches(bucket, key);
+    if (found != 0 || bucket.count < kBucketKeys) return RowOf(bucket, found);
   }
   return kNotFound;
 }
+
+// Finds what a caller asks for one by one, and what of it is not in its home later, when the next bucket has come: keys
+// whose home has overflowed would otherwise wait for the memory one after the other.
+class Search {
+ public:
+  Search(const TableIndex& index, uint32_t* rows) : index_(index), rows_(rows) {}
+
+  void Find(size_t i, uint64_t home, uint64_t key) {
+    const TableBucket& bucket = index_.buckets[home];
+    const uint32_t found = Matches(bucket, key);
+    rows_[i] = RowOf(bucket, found);
+    if ((found != 0) | (bucket.count < kBucketKeys)) return;  // one branch, mostly taken
+    __builtin_prefetch(&bucket + 1);
+    later_[num_later_++] = {i, home + 1, key};
+    if (num_later_ == kAhead) Finish();
+  }
+
+  void Finish() {
+    for (size_t i = 0; i < num_later_; ++i) rows_[later_[i].i] = FindFrom(index_, later_[i].bucket, later_[i].key);
+    num_later_ = 0;
+  }
+
+ private:
+  struct Later {
+    size_t i;
+    uint64_t bucket, key;
+  };
+
+  const TableIndex& index_;
+  uint32_t* const rows_;
+  Later later_[kAhead];
+  size_t num_later_ = 0;
+};
 
 inline bool HasBytes(const TableIndex& index, uint32_t row, const tensorflow::tstring& text) {
   const uint64_t begin = index.key_offsets[row];
@@ -57,15 +96,15 @@ size_t TableIndex::Find(absl::Span<const int64_t> keys, uint32_t* rows) const {
     __builtin_prefetch(&buckets[home]);
     homes[i % kAhead] = home;
   };
-  size_t absent = 0;
+  Search search(*this, rows);
   for (size_t i = 0; i < std::min(kAhead, keys.size()); ++i) fetch(i);
   for (size_t i = 0; i < keys.size(); ++i) {
     const uint64_t home = homes[i % kAhead];
     if (i + kAhead < keys.size()) fetch(i + kAhead);
-    rows[i] = FindInteger(*this, home, static_cast<uint64_t>(keys[i]));
-    absent += rows[i] == kNotFound;
+    search.Find(i, home, static_cast<uint64_t>(keys[i]));
   }
-  return absent;
+  search.Finish();
+  return static_cast<size_t>(std::count(rows, rows + keys.size(), kNotFound));
 }
 
 // In rounds, each of which fetches what the next will read: bucket, where the bytes are, bytes.
@@ -74,26 +113,28 @@ size_t TableIndex::Find(absl::Span<const tensorflow::tstring> keys, uint32_t* ro
   for (size_t first = 0; first < keys.size(); first += kAhead) {
     const size_t count = std::min(kAhead, keys.size() - first);
     const tensorflow::tstring* texts = keys.data() + first;
-    uint32_t* found_rows = rows + first;
+    uint32_t* found = rows + first;
     uint64_t fingerprints[kAhead], homes[kAhead];
     for (size_t i = 0; i < count; ++i) {
       fingerprints[i] = StringKey({texts[i].data(), texts[i].size()});
       homes[i] = HomeBucket(fingerprints[i], home_buckets);
       __builtin_prefetch(&buckets[homes[i]]);
     }
-    // Whose fingerprint it is first, which is nearly always the row that is sought.
+    // The first row of this fingerprint, which is nearly always the one that is sought.
+    Search search(*this, found);
+    for (size_t i = 0; i < count; ++i) search.Find(i, homes[i], fingerprints[i]);
+    search.Finish();
     for (size_t i = 0; i < count; ++i) {
-      found_rows[i] = FindInteger(*this, homes[i], fingerprints[i]);
-      if (found_rows[i] != kNotFound) __builtin_prefetch(&key_offsets[found_rows[i]]);
+      if (found[i] != kNotFound) __builtin_prefetch(&key_offsets[found[i]]);
     }
     for (size_t i = 0; i < count; ++i) {
-      if (found_rows[i] != kNotFound) __builtin_prefetch(key_bytes + key_offsets[found_rows[i]]);
+      if (found[i] != kNotFound) __builtin_prefetch(key_bytes + key_offsets[found[i]]);
     }
     for (size_t i = 0; i < count; ++i) {
-      if (found_rows[i] != kNotFound && !HasBytes(*this, found_rows[i], texts[i])) {
-        found_rows[i] = FindString(*this, homes[i], fingerprints[i], texts[i]);
+      if (found[i] != kNotFound && !HasBytes(*this, found[i], texts[i])) {
+        found[i] = FindString(*this, homes[i], fingerprints[i], texts[i]);
       }
-      absent += found_rows[i] == kNotFound;
+      absent += found[i] == kNotFound;
     }
   }
   return absent;
