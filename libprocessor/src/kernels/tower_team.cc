@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/tower_team.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace processor {
+namespace {
+
+// A member that does not come is not waited for longer than a request may be late for it: less than reading the weights
+// alone costs.
+constexpr int64_t kWaitNs = 60'000;
+// Another thread was here not longer ago than this: it may come again soon.
+constexpr int64_t kRecentNs = 500'000;
+constexpr uint32_t kMostBackoff = 512;
+// Spins before the CPU is offered to others: a member may be waiting for it.
+constexpr int kSpins = 4000;
+
+int64_t NowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+uint64_t ThisThread() {
+  static std::atomic<uint64_t> next{1};
+  thread_local const uint64_t number = next.fetch_add(1, std::memory_order_relaxed);
+  return number;
+}
+
+}  // namespace
+
+class TowerTeams::Team {
+ public:
+  const void* kind = nullptr;
+  int members = 0;
+  int64_t rows = 0;
+  uint32_t taken = 0;  // parts that have their member
+  std::atomic<bool> closed{false};
+  std::atomic<int> arrived{0};  // at all meetings so far
+  std::atomic<int> left{0};
+  HugeMemory memory;
+};
+
+TowerTeams::TowerTeams(int most, int64_t rows) : most_(std::clamp(most, 1, kMostMembers)), rows_(rows) {}
+
+TowerTeams::~TowerTeams() = default;
+
+int TowerTeams::MembersFor(size_t bytes) {
+  const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  // Where it is not told, nothing is known to be gained.
+  if (cache <= 0 || bytes <= static_cast<size_t>(cache) / 4 * 3) return 1;
+  const auto wanted = static_cast<int>(std::min<size_t>((bytes + cache / 2) / cache, kMostMembers));
+  cpu_set_t allowed;
+  const int cpus = sched_getaffinity(getpid(), sizeof allowed, &allowed) == 0
+                       ? CPU_COUNT(&allowed)
+                       : static_cast<int>(std::thread::hardware_concurrency());
+  return std::clamp(std::max(wanted, 2), 1, std::max(cpus, 1));
+}
+
+bool TowerTeams::WorthWaiting(uint64_t thread, int64_t now_ns) {
+  const bool company = last_thread_ != 0 && last_thread_ != thread && now_ns - last_ns_ < kRecentNs;
+  if (!company) return false;
+  if (patience_ == 0) return true;
+  --patience_;
+  return false;
+}
+
+TowerTeams::Team* TowerTeams::TakeTeam(int64_t floats) {
+  Team* team = nullptr;
+  if (idle_.empty()) {
+    teams_.push_back(std::make_unique<Team>());
+    idle_.reserve(teams_.size());
+    team = teams_.back().get();
+  } else {
+    team = idle_.back();
+    idle_.pop_back();
+  }
+  const size_t bytes = static_cast<size_t>(floats) * sizeof(float);
+  try {
+    if (team->memory.size() < bytes) team->memory = HugeMemory(bytes);
+  } catch (...) {
+    idle_.push_back(team);
+    throw;
+  }
+  team->members = 0;
+  team->rows = 0;
+  team->taken = 0;
+  team->closed.store(false, std::memory_order_relaxed);
+  team->arrived.store(0, std::memory_order_relaxed);
+  team->left.store(0, std::memory_order_relaxed);
+  return team;
+}
+
+void TowerTeams::Leave(Team* team) {
+  // The last one out gives the team back; nobody reads it any more.
+  const int members = team->members;
+  if (team->left.fetch_add(1, std::memory_order_acq_rel) + 1 < members) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  idle_.push_back(team);
+}
+
+bool TowerTeams::Join(int64_t rows, const void* kind, int64_t floats, Seat* seat) {
+  if (most_ == 1 || rows < 1 || rows > rows_) return false;
+  const uint64_t thread = ThisThread();
+  // The part of the weights that this thread's core read last.
+  thread_local int part = 0;
+  const int64_t now_ns = NowNs();
+  Team* team = nullptr;
+  bool opened = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (open_ != nullptr && open_->kind == kind) {
+      team = open_;
+    } else if (open_ == nullptr && WorthWaiting(thread, now_ns)) {
+      team = TakeTeam(floats);
+      team->kind = kind;
+      open_ = team;
+      opened = true;
+    }
+    last_thread_ = thread;
+    last_ns_ = now_ns;
+    if (team == nullptr) return false;
+    seat->first_row_ = team->rows;
+    team->rows += rows;
+    ++team->members;
+    if (part >= most_ || (team->taken >> part & 1) != 0) {
+      for (part = 0; (team->taken >> part & 1) != 0;) ++part;
+    }
+    team->taken |= 1u << part;
+    if (team->members == most_) {
+      open_ = nullptr;
+      team->closed.store(true, std::memory_order_release);
+    }
+  }
+  while (!team->closed.load(std::memory_order_acquire)) {
+    Pause();
+    if (!opened || NowNs() - now_ns < kWaitNs) continue;
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (team->closed.load(std::memory_order_relaxed)) break;
+    open_ = nullptr;
+    team->closed.store(true, std::memory_order_release);
+  }
+  if (opened) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (team->members == 1) {
+      idle_.push_back(team);
+      patience_ = backoff_;
+      backoff_ = std::min(2 * backoff_, kMostBackoff);
+      return false;
+    }
+    patience_ = 0;
+    backoff_ = 1;
+  }
+  seat->owner_ = this;
+  seat->team_ = team;
+  seat->team_rows_ = team->rows;
+  seat->members_ = team->members;
+  seat->rank_ = __builtin_popcount(team->taken & ((1u << part) - 1));
+  return true;
+}
+
+TowerTeams::Seat::~Seat() {
+  if (team_ != nullptr) owner_->Leave(team_);
+}
+
+void TowerTeams::Seat::Sync() const {
+  const int all = members_ * ++syncs_;
+  if (team_->arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == all) return;
+  for (int spins = 0; team_->arrived.load(std::memory_order_acquire) < all; ++spins) {
+    if (spins < kSpins) {
+      Pause();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+float* TowerTeams::Seat::memory() const { return reinterpret_cast<float*>(team_->memory.data()); }
+
+}  // namespace processor

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests of a few rows that are at a dense tower at the same time, computed together.
+//
+// A row needs little arithmetic and all weights. Where these do not fit into the cache that a core has for itself, every
+// request waits for them to come from the shared one, again and again. Threads that meet at a tower therefore make a team:
+// the rows of all are one block, and each thread computes a part of the columns of every layer, always the same part,
+// which stays in its own cache. A row's result does not depend on the company it is computed in.
+#ifndef PROCESSOR_KERNELS_TOWER_TEAM_H_
+#define PROCESSOR_KERNELS_TOWER_TEAM_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "src/kernels/huge_memory.h"
+
+namespace processor {
+
+/// What a thread that computes alone, or a member of a team, has to do.
+class TowerShare {
+ public:
+  virtual ~TowerShare() = default;
+
+  /// From which to which of `count` equal things this thread computes.
+  int64_t begin(int64_t count) const { return count * rank_ / members_; }
+  int64_t end(int64_t count) const { return count * (rank_ + 1) / members_; }
+  bool first() const { return rank_ == 0; }
+  bool alone() const { return members_ == 1; }
+  int members() const { return members_; }
+
+  /// Waits until all members have come here: what they wrote before can be read after.
+  virtual void Sync() const {}
+
+ protected:
+  int rank_ = 0;
+  int members_ = 1;
+};
+
+/// Makes teams at one tower. All calls may come from any thread.
+class TowerTeams {
+ public:
+  /// \param most   members of a team, at most kMostMembers; 1: no teams are made.
+  /// \param rows   of one member, at most.
+  TowerTeams(int most, int64_t rows);
+  ~TowerTeams();
+
+  static constexpr int kMostMembers = 8;
+
+  /// How many threads should share weights of so many bytes: as many as it takes for each part to fit into a core's own
+  /// cache, and not more than there are CPUs.
+  static int MembersFor(size_t bytes);
+
+  class Team;
+
+  /// A seat in a team, given back when it is destroyed. It must be kept until the outputs have been copied.
+  class Seat : public TowerShare {
+   public:
+    Seat() = default;
+    ~Seat() override;
+    Seat(const Seat&) = delete;
+    Seat& operator=(const Seat&) = delete;
+
+    void Sync() const override;
+    /// The rows of this member are `first_row`... of `team_rows`.
+    int64_t first_row() const { return first_row_; }
+    int64_t team_rows() const { return team_rows_; }
+    /// Memory of the team, [floats], 64-byte aligned. The same for all members.
+    float* memory() const;
+
+   private:
+    friend class TowerTeams;
+    TowerTeams* owner_ = nullptr;
+    Team* team_ = nullptr;
+    int64_t first_row_ = 0;
+    int64_t team_rows_ = 0;
+    mutable int syncs_ = 0;
+  };
+
+  /// Finds company for a request. `kind`: requests of another kind (other widths, say) are not put together with it.
+  /// `floats`: memory that a team needs, the same for all of a kind. Waits for a moment if another thread was here
+  /// lately. False: compute alone.
+  bool Join(int64_t rows, const void* kind, int64_t floats, Seat* seat);
+
+ private:
+  bool WorthWaiting(uint64_t thread, int64_t now_ns);
+  Team* TakeTeam(int64_t floats);
+  void Leave(Team* team);
+
+  const int most_;
+  const int64_t rows_;
+
+  std::mutex mutex_;
+  Team* open_ = nullptr;  // waits for members
+  std::vector<std::unique_ptr<Team>> teams_;
+  std::vector<Team*> idle_;
+  // Who came last, and how long it has been futile to wait.
+  uint64_t last_thread_ = 0;
+  int64_t last_ns_ = 0;
+  uint32_t patience_ = 0;  // calls that will not wait
+  uint32_t backoff_ = 1;   // how many the next futile wait costs
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_KERNELS_TOWER_TEAM_H_

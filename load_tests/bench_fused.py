@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure fused models against stock TensorFlow, bare oneDNN, ONNX Runtime and OpenVINO, in one run.
+
+    python -m load_tests.bench_fused            # the figures: about ten minutes
+    python -m load_tests.bench_fused --quick    # answers and plumbing only
+
+Optimises W1 and W2 with `graph-tools optimize`, lets `bench_serving` (libprocessor/bench) send all engines the same
+requests in turns, prints a table and the targets, and writes results/bench_fused.json. docs/benchmarks.md explains it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from load_tests._environment import describe_environment, usable_cpus
+from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
+from load_tests._report import Target, make_console, print_targets, write_results
+from load_tests.bench_serving import default_config
+from load_tests.peers import PEERS, ensure_peer_model
+from load_tests.request_files import ensure_requests
+from load_tests.workloads import WORKLOADS, ensure_model
+
+__all__ = ["PRECISIONS", "TARGETS", "judge", "main", "summarise"]
+
+ROWS = (1, 16, 128, 512)
+PRECISIONS = ("fp32", "bf16")
+#: By how much scores may differ from stock TensorFlow's.
+TOLERANCES = {"fp32": 1e-5, "bf16": 5e-2}
+WIDTHS = [429, 1024, 512, 256, 1]
+BARE = "oneDNN alone"
+
+#: Least ratio of requests/s, by workload, rows, precision and the engine that it is held against.
+TARGETS = {
+    ("W1", 1, "fp32", "stock"): 17.0,
+    ("W1", 16, "fp32", "stock"): 4.0,
+    ("W1", 128, "fp32", "stock"): 2.0,
+    ("W1", 512, "fp32", "stock"): 1.3,
+    ("W1", 1, "bf16", "stock"): 25.0,
+    ("W1", 16, "bf16", "stock"): 7.0,
+    ("W1", 128, "bf16", "stock"): 3.4,
+    ("W1", 512, "bf16", "stock"): 2.3,
+    ("W2", 1, "fp32", "stock"): 5.0,
+    ("W2", 1, "fp32", "ONNX Runtime"): 1.3,
+    ("W2", 128, "fp32", "stock"): 1.2,
+    ("W2", 128, "fp32", "ONNX Runtime"): 1.1,
+    ("W2", 512, "fp32", "stock"): 1.1,
+    ("W2", 1, "bf16", "stock"): 7.0,
+    ("W2", 128, "bf16", "stock"): 2.1,
+    ("W2", 128, "bf16", "OpenVINO bf16"): 1.2,
+    ("W2", 512, "bf16", "stock"): 2.0,
+    ("W2", 512, "bf16", "OpenVINO bf16"): 1.1,
+}
+#: p99 over p50, over the same of oneDNN alone.
+TAIL = 1.25
+FIGURES = ("requests_per_s", "mean_us", "p50_us", "p99_us", "cpu_s_per_1000")
+
+
+def fuse(workload: str, precision: str, cache: Path, library: Path) -> Path:
+    """Optimise a workload with `graph-tools optimize`, verified, and return the folder.
+
+    Raises
+    ------
+    ProgramError
+        It failed; the message is its output.
+    """
+    target = cache / "fused" / f"{workload}-{precision}"
+    shutil.rmtree(target, ignore_errors=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "graph_tools", "optimize", str(ensure_model(workload, cache)), str(target)]
+    command += ["--precision", precision, "--op-library", str(library)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    if done.returncode:
+        raise ProgramError("graph-tools optimize", done.returncode, done.stdout + done.stderr)
+    return target
+
+
+def contestants(
+    workload: str, rows: int, models: dict[str, Path], cache: Path, peers: bool, config: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """List the engines of one case, as `bench_serving --contestants` takes them; the reference first."""
+    engines: list[dict[str, Any]] = [
+        {"name": "stock", "engine": "stock", "model": str(ensure_model(workload, cache).resolve())}
+    ]
+    for precision, model in models.items():
+        engines.append(
+            {
+                "name": precision,
+                "engine": "processor",
+                "model": str(model.resolve()),
+                "config": config,
+                "tolerance": TOLERANCES[precision],
+            }
+        )
+    if workload == "W2" and peers:
+        onnx = ensure_peer_model(cache)
+        engines += [
+            {"name": peer.name, "engine": "peer", "command": peer.command(onnx, rows), "tolerance": peer.tolerance}
+            for peer in PEERS
+        ]
+    return [*engines, {"name": BARE, "engine": "onednn", "widths": WIDTHS, "rows": rows}]
+
+
+def summarise(workload: str, rows: int, output: dict[str, Any]) -> dict[str, Any]:
+    """Turn the output of one run of the program into one case of the results.
+
+    Returns
+    -------
+    case : dict
+        `engines`: by name the medians over the rounds, the largest difference from stock's scores, and the rounds.
+    """
+    engines = {
+        one["engine"]: {name: median(each[name] for each in one["rounds"]) for name in FIGURES}
+        | {"tail": median(each["p99_us"] / each["p50_us"] for each in one["rounds"])}
+        | {"max_abs_difference": one["max_abs_difference"], "rounds": one["rounds"]}
+        for one in output["engines"]
+    }
+    return {
+        "workload": workload,
+        "rows": rows,
+        "threads": output["threads"],
+        "distinct_requests": output["distinct_requests"],
+        "weights": output["weights"],
+        "engines": engines,
+    }
+
+
+def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
+    """Hold the cases against the targets: ratios of requests/s, and the tail against that of oneDNN alone."""
+    found = {(case["workload"], case["rows"]): case["engines"] for case in cases}
+    targets = []
+    for (workload, rows, precision, other), limit in TARGETS.items():
+        engines = found.get((workload, rows), {})
+        if precision in engines and other in engines:
+            ratio = engines[precision]["requests_per_s"] / engines[other]["requests_per_s"]
+            name = f"{workload} at {_rows(rows)}, {precision}, requests/s over {other}"
+            targets.append(Target(name, round(ratio, 4), limit, at_least=True))
+    for (workload, rows), engines in found.items():
+        for precision in PRECISIONS:
+            if precision in engines and BARE in engines:
+                ratio = engines[precision]["tail"] / engines[BARE]["tail"]
+                name = f"{workload} at {_rows(rows)}, {precision}, p99/p50 over that of {BARE}"
+                targets.append(Target(name, round(ratio, 4), TAIL, at_least=False))
+    return targets
+
+
+def _rows(rows: int) -> str:
+    return f"{rows} row{'s' if rows > 1 else ''}"
+
+
+def _table(cases: Sequence[dict[str, Any]]) -> Table:
+    table = Table(title="Fused models (codec included) beside other engines (inputs ready made)")
+    for heading in ("workload", "rows", "engine"):
+        table.add_column(heading)
+    for heading in ("requests/s", "over stock", "p50 ms", "p99 ms", "p99/p50", "CPU s/1,000", "max |Δ|"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for case in cases:
+        stock = case["engines"]["stock"]["requests_per_s"]
+        for number, (name, engine) in enumerate(case["engines"].items()):
+            ours = name in PRECISIONS
+            table.add_row(
+                case["workload"] if number == 0 else "",
+                str(case["rows"]) if number == 0 else "",
+                f"[bold]fused, {name}[/]" if ours else name,
+                f"{engine['requests_per_s']:,.0f}",
+                f"{engine['requests_per_s'] / stock:.2f}",
+                f"{engine['p50_us'] / 1000:.3f}",
+                f"{engine['p99_us'] / 1000:.3f}",
+                f"{engine['tail']:.2f}",
+                f"{engine['cpu_s_per_1000']:.3f}",
+                "" if name in ("stock", BARE) else f"{engine['max_abs_difference']:.1e}",
+                end_section=number + 1 == len(case["engines"]),
+            )
+    return table
+
+
+def _print_precision(console: Console, precisions: dict[str, Any]) -> None:
+    """Print what the library computed with, in its own words."""
+    for name, one in precisions.items():
+        console.print(f"  {name}: {one['precision']}; {one['precision_reason']}", soft_wrap=True)
+
+
+def loaded_precisions(models: dict[str, dict[str, Path]], library: Path) -> dict[str, Any]:
+    """Ask the library what the towers of each model compute with."""
+    code = (
+        "import json, sys, processor\n"
+        "model = processor.Model(sys.argv[1], config={'session_num': 1, 'intra_op_parallelism_threads': 1})\n"
+        "info = model.info\n"
+        "print(json.dumps({k: info[k] for k in ('precision', 'precision_reason')}))\n"
+    )
+    answers = {}
+    for workload, by_precision in models.items():
+        for precision, model in by_precision.items():
+            done = subprocess.run(
+                [sys.executable, "-c", code, str(model)],
+                capture_output=True,
+                text=True,
+                cwd=ROOT,
+                env={**os.environ, "PROCESSOR_LIBRARY": str(library)},
+            )
+            if done.returncode:
+                raise ProgramError("processor", done.returncode, done.stderr)
+            answers[f"{workload} {precision}"] = json.loads(done.stdout.splitlines()[-1])
+    return answers
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure fused models against stock TensorFlow and other engines.")
+    parser.add_argument("--quick", action="store_true", help="check answers and plumbing; the figures mean nothing")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
+    parser.add_argument("--workloads", nargs="+", choices=("W1", "W2"), default=["W1", "W2"])
+    parser.add_argument("--rows", nargs="+", type=int, help=f"batch sizes (default {' '.join(map(str, ROWS))})")
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
+    parser.add_argument("--no-peers", action="store_true", help="without ONNX Runtime and OpenVINO")
+    parser.add_argument("--rounds", type=int, help="rounds of each engine (default 5)")
+    parser.add_argument("--seconds", type=float, help="length of a round (default 2)")
+    parser.add_argument("--threads", type=int, default=usable_cpus(), help="client threads (default: one a CPU)")
+    parser.add_argument("--bench-dir", type=Path, help="folder of the program bench_serving")
+    parser.add_argument("--library", type=Path, help="libprocessor.so")
+    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
+    parser.add_argument("--output", type=Path, help="file of the results (default results/bench_fused.json)")
+    parsed = parser.parse_args(arguments)
+    parsed.rows = parsed.rows or ([1, 16] if parsed.quick else list(ROWS))
+    parsed.rounds = parsed.rounds or (1 if parsed.quick else 5)
+    parsed.seconds = parsed.seconds or (0.2 if parsed.quick else 2.0)
+    parsed.warmup = 0.05 if parsed.quick else 0.5
+    name = "bench_fused_quick.json" if parsed.quick else "bench_fused.json"
+    parsed.output = parsed.output or ROOT / "results" / name
+    return parsed
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Optimise, measure, print and write.
+
+    Returns
+    -------
+    status : int
+        0; 1 if answers differ, something failed, or with --strict a target was missed.
+    """
+    options = _parse(arguments)
+    console = make_console()
+    cases: list[dict[str, Any]] = []
+    try:
+        program, library = find_program("bench_serving", options.bench_dir), find_library(options.library)
+        models: dict[str, dict[str, Path]] = {}
+        for workload in options.workloads:
+            models[workload] = {}
+            for precision in options.precisions:
+                console.print(f"Optimising {workload}, {precision}")
+                models[workload][precision] = fuse(workload, precision, options.cache, library)
+        precisions = loaded_precisions(models, library)
+        for workload in options.workloads:
+            for rows in options.rows:
+                console.print(f"Measuring {workload} at {_rows(rows)}")
+                config = default_config(usable_cpus())
+                engines = contestants(workload, rows, models[workload], options.cache, not options.no_peers, config)
+                output = run_program(
+                    program,
+                    {
+                        "requests": ensure_requests(options.cache / "requests", workload, rows, "eas"),
+                        "protocol": "eas",
+                        "library": library,
+                        "contestants": json.dumps(engines),
+                        "threads": options.threads,
+                        "seconds": options.seconds,
+                        "warmup": options.warmup,
+                        "rounds": options.rounds,
+                        "weights": WORKLOADS[workload].weights,
+                    },
+                )
+                cases.append(summarise(workload, rows, output))
+    except (ProgramError, FileNotFoundError) as error:
+        console.print(f"[bold red]The run failed:[/] {escape(str(error))}")
+        return 1
+    targets = [] if options.quick else judge(cases)
+    console.print(_table(cases))
+    _print_precision(console, precisions)
+    if options.quick:
+        console.print("A quick run: the answers agree; its figures are no measurement, and are held against no target.")
+    else:
+        print_targets(console, targets)
+    write_results(
+        options.output,
+        {
+            "benchmark": "fused",
+            "quick": options.quick,
+            "environment": describe_environment(ROOT),
+            "settings": {"rounds": options.rounds, "seconds": options.seconds, "precisions": precisions},
+            "cases": cases,
+            "targets": [target.to_json() for target in targets],
+        },
+    )
+    console.print(f"Written to {options.output}")
+    return 1 if options.strict and not all(target.ok for target in targets) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
