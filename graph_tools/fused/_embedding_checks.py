@@ -103,6 +103,8 @@ def _check_lookup(plan: EmbeddingPlan, column: Lookup, where: str, features: int
         raise wrong(where, "a combiner into a sequence output", "none")
     if column.weights is not None:
         _within(where, "weights", column.weights, features)
+    elif column.positive_weights:
+        raise wrong(where, "positive_weights without weights", "both")
     return dims[column.table]
 
 

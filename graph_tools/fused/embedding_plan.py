@@ -139,6 +139,8 @@ class Lookup:
     ----------
     weights : int or None
         A float feature with the layout of the key's values.
+    positive_weights : bool
+        A value whose weight is not above 0 counts as none.
     empty : str or int or None
         The key whose row is read where a row of the batch has no value; None: zeros.
     accumulate : bool
@@ -152,6 +154,7 @@ class Lookup:
     offset: int
     combiner: str | None = None
     weights: int | None = None
+    positive_weights: bool = False
     empty: str | int | None = None
     accumulate: bool = False
 
