@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cut exported recommendation models down to what serving needs, and prove that scores stay equal.
+"""Cut exported recommendation models down to what serving needs, fuse what is left, and prove that scores stay equal.
 
-The functions have the names of the commands: `inspect`, `cut`, `verify`, `diff`. Each is imported when it is first
-used, so that `import graph_tools` costs nothing.
+The functions have the names of the commands: `inspect`, `cut`, `fuse`, `optimize`, `verify`, `diff`. Each is imported
+when it is first used, so that `import graph_tools` costs nothing.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from graph_tools.comparison import diff
     from graph_tools.cutting import cut
+    from graph_tools.fusing import fuse, optimize
     from graph_tools.inspection import inspect
     from graph_tools.verification import verify
 
 _PLACES = {
     "cut": "graph_tools.cutting",
     "diff": "graph_tools.comparison",
+    "fuse": "graph_tools.fusing",
     "inspect": "graph_tools.inspection",
+    "optimize": "graph_tools.fusing",
     "verify": "graph_tools.verification",
 }
 
-__all__ = ["cut", "diff", "inspect", "verify"]
+__all__ = ["cut", "diff", "fuse", "inspect", "optimize", "verify"]
 
 
 def __getattr__(name: str) -> Any:

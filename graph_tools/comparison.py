@@ -179,6 +179,7 @@ def _tables(one: Inspection) -> dict[str, str]:
     return {
         table.name: f"{table.family}, {'?' if table.rows is None else table.rows} rows of {table.dim or 1} "
         f"{table.dtype}, {table.bytes} bytes, absent keys: {table.absent}"
+        + (f", file {table.file[:16]}" if table.file else "")
         for table in one.tables
     }
 

@@ -1,32 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cut: read a model, rewrite it for serving, write it, prove it equal, and only then put it in place."""
+"""Cut: rewrite a model for serving with the ops of stock TensorFlow."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 
-from graph_tools.errors import UnreadableError, UsageError, VerificationError, naming
+from graph_tools.conversion import Conversion, plain_options
 from graph_tools.model import Model
 from graph_tools.options import CutOptions
 from graph_tools.passes import serving_passes
 from graph_tools.passes.base import PassResult, run_passes
 from graph_tools.progress import Progress, Silent
-from graph_tools.readers import read_model
 from graph_tools.readers.unknown_ops import check_unknown_ops
-from graph_tools.report.cut import CutReport, describe_removals, describe_source, describe_target
-from graph_tools.report.manifest import write_manifest
-from graph_tools.staging import check_place, staged
+from graph_tools.report.cut import CutReport, describe_source
 from graph_tools.tables.analysis import Progress as TableProgress
-from graph_tools.tensors import byte_size
-from graph_tools.verification import SAMPLES, Tolerance, VerifyReport, verify
-from graph_tools.verification.pairs import table_pairs
-from graph_tools.writer import saved_tensors, write_saved_model
-
-_SAID = 3
-"""Reasons that the message of a failed verification gives; the report has all."""
+from graph_tools.verification import SAMPLES, Tolerance
 
 
 def cut(
@@ -79,48 +68,25 @@ def cut(
     VerificationError
         Scores differ by more than the tolerance; nothing was left behind, and `report` of the error has the figures.
     """
-    options, told, begun = options or CutOptions(), progress or Silent(), time.monotonic()
-    place = _place(target, Path(source), dry_run)
-    if isinstance(tolerance, str):
-        tolerance = Tolerance.parse(tolerance)
-    for file in requests:
-        if not Path(file).exists():
-            raise UnreadableError(f"{file}: not there, expected a file with requests")
-    told.begin(f"Reading {source}")
-    model = _read(source, signatures, outputs, checkpoint, options)
-    report = CutReport(describe_source(model), _options(options), dry_run=dry_run)
-    origin = set(model.graph.nodes)
-    told.begin("Rewriting the graph")
-    with naming(source):
-        report.passes = rewrite(model, options, lambda _, count: told.advance(count))
-    report.tables = model.table_records
-    report.removed = describe_removals(model, origin)
-    if place is None:
-        report.target = describe_target(model)
-        report.seconds = time.monotonic() - begun
-        return report
-    with staged(place) as folder:
-        told.begin("Writing", sum(byte_size(tensor) for tensor in saved_tensors(model).values()), "bytes")
-        with naming(source, folder):
-            digests = write_saved_model(model, folder, lambda _, count: told.advance(count), digest=True)
-        if check:
-            found = verify(
-                _read(source, signatures, outputs, checkpoint, options),
-                folder,
-                requests=requests,
-                samples=samples,
-                tolerance=tolerance,
-                memory_limit=options.memory_limit,
-                tables=lambda _, result: table_pairs(model, result),
-                progress=told,
-            )
-            found.b.path = str(place)
-            _judge(found, report, tolerance is not None or not report.lossy)
-        write_manifest(report, folder, digests)
-        report.target = describe_target(model, folder)
-        report.target.path = str(place)
-        report.seconds = time.monotonic() - begun
-    return report
+    options, told = options or CutOptions(), progress or Silent()
+    asked = Conversion(
+        Path(source),
+        None if target is None else Path(target),
+        signatures=signatures,
+        outputs=outputs,
+        checkpoint=checkpoint,
+        options=options,
+        requests=requests,
+        samples=samples,
+        tolerance=tolerance,
+        dry_run=dry_run,
+        check=check,
+        progress=told,
+    )
+    return asked.run(
+        lambda model: CutReport(describe_source(model), plain_options(options), dry_run=dry_run),
+        lambda model: rewrite(model, options, lambda _, count: told.advance(count)),
+    )
 
 
 def rewrite(model: Model, options: CutOptions, progress: TableProgress | None = None) -> list[PassResult]:
@@ -137,59 +103,3 @@ def rewrite(model: Model, options: CutOptions, progress: TableProgress | None = 
     options.check_names((one["name"] for one in model.table_records), model.merged_tables)
     check_unknown_ops(model)
     return results
-
-
-def _read(
-    source: str | Path,
-    signatures: Sequence[str],
-    outputs: Sequence[str],
-    checkpoint: str | Path | None,
-    options: CutOptions,
-) -> Model:
-    return read_model(
-        source,
-        signatures=tuple(signatures),
-        outputs=tuple(outputs),
-        checkpoint=checkpoint,
-        absent_key=dict(options.absent_key),
-    )
-
-
-def _place(target: str | Path | None, source: Path, dry_run: bool) -> Path | None:
-    """Check where the result goes; None: nowhere."""
-    if dry_run:
-        return None
-    if target is None:
-        raise UsageError("OUT: none given, expected a folder to write (or --dry-run)")
-    check_place(Path(target), source)
-    return Path(target)
-
-
-def _options(options: CutOptions) -> dict[str, object]:
-    data = asdict(options)
-    return {key: dict(value) if isinstance(value, dict) else value for key, value in data.items()}
-
-
-def _judge(found: VerifyReport, report: CutReport, scores: bool) -> None:
-    """Enter the verification into the report.
-
-    A request that only the source refuses is no difference: a check that only the source makes went with its
-    assertions, and the report lists it. Where the result is lossy and no tolerance was given (`scores` False), how far
-    outputs differ is reported and not judged; NaN, shapes, dtypes and refusals are.
-
-    Raises
-    ------
-    VerificationError
-        The models do not answer alike.
-    """
-    judged = replace(found, refused=[one for one in found.refused if one.b is not None])
-    if not scores:
-        broken = [one for one in found.outputs if one.shapes or "!=" in one.dtype or one.nan_a != one.nan_b]
-        judged = replace(judged, outputs=broken, tables=[])
-    reasons = judged.reasons()
-    report.verification = found.to_json() | {"passed": not reasons, "reasons": reasons}
-    report.scores_judged = scores
-    if reasons:
-        more = f"; and {len(reasons) - _SAID} more" if len(reasons) > _SAID else ""
-        place = f"{found.b.path}: not written, since it does not answer as {found.a.path}"
-        raise VerificationError(f"{place}: {'; '.join(reasons[:_SAID])}{more}", report.to_json())

@@ -5,23 +5,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from graph_tools.graph import is_native
 from graph_tools.model import Endpoint, HashTableContent, Model
+from graph_tools.op_library import is_ours
 from graph_tools.passes.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
 from graph_tools.readers.graph_def import is_graph_def, parse_graph_def
 from graph_tools.readers.saved_model import choose_meta_graph, read_proto
 from graph_tools.report.cut import disk_bytes
 from graph_tools.report.data import as_data
+from graph_tools.store import TableSpec
 from graph_tools.tables.table import SparseTable
 from graph_tools.tensors import TensorSource, byte_size
 from graph_tools.unused_tensors import mark_unused_tensors
 
 SCHEMA = "inspect_report/1"
+OWN_FAMILY = "recprocessor"
 
 
 @dataclass
@@ -91,7 +94,8 @@ class TableInfo:
     ----------
     name : str
     family : str
-        The system that made it; `tensorflow` for native hash tables, `asset` where a file fills it.
+        The system that made it; `tensorflow` for native hash tables, `asset` where a file fills it, `recprocessor` for
+        embedding tables in files of their own.
     rows : int or None
         Keys; None: a file says.
     dim : int or None
@@ -101,8 +105,13 @@ class TableInfo:
     bytes : int
         Of keys and values.
     absent : str
-        What an absent key is given: `zero`, `row`, `modulo`, or `default` where the graph says so at each lookup.
+        What an absent key is given: `zero`, `row`, `modulo`, `error`, or `default` where the graph says so at each
+        lookup.
     used : bool
+    index : str or None
+        How rows are found in an embedding table's file: `direct`, `int64` or `string`.
+    file : str or None
+        Its name in the assets.
     """
 
     name: str
@@ -113,6 +122,8 @@ class TableInfo:
     bytes: int
     absent: str
     used: bool
+    index: str | None = None
+    file: str | None = None
 
 
 @dataclass
@@ -234,8 +245,8 @@ def inspect_model(path: Path, checkpoint: str | Path | None = None) -> Inspectio
         needed_nodes=len(model.graph),
         functions=functions,
         ops=dict(sorted(ops.items(), key=lambda one: (-one[1], one[0]))),
-        custom_ops=sorted(op for op in ops if not is_native(op)),
-        families=sorted({one.family for one in tables} - {"tensorflow", "asset"}),
+        custom_ops=sorted(op for op in ops if is_ours(op) or not is_native(op)),
+        families=sorted({one.family for one in tables} - {"tensorflow", "asset", OWN_FAMILY}),
         variables=_variables(model, variables),
         tables=tables,
         assets=[{"name": file.name, "bytes": file.stat().st_size} for file in assets],
@@ -288,6 +299,7 @@ def _dtype_name(tensor: TensorSource) -> str:
 def _tables(model: Model) -> list[TableInfo]:
     found = [_sparse_table(name, one) for name, one in model.sparse_tables.items()]
     found += [_hash_table(name, one) for name, one in model.hash_tables.items()]
+    found += [_embedding_table(name, one) for name, one in model.embedding_tables.items()]
     for node in model.graph:
         if "HashTable" in node.op and not node.inputs and node.name not in model.hash_tables:
             value = node.attrs["value_dtype"].type if "value_dtype" in node.attrs else 0
@@ -298,6 +310,16 @@ def _tables(model: Model) -> list[TableInfo]:
 def _sparse_table(name: str, table: SparseTable) -> TableInfo:
     dtype = "string" if table.dtype.kind == "O" else table.dtype.name
     return TableInfo(name, table.family, table.count, table.dim, dtype, table.source_bytes, table.absent.kind, True)
+
+
+def _embedding_table(name: str, spec: TableSpec) -> TableInfo:
+    count = spec.default_rows.shape[0] if spec.default_rows is not None else 0
+    absent = {"zeros": "zero", "error": "error", "default": "row" if count == 1 else "modulo"}[spec.absent_key]
+    keys = spec.rows if spec.keys is None else spec.keys
+    size = spec.file.stat().st_size if spec.file is not None else byte_size(spec.rows)
+    file = spec.file.name if spec.file is not None else None
+    info = TableInfo(name, OWN_FAMILY, keys.shape[0], spec.dim, spec.row_type, size, absent, True)
+    return replace(info, index=spec.index_kind, file=file)
 
 
 def _hash_table(name: str, content: HashTableContent) -> TableInfo:

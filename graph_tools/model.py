@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graph_tools.graph import Graph, Output
+from graph_tools.store.spec import TableSpec
 from graph_tools.tables.table import SparseTable
 from graph_tools.tensors import TensorSource
 
@@ -74,6 +75,8 @@ class Model:
         By name of the handle node: tables whose content is in the checkpoint.
     sparse_tables : dict of str to SparseTable
         By the name that `SparseLookup` gives.
+    embedding_tables : dict of str to TableSpec
+        By name of the RecEmbeddingTable node: tables in files of their own.
     merged_tables : dict of str to str
         Sparse tables that were parts of another, which has their rows now.
     tensor_names : dict of str to tuple of str
@@ -105,6 +108,7 @@ class Model:
     variables: dict[str, TensorSource] = field(default_factory=dict)
     hash_tables: dict[str, HashTableContent] = field(default_factory=dict)
     sparse_tables: dict[str, SparseTable] = field(default_factory=dict)
+    embedding_tables: dict[str, TableSpec] = field(default_factory=dict)
     merged_tables: dict[str, str] = field(default_factory=dict)
     tensor_names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     unused_tensors: dict[str, str] = field(default_factory=dict)

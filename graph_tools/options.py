@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user may ask of `cut`."""
+"""What a user may ask of `cut`, `fuse` and `optimize`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TypeVar
 
 from graph_tools.errors import UsageError
 
 ROW_TYPES = ("fp32", "bf16", "fp16", "int8", "int4")
 """How rows may be stored; `fp32` leaves them as they were exported."""
+
+PRECISIONS = ("fp32", "bf16", "auto")
+"""In what dense layers compute; `auto` is bf16 where it was measured to change little."""
 
 _Value = TypeVar("_Value")
 
@@ -82,6 +86,44 @@ class CutOptions:
                 if not any(fnmatchcase(name, pattern) for name in known):
                     shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "") or "none"
                     raise UsageError(f"{option} {pattern}: no table of this name, expected one of: {shown}")
+
+
+@dataclass(frozen=True)
+class FuseOptions:
+    """Options of `fuse`.
+
+    Attributes
+    ----------
+    precision : str
+        One of `PRECISIONS`.
+    skip_passes : tuple of str
+        Passes to leave out, by name.
+    user_inputs : tuple of str
+        Inputs that are the same for all rows of a request: the user's, where rows are items.
+    table_store : Path or None
+        Folder of table files that artefacts share; None: each has its own.
+
+    Raises
+    ------
+    UsageError
+        A value is not one of those above.
+    """
+
+    precision: str = "auto"
+    skip_passes: tuple[str, ...] = ()
+    user_inputs: tuple[str, ...] = ()
+    table_store: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise UsageError(f"--precision: '{self.precision}', expected one of {', '.join(PRECISIONS)}")
+
+    def check_inputs(self, signatures: Mapping[str, Iterable[str]]) -> None:
+        """Raise `UsageError` for a user input that no signature has; `signatures` gives the inputs of each."""
+        known = sorted({name for names in signatures.values() for name in names})
+        for name in self.user_inputs:
+            if name not in known:
+                raise UsageError(f"--user-inputs: no input '{name}', expected some of: {', '.join(known)}")
 
 
 def last_match(patterns: Mapping[str, _Value], name: str) -> _Value | None:

@@ -10,8 +10,11 @@ from typing import Any
 
 from graph_tools.bundle import BundleWriter
 from graph_tools.errors import ConversionError
-from graph_tools.graph import Graph, Node, Output
+from graph_tools.graph import Graph, Node, Output, is_native, op_def
 from graph_tools.model import HashTableContent, Model
+from graph_tools.op_library import is_ours
+from graph_tools.store.saved_tables import TableOutput, add_initialisers
+from graph_tools.store.table_file import TableFile
 from graph_tools.tensors import TensorSource
 
 Progress = Callable[[str, int], None]
@@ -19,12 +22,17 @@ Progress = Callable[[str, int], None]
 
 
 def write_saved_model(
-    model: Model, path: Path, progress: Progress | None = None, digest: bool = False
+    model: Model,
+    path: Path,
+    progress: Progress | None = None,
+    digest: bool = False,
+    tables: TableOutput | None = None,
 ) -> dict[Path, str]:
     """Write a model into a folder that is not there yet, and return the SHA-256 of its large files if asked to.
 
-    Every variable and hash table that the graph holds is written under the name of its handle. The graph is copied
-    before the nodes that restore are added, so `model` stays as it is.
+    Every variable and hash table that the graph holds is written under the name of its handle, every embedding table
+    as `tables` says (into files of the artefact alone where it is None). The graph is copied before the nodes that
+    restore are added, so `model` stays as it is.
 
     Raises
     ------
@@ -39,10 +47,17 @@ def write_saved_model(
             bundle.add(name, tensor if progress is None else _Watched(name, tensor, progress))
         bundle.finish()
     _write_assets(model, path)
-    (path / "saved_model.pb").write_bytes(saved_model_message(model).SerializeToString(deterministic=True))
+    tables = tables or TableOutput()
+    tables.write(model, path / "assets", progress)
+    write_graph(model, path, tables.files)
     if model.extra is not None:
         _copy_extra(model.extra, path / "assets.extra")
-    return bundle.digests
+    return bundle.digests | {file.path: file.sha256 for file in tables.files.values()}
+
+
+def write_graph(model: Model, path: Path, tables: dict[str, TableFile]) -> None:
+    """Write the graph and signatures into a folder that may hold the rest already; `tables` are in its assets."""
+    (path / "saved_model.pb").write_bytes(saved_model_message(model, tables).SerializeToString(deterministic=True))
 
 
 def _copy_extra(source: Path, target: Path) -> None:
@@ -110,8 +125,15 @@ def asset_files(model: Model) -> dict[str, Path]:
     return files
 
 
-def saved_model_message(model: Model) -> Any:
-    """Build the SavedModel message, with a restore op, an initialiser and the signatures."""
+def saved_model_message(model: Model, tables: dict[str, TableFile]) -> Any:
+    """Build the SavedModel message, with a restore op, an initialiser and the signatures.
+
+    Parameters
+    ----------
+    model : Model
+    tables : dict of str to TableFile
+        The files of its embedding tables, by node.
+    """
     import tensorflow as tf
     from tensorflow.core.protobuf import saved_model_pb2
 
@@ -128,8 +150,9 @@ def saved_model_message(model: Model) -> Any:
     meta_graph.saver_def.version = 2
     for handle in restore.variables:
         _add_variable(meta_graph, graph, handle, restore)
-    if model.init:
-        init = graph.add("NoOp", name="init_all_tables", controls=model.init).name
+    initialisers = [*model.init, *add_initialisers(graph, meta_graph, tables)]
+    if initialisers:
+        init = graph.add("NoOp", name="init_all_tables", controls=initialisers).name
         meta_graph.collection_def["saved_model_main_op"].node_list.value.append(init)
     for name, file in asset_files(model).items():
         one = meta_graph.asset_file_def.add(filename=file.name)
@@ -143,8 +166,16 @@ def saved_model_message(model: Model) -> Any:
                 info.name = str(endpoint.tensor)
                 info.dtype = endpoint.dtype.as_datatype_enum
                 info.tensor_shape.CopyFrom(tf.TensorShape(endpoint.shape).as_proto())
+    meta_graph.meta_info_def.stripped_op_list.op.extend(_library_ops(graph))
     meta_graph.graph_def.CopyFrom(graph.to_graph_def())
     return saved_model
+
+
+def _library_ops(graph: Graph) -> list[Any]:
+    """List the definitions of ops that stock TensorFlow lacks, so that the model can be read without their library."""
+    named = {node.op for node in graph}
+    ops = sorted(one for one in named if is_ours(one) or not is_native(one))
+    return [one for one in (op_def(op, graph.op_defs) for op in ops) if one is not None]
 
 
 class _Restore:

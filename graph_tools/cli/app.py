@@ -22,9 +22,10 @@ from graph_tools.errors import GraphToolsError
 
 app = typer.Typer(
     name="graph-tools",
-    help="Cut exported TensorFlow models down to what serving needs, and prove that scores stay equal.",
-    epilog="Start with `graph-tools inspect MODEL`, then `graph-tools cut MODEL --dry-run`. Exit codes: 0 done, "
-    "1 verification or conversion failed, 2 wrong use or unreadable input.",
+    help="Cut exported TensorFlow models down to what serving needs, fuse the rest, and prove that scores stay equal.",
+    epilog="Start with `graph-tools inspect MODEL`, then `graph-tools cut MODEL --dry-run` or "
+    "`graph-tools optimize MODEL OUT`. Exit codes: 0 done, 1 verification or conversion failed, 2 wrong use or "
+    "unreadable input.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -64,7 +65,7 @@ def main() -> None:
 
 def load_verbs() -> None:
     """Import the modules of the verbs, which enter them into `app`, in the order of the help text."""
-    for verb in ("inspect", "cut", "verify", "diff"):
+    for verb in ("inspect", "cut", "fuse", "optimize", "verify", "diff"):
         importlib.import_module(f"graph_tools.cli.{verb}")
 
 

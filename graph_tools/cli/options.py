@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graph_tools.errors import UsageError
+from graph_tools.errors import UsageError, VerificationError
+from graph_tools.progress import Progress
 from graph_tools.staging import check_parent
+
+if TYPE_CHECKING:
+    from graph_tools.report.cut import CutReport
 
 # The empty metavar: newer versions of typer show a flag's type, as if it took a value.
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON instead of tables.")]
@@ -27,6 +32,33 @@ Checkpoint = Annotated[
         metavar="PREFIX",
         show_default=False,
         help="Take the weights from this checkpoint, or from a folder with a system's table files.",
+    ),
+]
+Source = Annotated[Path, typer.Argument(metavar="IN", help="SavedModel folder, or a GraphDef (.pb, .pbtxt).")]
+Target = Annotated[
+    Path | None, typer.Argument(metavar="OUT", help="Folder to write; must not exist. Not needed with --dry-run.")
+]
+Requests = Annotated[
+    list[Path] | None, typer.Option(metavar="FILE", help="Recorded requests to verify with; repeatable.")
+]
+Samples = Annotated[
+    int, typer.Option(metavar="N", min=0, help="Generated requests to verify with, for each signature.")
+]
+Tolerance = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ABS[,REL]",
+        help="Scores may differ by ABS + REL x |score|: 1e-5,1e-5 by default. How far those of a lossy cut differ "
+        "is reported, and judged only if this is given.",
+    ),
+]
+Verify = Annotated[bool, typer.Option("--verify/--no-verify", metavar="", help="Compare the result with the source.")]
+OpLibrary = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.so",
+        show_default=False,
+        help="libprocessor.so; else PROCESSOR_LIBRARY, or the one of the package processor.",
     ),
 ]
 
@@ -62,6 +94,29 @@ def deliver(data: dict[str, Any], path: Path | None, as_json: bool) -> None:
         write_json(data, path)
     if as_json:
         typer.echo(to_text(data), nl=False)
+
+
+def converted(
+    convert: Callable[[Progress], CutReport],
+    report: Path | None,
+    as_json: bool,
+    render: Callable[[dict[str, Any]], None],
+) -> int:
+    """Run a conversion under a progress bar, and deliver its report, also where it failed its verification."""
+    from graph_tools.cli.progress import steps
+
+    check_report(report)
+    try:
+        with steps() as told:
+            found = convert(told)
+    except VerificationError as error:
+        deliver(error.report, report, as_json)
+        raise
+    data = found.to_json()
+    deliver(data, report, as_json)
+    if not as_json:
+        render(data)
+    return 0
 
 
 def assignments(values: list[str] | None, option: str) -> dict[str, str]:

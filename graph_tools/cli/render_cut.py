@@ -22,23 +22,24 @@ _MOST = 12
 
 def render_cut(report: dict[str, Any], console: Console) -> None:
     """Print a cut report."""
-    show(console, _sizes(report, console.width))
+    show(console, sizes_table(report, "Cut", console.width))
     tables = _forecast if report["dry_run"] else _tables
     show(console, tables(report, console.width))
-    show(console, _passes(report["passes"], console.width))
+    show(console, passes_table("Passes", report["passes"], console.width))
     show(console, _removed(report["removed"], console.width))
-    for line in _notes(report):
+    for line in notes(report):
         console.print(line, highlight=False, soft_wrap=True)
 
 
-def _sizes(report: dict[str, Any], width: int) -> Table:
+def sizes_table(report: dict[str, Any], title: str, width: int) -> Table:
+    """Show what the source has and the result has."""
     source, target = report["source"], report["target"]
     rows = []
     for key, text in (("bytes", bytes_text), ("nodes", "{:,}".format), ("variables", "{:,}".format)):
         before, after = source[key], target[key]
         rows.append([key, text(before), text(after), percent_text(1 - after / before) if before else ""])
     columns: Columns = {"": "left", "before": "right", "after": "right", "less": "right"}
-    return make_table("Forecast" if report["dry_run"] else "Cut", columns, rows, width)
+    return make_table("Forecast" if report["dry_run"] else title, columns, rows, width)
 
 
 def _largest(report: dict[str, Any]) -> list[dict[str, Any]]:
@@ -100,7 +101,8 @@ def _forecast(report: dict[str, Any], width: int) -> Table:
     return make_table("Bytes of tables by row type", columns, rows, width, optional=("zero rows", "keys x dim"))
 
 
-def _passes(passes: list[dict[str, Any]], width: int) -> Table:
+def passes_table(title: str, passes: list[dict[str, Any]], width: int) -> Table:
+    """Show what passes did, and the most frequent reasons for which they left sites alone."""
     columns: Columns = {"pass": "left", "sites": "right", "nodes after": "right", "left alone, because": "text"}
     rows = []
     for one in passes:
@@ -108,7 +110,7 @@ def _passes(passes: list[dict[str, Any]], width: int) -> Table:
             reasons = _alike(reason for _, reason in one["refused"])[:2]
             text = "\n".join(f"{count:,} x {escape(reason)}" for reason, count in reasons)
             rows.append([one["name"], f"{one['applied']:,}", f"{one['nodes_after']:,}", text])
-    return make_table("Passes", columns, rows, width, optional=("nodes after",))
+    return make_table(title, columns, rows, width, optional=("nodes after",))
 
 
 def _removed(removed: dict[str, Any], width: int) -> Table:
@@ -146,20 +148,21 @@ def _alike(reasons: Iterable[str]) -> list[tuple[str, int]]:
     return sorted(counts, key=lambda one: -one[1])
 
 
-def _notes(report: dict[str, Any]) -> list[str]:
-    notes = [
+def notes(report: dict[str, Any]) -> list[str]:
+    """Say in lines what is lossy, how the verification went, and where the result is."""
+    lines = [
         f"[yellow]lossy[/] {escape(one['name'])}: {one['lossy_rows']:,} rows were dropped that are not zero"
         for one in report["tables"]
         if one["lossy_rows"]
     ]
     found = report["verification"]
     if found is not None:
-        notes.append(_verdict(found, report["scores_judged"]))
+        lines.append(_verdict(found, report["scores_judged"]))
     elif not report["dry_run"]:
-        notes.append("[yellow]not verified[/]: --no-verify was given")
+        lines.append("[yellow]not verified[/]: --no-verify was given")
     where = "nothing was written" if report["dry_run"] else f"written to {escape(report['target']['path'])}"
-    notes.append(f"{where} in {report['seconds']:.1f} s")
-    return notes
+    lines.append(f"{where} in {report['seconds']:.1f} s")
+    return lines
 
 
 def _verdict(found: dict[str, Any], judged_too: bool) -> str:

@@ -116,6 +116,7 @@ def _held(model: dict[str, Any], title: str, width: int) -> Table:
         else:
             kind, notes = "variable", []
             shape = " x ".join(f"{size:,}" for size in one["shape"]) or "scalar"
+        notes += [f"{one['index']} index"] if one.get("index") else []
         notes += [] if one["used"] else ["no output needs it"]
         notes += [f"copy of {one['duplicate_of']}"] if one.get("duplicate_of") else []
         note = escape(", ".join(notes))

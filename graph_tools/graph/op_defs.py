@@ -14,6 +14,7 @@ _HARMLESS = {
     "MutableHashTable", "MutableDenseHashTable", "LookupTableFindV2", "LookupTableFind",
     "LookupTableSizeV2", "ResourceGather",
     "ResourceGatherNd", "VarIsInitializedOp", "AnonymousHashTable", "AnonymousMutableHashTable",
+    "RecEmbeddingTable", "RecEmbeddingGroup",
     "TruncatedNormal", "Multinomial", "ParameterizedTruncatedNormal",
 }  # fmt: skip
 

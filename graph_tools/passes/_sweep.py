@@ -36,7 +36,7 @@ def sweep(model: Model, names: Iterable[str], why: str, inputs_why: str | None =
         node = graph[name]
         waiting.extend((before, inputs_why or why) for before in before_of(node))
         graph.remove(name, reason)
-        for held in (model.variables, model.hash_tables, model.assets):
+        for held in (model.variables, model.hash_tables, model.embedding_tables, model.assets):
             held.pop(name, None)
         count += 1
     return count

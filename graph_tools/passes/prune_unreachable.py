@@ -34,7 +34,7 @@ class PruneUnreachable(Pass):
         tables = {table_of(node) for node in lookups(model.graph)}
         for name in [name for name in model.sparse_tables if name not in tables]:
             del model.sparse_tables[name]
-        for held in (model.variables, model.hash_tables):
+        for held in (model.variables, model.hash_tables, model.embedding_tables):
             for name in [name for name in held if name not in model.graph]:
                 del held[name]
         for name in [name for name in model.assets if name not in model.graph]:

@@ -25,6 +25,7 @@ class ShortenNames(Pass):
         graph = model.graph
         result = PassResult(self.name, nodes_before=len(graph))
         kept = model.roots() | set(model.variables) | set(model.hash_tables) | set(model.sparse_tables)
+        kept |= set(model.embedding_tables)
         kept |= {node.name for node in graph if node.op == "VarHandleOp" or "HashTable" in node.op}
         numbers: dict[str, int] = {}
         for node in graph.ordered():

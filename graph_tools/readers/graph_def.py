@@ -10,6 +10,7 @@ from graph_tools.errors import UnreadableError, UsageError
 from graph_tools.graph import Graph, Output, attribute, inline_calls, op_def, output_types
 from graph_tools.graph.op_defs import tf_type
 from graph_tools.model import Endpoint, Model, Signature
+from graph_tools.op_library import load_for
 
 SIGNATURE = "serving_default"
 
@@ -34,6 +35,7 @@ def read_graph_def(path: Path, outputs: tuple[str, ...] = ()) -> Model:
     UnreadableError, UsageError
     """
     graph = Graph.from_graph_def(parse_graph_def(path), str(path))
+    load_for(graph)
     chosen = [Output.parse(name) for name in outputs] or loose_ends(graph)
     for output in chosen:
         if output.node not in graph:

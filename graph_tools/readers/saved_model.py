@@ -10,8 +10,10 @@ from graph_tools.bundle import BundleReader
 from graph_tools.errors import UnreadableError, UsageError
 from graph_tools.graph import Graph, Output, inline_calls
 from graph_tools.model import Endpoint, HashTableContent, Model, Signature
+from graph_tools.op_library import load_for
 from graph_tools.readers.restore import initial_copies, restored_tables, restored_variables
 from graph_tools.readers.slices import sliced
+from graph_tools.store.saved_tables import take_tables
 
 INIT_SIGNATURE = "__saved_model_init_op"
 TRAIN_SIGNATURE = "__saved_model_train_op"
@@ -46,6 +48,7 @@ def read_saved_model(
     meta_graph = choose_meta_graph(read_proto(path), tags, path)
     graph = Graph.from_graph_def(meta_graph.graph_def, str(path))
     graph.op_defs = {one.name: one for one in meta_graph.meta_info_def.stripped_op_list.op}
+    load_for(graph)
     kept = read_signatures(meta_graph, graph, signatures, path)
     named = {one.tensor.node for signature in kept.values() for one in signature.outputs.values()}
     named.add(Output.parse(meta_graph.saver_def.restore_op_name).node)
@@ -67,6 +70,7 @@ def read_saved_model(
         ),
     )
     read_assets_directly(model)
+    take_tables(model)
     restore_op = meta_graph.saver_def.restore_op_name
     if model.checkpoint is not None and restore_op:
         attach_checkpoint(model, restore_op)

@@ -9,6 +9,7 @@ from typing import Any
 from graph_tools.errors import ConversionError
 from graph_tools.graph import Output, is_native
 from graph_tools.model import Model
+from graph_tools.op_library import require_for
 from graph_tools.tables.lookup import OP
 
 
@@ -19,7 +20,10 @@ def check_unknown_ops(model: Model) -> None:
     ------
     ConversionError
         Names every such op, a node of each, and an output that needs it.
+    UnreadableError
+        Ops of libprocessor need the library, and it is not there or older.
     """
+    require_for(model.graph, model.path)
     unknown: dict[str, tuple[str, str]] = {}
     for signature, key, output in _outputs(model):
         for name in sorted(model.graph.ancestors([output.node])):

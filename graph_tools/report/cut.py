@@ -10,6 +10,7 @@ from typing import Any
 from graph_tools.model import Model
 from graph_tools.passes.base import PassResult
 from graph_tools.report.data import as_data
+from graph_tools.store.layout import row_stride
 from graph_tools.tensors import byte_size
 from graph_tools.version import version
 from graph_tools.writer import asset_files, saved_tensors
@@ -118,7 +119,7 @@ def is_lossy(table: dict[str, Any]) -> bool:
 def describe_source(model: Model) -> Side:
     """Measure a model as it was read."""
     handles = model.graph.of("VarHandleOp", "VariableV2", "Variable")
-    tables = len(model.sparse_tables) + len(_native_tables(model))
+    tables = len(model.sparse_tables) + len(model.embedding_tables) + len(_native_tables(model))
     return Side(str(model.path), model.kind, len(model.graph), len(handles), tables, disk_bytes(model.path))
 
 
@@ -127,7 +128,8 @@ def describe_target(model: Model, path: Path | None = None) -> Side:
     size = disk_bytes(path) if path else forecast_bytes(model)
     variables = len(model.graph.of("VarHandleOp"))
     where = str(path) if path else "(not written)"
-    return Side(where, "SavedModel (TF 1)", len(model.graph), variables, len(_native_tables(model)), size)
+    tables = len(table_bytes(model)) + len(_native_tables(model))
+    return Side(where, "SavedModel (TF 1)", len(model.graph), variables, tables, size)
 
 
 def _native_tables(model: Model) -> list[str]:
@@ -140,10 +142,22 @@ def disk_bytes(path: Path) -> int:
 
 
 def forecast_bytes(model: Model) -> int:
-    """Bytes that a model would take: its tensors, graph and assets."""
-    tensors = sum(byte_size(tensor) for tensor in saved_tensors(model).values())
+    """Bytes that a model would take: its tensors, tables, graph and assets."""
+    tensors = sum(byte_size(tensor) for tensor in saved_tensors(model).values()) + sum(table_bytes(model).values())
     graph = int(model.graph.to_graph_def().ByteSize())
     return tensors + graph + sum(file.stat().st_size for file in set(asset_files(model).values()))
+
+
+def table_bytes(model: Model) -> dict[str, int]:
+    """Return about what each table of the graph that has a file of its own takes, one of equal ones at least."""
+    seen: set[int] = set()
+    found = {}
+    for node, spec in model.embedding_tables.items():
+        if node in model.graph and id(spec) not in seen:
+            seen.add(id(spec))
+            found[node] = spec.rows.shape[0] * row_stride(spec.row_type, spec.dim)
+            found[node] += 0 if spec.keys is None else byte_size(spec.keys)
+    return found
 
 
 def describe_removals(model: Model, origin: set[str]) -> Removals:

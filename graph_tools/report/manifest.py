@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from graph_tools.precision import as_manifest
 from graph_tools.report.cut import CutReport, is_lossy
 from graph_tools.report.data import as_data
+from graph_tools.report.fuse import FuseReport
 
 SCHEMA = "manifest/1"
 PLACE = Path("assets.extra") / "recprocessor" / "manifest.json"
@@ -40,12 +42,32 @@ def write_manifest(report: CutReport, folder: Path, digests: Mapping[Path, str] 
         "lossy": report.lossy,
         "tables": [_table(one) for one in report.tables],
         "verification": _verification(report),
+        "fused": isinstance(report, FuseReport),
         "files": {file.relative_to(folder).as_posix(): known.get(file) or sha256(file) for file in _files(folder)},
     }
+    if isinstance(report, FuseReport):
+        manifest |= _fused(report)
     place = folder / PLACE
     place.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(as_data(manifest), indent=2, sort_keys=True, allow_nan=False)
     place.write_text(text + "\n", encoding="utf-8")
+
+
+def _fused(report: FuseReport) -> dict[str, Any]:
+    """Return what libprocessor reads when it loads the artefact, and how it came about."""
+    return {
+        "requires": report.requires,
+        "precision": None if report.precision is None else as_manifest(report.precision),
+        "table_files": [
+            {key: value for key, value in vars(one).items() if key not in {"shared", "notes"}}
+            for one in report.table_files
+        ],
+        "user_inputs": report.fuse_options["user_inputs"],
+        "fusing": [
+            {"name": one.name, "applied": one.applied, "refused": len(one.refused), "sites": as_data(one.sites)}
+            for one in report.fused
+        ],
+    }
 
 
 def _files(folder: Path) -> list[Path]:

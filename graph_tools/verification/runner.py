@@ -6,12 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from graph_tools.errors import UnreadableError
 from graph_tools.graph import is_native
 from graph_tools.model import Model
 from graph_tools.readers.saved_model import is_saved_model
@@ -62,21 +60,6 @@ class Runner(Protocol):
 
 class LoadError(Exception):
     """TensorFlow cannot load the model in this way."""
-
-
-def load_op_library(path: str | Path) -> None:
-    """Register the ops of a library; one real path, since a second copy would register everything twice.
-
-    Raises
-    ------
-    UnreadableError
-    """
-    import tensorflow as tf
-
-    try:
-        tf.load_op_library(str(Path(path).resolve()))
-    except (tf.errors.OpError, RuntimeError) as error:
-        raise UnreadableError(f"{path}: {first_line(error)}, expected a library of TensorFlow ops") from error
 
 
 def foreign_ops(model: Model) -> list[str]:

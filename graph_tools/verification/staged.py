@@ -82,6 +82,7 @@ class StagedRunner:
             signatures=dict(model.signatures),
             variables=dict(model.variables),
             hash_tables=dict(model.hash_tables),
+            embedding_tables=dict(model.embedding_tables),
             sparse_tables={},
             assets=dict(model.assets),
             init=list(model.init),

@@ -12,6 +12,7 @@ from typing import Any
 
 from graph_tools.errors import ConversionError, GraphToolsError, UnreadableError, UsageError
 from graph_tools.model import Model, Signature
+from graph_tools.op_library import load_library, our_ops
 from graph_tools.progress import Progress, Silent
 from graph_tools.readers import read_model
 from graph_tools.readers.absent_keys import base_name
@@ -30,7 +31,6 @@ from graph_tools.verification.runner import (
     SessionRunner,
     V2Runner,
     foreign_ops,
-    load_op_library,
 )
 from graph_tools.verification.staged import StagedRunner
 from graph_tools.verification.tables import Pair, compare_rows, compare_tables, largest_share, pair_by_name
@@ -49,6 +49,7 @@ def verify(
     op_library: str | Path | None = None,
     memory_limit: int | None = None,
     tables: Callable[[Model, Model], Iterable[Pair]] | None = None,
+    asking: Model | None = None,
     progress: Progress | None = None,
 ) -> VerifyReport:
     """Compare what two models answer.
@@ -66,12 +67,14 @@ def verify(
     seed : int
         Of the generated requests.
     op_library : path, optional
-        Library with ops that TensorFlow does not have.
+        Library with ops that TensorFlow does not have; libprocessor is found without.
     memory_limit : int [bytes], optional
         If a model is larger, its tables are read as streams and compared row by row, and of their rows only those are
         served that the requests want.
     tables : callable, optional
         Says which tables of the models are the same, where names do not: a conversion knows what became of which.
+    asking : Model, optional
+        One that both were made from: requests are made for it, since it shows its vocabularies and tables.
     progress : optional
 
     Returns
@@ -89,7 +92,7 @@ def verify(
         raise UsageError(f"samples: {samples}, expected 0 or more")
     allowed = Tolerance.parse(tolerance) if isinstance(tolerance, str) else tolerance or Tolerance()
     if op_library is not None:
-        load_op_library(op_library)
+        load_library(op_library)
     first, second = (one if isinstance(one, Model) else read_model(one) for one in (a, b))
     sizes = [disk_bytes(one.path) for one in (first, second)]
     report = VerifyReport(
@@ -99,7 +102,8 @@ def verify(
         seed,
     )
     names = common_signatures(first, second, report)
-    asked = _requests(first, second, names, list(requests), samples, seed, report)
+    known = [one for one in (asking, first, second) if one is not None]
+    asked = _requests(known, names, list(requests), samples, seed, report)
     large = None
     if memory_limit is not None and max(*sizes, *map(_table_bytes, (first, second))) > memory_limit:
         large = largest_share(memory_limit, first, second)
@@ -148,9 +152,10 @@ def _input_problems(name: str, a: Signature, b: Signature) -> Iterable[str]:
 
 
 def _requests(
-    a: Model, b: Model, names: list[str], files: Sequence[str | Path], samples: int, seed: int, report: VerifyReport
+    known: list[Model], names: list[str], files: Sequence[str | Path], samples: int, seed: int, report: VerifyReport
 ) -> list[Request]:
-    """Gather the recorded requests, then the generated ones."""
+    """Gather the recorded requests, then the generated ones; the first model says what a request is."""
+    a = known[0]
     asked: list[Request] = []
     for file in files:
         recorded = read_requests(file, a.signatures)
@@ -163,7 +168,7 @@ def _requests(
         except GraphToolsError as error:
             report.not_compared.append(str(error))
     for name in names:
-        asked.extend(Generator(a, b, name=name, seed=seed).requests(samples))
+        asked.extend(Generator(*known, name=name, seed=seed).requests(samples))
     return asked
 
 
@@ -178,7 +183,8 @@ class _Runners:
         staged = [self.large is not None or _is_rewritten(one) for one in self.models]
         graph_def = any(one.kind == "GraphDef" for one in self.models)
         loaders: list[Callable[[Model], Runner]] = [V2Runner, SessionRunner]
-        if any(staged) or graph_def:
+        # Eager models share their resources by name: two versions of a model would meet in one embedding table.
+        if any(staged) or graph_def or any(our_ops(one.graph) for one in self.models):
             loaders = [SessionRunner]
         failure: LoadError | None = None
         for load in loaders:

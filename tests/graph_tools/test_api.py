@@ -25,7 +25,7 @@ def test_functions_are_functions_after_their_modules_are_imported() -> None:
 def test_import_costs_nothing() -> None:
     code = "import sys, graph_tools; print('tensorflow' in sys.modules, 'numpy' in sys.modules, *graph_tools.__all__)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=_root())
-    assert answer.stdout.split() == ["False", "False", "cut", "diff", "inspect", "verify"]
+    assert answer.stdout.split() == ["False", "False", "cut", "diff", "fuse", "inspect", "optimize", "verify"]
 
 
 def test_other_names_are_not_there() -> None:

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options that `fuse` and `optimize` have: which passes, in what precision, with which library and tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from graph_tools.options import PRECISIONS
+
+
+def _list_passes(wanted: bool) -> None:
+    if wanted:
+        from graph_tools.cli.render_fuse import render_passes
+        from graph_tools.cli.terminal import console
+        from graph_tools.passes.fusing import fusing_pass_names
+
+        render_passes(fusing_pass_names(), console())
+        raise typer.Exit
+
+
+Precision = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(PRECISIONS),
+        help="Of dense layers. auto: bf16 where the CPU has it, if AUC or rank correlation lose at most 0.001 here. "
+        "A model that was forced to bf16 does not load on other CPUs.",
+    ),
+]
+SkipPass = Annotated[
+    list[str] | None, typer.Option(metavar="NAME", help="Leave out this fusing pass; repeatable.", show_default=False)
+]
+ListPasses = Annotated[
+    bool,
+    typer.Option(
+        "--list-passes", metavar="", callback=_list_passes, is_eager=True, help="Print the fusing passes and exit."
+    ),
+]
+Explain = Annotated[
+    bool,
+    typer.Option("--explain", metavar="", help="Print each fused op, and each site that was left alone, with why."),
+]
+TableStore = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        show_default=False,
+        help="Folder with the table files of all artefacts, which are linked to: equal tables are there once.",
+    ),
+]
+UserInputs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,...",
+        show_default=False,
+        help="Inputs that are the user's, where rows are items: their side is computed once for a request.",
+    ),
+]
+
+
+def names(text: str | None) -> tuple[str, ...]:
+    """Read `A,B`."""
+    return tuple(one.strip() for one in (text or "").split(",") if one.strip())
+
+
+def show(data: dict[str, Any], explain: bool) -> None:
+    """Print a fuse report for people."""
+    from graph_tools.cli.render_fuse import render_fuse
+    from graph_tools.cli.terminal import console
+
+    render_fuse(data, console(), explain)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The terminal's view of a fuse report; everything comes from the JSON data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from graph_tools.cli.render_cut import notes, passes_table, sizes_table
+from graph_tools.cli.terminal import Columns, show, table
+from graph_tools.cli.units import bytes_text
+
+_MOST = 12
+
+
+def render_fuse(report: dict[str, Any], console: Console, explain: bool = False) -> None:
+    """Print a fuse report; `explain`: with every site."""
+    show(console, sizes_table(report, "Fused", console.width))
+    show(console, _table_files(report["table_files"], console.width))
+    show(console, passes_table("Fusing passes", report["fused"], console.width))
+    if explain:
+        show(console, _sites(report["fused"], console.width))
+        show(console, _left_alone(report["fused"], console.width))
+    if not any(one["sites"] for one in report["fused"]):
+        console.print("[yellow]nothing was fused[/]", "" if explain else "(--explain says more)", highlight=False)
+    told = [f"[yellow]note[/] {escape(text)}" for one in report["table_files"] for text in one["notes"]]
+    for line in [*told, *_precision(report["precision"]), *notes(report)]:
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def render_passes(passes: Mapping[str, str], console: Console) -> None:
+    """Print the names of passes, and what each does."""
+    width = max(map(len, passes), default=0)
+    for name, text in passes.items():
+        console.print(f"{name:{width}}  {escape(text)}", highlight=False, soft_wrap=True)
+
+
+def _table_files(files: list[dict[str, Any]], width: int) -> Table:
+    ordered = sorted(files, key=lambda one: -one["bytes"])
+    rows = []
+    for one in ordered[:_MOST]:
+        more = f" and {len(one['tables']) - 1} more" if len(one["tables"]) > 1 else ""
+        size = f"{one['rows']:,} x {one['dim']}"
+        shared = "yes" if one["shared"] else ""
+        name = escape(one["tables"][0]) + more
+        rows.append(
+            [name, size, one["row_type"], one["index_kind"], one["absent_key"], bytes_text(one["bytes"]), shared]
+        )
+    if len(ordered) > _MOST:
+        rest = ordered[_MOST:]
+        rows.append([f"and {len(rest)} more", "", "", "", "", bytes_text(sum(one["bytes"] for one in rest)), ""])
+    columns: Columns = {
+        "table": "name",
+        "rows x dim": "right",
+        "stored as": "left",
+        "found by": "left",
+        "absent key": "left",
+        "bytes": "right",
+        "shared": "left",
+    }
+    return table("Table files", columns, rows, width, optional=("shared", "found by"))
+
+
+def _sites(passes: list[dict[str, Any]], width: int) -> Table:
+    rows = [[one["name"], escape(site["node"]), site["op"], site["what"]] for one in passes for site in one["sites"]]
+    columns: Columns = {"pass": "left", "node": "name", "op": "left", "what it does": "text"}
+    return table("Fused, site by site", columns, rows, width, optional=("pass",))
+
+
+def _left_alone(passes: list[dict[str, Any]], width: int) -> Table:
+    rows = [[one["name"], escape(site), escape(reason)] for one in passes for site, reason in one["refused"]]
+    columns: Columns = {"pass": "left", "site": "name", "left alone, because": "text"}
+    return table("Left alone, site by site", columns, rows, width)
+
+
+def _precision(found: dict[str, Any] | None) -> list[str]:
+    if found is None:
+        return []
+    words = {"fp32": "fp32", "bf16": "bf16 where the CPU has it, else fp32"}
+    word = "bf16, forced: a CPU without it does not load this" if found["forced"] else words[found["permitted"]]
+    lines = [f"[bold]precision[/] {word}: {escape(found['reason'])}"]
+    measured = found["certificate"]
+    if measured is not None:
+        losses = [
+            f"{name} loss {max(0.0, float(measured[key])):.2g}"
+            for key, name in (("rank_correlation_loss", "rank correlation"), ("auc_loss", "AUC"))
+            if measured[key] is not None
+        ]
+        how = "" if measured["cpu_has_bf16"] else ", which has no bf16 and rounded its factors"
+        lines.append(
+            f"  bf16 against fp32: largest difference {float(measured['max_difference']):.2g}"
+            f"{''.join(f', {one}' for one in losses)}; {measured['requests']:,} requests, {measured['rows']:,} rows, "
+            f"measured on {escape(measured['cpu'])}{how}"
+        )
+    return lines

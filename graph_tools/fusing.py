@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fuse: put libprocessor's ops in the place of subgraphs, and prove that scores stay equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from graph_tools.conversion import Conversion, plain_options
+from graph_tools.cutting import rewrite
+from graph_tools.model import Model
+from graph_tools.op_library import load_library
+from graph_tools.options import CutOptions, FuseOptions
+from graph_tools.passes.base import Pass
+from graph_tools.passes.fusing import check_skipped, fusing_passes
+from graph_tools.passes.move_constants import MoveConstants
+from graph_tools.passes.prune_unreachable import PruneUnreachable
+from graph_tools.passes.shorten_names import ShortenNames
+from graph_tools.precision import decide, set_precision
+from graph_tools.progress import Progress, Silent
+from graph_tools.report.cut import describe_source
+from graph_tools.report.data import as_data
+from graph_tools.report.fuse import FusedPass, FuseReport, describe_sites, our_nodes
+from graph_tools.report.table_files import describe_table_files
+from graph_tools.store.saved_tables import TableOutput
+from graph_tools.verification import SAMPLES, Tolerance, VerifyReport, verify
+
+
+def fuse(
+    source: str | Path,
+    target: str | Path | None,
+    *,
+    precision: str = "auto",
+    skip_passes: Sequence[str] = (),
+    requests: Sequence[str | Path] = (),
+    samples: int = SAMPLES,
+    tolerance: Tolerance | str | None = None,
+    table_store: str | Path | None = None,
+    op_library: str | Path | None = None,
+    user_inputs: Sequence[str] = (),
+    memory_limit: int = CutOptions.memory_limit,
+    dry_run: bool = False,
+    check: bool = True,
+    progress: Progress | None = None,
+) -> FuseReport:
+    """Put fused ops in the place of a model's lookups, interactions and dense layers.
+
+    The model may be cut or not: the passes of `cut` run first, without options. It runs in libprocessor, and in
+    TensorFlow after `tf.load_op_library`.
+
+    Parameters
+    ----------
+    source : path
+        SavedModel folder or frozen GraphDef; it is only read.
+    target : path or None
+        Folder to write a SavedModel into; it must not be there. Not looked at with `dry_run`.
+    precision : str
+        Of dense layers: `fp32`; `bf16`, which a CPU must have to load the model; `auto`: bf16 where the CPU has it, if
+        no output loses more than 0.001 of AUC, or of rank correlation with the scores of fp32, on the requests here.
+    skip_passes : sequence of str
+        Fusing passes to leave out, by name.
+    requests, samples, tolerance
+        As `verify` takes them.
+    table_store : path, optional
+        Folder with the table files of all artefacts, which link to them; None: the artefact has its own.
+    op_library : path, optional
+        libprocessor.so; by default PROCESSOR_LIBRARY, or the one of the installed `processor` package.
+    user_inputs : sequence of str
+        Inputs that are the user's where rows are items: their side is computed once for a request.
+    memory_limit : int [bytes]
+    dry_run : bool
+        Write nothing; the report says what would be fused.
+    check : bool
+        Compare the result with the source before it is put in place. Without, `auto` is fp32.
+    progress : optional
+        Told about each step.
+
+    Returns
+    -------
+    FuseReport
+
+    Raises
+    ------
+    UnreadableError, UsageError
+        An input is damaged, there is no library, or an option is wrong; nothing was written.
+    ConversionError
+        The model cannot be converted without changing what it computes; nothing was written.
+    VerificationError
+        Scores differ by more than the tolerance; nothing was left behind, and `report` of the error has the figures.
+    """
+    return optimize(
+        source,
+        target,
+        options=CutOptions(memory_limit=memory_limit),
+        precision=precision,
+        skip_passes=skip_passes,
+        requests=requests,
+        samples=samples,
+        tolerance=tolerance,
+        table_store=table_store,
+        op_library=op_library,
+        user_inputs=user_inputs,
+        dry_run=dry_run,
+        check=check,
+        progress=progress,
+    )
+
+
+def optimize(
+    source: str | Path,
+    target: str | Path | None,
+    *,
+    signatures: Sequence[str] = (),
+    outputs: Sequence[str] = (),
+    checkpoint: str | Path | None = None,
+    options: CutOptions | None = None,
+    precision: str = "auto",
+    skip_passes: Sequence[str] = (),
+    requests: Sequence[str | Path] = (),
+    samples: int = SAMPLES,
+    tolerance: Tolerance | str | None = None,
+    table_store: str | Path | None = None,
+    op_library: str | Path | None = None,
+    user_inputs: Sequence[str] = (),
+    dry_run: bool = False,
+    check: bool = True,
+    progress: Progress | None = None,
+) -> FuseReport:
+    """Cut, fuse and verify in one go: what is written is compared with the source as it was.
+
+    The parameters are those of `cut` and of `fuse`, and so are the result and the errors.
+    """
+    cutting, told = options or CutOptions(), progress or Silent()
+    store = None if table_store is None else Path(table_store)
+    fusing = FuseOptions(precision, tuple(skip_passes), tuple(user_inputs), store)
+    check_skipped(fusing.skip_passes)
+    asked = Conversion(
+        Path(source),
+        None if target is None else Path(target),
+        signatures=signatures,
+        outputs=outputs,
+        checkpoint=checkpoint,
+        options=cutting,
+        requests=requests,
+        samples=samples,
+        tolerance=tolerance,
+        dry_run=dry_run,
+        check=check,
+        table_store=store,
+        progress=told,
+    )
+    library = load_library(op_library)
+
+    def begin(model: Model) -> FuseReport:
+        fusing.check_inputs({name: one.inputs for name, one in model.signatures.items()})
+        report = FuseReport(describe_source(model), plain_options(cutting), dry_run=dry_run)
+        report.fuse_options, report.library = as_data(fusing), str(library)
+        return report
+
+    def fuse_graph(model: Model, report: FuseReport) -> None:
+        told.begin("Fusing")
+        report.fused = [_run(model, one) for one in fusing_passes(fusing)]
+        # Sites are named as the source names them until here.
+        tidying: list[Pass] = [PruneUnreachable(), MoveConstants()]
+        report.passes += [
+            one.apply(model) for one in [*tidying, *([] if cutting.keep_graph_names else [ShortenNames()])]
+        ]
+        set_precision(model, "fp32")
+
+    def compare(a: Path, b: Path) -> VerifyReport:
+        told.begin("Comparing fp32 with bf16")
+        return verify(
+            a,
+            b,
+            requests=requests,
+            samples=samples,
+            tolerance=asked.tolerance,
+            memory_limit=cutting.memory_limit,
+            asking=asked.read(),
+            progress=told,
+        )
+
+    def settle(model: Model, report: FuseReport, folder: Path, tables: TableOutput) -> None:
+        report.table_files = describe_table_files(tables.files)
+        report.precision = decide(model, folder, tables.files, precision, compare if check else None)
+
+    return asked.run(
+        begin,
+        lambda model: rewrite(model, replace(cutting, keep_graph_names=True), lambda _, count: told.advance(count)),
+        fuse_graph,
+        settle,
+    )
+
+
+def _run(model: Model, one: Pass) -> FusedPass:
+    """Run a pass, and list the fused ops that are there since."""
+    before = {(name, node.op) for name, node in our_nodes(model.graph).items()}
+    found = one.apply(model)
+    return FusedPass(**vars(found), sites=describe_sites(model, before))

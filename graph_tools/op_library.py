@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find libprocessor and let TensorFlow load its ops: once per process, by one real path.
+
+The library is found without importing the `processor` package; a second copy of it would register every op twice.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import json
+import os
+import re
+import site
+import sys
+import sysconfig
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from graph_tools.errors import UnreadableError
+from graph_tools.graph import Graph
+
+VARIABLE = "PROCESSOR_LIBRARY"
+NAME = "libprocessor.so"
+#: Version of docs/fused_ops.md; an artefact's manifest says which one it needs.
+OPS_VERSION = 1
+
+# No op of TensorFlow is named so: Reciprocal, RecordInput and Recv go on with a small letter.
+_OURS = re.compile("Rec[A-Z]")
+_ONEDNN = "libdnnl.so.3"
+
+_lock = threading.Lock()
+_loaded: Path | None = None
+
+
+@dataclass(frozen=True)
+class LibraryInfo:
+    """What a library says of itself.
+
+    Attributes
+    ----------
+    path : str
+    version : str or None
+        None: a library of kernels alone does not say it.
+    """
+
+    path: str
+    version: str | None
+
+
+def is_ours(op: str) -> bool:
+    """Say whether an op is one of libprocessor, as docs/fused_ops.md lists them."""
+    return _OURS.match(op) is not None
+
+
+def our_ops(graph: Graph) -> list[str]:
+    """Name the ops of libprocessor that a graph uses, functions included."""
+    ops = {node.op for node in graph} | {node.op for one in graph.library.values() for node in one.node_def}
+    return sorted(op for op in ops if is_ours(op) and op not in graph.library)
+
+
+def find_library(path: str | Path | None = None) -> Path:
+    """Return the real path of the library.
+
+    The first of these that is given counts: `path`, the variable PROCESSOR_LIBRARY, the file beside the installed
+    `processor` package.
+
+    Raises
+    ------
+    UnreadableError
+        That is not a file; the message lists what was tried.
+    """
+    variable, packaged = os.environ.get(VARIABLE), _packaged()
+    if path is not None:
+        candidate: Path | None = Path(path)
+    elif variable:
+        candidate = Path(variable)
+    else:
+        candidate = packaged
+    if candidate is not None and candidate.is_file():
+        return Path(os.path.realpath(candidate))
+    tried = (
+        f"--op-library: {path if path is not None else 'not given'}; {VARIABLE}: {variable or 'not set'}; "
+        f"beside the package processor: {packaged or 'not installed'}"
+    )
+    found = f"no file {candidate}" if candidate is not None else "not found"
+    raise UnreadableError(f"{NAME}: {found}, expected a library of TensorFlow ops ({tried})")
+
+
+def load_library(path: str | Path | None = None) -> Path:
+    """Let TensorFlow load the library, unless it has done so, and return its real path.
+
+    Raises
+    ------
+    UnreadableError
+        It is not there, not a library of ops, made for another TensorFlow, or another one is loaded already.
+    """
+    global _loaded
+    with _lock:
+        if _loaded is not None and path is None:
+            return _loaded
+        real = find_library(path)
+        if _loaded is None:
+            _load(real)
+            _loaded = real
+        elif real != _loaded:
+            raise UnreadableError(f"{real}: {_loaded} is loaded already, expected one op library in a process")
+        return _loaded
+
+
+def load_for(graph: Graph) -> None:
+    """Load the library for a graph that uses its ops, if it can be found.
+
+    Where it cannot, the ops are known by what the export says of them: the model can be looked at, and not be run.
+    """
+    if _loaded is None and our_ops(graph):
+        try:
+            place = find_library()
+        except UnreadableError:
+            return
+        load_library(place)
+
+
+def require_for(graph: Graph, path: Path) -> None:
+    """Check that every op of libprocessor that the graph of a model uses is there, so that TensorFlow can run it.
+
+    Raises
+    ------
+    UnreadableError
+        There is no library, or it is older than the model.
+    """
+    from graph_tools.graph import is_native
+
+    ops = our_ops(graph)
+    if not ops:
+        return
+    try:
+        place = load_library()
+    except UnreadableError as error:
+        raise UnreadableError(f"{path}: it uses {', '.join(ops)}; {error}") from error
+    missing = [op for op in ops if not is_native(op)]
+    if missing:
+        raise UnreadableError(f"{path}: op {missing[0]} is not in {place}, expected a newer libprocessor")
+
+
+def library_info(path: Path) -> LibraryInfo:
+    """Ask a library that is loaded for its version."""
+    try:
+        ask = ctypes.CDLL(str(path)).processor_build_info
+    except (OSError, AttributeError):
+        return LibraryInfo(str(path), None)
+    ask.restype = ctypes.c_char_p
+    return LibraryInfo(str(path), json.loads(ask())["version"])
+
+
+def _packaged() -> Path | None:
+    try:
+        spec = importlib.util.find_spec("processor")
+    except ValueError:  # a `processor` in sys.modules that was not made by an import
+        return None
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(next(iter(spec.submodule_search_locations))) / NAME
+
+
+def _load(real: Path) -> None:
+    import tensorflow as tf
+
+    try:
+        try:
+            tf.load_op_library(str(real))
+        except tf.errors.OpError as error:
+            if _ONEDNN not in error.message or not _open_onednn():
+                raise
+            tf.load_op_library(str(real))
+    except (tf.errors.OpError, RuntimeError) as error:
+        said = str(getattr(error, "message", None) or error).replace(f"{real}: ", "").strip()
+        if "undefined symbol" in said or "libtensorflow" in said:
+            raise UnreadableError(
+                f"{real}: {said}, expected a library that was built against TensorFlow {tf.__version__}, which is "
+                "installed"
+            ) from error
+        raise UnreadableError(f"{real}: {said}, expected a library of TensorFlow ops") from error
+
+
+def _open_onednn() -> bool:
+    """Open the oneDNN package's library, which lies in <prefix>/lib, where the RUNPATH misses it."""
+    for prefix in (sys.prefix, sysconfig.get_path("data"), site.getuserbase()):
+        candidate = Path(prefix, "lib", _ONEDNN)
+        if candidate.is_file():
+            ctypes.CDLL(str(candidate))
+            return True
+    return False

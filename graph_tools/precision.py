@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide whether dense layers may compute in bf16: both precisions are asked the same, and scores compared."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from graph_tools.cpu import this_cpu
+from graph_tools.graph import Node, attribute, op_def
+from graph_tools.model import Model
+from graph_tools.op_library import is_ours, library_info, load_library
+from graph_tools.store import TableFile
+from graph_tools.verification import OutputComparison, VerifyReport
+from graph_tools.writer import write_graph
+
+#: What AUC, or the rank correlation with the scores of fp32, may lose.
+LIMIT = 1e-3
+_ATTRIBUTE = "precision"
+
+Tables = dict[str, TableFile]
+Compare = Callable[[Path, Path], VerifyReport]
+
+
+@dataclass
+class Loss:
+    """What bf16 costs an output.
+
+    Attributes
+    ----------
+    signature, name : str
+    max_difference : float
+        Largest |fp32 - bf16|.
+    rank_correlation_loss : float or None
+        1 less Spearman's; None: no order, as of one value everywhere.
+    auc_loss : float or None
+        AUC in fp32 less that in bf16; None: no labels.
+    problem : str or None
+        What forbids bf16.
+    """
+
+    signature: str
+    name: str
+    max_difference: float
+    rank_correlation_loss: float | None
+    auc_loss: float | None
+    problem: str | None
+
+
+@dataclass
+class Certificate:
+    """What was measured, and with what.
+
+    Attributes
+    ----------
+    max_difference : float
+        Largest of all outputs, as are the losses.
+    rank_correlation_loss, auc_loss : float or None
+    limit : float
+    requests, rows : int
+        That both answered.
+    cpu : str
+    cpu_features : tuple of str
+    cpu_has_bf16 : bool
+        False: bf16 was computed as products of rounded numbers.
+    library_version : str or None
+    tensorflow_version : str
+    """
+
+    max_difference: float
+    rank_correlation_loss: float | None
+    auc_loss: float | None
+    limit: float
+    requests: int
+    rows: int
+    cpu: str
+    cpu_features: tuple[str, ...]
+    cpu_has_bf16: bool
+    library_version: str | None
+    tensorflow_version: str
+
+
+@dataclass
+class Precision:
+    """In what the dense layers of an artefact compute.
+
+    Attributes
+    ----------
+    requested : str
+        `fp32`, `bf16` or `auto`.
+    permitted : str
+        `bf16`: where the CPU has it; else `fp32`.
+    forced : bool
+        A CPU without bf16 must not load it.
+    reason : str
+    certificate : Certificate or None
+        None: not measured.
+    losses : list of Loss
+        By output.
+    """
+
+    requested: str
+    permitted: str
+    forced: bool
+    reason: str
+    certificate: Certificate | None = None
+    losses: list[Loss] = field(default_factory=list)
+
+    @property
+    def attribute(self) -> str:
+        """What the ops of the graph say."""
+        if self.forced:
+            return "bf16"
+        return "auto" if self.permitted == "bf16" else "fp32"
+
+
+def nodes_with_precision(model: Model) -> list[Node]:
+    """List the ops that compute in one precision or another."""
+    return [node for node in model.graph if is_ours(node.op) and _has_precision(model, node)]
+
+
+def set_precision(model: Model, value: str) -> None:
+    """Let every such op compute in `fp32`, `bf16`, or as the library decides (`auto`)."""
+    for node in nodes_with_precision(model):
+        model.graph.set_attr(node, _ATTRIBUTE, value)
+
+
+def decide(model: Model, folder: Path, tables: Tables, requested: str, compare: Compare | None) -> Precision:
+    """Decide on the precision of an artefact, and write it into its graph.
+
+    Parameters
+    ----------
+    model : Model
+        As it was written, computing in fp32.
+    folder : Path
+        Where it was written.
+    tables : dict of str to TableFile
+        Its table files, by node.
+    requested : str
+        `fp32`, `bf16` or `auto`.
+    compare : callable or None
+        Verifies one SavedModel against another; None: nothing is to be measured.
+    """
+    found = _decide(model, folder, tables, requested, compare)
+    set_precision(model, found.attribute)
+    write_graph(model, folder, tables)
+    return found
+
+
+def _decide(model: Model, folder: Path, tables: Tables, requested: str, compare: Compare | None) -> Precision:
+    if not nodes_with_precision(model):
+        return Precision(requested, "fp32", False, "no op of the graph has another precision")
+    if requested == "fp32":
+        return Precision(requested, "fp32", False, "asked for with --precision fp32")
+    forced = Precision(requested, "bf16", True, "asked for with --precision bf16")
+    if compare is None:
+        return forced if requested == "bf16" else Precision(requested, "fp32", False, "not measured: --no-verify")
+    measured = _measure(model, folder, tables, compare)
+    losses = [_loss(one) for one in measured.outputs]
+    problems = _problems(measured, losses)
+    certificate = _certificate(measured, losses)
+    if requested == "bf16":
+        return replace(forced, certificate=certificate, losses=losses)
+    if problems:
+        return Precision(requested, "fp32", False, problems[0], certificate, losses)
+    return Precision(requested, "bf16", False, f"every output loses at most {LIMIT:g}", certificate, losses)
+
+
+def _measure(model: Model, folder: Path, tables: Tables, compare: Compare) -> VerifyReport:
+    """Compare the artefact with a copy that computes in bf16 and has the same variables and tables."""
+    with tempfile.TemporaryDirectory(prefix="graph-tools-bf16-") as place:
+        other = Path(place) / folder.name
+        other.mkdir()
+        for one in folder.iterdir():
+            if one.name != "saved_model.pb":
+                (other / one.name).symlink_to(one.absolute())
+        set_precision(model, "bf16")
+        write_graph(model, other, tables)
+        return compare(folder, other)
+
+
+def _has_precision(model: Model, node: Node) -> bool:
+    described = op_def(node.op, model.graph.op_defs)
+    known = described is not None and any(one.name == _ATTRIBUTE and one.type == "string" for one in described.attr)
+    return known or isinstance(attribute(node, _ATTRIBUTE), bytes)
+
+
+def _loss(one: OutputComparison) -> Loss:
+    ranked = None if one.rank_correlation is None else max(0.0, 1.0 - one.rank_correlation)
+    area = None if one.auc_a is None or one.auc_b is None else one.auc_a - one.auc_b
+    return Loss(one.signature, one.name, one.max_abs_difference, ranked, area, _problem(one, ranked, area))
+
+
+def _problem(one: OutputComparison, ranked: float | None, area: float | None) -> str | None:
+    place = f"signature '{one.signature}', output '{one.name}'"
+    if one.equal:
+        return None
+    if not one.only_scores_differ:
+        return f"{place}: answers other than scores differ in bf16"
+    lost, measure = (area, "AUC") if area is not None else (ranked, "rank correlation")
+    if lost is None:
+        return f"{place}: differs by {one.max_abs_difference:.2g} in bf16, and its answers have no order to compare"
+    if lost > LIMIT:
+        return f"{place}: loses {lost:.2g} of {measure} in bf16, expected at most {LIMIT:g}"
+    return None
+
+
+def _problems(measured: VerifyReport, losses: list[Loss]) -> list[str]:
+    """Say what forbids bf16, a sentence each."""
+    others = replace(measured, outputs=[]).reasons()
+    return others + [one.problem for one in losses if one.problem is not None]
+
+
+def _certificate(measured: VerifyReport, losses: list[Loss]) -> Certificate:
+    import tensorflow as tf
+
+    cpu = this_cpu()
+    ranked = [one.rank_correlation_loss for one in losses if one.rank_correlation_loss is not None]
+    areas = [one.auc_loss for one in losses if one.auc_loss is not None]
+    return Certificate(
+        max_difference=max((one.max_difference for one in losses), default=0.0),
+        rank_correlation_loss=max(ranked, default=None),
+        auc_loss=max(areas, default=None),
+        limit=LIMIT,
+        requests=sum(one.answered for one in measured.signatures),
+        rows=measured.rows,
+        cpu=cpu.model,
+        cpu_features=cpu.features,
+        cpu_has_bf16=cpu.has_bf16,
+        library_version=library_info(load_library()).version,
+        tensorflow_version=tf.__version__,
+    )
+
+
+def as_manifest(found: Precision) -> dict[str, Any]:
+    """Return what the library reads when it loads the artefact."""
+    from graph_tools.report.data import as_data
+
+    data: dict[str, Any] = as_data(found)
+    del data["losses"]
+    return data

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The header of an embedding table's file, as docs/table_format.md describes it, and its checks."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from graph_tools.bundle import checksum
+from graph_tools.errors import UnreadableError
+
+MAGIC = b"RECEMB\r\n"
+VERSION = 1
+HEADER_BYTES = 256
+ROW_ALIGNMENT = 4096
+INDEX_ALIGNMENT = 64
+#: Rows and default rows together are fewer.
+MOST_ROWS = (1 << 32) - 16
+
+ROW_TYPES = ("fp32", "bf16", "fp16", "int8", "int4")
+INDEX_KINDS = ("direct", "int64", "string")
+ABSENT_KEYS = ("zeros", "error", "default")
+
+BUCKET_BYTES = 64
+BUCKET_KEYS = 5
+
+_FIXED = struct.Struct("<8sIIQQQIIIIIIQQ")
+_SECTION = struct.Struct("<QQII")
+_CRC = struct.Struct("<I")
+_SECTIONS = ("row_data", "index", "key_offsets", "key_bytes")
+_CRC_OFFSET = HEADER_BYTES - _CRC.size
+
+
+@dataclass(frozen=True)
+class Section:
+    """A piece of the file; one that is not there has zeros.
+
+    Attributes
+    ----------
+    offset, size : int [bytes]
+    crc : int
+        CRC-32C of its bytes.
+    """
+
+    offset: int = 0
+    size: int = 0
+    crc: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.size
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file says of itself; fields are those of the format."""
+
+    file_size: int
+    rows: int
+    default_rows: int
+    dim: int
+    row_type: str
+    row_stride: int
+    index_kind: str
+    absent_key: str
+    home_buckets: int
+    buckets: int
+    row_data: Section
+    index: Section = Section()
+    key_offsets: Section = Section()
+    key_bytes: Section = Section()
+
+    def sections(self) -> dict[str, Section]:
+        """Return the sections by name, in the order of the header."""
+        return {name: getattr(self, name) for name in _SECTIONS}
+
+    def pack(self) -> bytes:
+        """Return the 256 bytes."""
+        packed = _FIXED.pack(
+            MAGIC,
+            VERSION,
+            HEADER_BYTES,
+            self.file_size,
+            self.rows,
+            self.default_rows,
+            self.dim,
+            ROW_TYPES.index(self.row_type),
+            self.row_stride,
+            INDEX_KINDS.index(self.index_kind),
+            ABSENT_KEYS.index(self.absent_key),
+            0,
+            self.home_buckets,
+            self.buckets,
+        )
+        packed += b"".join(_SECTION.pack(one.offset, one.size, one.crc, 0) for one in self.sections().values())
+        packed = packed.ljust(_CRC_OFFSET, b"\0")
+        return packed + _CRC.pack(checksum.extend(0, packed))
+
+
+def unpack(raw: bytes, file_size: int, where: str) -> Header:
+    """Read the header of a file of `file_size` bytes that begins with `raw`, and check all of it.
+
+    Raises
+    ------
+    UnreadableError
+        The header is not one of this version, or does not fit itself or the file.
+    """
+
+    def wrong(found: object, expected: object) -> UnreadableError:
+        return UnreadableError(f"{where}: {found}, expected {expected}")
+
+    if len(raw) < HEADER_BYTES:
+        raise wrong(f"{len(raw)} bytes", f"an embedding table of at least {HEADER_BYTES}")
+    raw = raw[:HEADER_BYTES]
+    magic, version, header_size, *fields = _FIXED.unpack_from(raw)
+    if magic != MAGIC:
+        raise wrong(f"begins with {bytes(magic)!r}", f"an embedding table, {MAGIC!r}")
+    if version != VERSION:
+        raise wrong(f"format version {version}", f"{VERSION}; write it again with this version of graph-tools")
+    (crc,) = _CRC.unpack_from(raw, _CRC_OFFSET)
+    found = checksum.extend(0, raw[:_CRC_OFFSET])
+    if crc != found:
+        raise wrong(f"header checksum {found:#010x}", f"{crc:#010x}; the file is damaged")
+    size, rows, default_rows, dim, row_type, stride, index_kind, absent_key, reserved, home, buckets = fields
+    for name, value, names in (
+        ("row_type", row_type, ROW_TYPES),
+        ("index_kind", index_kind, INDEX_KINDS),
+        ("absent_key", absent_key, ABSENT_KEYS),
+    ):
+        if value >= len(names):
+            raise wrong(f"{name} {value}", f"one below {len(names)}")
+    sections = {}
+    for place, name in enumerate(_SECTIONS):
+        offset, length, crc, zero = _SECTION.unpack_from(raw, _FIXED.size + place * _SECTION.size)
+        sections[name] = Section(offset, length, crc)
+        reserved |= zero
+    rest = raw[_FIXED.size + len(_SECTIONS) * _SECTION.size : _CRC_OFFSET]
+    if reserved or any(rest) or header_size != HEADER_BYTES:
+        raise wrong("reserved bytes that are set or another header size", f"zeros and {HEADER_BYTES}")
+    if size != file_size:
+        raise wrong(f"{file_size} bytes", f"{size} as its header says; the file is truncated or extended")
+    header = Header(
+        file_size=size,
+        rows=rows,
+        default_rows=default_rows,
+        dim=dim,
+        row_type=ROW_TYPES[row_type],
+        row_stride=stride,
+        index_kind=INDEX_KINDS[index_kind],
+        absent_key=ABSENT_KEYS[absent_key],
+        home_buckets=home,
+        buckets=buckets,
+        **sections,
+    )
+    problem = _problem(header)
+    if problem is not None:
+        raise wrong(*problem)
+    return header
+
+
+def _problem(header: Header) -> tuple[str, str] | None:
+    """Return (found, expected) of what does not fit, or None."""
+    rows = header.rows + header.default_rows
+    if header.dim < 1 or rows >= MOST_ROWS:
+        return f"{rows} rows of dim {header.dim}", f"below {MOST_ROWS} rows of dim 1 or more"
+    if (header.default_rows > 0) != (header.absent_key == "default"):
+        return f"{header.default_rows} default rows with absent keys '{header.absent_key}'", "default rows for default"
+    least = row_size(header.row_type, header.dim)
+    alignment = 4 if least >= 4 else 2
+    if header.row_stride < least or header.row_stride % alignment:
+        return f"row stride {header.row_stride}", f"a multiple of {alignment}, {least} or more"
+    keyed, strings = header.index_kind != "direct", header.index_kind == "string"
+    if not (
+        0 < header.home_buckets <= header.buckets < 1 << 32 if keyed else header.buckets == header.home_buckets == 0
+    ):
+        found = f"{header.home_buckets} home buckets of {header.buckets}"
+        return f"{found} with index '{header.index_kind}'", "some for a table with keys, else none"
+    sizes = {
+        "row_data": rows * header.row_stride,
+        "index": header.buckets * BUCKET_BYTES,
+        "key_offsets": 8 * (header.rows + 1) if strings else 0,
+        "key_bytes": header.key_bytes.size if strings else 0,
+    }
+    return _section_problem(header, sizes)
+
+
+def _section_problem(header: Header, sizes: dict[str, int]) -> tuple[str, str] | None:
+    alignments = {"row_data": ROW_ALIGNMENT, "index": INDEX_ALIGNMENT, "key_offsets": 8, "key_bytes": 1}
+    end = HEADER_BYTES
+    for name, one in sorted(header.sections().items(), key=lambda item: (item[1].offset, item[1].size)):
+        if one.size != sizes[name]:
+            return f"{name} of {one.size} bytes", f"{sizes[name]}"
+        if not one.size:
+            if one.offset or one.crc:
+                return f"{name} at {one.offset} without bytes", "zeros"
+            continue
+        if one.offset < end or one.offset % alignments[name] or one.end > header.file_size:
+            return f"{name} at {one.offset}-{one.end}", f"multiples of {alignments[name]}, {end}-{header.file_size}"
+        end = one.end
+    return None
+
+
+def row_size(row_type: str, dim: int) -> int:
+    """Return the bytes of a row."""
+    return {
+        "fp32": 4 * dim,
+        "bf16": 2 * dim,
+        "fp16": 2 * dim,
+        "int8": 4 + dim,
+        "int4": 4 + (dim + 1) // 2,
+    }[row_type]
+
+
+def row_stride(row_type: str, dim: int) -> int:
+    """Choose the bytes from one row to the next.
+
+    A row that begins where cache lines do lies in as few of them as it can: with a stride of a power of two below a
+    line or of whole lines, which is taken where it costs a quarter of the space or less.
+    """
+    size = row_size(row_type, dim)
+    lines = 1 << (size - 1).bit_length() if size <= 64 else -(-size // 64) * 64
+    alignment = 4 if size >= 4 else 2
+    return lines if 4 * lines <= 5 * size else -(-size // alignment) * alignment

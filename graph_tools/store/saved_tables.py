@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Embedding tables in a SavedModel: assets whose names initialise `RecEmbeddingTable` resources, to and from a model.
+
+The resource's `shared_name` is the table's SHA-256: whoever loads two models into one process has one resource for
+equal tables, and never one for two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from graph_tools.errors import ConversionError, UnreadableError, naming
+from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.model import Model
+from graph_tools.store.add_table import TABLE
+from graph_tools.store.reader import TableReader
+from graph_tools.store.spec import TableSpec
+from graph_tools.store.table_file import MEMORY_LIMIT, TableFile
+from graph_tools.store.table_store import TableStore, place_table
+
+INITIALISER = "RecInitializeEmbeddingTable"
+
+Progress = Callable[[str, int], None]
+
+
+@dataclass
+class TableOutput:
+    """Where the tables of a model go.
+
+    Attributes
+    ----------
+    store : TableStore or None
+        None: files of the artefact alone.
+    memory_limit : int [bytes]
+    files : dict of str to TableFile
+        By node, once they are written.
+    """
+
+    store: TableStore | None = None
+    memory_limit: int = MEMORY_LIMIT
+    files: dict[str, TableFile] = field(default_factory=dict)
+
+    def write(self, model: Model, folder: Path, progress: Progress | None = None) -> None:
+        """Write the tables that the graph holds into the assets of a SavedModel.
+
+        Raises
+        ------
+        ConversionError
+            A node has no table, or one of another length of rows; or as `write_table`.
+        """
+        self.files = {}
+        written: dict[int, TableFile] = {}
+        for node in model.graph.of(TABLE):
+            spec = table_of_node(model, node)
+            folder.mkdir(exist_ok=True)
+            # Nodes of one table, as `merge` leaves them, need it to be written once; equal ones meet by their name.
+            if id(spec) not in written:
+                told = None if progress is None else (lambda count, name=node.name: progress(name, count))
+                with naming(f"table '{node.name}'"):
+                    written[id(spec)] = place_table(
+                        spec, folder, self.store, memory_limit=self.memory_limit, progress=told
+                    )
+            self.files[node.name] = written[id(spec)]
+
+
+def table_of_node(model: Model, node: Node) -> TableSpec:
+    """Return the table that a node stands for.
+
+    Raises
+    ------
+    ConversionError
+        There is none, or one of another length of rows.
+    """
+    spec = model.embedding_tables.get(node.name)
+    if spec is None:
+        raise ConversionError(f"table '{node.name}': no rows, expected some to write")
+    if attribute(node, "dim") != spec.dim:
+        raise ConversionError(f"table '{node.name}': rows of {spec.dim}, expected {attribute(node, 'dim')} as its node")
+    return spec
+
+
+def add_initialisers(graph: Graph, meta_graph: Any, files: dict[str, TableFile]) -> list[str]:
+    """Let tables be filled from assets when the model is loaded; return the nodes that do so."""
+    names: dict[str, Output] = {}
+    added = []
+    for node, file in files.items():
+        first = file.name not in names
+        if first:
+            names[file.name] = graph.add_const(file.name, f"tables/{file.sha256[:16]}/filename")
+            asset = meta_graph.asset_file_def.add(filename=file.name)
+            asset.tensor_info.name = str(names[file.name])
+        graph.set_attr(graph[node], "shared_name", file.sha256)
+        if first:
+            inputs = [graph[node].output(), names[file.name]]
+            added.append(graph.add(INITIALISER, inputs, name=f"tables/{file.sha256[:16]}/initialize").name)
+    return added
+
+
+def take_tables(model: Model) -> None:
+    """Make what initialises tables, as it was read, into the model's `embedding_tables`.
+
+    Raises
+    ------
+    UnreadableError
+        A table's file is damaged, does not fit its node, or is no asset.
+    """
+    graph = model.graph
+    initialised: dict[tuple[str, str], TableSpec] = {}
+    for name in sorted(graph.ancestors(model.init)):
+        node = graph[name]
+        if node.op != INITIALISER:
+            continue
+        handle, filename = graph[node.inputs[0].node], node.inputs[1].node
+        if filename not in model.assets or handle.op != TABLE:
+            raise UnreadableError(f"node '{name}': fills {handle.op} '{handle.name}' from '{filename}', expected a "
+                                  f"{TABLE} and the name of an asset")  # fmt: skip
+        initialised[_resource(handle)] = TableReader(model.assets[filename]).spec()
+        graph.replace_control(name, [])
+        graph.remove(name, "made again when the table is written")
+        if not graph.users(filename):
+            graph.remove(filename, "made again when the table is written")
+            del model.assets[filename]
+    for node in graph.of(TABLE):
+        spec = initialised.get(_resource(node))
+        if spec is None:
+            continue
+        assert spec.file is not None
+        if attribute(node, "dim") != spec.dim:
+            raise UnreadableError(f"{spec.file}: rows of {spec.dim}, expected {attribute(node, 'dim')}")
+        model.embedding_tables[node.name] = spec
+        graph.set_attr(node, "shared_name", "")
+    for name in list(model.init):
+        if name not in graph or (graph[name].op == "NoOp" and not graph[name].controls):
+            model.init.remove(name)
+            if name in graph and not graph.users(name):
+                graph.remove(name, "initialises nothing else")
+
+
+def _resource(node: Node) -> tuple[str, str]:
+    """Return what nodes of one resource have in common."""
+    container, name = (attribute(node, one, b"").decode() for one in ("container", "shared_name"))
+    return container, name or node.name

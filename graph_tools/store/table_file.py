@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write embedding tables as files; what is written depends on the table alone, so that equal tables are one file.
+
+The order in the file is rows, key bytes, key offsets, index. Rows and the bytes of strings pass through memory a piece
+at a time; what is held is some 20 bytes for each key. The header has the checksums of what follows it, so the name,
+which is the SHA-256 of all, is found by reading the file once it is written: from the page cache, where it fits there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from graph_tools.bundle.output_file import OutputFile
+from graph_tools.errors import ConversionError
+from graph_tools.store.fingerprint import fingerprints
+from graph_tools.store.index import KEY_BYTES, Index
+from graph_tools.store.layout import (
+    HEADER_BYTES,
+    INDEX_ALIGNMENT,
+    MOST_ROWS,
+    ROW_ALIGNMENT,
+    Header,
+    Section,
+    row_size,
+    row_stride,
+)
+from graph_tools.store.quantise import encode
+from graph_tools.store.spec import EncodedRows, TableSpec
+from graph_tools.tensors import Array, TensorSource, rows_per_chunk
+
+SUFFIX = ".emb"
+MEMORY_LIMIT = 4 << 30
+_BLOCK_BYTES = 4 << 20
+_READ_BYTES = 1 << 20
+
+Progress = Callable[[int], None]
+"""Called with the bytes written since the last call."""
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A table's file.
+
+    Attributes
+    ----------
+    path : Path
+    sha256 : str
+    header : Header
+    notes : tuple of str
+        What the user may want to know about how it came to its place.
+    """
+
+    path: Path
+    sha256: str
+    header: Header
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.sha256}{SUFFIX}"
+
+    @property
+    def size(self) -> int:
+        return self.header.file_size
+
+
+def write_table(
+    folder: Path, spec: TableSpec, *, memory_limit: int = MEMORY_LIMIT, progress: Progress | None = None
+) -> TableFile:
+    """Write a table into a folder, under the name that its content gives it.
+
+    Nothing is there under this name before it is complete and on the disk; what is there already is replaced.
+
+    Raises
+    ------
+    ConversionError
+        The table does not fit the format, a key is there twice, its index needs more than `memory_limit` bytes, or the
+        disk is full.
+    """
+    file, header, digest = write_temporary(folder, spec, memory_limit, progress)
+    final = folder / f"{digest}{SUFFIX}"
+    try:
+        file.rename(final)
+        sync_folder(folder)
+    except OSError as error:
+        file.unlink(missing_ok=True)
+        raise ConversionError(f"{final}: {error.strerror}, expected room and permission to write it") from error
+    return TableFile(final, digest, header)
+
+
+def write_temporary(
+    folder: Path, spec: TableSpec, memory_limit: int = MEMORY_LIMIT, progress: Progress | None = None
+) -> tuple[Path, Header, str]:
+    """Write a table under a hidden name; return that, its header and its SHA-256. As for `write_table`."""
+    problem = spec.problem()
+    if problem is not None:
+        raise ConversionError(f"embedding table: {problem}")
+    path = folder / temporary_name(str(os.getpid()), secrets.token_hex(8))
+    file = OutputFile(path, folder)
+    file.purpose = "an embedding table"
+    try:
+        header = _Writer(file, spec, memory_limit, progress).write()
+        file.close()
+        return path, header, _finish(path, header)
+    except BaseException as error:
+        file.discard()
+        if isinstance(error, OSError):
+            found = f"{folder}: {error.strerror}"
+            raise ConversionError(f"{found}, expected room and permission for an embedding table") from error
+        raise
+
+
+def temporary_name(process: str, token: str) -> str:
+    """Return a hidden name for a file in the making."""
+    return f".table.{process}.{token}"
+
+
+def _finish(path: Path, header: Header) -> str:
+    """Put the header in its place, bring the file to the disk, and return its SHA-256."""
+    with path.open("r+b", buffering=0) as stream:
+        stream.write(header.pack())
+        os.fchmod(stream.fileno(), 0o444)
+        # Writing back goes on while the file is read.
+        digest = file_digest(path)
+        os.fsync(stream.fileno())
+    return digest
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    digest, block = hashlib.sha256(), bytearray(_READ_BYTES)
+    with path.open("rb", buffering=0) as stream:
+        while count := stream.readinto(block):
+            digest.update(memoryview(block)[:count])
+    return digest.hexdigest()
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class _Writer:
+    """Writes one table into an open file."""
+
+    def __init__(self, file: OutputFile, spec: TableSpec, memory_limit: int, progress: Progress | None) -> None:
+        self.file, self.spec, self.memory_limit, self.progress = file, spec, memory_limit, progress
+        self.stride = row_stride(spec.row_type, spec.dim)
+        self.rows = spec.rows.shape[0]
+        self.default_rows = spec.default_rows.shape[0] if spec.default_rows is not None else 0
+        self.key_count = spec.keys.shape[0] if spec.keys is not None else 0
+
+    def write(self) -> Header:
+        """Write all but the header, for which its place is kept, and return it."""
+        spec = self.spec
+        if self.rows + self.default_rows >= MOST_ROWS or self.key_count >= MOST_ROWS:
+            found = f"{max(self.rows + self.default_rows, self.key_count)} rows and default rows, or keys"
+            raise ConversionError(f"embedding table: {found}, expected below {MOST_ROWS}")
+        needed = self.key_count * (KEY_BYTES + 8 * (spec.index_kind == "string" or spec.row_numbers is not None))
+        if needed > self.memory_limit:
+            found = f"an index of {self.key_count} keys, which takes {needed} bytes of memory to make"
+            raise ConversionError(f"embedding table: {found}, expected at most the memory limit of {self.memory_limit}")
+        self.file.write(np.zeros(HEADER_BYTES, np.uint8))
+        row_data = self._section(ROW_ALIGNMENT, self._row_blocks())
+        key_offsets = key_bytes = index_section = Section()
+        home_buckets = buckets = 0
+        if spec.keys is not None:
+            if spec.index_kind == "string":
+                strings = _Strings(spec.keys)
+                key_bytes = self._section(INDEX_ALIGNMENT, strings.blocks())
+                key_offsets = self._section(INDEX_ALIGNMENT, _blocks(strings.offsets))
+                index = Index(strings.fingerprints, None, unique=False)
+            else:
+                index = Index(spec.keys.read().view(np.uint64), self._row_numbers(), unique=True)
+            index_section = self._section(INDEX_ALIGNMENT, index.blocks())
+            home_buckets, buckets = index.home_buckets, index.buckets
+            if index.suspects:
+                _check_strings(spec.keys, np.sort(np.concatenate(index.suspects)))
+        return Header(
+            file_size=self.file.size,
+            rows=self.rows,
+            default_rows=self.default_rows,
+            dim=spec.dim,
+            row_type=spec.row_type,
+            row_stride=self.stride,
+            index_kind=spec.index_kind,
+            absent_key=spec.absent_key,
+            home_buckets=home_buckets,
+            buckets=buckets,
+            row_data=row_data,
+            index=index_section,
+            key_offsets=key_offsets,
+            key_bytes=key_bytes,
+        )
+
+    def _section(self, alignment: int, blocks: Iterator[Array]) -> Section:
+        """Write blocks of bytes from the next multiple of `alignment` on; without bytes there is no section."""
+        offset = size = crc = 0
+        for block in blocks:
+            raw = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
+            if not len(raw):
+                continue
+            if not size:
+                self.file.write(np.zeros(-self.file.size % alignment, np.uint8))
+                offset = self.file.size
+            crc = self.file.write_summed(raw, crc)
+            size += len(raw)
+            if self.progress is not None:
+                self.progress(len(raw))
+        return Section(offset, size, crc)
+
+    def _row_blocks(self) -> Iterator[Array]:
+        size = row_size(self.spec.row_type, self.spec.dim)
+        for rows in (self.spec.rows, self.spec.default_rows):
+            if rows is None:
+                continue
+            count = 0
+            for block in rows.chunks(max(1, _BLOCK_BYTES // max(self.stride, 4 * self.spec.dim))):
+                if block.dtype != rows.dtype or block.shape[1:] != rows.shape[1:]:
+                    found = f"a block {block.dtype}{list(block.shape)}"
+                    raise ConversionError(f"embedding table: {found}, expected rows of {rows.dtype}{list(rows.shape)}")
+                count += len(block)
+                encoded = block if isinstance(rows, EncodedRows) else encode(block, self.spec.row_type)
+                if size != self.stride:
+                    padded = np.zeros((len(block), self.stride), np.uint8)
+                    padded[:, :size] = encoded
+                    encoded = padded
+                yield encoded
+            if count != rows.shape[0]:
+                raise ConversionError(f"embedding table: {count} rows, expected {rows.shape[0]}")
+
+    def _row_numbers(self) -> Array | None:
+        """Return which rows the keys lead to, or None where key i leads to row i."""
+        if self.spec.row_numbers is None:
+            return None
+        numbers = self.spec.row_numbers.read()
+        if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= self.rows):
+            found = f"row numbers {numbers.min()} to {numbers.max()}"
+            raise ConversionError(f"embedding table: {found}, expected those of {self.rows} rows")
+        if len(numbers) == self.rows and np.array_equal(numbers, np.arange(self.rows)):
+            return None
+        return numbers.astype(np.uint32)
+
+
+class _Strings:
+    """The bytes of string keys, and what is known of them once all have passed.
+
+    Attributes
+    ----------
+    fingerprints : ndarray [n] uint64
+    offsets : ndarray [n + 1] uint64
+        Where each begins, and the last ends.
+    """
+
+    def __init__(self, keys: TensorSource) -> None:
+        self.keys = keys
+        self.fingerprints = np.empty(keys.shape[0], np.uint64)
+        self.offsets = np.zeros(keys.shape[0] + 1, np.uint64)
+
+    def blocks(self) -> Iterator[Array]:
+        place = 0
+        for block in self.keys.chunks(rows_per_chunk(self.keys, _BLOCK_BYTES)):
+            end = place + len(block)
+            if end > len(self.fingerprints):
+                break
+            strings = block.tolist()
+            self.fingerprints[place:end] = fingerprints(block)
+            lengths = np.fromiter(map(len, strings), np.uint64, len(strings))
+            self.offsets[place + 1 : end + 1] = np.cumsum(lengths) + self.offsets[place]
+            place = end
+            yield np.frombuffer(b"".join(strings), np.uint8)
+        if place != len(self.fingerprints):
+            raise ConversionError(f"embedding table: {place} keys, expected {len(self.fingerprints)}")
+
+
+def _check_strings(keys: TensorSource, suspects: Array) -> None:
+    """Raise `ConversionError` if of the strings at these places, ascending, two are equal."""
+    seen: set[bytes] = set()
+    place = 0
+    for block in keys.chunks(rows_per_chunk(keys, _BLOCK_BYTES)):
+        low, high = np.searchsorted(suspects, (place, place + len(block)))
+        for string in block[suspects[low:high] - place].tolist():
+            if string in seen:
+                raise ConversionError(f"embedding table: key {string!r} is there twice, expected every key once")
+            seen.add(string)
+        place += len(block)
+
+
+def _blocks(array: Array) -> Iterator[Array]:
+    for begin in range(0, len(array), _BLOCK_BYTES // 8):
+        yield array[begin : begin + _BLOCK_BYTES // 8]

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A folder of tables that artefacts link into, so that equal tables take the disk and the page cache once.
+
+The page cache is of inodes: two models that hard-link one file share its pages in all processes. Files are of mode
+0444, appear by renaming when they are complete, and are never written to again, so that any number of processes may use
+a store at a time. Nothing is removed from a store here: a file whose link count is 1 is in no artefact any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from graph_tools.errors import ConversionError, UnreadableError, UsageError
+from graph_tools.store.layout import Header
+from graph_tools.store.reader import read_header
+from graph_tools.store.spec import TableSpec
+from graph_tools.store.table_file import (
+    MEMORY_LIMIT,
+    SUFFIX,
+    Progress,
+    TableFile,
+    file_digest,
+    sync_folder,
+    temporary_name,
+    write_temporary,
+)
+
+# Left behind by a process that was killed: nobody has written to it for so long.
+_ABANDONED_SECONDS = 86_400
+_NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
+
+
+class TableStore:
+    """Where tables are kept by their content.
+
+    Parameters
+    ----------
+    folder : Path
+        It is made if need be.
+    verify : bool
+        Read a file of the store to its end before it is used again, instead of its header and size only.
+
+    Raises
+    ------
+    UsageError
+        The folder cannot be made.
+    """
+
+    def __init__(self, folder: Path, verify: bool = False) -> None:
+        self.folder, self._verify = Path(folder), verify
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{self.folder}: {error.strerror}, expected a folder for tables") from error
+        self._remove_abandoned()
+
+    def _remove_abandoned(self) -> None:
+        for path in self.folder.glob(temporary_name("*", "*")):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
+                    path.unlink()
+
+    def path(self, sha256: str) -> Path:
+        """Say where a table of this digest is, or would be."""
+        return self.folder / f"{sha256}{SUFFIX}"
+
+    def put(self, spec: TableSpec, *, memory_limit: int = MEMORY_LIMIT, progress: Progress | None = None) -> TableFile:
+        """Write a table, unless it is there already; a file of its name that is damaged is replaced, with a note.
+
+        Raises
+        ------
+        ConversionError
+            As `write_table`.
+        """
+        temporary, header, sha256 = write_temporary(self.folder, spec, memory_limit, progress)
+        return self._adopt(temporary, header, sha256)
+
+    def _adopt(self, temporary: Path, header: Header, sha256: str) -> TableFile:
+        final = self.path(sha256)
+        notes: tuple[str, ...] = ()
+        try:
+            if final.exists():
+                problem = damage(final, header, sha256 if self._verify else None)
+                if problem is None:
+                    temporary.unlink()
+                    return TableFile(final, sha256, header)
+                notes = (f"{problem}; it was replaced, and models that link to the damaged file have to be made again",)
+            temporary.rename(final)
+            sync_folder(self.folder)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise ConversionError(f"{final}: {error.strerror}, expected a store that may be written to") from error
+        return TableFile(final, sha256, header, notes)
+
+    def adopt(self, file: Path) -> TableFile:
+        """Take over a file that is named after its content, once that is found to be so.
+
+        Raises
+        ------
+        UnreadableError
+            It is no table, or not what its name says.
+        """
+        header = checked(file)
+        final = self.path(file.stem)
+        if final.exists() and damage(final, header, file.stem if self._verify else None) is None:
+            return TableFile(final, file.stem, header)
+        temporary = self.folder / temporary_name(str(os.getpid()), secrets.token_hex(8))
+        copied = _link_or_copy(file, temporary)
+        placed = self._adopt(temporary, header, file.stem)
+        return replace(placed, notes=(*placed.notes, *copied))
+
+
+def place(file: TableFile, folder: Path) -> TableFile:
+    """Put a table of a store into a folder under its name: as a link or, where that cannot be, as a copy, with a note.
+
+    Raises
+    ------
+    ConversionError
+        There is no room for it.
+    """
+    target = folder / file.name
+    if target.exists():
+        return replace(file, path=target)
+    try:
+        notes = _link_or_copy(file.path, target)
+    except OSError as error:
+        raise ConversionError(f"{target}: {error.strerror}, expected room and permission to write it") from error
+    return replace(file, path=target, notes=(*file.notes, *notes))
+
+
+def place_table(
+    spec: TableSpec,
+    folder: Path,
+    store: TableStore | None,
+    *,
+    memory_limit: int = MEMORY_LIMIT,
+    progress: Progress | None = None,
+) -> TableFile:
+    """Write a table into a folder, through a store if there is one; a table that is in a file is not written again.
+
+    Raises
+    ------
+    ConversionError, UnreadableError
+        As `write_table`, and for a file of `spec` that is damaged.
+    """
+    if spec.file is not None:
+        if store is not None:
+            return place(store.adopt(spec.file), folder)
+        return place(TableFile(spec.file, spec.file.stem, checked(spec.file)), folder)
+    if store is not None:
+        return place(store.put(spec, memory_limit=memory_limit, progress=progress), folder)
+    temporary, header, sha256 = write_temporary(folder, spec, memory_limit, progress)
+    target = folder / f"{sha256}{SUFFIX}"
+    temporary.rename(target)
+    return TableFile(target, sha256, header)
+
+
+def checked(file: Path) -> Header:
+    """Read a file to its end and return its header.
+
+    Raises
+    ------
+    UnreadableError
+        It is no table, or not the one that its name says.
+    """
+    header = read_header(file)
+    problem = damage(file, header, file.stem)
+    if problem is not None:
+        raise UnreadableError(problem)
+    return header
+
+
+def damage(file: Path, header: Header, sha256: str | None) -> str | None:
+    """Return in which way a file is not that of a table with this header and, unless None, this digest; or None."""
+    try:
+        if read_header(file) != header:
+            return f"{file}: another table than its name says, expected the same header"
+        found = file_digest(file) if sha256 is not None else None
+    except UnreadableError as error:
+        return str(error)
+    except OSError as error:
+        return f"{file}: {error.strerror}, expected an embedding table"
+    if found != sha256:
+        return f"{file}: SHA-256 {found}, expected that of its name; the file is damaged"
+    return None
+
+
+def _link_or_copy(source: Path, target: Path) -> tuple[str, ...]:
+    """Link `target` to a file, or copy it; return notes."""
+    try:
+        os.link(source, target)
+        return ()
+    except OSError as error:
+        if error.errno not in _NO_LINK:
+            raise
+        reason = error.strerror
+    temporary = target.with_name(temporary_name(str(os.getpid()), secrets.token_hex(8)))
+    try:
+        shutil.copyfile(source, temporary)
+        temporary.chmod(0o444)
+        with temporary.open("rb") as stream:
+            os.fsync(stream.fileno())
+        temporary.rename(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return (f"{target.name}: copied, since it cannot be linked ({reason}); its memory is not shared with the store",)
