@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from graph_tools.fused.lookups.emit import TableMaker, emit
 from graph_tools.fused.lookups.finder import PieceFinder
 from graph_tools.fused.lookups.groups import find_groups, partial_joins
@@ -43,7 +45,7 @@ class FuseEmbeddingGroups(Pass):
         made = [(group, emit(model, group, tables, "embedding_group")) for group in groups]
         for group, outputs in made:
             for old, new in outputs.items():
-                replace_output(model, old, new, "float32", _WHY)
+                replace_output(model, old, new, np.float32, _WHY)
             result.applied += len(group.roots)
         result.refused = [(name, why) for name, why in finder.refused.items() if name in model.graph]
         # Hash tables and variables that only lookups read go, with what fills them.

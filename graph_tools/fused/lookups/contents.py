@@ -40,15 +40,18 @@ def table_spec(model: Model, source: TableSource, vocabularies: Vocabularies) ->
     begin, end = 0, source.span
     picked: Array | None = None
     if isinstance(source.index, ArrayIndex):
-        keys, numbers = _of_array(model, source.index)
+        keys, numbers, end = _of_array(model, source.index)
     elif isinstance(source.index, HashIndex):
         vocabulary = vocabularies.of(source.index.handle)
         if isinstance(vocabulary, str):
             raise ConversionError(f"{vocabulary}; expected its content")
-        if source.index.strings:
-            keys, begin, end, picked = _by_text(vocabulary, source.index)
-        else:
-            keys, numbers = vocabulary.keys, _changed(vocabulary, source.index)
+        keys = vocabulary.keys
+        begin, end = _span(vocabulary, source.index)
+        if not _counts_up(vocabulary, source.index):
+            if source.index.strings:
+                keys, picked = _by_text(vocabulary, source.index)
+            else:
+                numbers = _numbers(vocabulary, source.index, begin)
     whole = _rows(model, rows, begin, end) if picked is None else _picked(model, rows, picked)
     return TableSpec(source.dim, whole, rows.row_type, keys, numbers, default, str(absent))
 
@@ -115,67 +118,54 @@ def _any(rows: TensorSource) -> bool:
     return any(np.ascontiguousarray(chunk).view(np.uint8).any() for chunk in rows.chunks(1 << 16))
 
 
-def _of_array(model: Model, index: ArrayIndex) -> tuple[TensorSource, TensorSource]:
-    """Return keys and their row numbers, as an index by key has them."""
+def _of_array(model: Model, index: ArrayIndex) -> tuple[TensorSource, TensorSource, int]:
+    """Return keys, their row numbers, and how many rows these reach, as an index by key has them."""
     held = np.concatenate([*sliced(model.variables[index.values], 0, index.span).chunks(1 << 20)])
-    if index.absent is None:
-        return ArrayTensor(np.arange(index.low, index.low + index.span, dtype=np.int64)), ArrayTensor(held)
-    places = np.flatnonzero(held != index.absent)
-    return ArrayTensor(places + np.int64(index.low)), ArrayTensor(held[places])
+    places = np.arange(index.span) if index.absent is None else np.flatnonzero(held != index.absent)
+    numbers = held[places]
+    return ArrayTensor(places + np.int64(index.low)), ArrayTensor(numbers), int(numbers.max(initial=-1)) + 1
 
 
-def _changed(vocabulary: Vocabulary, index: HashIndex) -> TensorSource | None:
-    """Return the row numbers of integer keys; None where key i has row i."""
-    values, count = vocabulary.values, vocabulary.keys.shape[0]
-    if values is None and (not index.changes or changed(count - 1, index.changes) == count - 1 == _last(index, count)):
-        return None
+def _span(vocabulary: Vocabulary, index: HashIndex) -> tuple[int, int]:
+    """Return the first row that a key leads to, and the one behind the last."""
+    if not vocabulary.keys.shape[0]:
+        return 0, 0
+    return changed(vocabulary.least, index.changes), changed(vocabulary.most, index.changes) + 1
+
+
+def _counts_up(vocabulary: Vocabulary, index: HashIndex) -> bool:
+    """Say whether the row numbers of the keys are consecutive, in the order of the keys."""
+    begin, end = _span(vocabulary, index)
+    return vocabulary.values is None and end - begin == vocabulary.keys.shape[0]
+
+
+def _numbers(vocabulary: Vocabulary, index: HashIndex, begin: int) -> TensorSource:
+    """Return the row numbers of the keys, counted from row `begin`."""
+    count, values = vocabulary.keys.shape[0], vocabulary.values
 
     def make(rows: int) -> Iterator[Array]:
-        begin = 0
-        for chunk in _numbers(vocabulary).chunks(rows):
-            yield _change(chunk, index)
-            begin += len(chunk)
+        for first in range(0, count, rows) if values is None else ():
+            yield change(np.arange(first, min(first + rows, count)))
+        for chunk in values.chunks(rows) if values is not None else ():
+            yield change(chunk.astype(np.int64))
+
+    def change(numbers: Array) -> Array:
+        for op, number in index.changes:
+            numbers = np.minimum(numbers, number) if op == "min" else numbers + number
+        return numbers - begin
 
     return StreamTensor(np.dtype(np.int64), (count,), make)
 
 
-def _last(index: HashIndex, count: int) -> int:
-    return count - 1 if all(op == "min" and number >= count - 1 for op, number in index.changes) else -1
-
-
-def _numbers(vocabulary: Vocabulary) -> TensorSource:
-    if vocabulary.values is not None:
-        return vocabulary.values
+def _by_text(vocabulary: Vocabulary, index: HashIndex) -> tuple[TensorSource, Array]:
+    """Return string keys in the order of their rows, and the number of the row for each."""
     count = vocabulary.keys.shape[0]
-
-    def make(rows: int) -> Iterator[Array]:
-        for begin in range(0, count, rows):
-            yield np.arange(begin, min(begin + rows, count), dtype=np.int64)
-
-    return StreamTensor(np.dtype(np.int64), (count,), make)
-
-
-def _change(numbers: Array, index: HashIndex) -> Array:
-    found: Array = numbers.astype(np.int64)
-    for op, number in index.changes:
-        found = np.minimum(found, number) if op == "min" else found + number
-    return found
-
-
-def _by_text(vocabulary: Vocabulary, index: HashIndex) -> tuple[TensorSource, int, int, Array | None]:
-    """Return string keys in the order of their rows, and which rows these are: first, end, or a number for each."""
-    count = vocabulary.keys.shape[0]
-    shift = changed(0, index.changes)
-    straight = vocabulary.values is None and changed(count - 1, index.changes) == shift + count - 1
-    if straight or not count:
-        return vocabulary.keys, shift if count else 0, shift + count if count else 0, None
     if count > MOST_SORTED_KEYS:
         raise ConversionError(f"table '{index.handle}': {count} keys in an order of their own, expected fewer than "
                               f"{MOST_SORTED_KEYS}")  # fmt: skip
-    numbers = np.concatenate([_change(chunk, index) for chunk in _numbers(vocabulary).chunks(1 << 20)])
+    numbers = _numbers(vocabulary, index, 0).read()
     order = np.argsort(numbers, kind="stable")
-    keys = np.concatenate([*vocabulary.keys.chunks(1 << 20)])
-    return ArrayTensor(keys[order]), 0, 0, numbers[order]
+    return ArrayTensor(vocabulary.keys.read()[order]), numbers[order]
 
 
 def _picked(model: Model, rows: StoredRows, numbers: Array) -> TensorSource:
