@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from graph_tools.fused.lookups.batches import joined_parts
 from graph_tools.fused.lookups.emit import TableMaker, emit
 from graph_tools.fused.lookups.finder import PieceFinder
 from graph_tools.fused.lookups.groups import find_groups, partial_joins
@@ -34,12 +37,7 @@ class FuseEmbeddingGroups(Pass):
 
     def apply(self, model: Model) -> PassResult:
         result = PassResult(self.name, nodes_before=len(model.graph))
-        finder = PieceFinder(model)
-        joins = partial_joins(finder)
-        if joins:
-            for node, runs in joins:
-                _join_runs(model, node, runs)
-            finder = PieceFinder(model)
+        finder = _find(model)
         tables = TableMaker(model, finder.lookups.numbers.vocabularies)
         groups = find_groups(finder)
         made = [(group, emit(model, group, tables, "embedding_group")) for group in groups]
@@ -54,18 +52,45 @@ class FuseEmbeddingGroups(Pass):
         return result
 
 
-def _join_runs(model: Model, node: Node, runs: list[list[int]]) -> None:
+def _find(model: Model) -> PieceFinder:
+    """Find what groups may produce; a node that joins lookups with something else is given them joined already."""
+    finder = PieceFinder(model)
+    joined = [_join_runs(model, node, runs) for node, runs in partial_joins(finder)]
+    if not joined:
+        return finder
+    finder = PieceFinder(model)
+    useless = [one for one in joined if any(Output(name) not in finder.pieces for name in one.added)]
+    for one in useless:
+        model.graph.set_inputs(one.node, one.inputs)
+        model.graph.set_attr(one.node, "N", len(joined_parts(one.node)))
+        for name in one.added:
+            model.graph.remove(name, "lookups that cannot be joined")
+    return PieceFinder(model) if useless else finder
+
+
+@dataclass
+class _Joined:
+    """A node that was given some of its inputs joined, and those that it had."""
+
+    node: Node
+    inputs: list[Output]
+    added: list[str]
+
+
+def _join_runs(model: Model, node: Node, runs: list[list[int]]) -> _Joined:
     """Let a ConcatV2 or AddN take some of its inputs joined already."""
-    graph = model.graph
-    parts = node.inputs[:-1] if node.op == "ConcatV2" else list(node.inputs)
-    axis = node.inputs[-1:] if node.op == "ConcatV2" else []
-    joined: dict[int, Output] = {}
+    graph, parts, before = model.graph, joined_parts(node), list(node.inputs)
+    axis = before[len(parts) :]
+    left: list[Output | None] = list(parts)
+    added = []
     for run in runs:
         attrs = dict(node.attrs) | {"N": len(run)}
         one = graph.add(node.op, [*(parts[i] for i in run), *axis], name=f"{node.name}/lookups", attrs=attrs)
-        joined |= {run[0]: one.output()} | dict.fromkeys(run[1:])  # type: ignore[arg-type]
-    left = [joined.get(i, one) for i, one in enumerate(parts)]
+        added.append(one.name)
+        for i in run:
+            left[i] = None
+        left[run[0]] = one.output()
     inputs = [one for one in left if one is not None]
     graph.set_inputs(node, [*inputs, *axis])
     graph.set_attr(node, "N", len(inputs))
-
+    return _Joined(node, before, added)

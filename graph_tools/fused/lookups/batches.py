@@ -66,7 +66,7 @@ class Batches(SizeFinder):
         return self.total(before[1:]) == self.total(after[1:])
 
     def _find(self, node: Node, output: Output) -> Sizes | None:
-        return super()._find(node, output) or self._more(node) or self._inferred(output)
+        return super()._find(node, output) or self._more(node, output) or self._inferred(output)
 
     def _inferred(self, output: Output) -> Sizes | None:
         found = self._static(output)
@@ -74,7 +74,9 @@ class Batches(SizeFinder):
             return None
         return tuple(Symbol("size", output, i) if one is None else one for i, one in enumerate(found))
 
-    def _more(self, node: Node) -> Sizes | None:
+    def _more(self, node: Node, output: Output) -> Sizes | None:
+        if node.op in {"Split", "SplitV", "StridedSlice", "Transpose"}:
+            return self._rows_kept(node, output)
         if node.op in _UNARY:
             return self.of(node.inputs[0])
         if node.op in _BINARY:
@@ -85,7 +87,49 @@ class Batches(SizeFinder):
             return self._reduced(node)
         if node.op in {"ConcatV2", "Pack"}:
             return self._joined(node)
+        if node.op == "Tile":
+            return self._tiled(node)
+        if node.op in {"BatchMatMul", "BatchMatMulV2"}:
+            return self._multiplied(node)
         return None
+
+    def _tiled(self, node: Node) -> Sizes | None:
+        before, times = self.of(node.inputs[0]), self.vector(node.inputs[1])
+        if before is None or times is None or len(before) != len(times):
+            return None
+        made: list[Size] = []
+        for i, (size, count) in enumerate(zip(before, times, strict=True)):
+            if isinstance(size, int) and isinstance(count, int):
+                made.append(size * count)
+            else:
+                made.append(size if count == 1 else count if size == 1 else Symbol("size", node.output(), i))
+        return tuple(made)
+
+    def _multiplied(self, node: Node) -> Sizes | None:
+        left, right = self.of(node.inputs[0]), self.of(node.inputs[1])
+        if left is None or right is None or min(len(left), len(right)) < 2:
+            return None
+        rows = left[-1 if attribute(node, "adj_x", False) else -2]
+        columns = right[-2 if attribute(node, "adj_y", False) else -1]
+        longer = max(left[:-2], right[:-2], key=len)
+        return (*longer, rows, columns)
+
+    def _rows_kept(self, node: Node, output: Output) -> Sizes | None:
+        """Return what is inferred for a node that moves or picks columns, with the rows that it was given."""
+        before, after = self.of(node.inputs[1 if node.op == "Split" else 0]), self._inferred(output)
+        if not before or not after:
+            return None
+        if node.op == "Transpose":
+            order = constant_list(self.graph, node.inputs[1])
+            return None if order is None else tuple(before[one % len(before)] for one in order)
+        if node.op == "StridedSlice":
+            begin, step = (constant_list(self.graph, node.inputs[i]) for i in (1, 3))
+            masks = [attribute(node, f"{key}_mask", 0) for key in ("new_axis", "shrink_axis", "ellipsis")]
+            whole = attribute(node, "end_mask", 0) & 1 and (attribute(node, "begin_mask", 0) & 1 or (begin or [1])[0] == 0)
+            known = whole and not masks[0] and not masks[1] & 1 and step is not None and step[0] == 1
+            return (before[0], *after[1:]) if known or (masks[2] & 1 and not masks[0] and not masks[1] & 1) else None
+        axis = constant_list(self.graph, node.inputs[0 if node.op == "Split" else 2])
+        return None if axis is None or axis[0] % len(before) == 0 else (before[0], *after[1:])
 
     def _reduced(self, node: Node) -> Sizes | None:
         before, axes = self.of(node.inputs[0]), constant_list(self.graph, node.inputs[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from graph_tools.fused.lookups.batches import joined_parts
 from graph_tools.fused.lookups.finder import PieceFinder
 from graph_tools.fused.lookups.pieces import Piece, as_sequence
 from graph_tools.graph import Node, Output
@@ -88,7 +89,9 @@ def partial_joins(finder: PieceFinder) -> list[tuple[Node, list[list[int]]]]:
     for node in finder.graph.of("ConcatV2", "AddN"):
         if node.output() in finder.pieces or node.controls or node.name not in finder.batches.needs:
             continue
-        parts = node.inputs[:-1] if node.op == "ConcatV2" else node.inputs
+        parts = joined_parts(node)
+        if len(set(parts)) < len(parts):
+            continue
         runs: list[list[int]] = [[]]
         for number, one in enumerate(parts):
             piece = finder.pieces.get(one)
@@ -96,7 +99,7 @@ def partial_joins(finder: PieceFinder) -> list[tuple[Node, list[list[int]]]]:
                 runs[-1].append(number)
             elif node.op == "ConcatV2" and runs[-1]:
                 runs.append([])
-        long = [run for run in runs if len(run) > 1]
+        long = [run for run in runs if 1 < len(run) < len(parts)]
         if long:
             found.append((node, long))
     return found

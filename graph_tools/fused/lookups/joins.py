@@ -52,7 +52,10 @@ class Joiner:
         axis = joined_axis(self.batches, node)
         if not axis:
             return None
-        pieces = [self.piece_of(one) or self.copied(one) for one in joined_parts(node)]
+        parts = joined_parts(node)
+        if len(set(parts)) < len(parts):
+            return None  # A row that is repeated: attention takes it as it is.
+        pieces = [self.piece_of(one) or self.copied(one) for one in parts]
         found = [one for one in pieces if one is not None]
         if len(found) < len(pieces) or not self._one_batch(found) or self._waits(found):
             return None
@@ -130,7 +133,7 @@ class Joiner:
         """Return a sum over fields, or over the values of one, and the mean over the values of one."""
         piece, axes = self.piece_of(node.inputs[0]), constant_list(self.graph, node.inputs[1])
         sizes = self.batches.of(node.output())
-        if piece is None or axes is None or not sizes or not is_static(sizes[1:]):
+        if piece is None or axes is None or not sizes or not is_static(sizes[1:]) or not self._alone(node.inputs[0]):
             return None
         rank = len(piece.shape) + 1
         gone = sorted({axis % rank - 1 for axis in axes})
@@ -143,6 +146,15 @@ class Joiner:
         initial = piece.start() if piece.sequence is None else ()
         total = tuple(map(float, np.array(initial, np.float32).reshape(-1, width).sum(axis=0))) if any(initial) else ()
         return Piece(piece.batch, tuple(sizes[1:]), parts, total)
+
+    def _alone(self, output: Output) -> bool:
+        """Say whether nothing else takes a tensor: what does may be an interaction, of which a sum is a part."""
+        while len(self.graph.users(output.node)) == 1 and output.node not in self.values.model.outputs():
+            node = self.graph[output.node]
+            if node.op not in {"ExpandDims", "Identity", "Reshape", "Squeeze"}:
+                return True
+            output = node.inputs[0]
+        return False
 
     def _pooled(self, piece: Piece, op: str, gone: list[int]) -> tuple[Part, ...] | None:
         combiner = {"Sum": "sum", "Mean": "mean"}[op]

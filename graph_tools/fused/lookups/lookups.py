@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from graph_tools.fused.embedding_plan import COMBINERS
 from graph_tools.fused.lookups.batches import Batches
 from graph_tools.fused.lookups.entries import EntryFinder
 from graph_tools.fused.lookups.keys import KeyFinder
-from graph_tools.fused.lookups.masks import MaskFinder, covers, factors
+from graph_tools.fused.lookups.masks import MaskFinder, as_numbers, covers, factors
 from graph_tools.fused.lookups.numbers import NumberFinder, Numbers, changed
 from graph_tools.fused.lookups.pieces import Part, Piece, is_static, row_width
 from graph_tools.fused.lookups.rows import Gathered, RowFinder, dim_of
@@ -19,24 +19,16 @@ from graph_tools.fused.lookups.tables import ArrayIndex, DefaultRows, HashIndex,
 from graph_tools.fused.lookups.vocabularies import Vocabulary
 from graph_tools.graph import Node, Output, attribute
 from graph_tools.model import Model
-from graph_tools.passes._match import constant, is_constant, operand, skip, source
+from graph_tools.passes._match import constant, constant_list, is_constant, operand, skip, source
 from graph_tools.passes._ranges import RangeFinder
 from graph_tools.passes._safe_lookup import is_zeros
 from graph_tools.passes._sizes import Size
 from graph_tools.tensors import rows_per_chunk
 
 _SEGMENTS = {"SparseSegmentMean": "mean", "SparseSegmentSum": "sum", "SparseSegmentSqrtN": "sqrtn"}
+# What is added to a number of values so that none of them is no division by zero.
+_TINY = 1e-6
 SEGMENT_OPS = {*_SEGMENTS, *(f"{op}WithNumSegments" for op in _SEGMENTS)}
-
-
-@dataclass(frozen=True)
-class Base:
-    """Rows for each of some ids, before they are combined."""
-
-    gathered: Gathered
-    numbers: Numbers
-    ids: tuple[Size, ...]
-    mask: tuple[str, ...] = ()
 
 
 class LookupFinder:
@@ -71,16 +63,25 @@ class LookupFinder:
         """Return the rows of which a Select keeps some and makes the others zeros."""
         if not is_zeros(self.graph, select.inputs[2]) or select.controls:
             return ""
-        found = self.rows.of(skip(self.graph, select.inputs[1]))
+        return self._masked(select, select.inputs[1], select.inputs[0], select.inputs[0])
+
+    def multiplied(self, node: Node) -> Piece | str:
+        """Return the rows that are multiplied with 1 or 0."""
+        for rows, numbers in (node.inputs, reversed(node.inputs)):
+            mask = as_numbers(self.graph, numbers)
+            if mask is not None:
+                return self._masked(node, rows, mask, numbers)
+        return ""
+
+    def _masked(self, node: Node, rows: Output, mask: Output, shaped: Output) -> Piece | str:
+        found = self.rows.of(skip(self.graph, rows))
         if isinstance(found, str):
             return found
-        tests = factors(self.graph, select.inputs[0])
-        ids = self.batches.of(found.numbers)
+        tests, ids = factors(self.graph, mask), self.batches.of(found.numbers)
         if tests is None or ids is None:
-            return f"mask '{select.inputs[0]}' is not understood"
-        mask, rank = self.batches.of(select.inputs[0]), len(found.rows.row_shape)
-        if not covers(self.batches.leader, mask, ids, rank, select.op == "Select"):
-            return f"mask '{select.inputs[0]}' has not one element for each id"
+            return f"mask '{mask}' is not understood"
+        if not covers(self.batches.leader, self.batches.of(shaped), ids, found.rows.row_shape, node.op == "Select"):
+            return f"mask '{mask}' has not one element for each id"
         place = found.numbers
         repaired = source(self.graph, place, "SelectV2", "Select")
         if repaired is not None and factors(self.graph, repaired.inputs[0]) == tests:
@@ -91,6 +92,39 @@ class LookupFinder:
             return numbers
         masked = self.masks.apply(tests, numbers)
         return masked if isinstance(masked, str) else self._piece(found, masked)
+
+    def averaged(self, node: Node, total: Piece) -> Piece | str:
+        """Return the mean of the values that are there: their sum, divided by their number."""
+        part = total.parts[0]
+        if len(total.parts) > 1 or part.combiner != "sum" or part.key is None or total.initial or node.controls:
+            return ""
+        counted = self.graph[skip(self.graph, node.inputs[1]).node]
+        safe = node.op == "DivNoNan"
+        if counted.op in {"AddV2", "Add", "Maximum"}:
+            least = constant(self.graph, counted.inputs[1])
+            if least is None or least.size != 1 or not 0 < least.item() <= (_TINY if counted.op != "Maximum" else 1):
+                return ""
+            safe, counted = True, self.graph[skip(self.graph, counted.inputs[0]).node]
+        sizes = self.batches.of(node.inputs[1])
+        mask = as_numbers(self.graph, counted.inputs[0]) if counted.op == "Sum" and safe else None
+        if mask is None or sizes is None or len(sizes) != len(total.shape) + 1 or set(sizes[1:]) != {1}:
+            return ""
+        tests, plain = factors(self.graph, mask), replace(part.key, ignore=None, ignore_negative=False)
+        found = self.masks.apply(tests, Numbers(plain)) if tests is not None else ""
+        values, given = self.batches.of(part.key.values), self.batches.of(mask)
+        if isinstance(found, str) or found.key != part.key or values is None or given is None:
+            return ""
+        if self.batches.total(values) != self.batches.total(given) or not self._sums_rows(counted):
+            return ""
+        return replace(total, parts=(replace(part, combiner="mean"),))
+
+    def _sums_rows(self, node: Node) -> bool:
+        """Say whether a Sum leaves one number for each row."""
+        before, axes = self.batches.of(node.inputs[0]), constant_list(self.graph, node.inputs[1])
+        if before is None or axes is None:
+            return False
+        gone = {axis % len(before) for axis in axes}
+        return 0 not in gone and all(i in gone or one == 1 for i, one in enumerate(before[1:], 1))
 
     def combined(self, node: Node) -> Piece | str:
         """Return the rows that an op on segments adds up."""
@@ -225,13 +259,6 @@ class LookupFinder:
                 left -= len(some)
             self._spans[place] = fits
         return self._spans[place]
-
-
-def is_lookup(graph: object, node: Node) -> bool:
-    """Say whether a node may read rows of a table."""
-    return node.op in SEGMENT_OPS or (
-        node.op in {"ResourceGather", "GatherV2"} and not attribute(node, "batch_dims", 0)
-    )
 
 
 def _shown(sizes: tuple[Size, ...]) -> str:

@@ -12,7 +12,7 @@ from graph_tools.fused.lookups.numbers import NumberFinder, Numbers
 from graph_tools.fused.lookups.pieces import KeySource
 from graph_tools.fused.lookups.tables import HashIndex
 from graph_tools.fused.lookups.vocabularies import Vocabulary
-from graph_tools.graph import Graph, Output
+from graph_tools.graph import Graph, Output, attribute
 from graph_tools.passes._match import constant, skip
 from graph_tools.passes._sizes import Sizes
 
@@ -62,7 +62,16 @@ def _number(graph: Graph, output: Output) -> int | bytes | None:
     return bytes(value) if isinstance(value, bytes) else None
 
 
-def covers(leader: Any, mask: Sizes | None, ids: Sizes, row_rank: int, by_rows: bool) -> bool:
+def as_numbers(graph: Graph, output: Output) -> Output | None:
+    """Return the mask whose elements an output has as 1 and 0, for every column of a row or for one."""
+    node = graph[skip(graph, output).node]
+    while node.op in {"Tile", *_SHAPES} and not node.controls:
+        node = graph[skip(graph, node.inputs[0]).node]
+    made = node.op == "Cast" and attribute(node, "SrcT").name == "bool" and attribute(node, "DstT").name == "float32"
+    return node.inputs[0] if made and not node.controls else None
+
+
+def covers(leader: Any, mask: Sizes | None, ids: Sizes, row: tuple[int, ...], by_rows: bool) -> bool:
     """Say whether a mask has one element for each id, whatever the length of a row.
 
     Parameters
@@ -70,8 +79,8 @@ def covers(leader: Any, mask: Sizes | None, ids: Sizes, row_rank: int, by_rows: 
     leader : callable
         Size -> what stands for it.
     mask, ids : sizes
-    row_rank : int
-        Axes of a row of the table.
+    row : tuple of int
+        Shape of a row of the table.
     by_rows : bool
         The mask may be a vector for the first axis, as `Select` has it.
     """
@@ -81,7 +90,7 @@ def covers(leader: Any, mask: Sizes | None, ids: Sizes, row_rank: int, by_rows: 
     given = [leader(one) for one in mask]
     if by_rows and len(given) == 1 and len(same) == 1:
         return given == same
-    return given == [*same, *([1] * row_rank)]
+    return given[: len(same)] == same and given[len(same) :] in ([1] * len(row), list(row))
 
 
 class MaskFinder:
