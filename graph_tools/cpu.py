@@ -20,15 +20,18 @@ class Cpu:
     model : str
     features : tuple of str
         Of its instruction sets those that dense layers and tables make use of, as Linux names them.
+    vendor : str
     """
 
     model: str
     features: tuple[str, ...]
+    vendor: str = ""
 
     @property
-    def has_bf16(self) -> bool:
-        """Whether it multiplies bf16 itself."""
-        return bool({"avx512_bf16", "amx_bf16"} & set(self.features))
+    def arithmetic(self) -> str:
+        """What libprocessor's bf16 is on it: `bf16`, or `bf16 weights` where bf16 products are absent or slower."""
+        fast = "amx_bf16" in self.features or ("avx512_bf16" in self.features and self.vendor == "AuthenticAMD")
+        return "bf16" if fast else "bf16 weights"
 
 
 def this_cpu(file: Path = Path("/proc/cpuinfo")) -> Cpu:
@@ -41,4 +44,5 @@ def this_cpu(file: Path = Path("/proc/cpuinfo")) -> Cpu:
     except OSError:
         pass
     flags = set(found.get("flags", "").split())
-    return Cpu(found.get("model name", "unknown"), tuple(one for one in _WANTED if one in flags))
+    features = tuple(one for one in _WANTED if one in flags)
+    return Cpu(found.get("model name", "unknown"), features, found.get("vendor_id", ""))

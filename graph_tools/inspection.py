@@ -11,7 +11,7 @@ from typing import Any
 
 from graph_tools.graph import is_native
 from graph_tools.model import Endpoint, HashTableContent, Model
-from graph_tools.op_library import is_ours
+from graph_tools.op_library import is_ours, load_library
 from graph_tools.passes.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
 from graph_tools.readers.graph_def import is_graph_def, parse_graph_def
@@ -200,7 +200,9 @@ class InspectReport:
         return {"schema": SCHEMA, **data}
 
 
-def inspect(*models: str | Path, checkpoint: str | Path | None = None) -> InspectReport:
+def inspect(
+    *models: str | Path, checkpoint: str | Path | None = None, op_library: str | Path | None = None
+) -> InspectReport:
     """Look at exported models without changing them.
 
     Parameters
@@ -209,11 +211,15 @@ def inspect(*models: str | Path, checkpoint: str | Path | None = None) -> Inspec
         SavedModel folders or GraphDef files.
     checkpoint : path, optional
         Prefix of a checkpoint to take the weights from, or the folder of a system's table files.
+    op_library : path, optional
+        libprocessor.so, for models with its ops; it is found without where it is installed.
 
     Raises
     ------
     UnreadableError, UsageError
     """
+    if op_library is not None:
+        load_library(op_library)
     return InspectReport([inspect_model(Path(one), checkpoint) for one in models])
 
 

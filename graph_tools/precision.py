@@ -64,8 +64,8 @@ class Certificate:
         That both answered.
     cpu : str
     cpu_features : tuple of str
-    cpu_has_bf16 : bool
-        False: bf16 was computed as products of rounded numbers.
+    arithmetic : str
+        What bf16 was on this CPU: `bf16`, or `bf16 weights`, where only weights are rounded.
     library_version : str or None
     tensorflow_version : str
     """
@@ -78,7 +78,7 @@ class Certificate:
     rows: int
     cpu: str
     cpu_features: tuple[str, ...]
-    cpu_has_bf16: bool
+    arithmetic: str
     library_version: str | None
     tensorflow_version: str
 
@@ -229,7 +229,7 @@ def _certificate(measured: VerifyReport, losses: list[Loss]) -> Certificate:
         rows=measured.rows,
         cpu=cpu.model,
         cpu_features=cpu.features,
-        cpu_has_bf16=cpu.has_bf16,
+        arithmetic=cpu.arithmetic,
         library_version=library_info(load_library()).version,
         tensorflow_version=tf.__version__,
     )

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from graph_tools.cli.app import app, guarded
-from graph_tools.cli.options import Json, deliver
+from graph_tools.cli.options import Json, OpLibrary, deliver
 from graph_tools.cli.progress import steps
 from graph_tools.cli.render_diff import render_diff
 from graph_tools.cli.terminal import console
@@ -30,13 +30,14 @@ What they answer is compared by `graph-tools verify`.
 def diff_command(
     a: Annotated[Path, typer.Argument(metavar="A", help="SavedModel folder or GraphDef file.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="The other.")],
+    op_library: OpLibrary = None,
     as_json: Json = False,
 ) -> int:
     from graph_tools.comparison import diff
 
     with steps() as told:
         told.begin(f"Reading {a} and {b}")
-        data = diff(a, b).to_json()
+        data = diff(a, b, op_library=op_library).to_json()
     deliver(data, None, as_json)
     if not as_json:
         render_diff(data, console())

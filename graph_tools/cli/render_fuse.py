@@ -90,10 +90,9 @@ def _precision(found: dict[str, Any] | None) -> list[str]:
             for key, name in (("rank_correlation_loss", "rank correlation"), ("auc_loss", "AUC"))
             if measured[key] is not None
         ]
-        how = "" if measured["cpu_has_bf16"] else ", which has no bf16 and rounded its factors"
         lines.append(
             f"  bf16 against fp32: largest difference {float(measured['max_difference']):.2g}"
             f"{''.join(f', {one}' for one in losses)}; {measured['requests']:,} requests, {measured['rows']:,} rows, "
-            f"measured on {escape(measured['cpu'])}{how}"
+            f"measured with {measured['arithmetic']} on {escape(measured['cpu'])}"
         )
     return lines

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from graph_tools.cli.app import app, guarded
-from graph_tools.cli.options import Json, MemoryLimit, Report, check_report, deliver, memory_bytes
+from graph_tools.cli.options import Json, MemoryLimit, OpLibrary, Report, check_report, deliver, memory_bytes
 from graph_tools.cli.progress import steps
 from graph_tools.cli.render_verify import render_verify
 from graph_tools.cli.terminal import console
@@ -42,10 +42,7 @@ def verify_command(
     seed: Annotated[
         int, typer.Option(metavar="N", min=0, help="Other generated requests for each number; the same for the same.")
     ] = 0,
-    op_library: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.so", show_default=False, help="Library with ops that TensorFlow does not have."),
-    ] = None,
+    op_library: OpLibrary = None,
     report: Report = None,
     memory_limit: MemoryLimit = 4.0,
     as_json: Json = False,

@@ -14,37 +14,39 @@ from graph_tools.errors import UsageError
 from graph_tools.options import FuseOptions
 from graph_tools.passes.base import Pass
 
-Make = Callable[[type[Pass], FuseOptions], Pass]
+Make = Callable[[FuseOptions], Pass]
 
 
-def _plain(made: type[Pass], _: FuseOptions) -> Pass:
-    return made()
+def _there(*names: str) -> tuple[tuple[type[Pass], Make], ...]:
+    found: list[tuple[type[Pass], Make]] = []
+    for name in names:
+        if util.find_spec(f"graph_tools.passes.{name}") is not None:
+            made: type[Pass] = getattr(import_module(f"graph_tools.passes.{name}"), name.title().replace("_", ""))
+            found.append((made, lambda _, made=made: made()))  # type: ignore[misc]
+    return tuple(found)
 
 
-# Name of the pass and of its module, and how it is made; the class is the name in CamelCase.
-_PASSES: tuple[tuple[str, Make], ...] = (
+PASSES: tuple[tuple[type[Pass], Make], ...] = _there(
     # First: what is left of a lookup after it is a tensor of columns, which the others take as it is.
-    ("fuse_embedding_groups", _plain),
+    "fuse_embedding_groups",
     # Before towers, which would take the products and sums of an interaction for layers.
-    ("fuse_interactions", _plain),
-    ("fuse_sequences", _plain),
+    "fuse_interactions",
+    "fuse_sequences",
     # Whatever dense layers are left, between the columns and the scores.
-    ("fuse_dense_towers", _plain),
+    "fuse_dense_towers",
     # Last: it decides for whole fused ops whether they are the user's or the item's.
-    ("split_user_items", _plain),
+    "split_user_items",
 )
 
 
 def fusing_passes(options: FuseOptions) -> list[Pass]:
     """Return the passes of `fuse` in order."""
-    return [
-        make(_class(name), options) for name, make in _PASSES if _is_there(name) and name not in options.skip_passes
-    ]
+    return [make(options) for one, make in PASSES if one.name not in options.skip_passes]
 
 
 def fusing_pass_names() -> dict[str, str]:
     """Return the names of the passes in order, with what each does in a line."""
-    return {name: _summary(_class(name)) for name, _ in _PASSES if _is_there(name)}
+    return {one.name: (inspect.getdoc(one) or "").partition("\n")[0].rstrip(".") for one, _ in PASSES}
 
 
 def check_skipped(names: Iterable[str]) -> None:
@@ -53,16 +55,3 @@ def check_skipped(names: Iterable[str]) -> None:
     for name in names:
         if name not in known:
             raise UsageError(f"--skip-pass {name}: no such pass, expected one of: {', '.join(known) or 'none'}")
-
-
-def _is_there(name: str) -> bool:
-    return util.find_spec(f"graph_tools.passes.{name}") is not None
-
-
-def _class(name: str) -> type[Pass]:
-    found: type[Pass] = getattr(import_module(f"graph_tools.passes.{name}"), name.title().replace("_", ""))
-    return found
-
-
-def _summary(made: type[Pass]) -> str:
-    return (inspect.getdoc(made) or "").partition("\n")[0].rstrip(".")

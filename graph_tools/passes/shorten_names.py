@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from graph_tools.model import Model
+from graph_tools.op_library import is_ours
 from graph_tools.passes.base import Pass, PassResult
 
 _NOTES = ("_output_shapes", "_user_specified_name", "_has_manual_control_dependencies", "_grappler_do_not_remove")
@@ -15,8 +16,8 @@ class ShortenNames(Pass):
     Before: `input_layer/C14_embedding/C14_embedding_weights/embedding_lookup_sparse/Reshape_1 → …`.
     After: `Reshape_17 → …`.
 
-    Inputs, outputs, variables, tables, assets and initialisers keep theirs, since clients, checkpoints and other tools
-    know them.
+    Inputs, outputs, variables, tables, assets, initialisers and fused ops keep theirs, since clients, checkpoints,
+    reports and other tools know them.
     """
 
     name = "shorten_names"
@@ -26,7 +27,7 @@ class ShortenNames(Pass):
         result = PassResult(self.name, nodes_before=len(graph))
         kept = model.roots() | set(model.variables) | set(model.hash_tables) | set(model.sparse_tables)
         kept |= set(model.embedding_tables)
-        kept |= {node.name for node in graph if node.op == "VarHandleOp" or "HashTable" in node.op}
+        kept |= {node.name for node in graph if node.op == "VarHandleOp" or "HashTable" in node.op or is_ours(node.op)}
         numbers: dict[str, int] = {}
         for node in graph.ordered():
             for note in _NOTES:
