@@ -101,7 +101,8 @@ class KeyFinder:
 
     def _loses_nothing(self, cast: Node) -> bool:
         before, after = attribute(cast, "SrcT"), attribute(cast, "DstT")
-        if before.name not in INTEGERS or not after.is_integer:
+        # Steps on uint64 are unsigned.
+        if before.name not in INTEGERS or before.name == "uint64" or not after.is_integer:
             return False
         if after.name == "int64":
             return True
