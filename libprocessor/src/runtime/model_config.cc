@@ -71,6 +71,9 @@ void ReadSessions(ConfigReader& reader, ModelConfig* dst) {
   int executor = 0;
   reader.Choice("executor", {"auto", "single_threaded", "default"}, &executor);
   dst->executor = static_cast<ExecutorChoice>(executor);
+  int precision = 0;
+  reader.Choice("precision", {"auto", "fp32"}, &precision);
+  dst->precision = static_cast<PrecisionLimit>(precision);
   reader.Int("worker_threads", 1, kMaxThreads, &dst->worker_threads);
   reader.Int("max_queue_size", 1, 1 << 24, &dst->max_queue_size);
 }

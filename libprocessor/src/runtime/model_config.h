@@ -28,6 +28,9 @@ constexpr int kMaxThreads = 4096;
 
 enum class ExecutorChoice { kAuto, kSingleThreaded, kDefault };
 
+/// What fused towers may compute with: what the model's certificate and the CPU allow, or fp32.
+enum class PrecisionLimit { kAuto, kFloat32 };
+
 /// Step statistics written to files, as the keys `timeline_*` ask.
 struct TimelineConfig {
   int64_t start_step = -1;  // first request to trace; -1: off
@@ -55,6 +58,7 @@ struct ModelConfig {
 
   Execution execution = Execution::kInline;
   ExecutorChoice executor = ExecutorChoice::kAuto;
+  PrecisionLimit precision = PrecisionLimit::kAuto;
   int worker_threads = 1;
   int max_queue_size = 1024;
   int warmup_runs = 5;

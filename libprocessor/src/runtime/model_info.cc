@@ -91,6 +91,9 @@ std::string Model::InfoJson() const {
     info["checkpoint"] = source.checkpoint_prefix.empty() ? Json(nullptr) : Json(source.checkpoint_prefix);
     info["default_signature"] = version->signatures().default_signature()->name();
     info["executor"] = ExecutorName(version->executor());
+    const PrecisionChoice& precision = version->precision();
+    info["precision"] = precision.precision.empty() ? Json(nullptr) : Json(precision.precision);
+    info["precision_reason"] = precision.precision.empty() ? Json(nullptr) : Json(precision.reason);
     info["warmup"] = version->warmup_outcome;
     info["load_ms"] = version->load_ms;
     info["zero_copy_inputs"] = version->may_borrow_inputs();

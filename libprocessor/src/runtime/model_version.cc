@@ -80,6 +80,7 @@ absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& 
   tensorflow::MetaGraphDef meta_graph;
   if (absl::Status s = ReadSavedModel(source.saved_model_dir, &meta_graph); !s.ok()) return s;
   if (absl::Status s = CheckOps(meta_graph.graph_def()); !s.ok()) return s;
+  if (absl::Status s = result->Specialise(config, meta_graph.mutable_graph_def()); !s.ok()) return s;
   ShareTables(meta_graph.mutable_graph_def());
   TakeInputDtypesOfGraph(&meta_graph);
   result->writes_state_ = WritesState(meta_graph);
@@ -125,6 +126,19 @@ absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& 
   if (absl::Status s = result->MakeSessions(config, meta_graph.graph_def(), slots, unwanted); !s.ok()) return s;
   *version = std::move(result);
   return absl::OkStatus();
+}
+
+absl::Status ModelVersion::Specialise(const ModelConfig& config, tensorflow::GraphDef* graph) {
+  if (!UsesOurOps(*graph)) return absl::OkStatus();
+  Artefact artefact;
+  if (absl::Status s = ReadArtefact(source_.saved_model_dir, &artefact); !s.ok()) return s;
+  if (!source_.checkpoint_prefix.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(source_.checkpoint_prefix,
+                     ": a checkpoint for a fused model found, expected none: its tables are "
+                     "files of the artefact; run `graph-tools optimize` for the new weights and serve what it writes"));
+  }
+  return SetPrecision(artefact, config.precision, graph, &precision_);
 }
 
 ModelVersion::~ModelVersion() {

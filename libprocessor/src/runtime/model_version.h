@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "src/codec/codec.h"
+#include "src/runtime/artefact.h"
 #include "src/runtime/model_config.h"
 #include "src/runtime/session.h"
 #include "src/runtime/session_slot.h"
@@ -55,6 +56,8 @@ class ModelVersion {
   const SignatureSet& signatures() const { return signatures_; }
   const VersionSource& source() const { return source_; }
   Executor executor() const { return executor_; }
+  /// What fused towers compute with; an empty precision: there are none.
+  const PrecisionChoice& precision() const { return precision_; }
   /// May the tensors of a request lie in memory that is only lent?
   bool may_borrow_inputs() const { return !writes_state_; }
 
@@ -65,6 +68,7 @@ class ModelVersion {
 
  private:
   ModelVersion() = default;
+  absl::Status Specialise(const ModelConfig& config, tensorflow::GraphDef* graph);
   absl::Status MakeSessions(const ModelConfig& config, const tensorflow::GraphDef& graph,
                             const std::vector<std::unique_ptr<SessionSlot>>& slots, const std::atomic<bool>& unwanted);
   absl::Status MakeSession(const ModelConfig& config, const tensorflow::GraphDef& graph, Executor executor,
@@ -78,6 +82,7 @@ class ModelVersion {
   VersionSource source_;
   SignatureSet signatures_;
   Executor executor_ = Executor::kSingleThreaded;
+  PrecisionChoice precision_;
   bool writes_state_ = true;
 
   // In the order of destruction reversed: sessions go before the device whose resources they use.

@@ -75,6 +75,7 @@ bool OnlyReads(const std::string& op) {
       "QueueSize",
       "QueueSizeV2",
       "ReadVariableOp",
+      "RecEmbeddingGroup",
       "RefEnter",
       "RefExit",
       "RefIdentity",

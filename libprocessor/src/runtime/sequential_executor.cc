@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "src/kernels/prepared_kernel.h"
 #include "tensorflow/core/common_runtime/executor.h"
 #include "tensorflow/core/common_runtime/executor_factory.h"
 #include "tensorflow/core/common_runtime/local_executor_params.h"
@@ -110,6 +111,7 @@ class SequentialExecutor : public tensorflow::Executor {
 
   absl::Status CheckNode(const Node& node) const;
   const Tensor* ConstantOf(const Node& node, OpKernel* kernel);
+  absl::Status PrepareKernels();
 
   std::unique_ptr<Step> TakeStep();
   void GiveBack(std::unique_ptr<Step> step);
@@ -226,6 +228,21 @@ absl::Status SequentialExecutor::Initialize(const Graph& graph) {
                       static_cast<uint32_t>(node->num_outputs()), first_output[node->id()]});
   }
   consumer_begin_.push_back(static_cast<uint32_t>(consumers_.size()));
+  return PrepareKernels();
+}
+
+// Lets kernels make of their constants what they need, so that no request waits for it.
+absl::Status SequentialExecutor::PrepareKernels() {
+  std::vector<const Tensor*> constants(num_inputs_, nullptr);
+  for (const auto& [input, constant] : constant_inputs_) constants[input] = constant;
+  for (const NodeState& node : nodes_) {
+    auto* prepared = dynamic_cast<PreparedKernel*>(node.kernel);
+    if (prepared == nullptr) continue;
+    const auto inputs = absl::MakeConstSpan(constants).subspan(node.first_input, node.num_inputs);
+    if (absl::Status s = prepared->Prepare(inputs, params_.device->resource_manager()); !s.ok()) {
+      return absl::Status(s.code(), absl::StrCat("node '", node.kernel->name(), "': ", s.message()));
+    }
+  }
   return absl::OkStatus();
 }
 
