@@ -95,7 +95,7 @@ void Reader::ReadKey(JsonFields fields, size_t number) {
 
 void Reader::ReadStep(JsonFields fields, bool first, PlanStep* step) {
   step->kind = static_cast<StepKind>(fields.Choice(
-      "op", {"fast_hash", "strong_hash", "legacy_hash", "to_string", "mod", "add", "multiply", "clip", "bucketize"}));
+      "op", {"fast_hash", "strong_hash", "legacy_hash", "to_string", "mod", "add", "multiply", "clip", "bucketize", "wrap_negative"}));
   switch (step->kind) {
     case StepKind::kStrongHash: {
       const nlohmann::json& key = fields.Array("key", 2);
@@ -127,6 +127,9 @@ void Reader::ReadStep(JsonFields fields, bool first, PlanStep* step) {
       step->first = fields.Int("low", INT64_MIN, INT64_MAX);
       step->second = fields.Int("high", INT64_MIN, INT64_MAX);
       if (step->first > step->second) fields.RefuseField("low", "at most 'high'");
+      break;
+    case StepKind::kWrapNegative:
+      step->first = fields.Int("by", 1, INT64_MAX);
       break;
     case StepKind::kBucketize:
       step->boundaries = fields.Floats("boundaries", kMaxFloats);

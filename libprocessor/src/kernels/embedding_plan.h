@@ -12,7 +12,7 @@
 
 namespace processor {
 
-enum class StepKind { kFastHash, kStrongHash, kLegacyHash, kToString, kMod, kAdd, kMultiply, kClip, kBucketize };
+enum class StepKind { kFastHash, kStrongHash, kLegacyHash, kToString, kMod, kAdd, kMultiply, kClip, kBucketize, kWrapNegative };
 
 struct PlanStep {
   StepKind kind;

@@ -219,6 +219,10 @@ void KeySteps::Apply(const Step& step, size_t n, int64_t* keys) const {
         Clip<int64_t>(step.first, step.second, n, keys);
       }
       break;
+    case StepKind::kWrapNegative:
+      if (step.is_unsigned) break;
+      for (size_t i = 0; i < n; ++i) keys[i] += keys[i] < 0 ? step.first : 0;
+      break;
     case StepKind::kBucketize:
       BucketizeAs<float, int64_t>(keys, n, step.boundaries, keys);
       break;

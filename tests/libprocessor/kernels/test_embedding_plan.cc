@@ -75,6 +75,7 @@ TEST(EmbeddingPlan, NamesWhatIsWrong) {
       {"\"buckets\": 1000", "\"buckets\": 0", "key 0: step 0: 'buckets' is 0"},
       {"\"op\": \"fast_hash\"", "\"op\": \"strong_hash\", \"key\": [1]", "two numbers"},
       {"\"op\": \"fast_hash\", \"buckets\": 1000", "\"op\": \"mod\", \"by\": 0", "'by' is 0"},
+      {"\"op\": \"fast_hash\", \"buckets\": 1000", "\"op\": \"wrap_negative\", \"by\": 0", "'by' is 0"},
       {"\"op\": \"fast_hash\", \"buckets\": 1000", "\"op\": \"clip\", \"low\": 2, \"high\": 1", "'low' is 2"},
       {"\"op\": \"fast_hash\", \"buckets\": 1000", "\"op\": \"bucketize\", \"boundaries\": [2, 1]", "ascending"},
       {"\"layout\": \"sparse\"", "\"layout\": \"dense\"", "unknown field 'indices'"},

@@ -118,6 +118,14 @@ TEST(KeySteps, ArithmeticWrapsAndModIsNotNegative) {
             (std::vector<int64_t>{3, 0}));
 }
 
+TEST(KeySteps, NegativeNumbersCountFromTheEnd) {
+  const PlanKey key = MakeKey({Make(StepKind::kWrapNegative, 10)});
+  EXPECT_EQ(Keys<int64_t>(key, tensorflow::DT_INT64, {-11, -10, -1, 0, 9, 10, INT64_MIN}),
+            (std::vector<int64_t>{-1, 0, 9, 0, 9, 10, INT64_MIN + 10}));
+  EXPECT_EQ(Keys<int32_t>(key, tensorflow::DT_INT32, {-1}), (std::vector<int64_t>{9}));
+  EXPECT_EQ(Keys<uint64_t>(key, tensorflow::DT_UINT64, {UINT64_MAX}), (std::vector<int64_t>{-1}));
+}
+
 TEST(KeySteps, NumbersAreHashedAsTheirDigits) {
   const PlanKey key = MakeKey({Make(StepKind::kToString), Make(StepKind::kFastHash, 1000)});
   for (const int64_t number : {int64_t{0}, int64_t{-12}, INT64_MIN, INT64_MAX}) {
