@@ -142,6 +142,15 @@ def _odd(name: str, argument: Formula) -> Formula:
     return _atom(name, argument.scaled(-1.0)).scaled(-1.0) if negative else _atom(name, argument)
 
 
+def _root(argument: Formula) -> Formula:
+    """√max(y, 0) is √y: what is taken the root of here is not negative."""
+    if len(argument.terms) == 1:
+        (factors, value), *_ = argument.terms.items()
+        if len(factors) == 1 and factors[0].name == "relu" and factors[0].argument is not None and np.all(value == 1):
+            return _atom("sqrt", factors[0].argument)
+    return _atom("sqrt", argument)
+
+
 def _mean(argument: Formula) -> Formula:
     """Write the mean of a sum as the sum of means, with what is one number for a row before them."""
     total = Formula({})
@@ -218,6 +227,7 @@ _SPECIAL: dict[str, Callable[[Formula], Formula]] = {
     "erf": lambda argument: _odd("erf", argument),
     "erfc": lambda argument: number(1.0) - _odd("erf", argument),
     "tanh": lambda argument: _odd("tanh", argument),
+    "sqrt": _root,
 }
 
 

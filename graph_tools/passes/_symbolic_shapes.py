@@ -30,9 +30,9 @@ Sizes = tuple[Size, ...]
 _ONE = Size(1)
 _MOST_SIZES = 16
 _SAME_AS_FIRST = {
-    "Abs", "BiasAdd", "Cast", "Elu", "Erf", "Erfc", "Exp", "Identity", "LeakyRelu", "Log", "LogSoftmax", "Neg", "Relu",
-    "Relu6", "Rsqrt", "Selu", "Sigmoid", "Snapshot", "Softmax", "Softplus", "Sqrt", "Square", "StopGradient", "Tanh",
-    "ZerosLike", "OnesLike",
+    "Abs", "BiasAdd", "Cast", "Elu", "Erf", "Erfc", "Exp", "FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3",
+    "Identity", "LeakyRelu", "Log", "LogSoftmax", "Neg", "OnesLike", "Relu", "Relu6", "Rsqrt", "Selu", "Sigmoid",
+    "Snapshot", "Softmax", "Softplus", "Sqrt", "Square", "StopGradient", "Tanh", "ZerosLike",
 }  # fmt: skip
 _BROADCASTS = {
     "Add", "AddV2", "AddN", "Div", "DivNoNan", "Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd",

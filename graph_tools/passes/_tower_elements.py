@@ -84,9 +84,8 @@ def _of_tensors(site: Site, node: Node) -> Piece | None:
         gated = _gate(site, node, inputs)
         if gated is not None:
             return gated
-    widths = {site.width(one) for one in inputs}
-    width = widths.pop()
-    if widths or not width or not site.same_shape(*inputs) or columns(site.shapes.of(node.output()), width) is None:
+    width = site.common_width((*inputs, node.output()))
+    if not width or not site.same_shape(*inputs):
         return None
     return Piece(kind, node.output(), inputs, (width,) * len(inputs), width, nodes={node.name})
 
@@ -94,8 +93,8 @@ def _of_tensors(site: Site, node: Node) -> Piece | None:
 def _difference(site: Site, node: Node) -> Piece | None:
     """Recognise a difference; the layers add what is negated."""
     inputs = (site.operand(node, 0), site.operand(node, 1))
-    width = site.width(inputs[0])
-    if not width or site.width(inputs[1]) != width or not site.same_shape(*inputs):
+    width = site.common_width(inputs)
+    if not width or not site.same_shape(*inputs):
         return None
     return Piece("subtract", node.output(), inputs, (width, width), width, nodes={node.name})
 

@@ -34,32 +34,38 @@ def spelled(site: Site, formulas: Formulas, node: Node) -> Piece | None:
         except NotAFormulaError:
             continue
         found = recognise(formula)
-        piece = None if found is None or len(nodes) < 2 else _piece(site, node, leaf, found)
+        piece = None if found is None or len(nodes) < 2 else _piece(site, node, leaf, found, nodes)
         if piece is not None:
-            piece.nodes = nodes
             return piece
     return None
 
 
-def _piece(site: Site, node: Node, x: Output, found: Found) -> Piece | None:
+def _piece(site: Site, node: Node, x: Output, found: Found, nodes: set[str]) -> Piece | None:
     sizes = site.shapes.of(x)
     width = sizes[-1].known if sizes else None
     if not width:
         return None
-    kind = "layer_norm" if found.kind == "layer_norm" else "activation"
-    piece = Piece(kind, node.output(), (x,), (width,), width, alpha=found.alpha)
-    if kind == "activation":
-        piece.activation = found.kind
+    normed = found.kind == "layer_norm"
+    kind = "layer_norm" if normed else "activation"
+    piece = Piece(kind, node.output(), (x,), (width,), width, alpha=found.alpha, nodes=nodes)
+    piece.activation = None if normed else found.kind
     for name, vector in (found.vectors or {}).items():
-        if kind == "layer_norm" and np.all(vector == (1.0 if name == "gamma" else 0.0)):
+        if normed and np.all(vector == (1.0 if name == "gamma" else 0.0)):
             continue
-        whole = kind == "layer_norm"
-        piece.weights[name] = _vector(vector, width) if whole or vector.ndim else _vector(vector, 1)
+        shape = (width,) if normed or vector.ndim else (1,)
+        value = np.ascontiguousarray(np.broadcast_to(vector.astype(np.float32), shape))
+        piece.weights[name] = _as_stored(site, nodes, value)
     return piece
 
 
-def _vector(vector: Array, width: int) -> Weight:
-    return np.ascontiguousarray(np.broadcast_to(vector.astype(np.float32), (width,)))
+def _as_stored(site: Site, nodes: set[str], value: Array) -> Weight:
+    """Return the operand of some nodes that holds a vector, else the vector."""
+    for node in sorted(nodes):
+        for one in site.graph[node].inputs:
+            held = site.values.value(one)
+            if held is not None and held.dtype == value.dtype and np.array_equal(held, value):
+                return skip(site.graph, one)
+    return value
 
 
 def mixed(site: Site, node: Node) -> Piece | None:

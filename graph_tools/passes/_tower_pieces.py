@@ -105,6 +105,15 @@ class Site:
         sizes = self.shapes.of(output)
         return sizes[-1].known if sizes else None
 
+    def common_width(self, outputs: tuple[Output, ...]) -> int | None:
+        """Count the elements of a row of tensors of one shape: as a piece has it that computes one of them."""
+        made = {self.pieces[one].width for one in outputs if one in self.pieces}
+        widths = made or {self.width(one) for one in outputs}
+        width = widths.pop()
+        if widths or not width or any(columns(self.shapes.of(one), width) is None for one in outputs):
+            return None
+        return width
+
     def is_constant(self, output: Output) -> bool:
         """Say whether an output is known before serving."""
         return self.values.handle(output) is not None or self.graph.source(skip(self.graph, output)).op == "Const"
@@ -112,6 +121,9 @@ class Site:
     def vector(self, output: Output, like: Output) -> Weight | None:
         """Return a known operand that is the same for all rows of another, as [k] or [1], else None."""
         sizes, width = self.shapes.of(like), self.width(like)
+        plain = skip(self.graph, output)
+        if width and self.shapes.shape_of(plain) == (width,) and columns(sizes, width) == 1:
+            return plain
         value = self.values.value(output)
         if value is None or sizes is None or not width or value.dtype != np.float32 or value.ndim > len(sizes):
             return None
