@@ -172,6 +172,18 @@ def _mat_mul(shapes: SymbolicShapes, node: Node) -> Sizes | None:
 _TRANSPOSES = (("transpose_a", "adj_x"), ("transpose_b", "adj_y"))
 
 
+def _einsum(shapes: SymbolicShapes, node: Node) -> Sizes | None:
+    equation = attribute(node, "equation", b"").decode().replace(" ", "")
+    left, arrow, result = equation.partition("->")
+    operands, found = left.split(","), _inputs(shapes, node)
+    if not arrow or "." in equation or found is None:
+        return None
+    if any(len(letters) != len(sizes) for letters, sizes in zip(operands, found, strict=True)):
+        return None
+    sizes = {letter: size for pair in zip(operands, found, strict=True) for letter, size in zip(*pair, strict=True)}
+    return tuple(sizes[letter] for letter in result) if set(result) <= set(sizes) else None
+
+
 def _reshape(shapes: SymbolicShapes, node: Node) -> Sizes | None:
     before, target = shapes.of(node.inputs[0]), shapes.value(node.inputs[1])
     if target is None:
@@ -260,6 +272,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), _mat_mul),
     **dict.fromkeys(("Sum", "Mean", "Max", "Min", "Prod", "All", "Any"), _reduce),
     **dict.fromkeys(("GatherV2", "ResourceGather", "Gather"), _gather),
+    "Einsum": _einsum,
     "Reshape": _reshape,
     "ExpandDims": _expand,
     "Squeeze": _squeeze,

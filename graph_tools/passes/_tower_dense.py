@@ -55,17 +55,12 @@ def _piece(site: Site, node: Node, kernel: Weight, k: int, units: int, transpose
     if sizes is None:
         return f"shape of '{x.node}' is not known"
     if columns(sizes, k) is None or not k or not units:
-        return f"shape of '{x.node}' is {_text(site, x)}, expected rows of {k} elements"
+        return f"shape of '{x.node}' is {site.text(x)}, expected rows of {k} elements"
     if columns(site.shapes.of(node.output()), units) is None:
         return f"shape of '{node.name}' is not known"
     piece = Piece("dense", node.output(), (x,), (k,), units, {"kernel": kernel}, nodes={node.name})
     piece.transpose = transposed
     return piece
-
-
-def _text(site: Site, output: Output) -> str:
-    shape = site.shapes.shape_of(output)
-    return "not known" if shape is None else "[" + ", ".join("?" if one is None else str(one) for one in shape) + "]"
 
 
 def _kernel(site: Site, output: Output) -> tuple[Output, tuple[int, ...], bool] | None:

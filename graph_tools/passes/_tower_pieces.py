@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from graph_tools.graph import Graph, Node, Output, attribute, dtype_of, shapes
+from graph_tools.graph import Graph, Node, Output, attribute, shapes
 from graph_tools.model import Model
 from graph_tools.passes._match import skip
 from graph_tools.passes._symbolic_shapes import Size, Sizes, SymbolicShapes, product
@@ -107,8 +106,8 @@ class Site:
 
     def common_width(self, outputs: tuple[Output, ...]) -> int | None:
         """Count the elements of a row of tensors of one shape: as a piece has it that computes one of them."""
-        made = {self.pieces[one].width for one in outputs if one in self.pieces}
-        widths = made or {self.width(one) for one in outputs}
+        made = [self.pieces[one].width for one in outputs if one in self.pieces]
+        widths: set[int | None] = {*made} or {self.width(one) for one in outputs}
         width = widths.pop()
         if widths or not width or any(columns(self.shapes.of(one), width) is None for one in outputs):
             return None
@@ -155,13 +154,18 @@ class Site:
                 return False
         return True
 
+    def text(self, output: Output) -> str:
+        """Write a shape for a message."""
+        shape = self.shapes.shape_of(output)
+        return (
+            "not known" if shape is None else "[" + ", ".join("?" if one is None else str(one) for one in shape) + "]"
+        )
+
     def is_float(self, node: Node) -> bool:
         import tensorflow as tf
 
-        return bool(attribute(node, "T") == tf.float32)
-
-    def dtype(self, output: Output) -> Any:
-        return dtype_of(self.graph, output)
+        # Of the ops that pieces are made of, LeakyRelu's T alone has a default.
+        return bool(attribute(node, "T", tf.float32) == tf.float32)
 
 
 def _same_or_new(output: Output, value: Array, shape: tuple[int, ...]) -> Weight:

@@ -137,7 +137,9 @@ def _settle(site: Site, pieces: list[Piece]) -> tuple[list[list[Piece]], list[li
             return [region for region, _ in used], [outputs for _, outputs in used]
         for one in misfits:
             if site.pieces.pop(one).kind == "dense":
-                site.refused[one.node] = f"shape of '{one.node}' is not known"
+                site.refused[one.node] = (
+                    f"shape of '{one.node}' is {site.text(one)}, expected one size that is not known"
+                )
         pieces = useful(site)
 
 
