@@ -67,7 +67,7 @@ def checked(
     model, results = rewritten(source, *passes)
     out = next(path for path in map(source.with_name, map("out_{}".format, range(9))) if not path.exists())
     write_saved_model(model, out)
-    for before, after in zip(_all_answers(source, feeds, signature), _all_answers(out, feeds, signature), strict=True):
+    for before, after in zip(all_answers(source, feeds, signature), all_answers(out, feeds, signature), strict=True):
         assert before.keys() == after.keys()
         for key, value in before.items():
             assert value.dtype == after[key].dtype
@@ -78,7 +78,7 @@ def checked(
     return model, results[-1]
 
 
-def _all_answers(path: Path, feeds: list[Feeds], signature: str) -> list[dict[str, np.ndarray]]:
+def all_answers(path: Path, feeds: list[Feeds], signature: str) -> list[dict[str, np.ndarray]]:
     """Load a SavedModel once and ask it for each of the requests."""
     import tensorflow as tf
 

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every test of towers does: export, cut, fuse twice, and compare scores with those of the export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from graph_tools_support import Feeds
+from idiom_models import KEY
+from pass_checks import all_answers
+from tower_reference import TOWER, plans_of, reference_answers
+
+from graph_tools.cutting import rewrite
+from graph_tools.model import Model
+from graph_tools.options import CutOptions
+from graph_tools.passes.base import PassResult
+from graph_tools.passes.fuse_dense_towers import FuseDenseTowers
+from graph_tools.passes.prune_unreachable import PruneUnreachable
+from graph_tools.readers import read_model
+
+#: Ops that hold what others compute with, or only pass it on.
+PLAIN = {"Placeholder", "Const", "VarHandleOp", "ReadVariableOp", "Identity", "IdentityN", TOWER}
+
+
+def fused(source: Path, cut: bool = True) -> tuple[Model, PassResult]:
+    """Cut a model, fuse it, and check that fusing it again changes nothing."""
+    model = read_model(source)
+    if cut:
+        rewrite(model, CutOptions(keep_graph_names=True))
+    else:
+        PruneUnreachable().apply(model)
+    one = FuseDenseTowers()
+    result = one.apply(model)
+    names = set(model.graph.nodes)
+    assert one.apply(model).applied == 0
+    assert set(model.graph.nodes) == names
+    assert all(why for _, why in model.graph.removed.values())
+    assert result.applied == len(model.graph.of(TOWER))
+    return model, result
+
+
+def towers(
+    source: Path, feeds: list[Feeds], *, signature: str = KEY, cut: bool = True, out: Path | None = None
+) -> tuple[list[dict[str, Any]], set[str], PassResult]:
+    """Fuse a model and compare its scores with the source's; return plans, ops that are left, and the result.
+
+    The fused model is written to `out`, or beside the source.
+    """
+    model, result = fused(source, cut)
+    plans, left = plans_of(model), {node.op for node in model.graph} - PLAIN
+    folder = out or source.with_name("towers")
+    wanted, found = all_answers(source, feeds, signature), reference_answers(model, folder, feeds, signature)
+    for before, after in zip(wanted, found, strict=True):
+        assert before.keys() == after.keys()
+        for key, value in before.items():
+            assert value.dtype == after[key].dtype
+            assert value.shape == after[key].shape
+            np.testing.assert_allclose(after[key], value, rtol=1e-5, atol=1e-5, err_msg=key)
+    return plans, left, result
+
+
+def layers(plans: list[dict[str, Any]]) -> list[str]:
+    """Name the layers of the only plan, each with its activation: `dense relu`."""
+    (plan,) = plans
+    return [
+        " ".join([one["op"], *([one["activation"]["kind"]] if "activation" in one else [])]) for one in plan["layers"]
+    ]
