@@ -21,7 +21,7 @@ from graph_tools.tensors import Array
 KEY_BYTES = 8 + 2 + 8
 _PART_KEYS = 1 << 17
 _SLOTS = np.uint64(BUCKET_KEYS)
-# Seven tenths of the slots are used: of a thousand keys, about fifty are not in their home.
+# Seven tenths of the slots are used: of eight keys, one is not in its home, but in the next bucket or one after it.
 _LOAD = (2, 7)
 
 _BUCKET = np.dtype([("keys", "<u8", BUCKET_KEYS), ("rows", "<u4", BUCKET_KEYS), ("count", "<u4")])

@@ -20,7 +20,7 @@ def encode(rows: Array, row_type: str) -> Array:
     Raises
     ------
     ConversionError
-        The type cannot hold a value: fp16 ends at 65504, and so do the scale and bias of int8 and int4.
+        The type cannot hold a value: fp16 ends at 65504, and so do the scale and the bias of int8 and int4.
     """
     size = row_size(row_type, rows.shape[1])
     if row_type == "fp32":
@@ -65,4 +65,6 @@ def _as_finite(half: Array, rows: Array) -> bool:
 
 
 def _too_large(row_type: str) -> ConversionError:
-    return ConversionError(f"rows in {row_type}: a value that is not finite or above 65504, expected smaller ones")
+    return ConversionError(
+        f"rows in {row_type}: a value that is not finite or too large for fp16, expected smaller ones"
+    )

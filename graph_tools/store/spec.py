@@ -29,7 +29,7 @@ class EncodedRows(BaseTensor):
         return self.source.chunks(rows)
 
 
-class QuantisedRows(BaseTensor):
+class QuantisedRows(EncodedRows):
     """The bytes [n, 4 + width] of rows whose codes and scale and bias are two tensors, as `cut` stores them.
 
     Parameters
