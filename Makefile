@@ -31,6 +31,14 @@ $(VENV)/.stamp-%: pyproject.toml
 	$(Q)$(if $(filter test lint,$*),$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WITHOUT_TENSORFLOW))
 	$(Q)touch $@
 
+# Other engines, to compare with: nothing that users need, so in an environment of their own.
+.venv-peers/.stamp: pyproject.toml
+	$(Q)test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	$(Q)echo "Installing ONNX Runtime and OpenVINO into .venv-peers, to compare with"
+	$(Q).venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(Q).venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --group peers
+	$(Q)touch $@
+
 ## build: build libprocessor.so and the Python binding into processor/
 build: lib
 
@@ -106,10 +114,11 @@ endurance: lib $(VENV)/.stamp-bench
 
 CLANG := $(firstword $(foreach name,clang++ clang++-19 clang++-18 clang++-17 clang++-16 clang++-15 clang++-14,$(shell command -v $(name))))
 
-## fuzz: fuzz the codecs (libFuzzer if there is clang) and the Python binding for FUZZ_SECONDS=60
+## fuzz: fuzz the codecs, the reader of tables (libFuzzer if there is clang) and the Python binding for FUZZ_SECONDS=60 each
 fuzz: lib $(VENV)/.stamp-test
 	$(Q)$(CONFIGURE) -B build/fuzz -DPROCESSOR_FUZZ=ON $(if $(CLANG),-DCMAKE_CXX_COMPILER=$(CLANG)) $(QUIET)
-	$(Q)$(BIN)/cmake --build build/fuzz --parallel $(JOBS) --target fuzz_codec_driver $(if $(CLANG),fuzz_codec)
+	$(Q)$(BIN)/cmake --build build/fuzz --parallel $(JOBS) \
+		--target fuzz_codec_driver fuzz_table_driver $(if $(CLANG),fuzz_codec fuzz_table)
 	$(Q)libprocessor/fuzz/run.sh build/fuzz $(or $(FUZZ_SECONDS),60)
 	$(Q)$(BIN)/python -m pytest tests/processor/test_random_requests.py --hypothesis-profile=fuzz
 

@@ -6,7 +6,7 @@ function(add_bench name)
   add_executable(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE processor_flags ${CMAKE_DL_LIBS})
   target_link_options(${name} PRIVATE -Wl,--no-as-needed)
-  target_link_libraries(${name} PRIVATE ${TENSORFLOW_LIBRARIES} ${ONEDNN_LIBRARY})
+  target_link_libraries(${name} PRIVATE ${TENSORFLOW_LIBRARIES} ${ONEDNN_LIBRARY} -l:libgomp.so.1)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
 endfunction()
 
@@ -14,6 +14,8 @@ add_bench(bench_serving
   libprocessor/bench/bench_serving.cc
   libprocessor/bench/answers.cc
   libprocessor/bench/measure.cc
+  libprocessor/bench/onednn_engine.cc
+  libprocessor/bench/peer_engine.cc
   libprocessor/bench/processor_engine.cc
   libprocessor/bench/request_file.cc
   libprocessor/bench/stock_engine.cc)
@@ -24,3 +26,10 @@ target_link_libraries(bench_codec PRIVATE processor_objects processor_kernels pr
 target_include_directories(bench_codec PRIVATE tests/libprocessor/codec)
 # Generated code takes long to compile, and the demo has no use for it.
 set_target_properties(bench_codec PROPERTIES EXCLUDE_FROM_ALL ON)
+
+# The kernels, against bare oneDNN and plain C++.
+file(GLOB PROCESSOR_KERNEL_CASES CONFIGURE_DEPENDS libprocessor/bench/kernels/*.cc)
+add_bench(bench_kernels libprocessor/bench/bench_kernels.cc ${PROCESSOR_KERNEL_CASES})
+target_link_libraries(bench_kernels PRIVATE processor_kernels)
+target_include_directories(bench_kernels PRIVATE libprocessor/bench)
+set_target_properties(bench_kernels PROPERTIES EXCLUDE_FROM_ALL ON)

@@ -129,14 +129,14 @@ NamedTensors ReadMap(std::string_view bytes, int field, std::string_view protoco
 }
 
 template <typename T>
-double CompareValues(const std::string& name, const Tensor& a, const Tensor& b) {
+double CompareValues(const std::string& name, const Tensor& a, const Tensor& b, double tolerance) {
   const auto left = a.flat<T>(), right = b.flat<T>();
   double largest = 0;
   for (int64_t i = 0; i < left.size(); ++i) {
     const double x = static_cast<double>(left(i)), y = static_cast<double>(right(i));
     const double difference = std::abs(x - y);
     // Written so that a NaN on one side fails.
-    if (!(difference <= 1e-5 + 1e-5 * std::abs(y)) && !(std::isnan(x) && std::isnan(y))) {
+    if (!(difference <= tolerance + tolerance * std::abs(y)) && !(std::isnan(x) && std::isnan(y))) {
       throw std::runtime_error("output '" + name + "' [" + std::to_string(i) + "]: " + std::to_string(x) +
                                ", expected " + std::to_string(y));
     }
@@ -145,19 +145,19 @@ double CompareValues(const std::string& name, const Tensor& a, const Tensor& b) 
   return largest;
 }
 
-double CompareTensors(const std::string& name, const Tensor& a, const Tensor& b) {
+double CompareTensors(const std::string& name, const Tensor& a, const Tensor& b, double tolerance) {
   if (a.dtype() != b.dtype() || a.shape() != b.shape()) {
     throw std::runtime_error("output '" + name + "': " + a.DebugString(0) + ", expected " + b.DebugString(0));
   }
   switch (a.dtype()) {
     case tensorflow::DT_FLOAT:
-      return CompareValues<float>(name, a, b);
+      return CompareValues<float>(name, a, b, tolerance);
     case tensorflow::DT_DOUBLE:
-      return CompareValues<double>(name, a, b);
+      return CompareValues<double>(name, a, b, tolerance);
     case tensorflow::DT_INT32:
-      return CompareValues<int32_t>(name, a, b);
+      return CompareValues<int32_t>(name, a, b, tolerance);
     case tensorflow::DT_INT64:
-      return CompareValues<int64_t>(name, a, b);
+      return CompareValues<int64_t>(name, a, b, tolerance);
     case tensorflow::DT_STRING: {
       const auto left = a.flat<tensorflow::tstring>(), right = b.flat<tensorflow::tstring>();
       if (!std::equal(left.data(), left.data() + left.size(), right.data())) {
@@ -176,13 +176,13 @@ NamedTensors ReadRequest(std::string_view bytes, std::string_view protocol) { re
 
 NamedTensors ReadResponse(std::string_view bytes, std::string_view protocol) { return ReadMap(bytes, 1, protocol); }
 
-double CompareAnswers(const NamedTensors& a, const NamedTensors& b) {
+double CompareAnswers(const NamedTensors& a, const NamedTensors& b, double tolerance) {
   if (a.size() != b.size()) throw std::runtime_error("answers: the numbers of outputs differ");
   double largest = 0;
   for (const auto& [name, tensor] : a) {
     const auto other = b.find(name);
     if (other == b.end()) throw std::runtime_error("output '" + name + "': only in one of the answers");
-    largest = std::max(largest, CompareTensors(name, tensor, other->second));
+    largest = std::max(largest, CompareTensors(name, tensor, other->second, tolerance));
   }
   return largest;
 }

@@ -21,8 +21,8 @@ NamedTensors ReadRequest(std::string_view bytes, std::string_view protocol);
 NamedTensors ReadResponse(std::string_view bytes, std::string_view protocol);
 
 /// Largest |a - b| over all outputs. Throws std::runtime_error if names, dtypes or shapes differ, or a value is off by
-/// more than the project's tolerance, |a - b| <= 1e-5 + 1e-5 |b|. Strings must be equal.
-double CompareAnswers(const NamedTensors& a, const NamedTensors& b);
+/// more than the tolerance, |a - b| <= tolerance (1 + |b|): 1e-5 is the project's for fp32. Strings must be equal.
+double CompareAnswers(const NamedTensors& a, const NamedTensors& b, double tolerance = 1e-5);
 
 }  // namespace processor::bench
 

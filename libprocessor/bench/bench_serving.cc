@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests per second, latency and CPU time of one model: stock TensorFlow, libprocessor, or both in turns.
+// Requests per second, latency and CPU time of one model: stock TensorFlow, libprocessor, or several engines in turns.
 //
 //     bench_serving --model DIR --requests FILE [--engine both|stock|processor] [--protocol eas|tfserving]
 //                   [--library libprocessor.so] [--config JSON] [--signature serving_default]
-//                   [--threads N] [--seconds S] [--warmup S] [--rounds N] [--weights BYTES]
+//                   [--threads N] [--seconds S] [--warmup S] [--rounds N] [--weights BYTES] [--contestants JSON]
 //
-// With both engines the answers to all requests are compared first; a difference ends the run with exit status 2.
+// `--contestants` names any number of engines instead of `--engine`, in the order of their turns:
+//
+//     [{"name": "stock", "engine": "stock", "model": DIR},
+//      {"name": "fused", "engine": "processor", "model": DIR, "config": {...}, "tolerance": 1e-5},
+//      {"name": "peer", "engine": "peer", "command": ["python", "peer.py"], "tolerance": 1e-4},
+//      {"name": "bare", "engine": "onednn", "widths": [429, 1024, 1], "rows": 1}]
+//
+// The answers of all but the first, which is the reference, are compared with its answers; a difference above the
+// tolerance ends the run with exit status 2. An engine without answers ("onednn") is not compared.
 // `--weights` adds how long one core takes to read that many bytes. JSON on standard output, see docs/benchmarks.md.
 
 #include <algorithm>
@@ -22,14 +30,20 @@
 #include "arguments.h"
 #include "engine.h"
 #include "measure.h"
+#include "nlohmann/json.hpp"
 #include "read_floor.h"
 #include "request_file.h"
 
 namespace processor::bench {
 namespace {
 
+constexpr double kTolerance = 1e-5;
+
 struct Contestant {
-  const char* name = "";
+  std::string name;
+  double tolerance = kTolerance;
+  bool answers = true;
+  double largest_difference = 0;
   std::unique_ptr<Engine> engine;
   double load_seconds = 0;
   std::string statistics_before;
@@ -42,31 +56,48 @@ class AnswersDiffer : public std::runtime_error {
 };
 
 template <typename Make>
-Contestant Load(const char* name, Make make, const EngineOptions& options, const std::vector<std::string>& requests) {
+Contestant Load(const std::string& name, const Make& make) {
   const auto before = std::chrono::steady_clock::now();
   Contestant contestant;
   contestant.name = name;
-  contestant.engine = make(options, requests);
+  contestant.engine = make();
   contestant.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
   return contestant;
 }
 
-double CheckAnswers(Engine* processor, Engine* stock, size_t num_requests) {
-  double largest = 0;
+void CheckAnswers(Contestant* contestant, Engine* reference, size_t num_requests) {
+  if (!contestant->answers) return;
   for (size_t i = 0; i < num_requests; ++i) {
-    const NamedTensors expected = stock->Answer(i), found = processor->Answer(i);
+    const NamedTensors expected = reference->Answer(i), found = contestant->engine->Answer(i);
     try {
-      largest = std::max(largest, CompareAnswers(found, expected));
+      contestant->largest_difference =
+          std::max(contestant->largest_difference, CompareAnswers(found, expected, contestant->tolerance));
     } catch (const std::runtime_error& error) {
-      throw AnswersDiffer("request " + std::to_string(i) + ": " + error.what());
+      throw AnswersDiffer(contestant->name + ": request " + std::to_string(i) + ": " + error.what());
     }
   }
-  return largest;
+}
+
+Contestant LoadEntry(const nlohmann::json& entry, EngineOptions options, const std::string& file,
+                     const std::vector<std::string>& requests, size_t threads) {
+  const std::string engine = entry.at("engine");
+  if (entry.contains("model")) options.model = entry.at("model");
+  if (entry.contains("config")) options.config = entry.at("config").dump();
+  Contestant contestant = Load(entry.value("name", engine), [&]() -> std::unique_ptr<Engine> {
+    if (engine == "stock") return MakeStockEngine(options, requests);
+    if (engine == "processor") return MakeProcessorEngine(options, requests);
+    if (engine == "peer") return MakePeerEngine(entry.at("command"), file, options, threads);
+    if (engine == "onednn") return MakeOneDnnEngine(entry.at("widths"), entry.at("rows"));
+    throw std::invalid_argument("--contestants: engine '" + engine + "', expected stock, processor, peer or onednn");
+  });
+  contestant.tolerance = entry.value("tolerance", kTolerance);
+  contestant.answers = engine != "onednn";
+  return contestant;
 }
 
 void PrintContestant(Contestant* contestant, bool first) {
-  std::printf("%s\n    {\"engine\": \"%s\", \"load_seconds\": %.3f, \"rounds\": [", first ? "" : ",", contestant->name,
-              contestant->load_seconds);
+  std::printf("%s\n    {\"engine\": \"%s\", \"load_seconds\": %.3f, \"max_abs_difference\": %.3g, \"rounds\": [",
+              first ? "" : ",", contestant->name.c_str(), contestant->load_seconds, contestant->largest_difference);
   for (size_t i = 0; i < contestant->rounds.size(); ++i) {
     const Round& round = contestant->rounds[i];
     const double requests = static_cast<double>(round.requests);
@@ -95,12 +126,23 @@ void Run(const Arguments& arguments) {
   const size_t rounds = static_cast<size_t>(arguments.Number("--rounds"));
 
   std::vector<Contestant> contestants;
-  if (which != "processor") contestants.push_back(Load("stock", MakeStockEngine, options, requests));
-  if (which != "stock") contestants.push_back(Load("processor", MakeProcessorEngine, options, requests));
-
+  if (const std::string& list = arguments.Text("--contestants"); !list.empty()) {
+    for (const nlohmann::json& entry : nlohmann::json::parse(list)) {
+      contestants.push_back(LoadEntry(entry, options, arguments.Text("--requests"), requests, threads));
+    }
+    if (contestants.empty()) throw std::invalid_argument("--contestants: none, expected one at least");
+  } else {
+    if (which != "processor") {
+      contestants.push_back(Load("stock", [&] { return MakeStockEngine(options, requests); }));
+    }
+    if (which != "stock") {
+      contestants.push_back(Load("processor", [&] { return MakeProcessorEngine(options, requests); }));
+    }
+  }
   double largest_difference = 0;
-  if (which == "both") {
-    largest_difference = CheckAnswers(contestants[1].engine.get(), contestants[0].engine.get(), requests.size());
+  for (size_t i = 1; i < contestants.size(); ++i) {
+    CheckAnswers(&contestants[i], contestants[0].engine.get(), requests.size());
+    largest_difference = std::max(largest_difference, contestants[i].largest_difference);
   }
   for (Contestant& contestant : contestants) {
     Measure(contestant.engine.get(), requests.size(), threads, arguments.Number("--warmup"));
@@ -116,7 +158,7 @@ void Run(const Arguments& arguments) {
   }
 
   std::printf("{\n  \"threads\": %zu, \"distinct_requests\": %zu, \"answers\": ", threads, requests.size());
-  if (which == "both") {
+  if (contestants.size() > 1) {
     std::printf("{\"compared\": %zu, \"max_abs_difference\": %.3g}", requests.size(), largest_difference);
   } else {
     std::printf("null");
@@ -141,6 +183,7 @@ int main(int argc, char** argv) {
       {"--config", ""},
       {"--signature", "serving_default"},
       {"--weights", "0"},
+      {"--contestants", ""},
       {"--threads", std::to_string(std::thread::hardware_concurrency())},
       {"--seconds", "3"},
       {"--warmup", "1"},

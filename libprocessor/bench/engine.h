@@ -3,7 +3,9 @@
 #ifndef PROCESSOR_BENCH_ENGINE_H_
 #define PROCESSOR_BENCH_ENGINE_H_
 
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,9 +13,23 @@
 
 namespace processor::bench {
 
+/// One round of a load test.
+struct Round {
+  double seconds = 0;   // from the first request to the last answer
+  size_t requests = 0;  // answered
+  double mean_us = 0;   // latency of a request as its client saw it
+  double p50_us = 0;
+  double p99_us = 0;
+  double max_us = 0;
+  double cpu_seconds = 0;  // user and system time of the whole process
+};
+
 class Engine {
  public:
   virtual ~Engine() = default;
+
+  /// A round by clients of the engine's own, for one in another process; none: by those of Measure().
+  virtual std::optional<Round> OwnClients(size_t /*threads*/, double /*seconds*/) { return std::nullopt; }
 
   /// Answers request number `index` and drops the answer. Throws std::runtime_error if the engine refuses it.
   virtual void Run(size_t index) = 0;
@@ -41,6 +57,16 @@ std::unique_ptr<Engine> MakeStockEngine(const EngineOptions& options, const std:
 /// libprocessor as a host uses it, bytes in and bytes out: "eas" through initialize() and process() of the drop-in
 /// contract, any other protocol through processor_model_run(). `requests` must outlive the engine.
 std::unique_ptr<Engine> MakeProcessorEngine(const EngineOptions& options, const std::vector<std::string>& requests);
+
+/// A program of another system that sends itself the requests of a file. It is started as `command --requests FILE
+/// --protocol P --signature S --threads N` and reads lines: "measure SECONDS" answers a JSON object with the figures of a
+/// Round, "answer I" one of named arrays, {"prob": {"shape": [1, 1], "values": [0.5]}}, float32 all.
+std::unique_ptr<Engine> MakePeerEngine(const std::vector<std::string>& command, const std::string& requests,
+                                       const EngineOptions& options, size_t threads);
+
+/// The dense layers `widths[0]`-...-`widths.back()` of random weights with ReLU between them, by oneDNN alone: what is
+/// left of a request if everything but its matrix products is free. It answers nothing.
+std::unique_ptr<Engine> MakeOneDnnEngine(const std::vector<int64_t>& widths, int64_t rows);
 
 }  // namespace processor::bench
 

@@ -54,6 +54,7 @@ double Percentile(const std::vector<float>& sorted, double share) {
 }  // namespace
 
 Round Measure(Engine* engine, size_t num_requests, size_t threads, double seconds) {
+  if (std::optional<Round> round = engine->OwnClients(threads, seconds)) return *round;
   std::vector<Client> clients(threads);
   // Room for 100,000 requests/s and client, so that no round pays for a vector that grows.
   for (Client& client : clients) client.latencies_us.reserve(static_cast<size_t>(1e5 * seconds) + 16);

@@ -9,16 +9,6 @@
 
 namespace processor::bench {
 
-struct Round {
-  double seconds = 0;   // from the first request to the last answer
-  size_t requests = 0;  // answered
-  double mean_us = 0;   // latency of a request as its client saw it
-  double p50_us = 0;
-  double p99_us = 0;
-  double max_us = 0;
-  double cpu_seconds = 0;  // user and system time of the whole process
-};
-
 /// Sends requests 0 .. num_requests - 1 over and over for `seconds`. Throws std::runtime_error if one is refused.
 Round Measure(Engine* engine, size_t num_requests, size_t threads, double seconds);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a fuzz target without libFuzzer, and makes the corpus that either starts from.
 //
-//   fuzz_codec_driver --write-seeds DIR     write the seed corpus: valid requests, as files
-//   fuzz_codec_driver FILE...               run files, such as one that a fuzzer has left
-//   fuzz_codec_driver --seconds N [SEED]    run random requests and damaged ones; without coverage to guide it
+//   fuzz_*_driver --write-seeds DIR     write the seed corpus: valid inputs, as files
+//   fuzz_*_driver FILE...               run files, such as one that a fuzzer has left
+//   fuzz_*_driver --seconds N [SEED]    run random inputs and damaged ones; without coverage to guide it
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -14,38 +14,24 @@
 #include <string>
 #include <vector>
 
-#include "differential.h"
-#include "proto/tfserving.pb.h"
+#include "inputs.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace {
 
-constexpr int kSeedsOfEach = 100;
+constexpr int kSeeds = 300;
 
 void Run(const std::string& input) {
   LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(input.data()), input.size());
 }
 
-/// An input of kind 0 "eas", 1 "tfserving", 2 warm-up record, as fuzz_codec.cc tells them apart.
-std::string RandomInput(int kind, std::mt19937_64* random) {
-  const char* const protocol = kind == 0 ? "eas" : "tfserving";
-  std::string bytes = processor::oracle::RandomRequest(protocol, random);
-  if ((*random)() % 2 == 0) bytes = processor::oracle::Rearranged(protocol, bytes, random);
-  if (kind == 2) {
-    tensorflow::serving::PredictionLog log;
-    if (!log.mutable_predict_log()->mutable_request()->ParseFromString(bytes)) std::abort();
-    bytes = log.SerializeAsString();
-  }
-  return static_cast<char>(kind) + bytes;
-}
-
 bool WriteSeeds(const std::string& folder) {
   std::mt19937_64 random(1);
-  for (int i = 0; i < 3 * kSeedsOfEach; ++i) {
+  for (int i = 0; i < kSeeds; ++i) {
     const std::string path = folder + "/seed-" + std::to_string(i);
     std::ofstream file(path, std::ios::binary);
-    file << RandomInput(i % 3, &random);
+    file << processor::fuzz::RandomInput(i, &random);
     if (!file.flush()) {
       std::fprintf(stderr, "%s: cannot be written\n", path.c_str());
       return false;
@@ -57,14 +43,14 @@ bool WriteSeeds(const std::string& folder) {
 void RunRandom(double seconds, uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  int64_t count = 0;
+  int rounds = 0;
   while (std::chrono::steady_clock::now() < end) {
-    const std::string input = RandomInput(static_cast<int>(random() % 3), &random);
+    const std::string input = processor::fuzz::RandomInput(rounds, &random);
     Run(input);
-    for (int i = 0; i < 20; ++i) Run(input[0] + processor::oracle::Mutated(std::string_view(input).substr(1), &random));
-    count += 21;
+    for (int i = 0; i < 20; ++i) Run(processor::fuzz::DamagedInput(input, &random));
+    ++rounds;
   }
-  std::printf("fuzz_codec: %lld inputs, all answered and agreed on (seed %llu)\n", static_cast<long long>(count),
+  std::printf("%s: %d inputs, all answered and agreed on (seed %llu)\n", processor::fuzz::kTarget, 21 * rounds,
               static_cast<unsigned long long>(seed));
 }
 

@@ -10,13 +10,12 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "src/tables/table_file.h"
+#include "src/tables/table_header.h"
+#include "src/tables/table_index.h"
 #include "tensorflow/core/platform/tstring.h"
 
 namespace processor {
-
-enum class RowType : uint32_t { kFloat32 = 0, kBfloat16 = 1, kFloat16 = 2, kInt8 = 3, kInt4 = 4 };
-enum class IndexKind : uint32_t { kDirect = 0, kInt64 = 1, kString = 2 };
-enum class AbsentKey : uint32_t { kZeros = 0, kError = 1, kDefaultRows = 2 };
 
 /// Row numbers that no row has: one that reads as zeros, and one of a key that the table does not hold and refuses.
 constexpr uint32_t kZeroRow = 0xffffffffu;
@@ -24,50 +23,48 @@ constexpr uint32_t kRefusedRow = 0xfffffffeu;
 
 class EmbeddingTable {
  public:
-  /// Maps a file, or answers the table that maps it already: each file is mapped once per process.
-  /// \return NOT_FOUND, DATA_LOSS for a damaged file, FAILED_PRECONDITION for a newer version; all name the file.
+  /// Maps a file, or answers the table that maps it already: each file is mapped once per process, and so are files that
+  /// are named by the same hash and are equal. Reads all of a file that is new to the process, which takes seconds for
+  /// gigabytes, and leaves it in memory.
+  /// \return NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT for what is no file, DATA_LOSS for a damaged file,
+  /// FAILED_PRECONDITION for a newer version, UNAVAILABLE or RESOURCE_EXHAUSTED; all name the file.
   static absl::Status Open(const std::string& path, std::shared_ptr<const EmbeddingTable>* table);
 
-  ~EmbeddingTable();
   EmbeddingTable(const EmbeddingTable&) = delete;
   EmbeddingTable& operator=(const EmbeddingTable&) = delete;
 
   const std::string& path() const { return path_; }
-  uint64_t rows() const { return rows_; }
-  uint64_t default_rows() const { return default_rows_; }
-  uint32_t dim() const { return dim_; }
-  RowType row_type() const { return row_type_; }
-  uint32_t row_stride() const { return row_stride_; }
-  IndexKind index_kind() const { return index_kind_; }
-  AbsentKey absent_key() const { return absent_key_; }
+  uint64_t rows() const { return header_.rows; }
+  uint64_t default_rows() const { return header_.default_rows; }
+  uint32_t dim() const { return header_.dim; }
+  RowType row_type() const { return header_.row_type; }
+  uint32_t row_stride() const { return header_.row_stride; }
+  IndexKind index_kind() const { return header_.index_kind; }
+  AbsentKey absent_key() const { return header_.absent_key; }
 
   /// The bytes of a row, not of kZeroRow or kRefusedRow.
-  const uint8_t* row(uint32_t number) const { return row_data_ + uint64_t{number} * row_stride_; }
+  const uint8_t* row(uint32_t number) const { return row_data_ + uint64_t{number} * header_.row_stride; }
 
-  /// Finds the rows of keys; keys of a table that is indexed by strings are strings. A key that is not there has a
-  /// default row, kZeroRow or kRefusedRow, as the table says. Memory is fetched for several keys at a time.
+  /// Finds the rows of keys; those of a table that is indexed by strings are strings, those of all others are not, and
+  /// keys of the other kind are refused. A key that is not there has a default row, kZeroRow or kRefusedRow, as the table
+  /// says. Memory is fetched for several keys at a time.
   void FindRows(absl::Span<const int64_t> keys, uint32_t* rows) const;
   void FindRows(absl::Span<const tensorflow::tstring> keys, uint32_t* rows) const;
 
  private:
   EmbeddingTable() = default;
 
+  static absl::Status Load(const TableFile& file, std::shared_ptr<const EmbeddingTable>* table);
+
+  /// Puts what absent keys read in the place of kNotFound; `default_row` tells it for a key's number.
+  template <typename DefaultRow>
+  void FillAbsent(size_t num_keys, uint32_t* rows, DefaultRow&& default_row) const;
+
   std::string path_;
-  uint64_t rows_ = 0;
-  uint64_t default_rows_ = 0;
-  uint64_t home_buckets_ = 0;
-  uint64_t buckets_ = 0;
-  uint32_t dim_ = 0;
-  RowType row_type_ = RowType::kFloat32;
-  uint32_t row_stride_ = 0;
-  IndexKind index_kind_ = IndexKind::kDirect;
-  AbsentKey absent_key_ = AbsentKey::kZeros;
+  TableHeader header_;
+  TableMapping mapping_;
+  TableIndex index_;
   const uint8_t* row_data_ = nullptr;
-  const uint8_t* index_ = nullptr;
-  const uint64_t* key_offsets_ = nullptr;
-  const char* key_bytes_ = nullptr;
-  void* mapping_ = nullptr;
-  size_t mapped_bytes_ = 0;
 };
 
 }  // namespace processor

@@ -15,6 +15,7 @@ from embedding_tables import INDEX_KINDS, absent_of, present_of, rows_of, spec_o
 
 from graph_tools.errors import ConversionError
 from graph_tools.store import QuantisedRows, TableReader, TableSpec, table_file, write_table
+from graph_tools.store import reader as reader_module
 from graph_tools.store.layout import HEADER_BYTES, ROW_TYPES
 from graph_tools.store.quantise import decode, encode
 from graph_tools.tables.rows import quantise
@@ -82,6 +83,24 @@ def test_several_keys_lead_to_one_row(tmp_path: Path) -> None:
     np.testing.assert_array_equal(reader.find(keys), numbers)
     counting = replace(spec_of("int64", 101), row_numbers=ArrayTensor(np.arange(101)))
     assert written(tmp_path, counting) == written(tmp_path, spec_of("int64", 101))
+
+
+def test_strings_with_one_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No two strings with one FarmHash fingerprint are at hand, so all strings of a length get one."""
+
+    def by_length(strings: np.ndarray) -> np.ndarray:
+        return np.fromiter(map(len, strings.tolist()), np.uint64, len(strings))
+
+    for module in (table_file, reader_module):
+        monkeypatch.setattr(module, "fingerprints", by_length)
+    reader = TableReader(written(tmp_path, spec_of("string", 301)))
+    reader.check()
+    np.testing.assert_array_equal(reader.find(present_of("string", 301)), np.arange(301))
+    assert (reader.find(absent_of("string", 301)) == -1).all()
+    twice = present_of("string", 301)
+    twice[200] = twice[100]
+    with pytest.raises(ConversionError, match=r"user/100' is there twice"):
+        write_table(tmp_path, replace(spec_of("string", 301), keys=ArrayTensor(twice)))
 
 
 @pytest.mark.parametrize("kind", INDEX_KINDS)

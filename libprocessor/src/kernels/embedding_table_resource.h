@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// An embedding table as a TensorFlow resource: what the output of RecEmbeddingTable leads to.
+#ifndef PROCESSOR_KERNELS_EMBEDDING_TABLE_RESOURCE_H_
+#define PROCESSOR_KERNELS_EMBEDDING_TABLE_RESOURCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "src/tables/embedding_table.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_base.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+
+namespace processor {
+
+/// Shares the table with all other resources of the process that were initialised with its file.
+class EmbeddingTableResource : public tensorflow::ResourceBase {
+ public:
+  explicit EmbeddingTableResource(std::shared_ptr<const EmbeddingTable> table) : table_(std::move(table)) {}
+
+  const EmbeddingTable& table() const { return *table_; }
+  const std::shared_ptr<const EmbeddingTable>& shared_table() const { return table_; }
+
+  std::string DebugString() const override {
+    return absl::StrCat("embedding table '", table_->path(), "': ", table_->rows(), " rows of ", table_->dim());
+  }
+  /// Its own only: the pages of a file belong to all who map it.
+  int64_t MemoryUsed() const override { return sizeof(*this); }
+
+ private:
+  const std::shared_ptr<const EmbeddingTable> table_;
+};
+
+/// Finds the table that input number `input` of a kernel leads to. The reference keeps the table mapped.
+/// \return FAILED_PRECONDITION, naming it, if it has not been initialised; INVALID_ARGUMENT if the input is no table.
+inline absl::Status LookupEmbeddingTable(tensorflow::OpKernelContext* context, int input,
+                                         tensorflow::core::RefCountPtr<EmbeddingTableResource>* resource) {
+  tensorflow::ResourceHandle handle;
+  if (absl::Status s = tensorflow::HandleFromInput(context, input, &handle); !s.ok()) return s;
+  absl::Status status = tensorflow::LookupResource(context, handle, resource);
+  if (status.code() != absl::StatusCode::kNotFound) return status;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "table '", handle.name(), "': not initialised, expected RecInitializeEmbeddingTable to have run, as ",
+      "the initialiser of the model does"));
+}
+
+}  // namespace processor
+
+#endif  // PROCESSOR_KERNELS_EMBEDDING_TABLE_RESOURCE_H_

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/precision.h"
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+
+namespace processor {
+
+absl::Status ChoosePrecision(std::string_view attribute, const CpuFeatures& cpu, Precision* precision) {
+  if (attribute == "fp32" || attribute == "auto") {
+    *precision = Precision::kFloat32;
+    return absl::OkStatus();
+  }
+  if (attribute != "bf16") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("precision: '", absl::Utf8SafeCHexEscape(attribute), "', expected auto, fp32 or bf16"));
+  }
+  if (cpu.isa == Isa::kPlain) {
+    return absl::FailedPreconditionError("precision: bf16 on a CPU without AVX2, expected fp32 or auto");
+  }
+  const bool fast = cpu.amx_bf16 || (cpu.avx512_bf16 && cpu.amd);
+  *precision = fast ? Precision::kBfloat16 : Precision::kBfloat16Weights;
+  return absl::OkStatus();
+}
+
+const char* PrecisionName(Precision precision) {
+  switch (precision) {
+    case Precision::kBfloat16:
+      return "bf16";
+    case Precision::kBfloat16Weights:
+      return "bf16 weights";
+    case Precision::kFloat32:
+      break;
+  }
+  return "fp32";
+}
+
+}  // namespace processor

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/tables/embedding_table.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "src/tables/table_check.h"
+#include "src/tables/table_registry.h"
+
+namespace processor {
+namespace {
+
+static_assert(kZeroRow == kNotFound, "an index knows nothing of policies");
+
+// Is the file called after the SHA-256 of its content?
+bool IsNamedByHash(const std::string& name) {
+  return name.size() == 64 + 4 && std::string_view(name).substr(64) == ".emb" &&
+         std::all_of(name.begin(), name.begin() + 64,
+                     [](char c) { return absl::ascii_isxdigit(static_cast<unsigned char>(c)); });
+}
+
+}  // namespace
+
+absl::Status EmbeddingTable::Open(const std::string& path, std::shared_ptr<const EmbeddingTable>* table) {
+  TableFile file(path);
+  if (absl::Status s = file.Open(); !s.ok()) return s;
+  const std::shared_ptr<TableRegistry::Slot> slot = TableRegistry::Global().SlotOf(file.identity());
+  std::lock_guard<std::mutex> lock(slot->mutex);
+  *table = slot->table.lock();
+  if (*table != nullptr) return absl::OkStatus();
+  if (absl::Status s = Load(file, table); !s.ok()) return s;
+  slot->table = *table;
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddingTable::Load(const TableFile& file, std::shared_ptr<const EmbeddingTable>* table) {
+  uint8_t bytes[kTableHeaderBytes] = {};
+  const size_t header_bytes = std::min<uint64_t>(kTableHeaderBytes, file.identity().size);
+  if (absl::Status s = file.Read(0, header_bytes, bytes); !s.ok()) return s;
+  std::shared_ptr<EmbeddingTable> loaded(new EmbeddingTable);
+  TableHeader& header = loaded->header_;
+  if (absl::Status s = ParseTableHeader(bytes, file.identity().size, &header); !s.ok()) return file.Named(s);
+  if (absl::Status s = CheckTableContents(file, header); !s.ok()) return s;
+  if (absl::Status s = file.Map(&loaded->mapping_); !s.ok()) return s;
+
+  const uint8_t* data = loaded->mapping_.data();
+  loaded->path_ = file.path();
+  loaded->row_data_ = data + header.row_data.offset;
+  TableIndex& index = loaded->index_;
+  index.buckets = reinterpret_cast<const TableBucket*>(data + header.index.offset);
+  index.num_buckets = header.buckets;
+  index.home_buckets = header.home_buckets;
+  index.key_offsets = reinterpret_cast<const uint64_t*>(data + header.key_offsets.offset);
+  index.key_bytes = reinterpret_cast<const char*>(data + header.key_bytes.offset);
+
+  *table = loaded;
+  const std::string name = std::filesystem::path(file.path()).filename().string();
+  if (IsNamedByHash(name)) {
+    // The header too, which holds all checksums: a name is easily given.
+    const std::string content = name + std::string(reinterpret_cast<const char*>(bytes), kTableHeaderBytes);
+    *table = TableRegistry::Global().Share(content, *table);
+  }
+  if (*table == loaded) loaded->mapping_.Prefault();
+  return absl::OkStatus();
+}
+
+template <typename DefaultRow>
+void EmbeddingTable::FillAbsent(size_t num_keys, uint32_t* rows, DefaultRow&& default_row) const {
+  if (header_.absent_key == AbsentKey::kZeros) return;  // what the index wrote
+  for (size_t i = 0; i < num_keys; ++i) {
+    if (rows[i] != kNotFound) continue;
+    rows[i] =
+        header_.absent_key == AbsentKey::kError ? kRefusedRow : static_cast<uint32_t>(header_.rows + default_row(i));
+  }
+}
+
+void EmbeddingTable::FindRows(absl::Span<const int64_t> keys, uint32_t* rows) const {
+  if (header_.index_kind == IndexKind::kString) return static_cast<void>(std::fill_n(rows, keys.size(), kRefusedRow));
+  const bool direct = header_.index_kind == IndexKind::kDirect;
+  const size_t absent = direct ? FindDirect(keys, header_.rows, rows) : index_.Find(keys, rows);
+  if (absent == 0) return;
+  const auto divisor = static_cast<int64_t>(header_.default_rows);
+  FillAbsent(keys.size(), rows, [&](size_t i) {
+    const int64_t remainder = keys[i] % divisor;
+    return static_cast<uint64_t>(remainder < 0 ? remainder + divisor : remainder);
+  });
+}
+
+void EmbeddingTable::FindRows(absl::Span<const tensorflow::tstring> keys, uint32_t* rows) const {
+  if (header_.index_kind != IndexKind::kString) return static_cast<void>(std::fill_n(rows, keys.size(), kRefusedRow));
+  if (index_.Find(keys, rows) == 0) return;
+  FillAbsent(keys.size(), rows,
+             [&](size_t i) { return StringKey({keys[i].data(), keys[i].size()}) % header_.default_rows; });
+}
+
+}  // namespace processor

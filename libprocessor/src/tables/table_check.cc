@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/tables/table_check.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string_view>
+
+#include "absl/crc/crc32c.h"
+#include "absl/strings/str_cat.h"
+#include "src/tables/table_index.h"
+
+namespace processor {
+namespace {
+
+// Fits into the second-level cache, and holds whole buckets and offsets.
+constexpr size_t kChunkBytes = size_t{1} << 20;
+
+absl::Status CheckRowData(const uint8_t*, size_t) { return absl::OkStatus(); }
+absl::Status CheckKeyBytes(const uint8_t*, size_t) { return absl::OkStatus(); }
+
+absl::Status CheckZeros(const uint8_t* bytes, size_t size) {
+  const bool zeros = std::all_of(bytes, bytes + size, [](uint8_t byte) { return byte == 0; });
+  return zeros ? absl::OkStatus() : absl::DataLossError("bytes between the sections that are not zero");
+}
+
+// A search goes from a key's home over full buckets only. So a key in bucket b can be found if its home is not after b
+// and not before the run of full buckets that ends at b.
+class IndexCheck {
+ public:
+  explicit IndexCheck(const TableHeader& header) : header_(header) {}
+
+  absl::Status operator()(const uint8_t* bytes, size_t size) {
+    for (size_t at = 0; at < size; at += sizeof(TableBucket), ++number_) {
+      TableBucket bucket;
+      std::memcpy(&bucket, bytes + at, sizeof(bucket));
+      if (absl::Status s = CheckBucket(bucket); !s.ok()) return s;
+      if (bucket.count < kBucketKeys) run_begin_ = number_ + 1;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status CheckBucket(const TableBucket& bucket) const {
+    const uint32_t most = number_ + 1 == header_.buckets ? kBucketKeys - 1 : kBucketKeys;
+    if (bucket.count > most) {
+      return absl::DataLossError(absl::StrCat("index: bucket ", number_, " of ", header_.buckets, " with ",
+                                              bucket.count, " keys, expected at most ", most));
+    }
+    for (uint32_t i = 0; i < bucket.count; ++i) {
+      if (bucket.rows[i] >= header_.rows) {
+        return absl::DataLossError(absl::StrCat("index: bucket ", number_, " leads to row ", bucket.rows[i],
+                                                ", expected one of ", header_.rows));
+      }
+      const uint64_t home = HomeBucket(bucket.keys[i], header_.home_buckets);
+      if (home < run_begin_ || home > number_) {
+        return absl::DataLossError(absl::StrCat("index: key ", bucket.keys[i], " in bucket ", number_,
+                                                ", where no search finds it, expected it from bucket ", home, " on"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const TableHeader& header_;
+  uint64_t number_ = 0;
+  uint64_t run_begin_ = 0;
+};
+
+class OffsetCheck {
+ public:
+  explicit OffsetCheck(const TableHeader& header) : header_(header) {}
+
+  absl::Status operator()(const uint8_t* bytes, size_t size) {
+    for (size_t at = 0; at < size; at += sizeof(uint64_t)) {
+      uint64_t offset;
+      std::memcpy(&offset, bytes + at, sizeof(offset));
+      if (offset < last_ || offset > header_.key_bytes.size) {
+        return absl::DataLossError(
+            absl::StrCat("key_offsets: ", offset, " after ", last_, ", expected order up to ", header_.key_bytes.size));
+      }
+      last_ = offset;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const TableHeader& header_;
+  uint64_t last_ = 0;
+};
+
+class Reader {
+ public:
+  Reader(const TableFile& file, uint8_t* buffer) : file_(file), buffer_(buffer) {}
+
+  /// Reads from where it is to `end` and hands all of it to `check`.
+  template <typename Check>
+  absl::Status ReadTo(uint64_t end, Check&& check) {
+    while (at_ < end) {
+      const size_t size = static_cast<size_t>(std::min<uint64_t>(kChunkBytes, end - at_));
+      if (absl::Status s = file_.Read(at_, size, buffer_); !s.ok()) return s;
+      crc_ = absl::ExtendCrc32c(crc_, {reinterpret_cast<const char*>(buffer_), size});
+      if (absl::Status s = check(buffer_, size); !s.ok() && problem_.ok()) problem_ = file_.Named(s);
+      at_ += size;
+    }
+    return absl::OkStatus();
+  }
+
+  /// Checks a section and what is before it. A wrong checksum is told before what it made of the content.
+  template <typename Check>
+  absl::Status ReadSection(const char* name, const TableSection& section, Check&& check) {
+    if (section.size == 0) return absl::OkStatus();
+    if (absl::Status s = ReadTo(section.offset, CheckZeros); !s.ok()) return s;
+    if (!problem_.ok()) return problem_;
+    crc_ = absl::crc32c_t{0};
+    if (absl::Status s = ReadTo(section.offset + section.size, check); !s.ok()) return s;
+    if (static_cast<uint32_t>(crc_) != section.crc) {
+      return file_.Named(absl::DataLossError(absl::StrCat(name, ": wrong checksum")));
+    }
+    return problem_;
+  }
+
+  absl::Status ReadRest(uint64_t file_size) {
+    if (absl::Status s = ReadTo(file_size, CheckZeros); !s.ok()) return s;
+    return problem_;
+  }
+
+ private:
+  const TableFile& file_;
+  uint8_t* const buffer_;
+  uint64_t at_ = kTableHeaderBytes;
+  absl::crc32c_t crc_{0};
+  absl::Status problem_;
+};
+
+}  // namespace
+
+absl::Status CheckTableContents(const TableFile& file, const TableHeader& header) {
+  const size_t buffer_bytes = static_cast<size_t>(std::min<uint64_t>(kChunkBytes, header.file_size));
+  const std::unique_ptr<uint8_t[]> buffer(new (std::nothrow) uint8_t[buffer_bytes]);
+  if (buffer == nullptr) return file.Named(absl::ResourceExhaustedError("no memory to read it"));
+  Reader reader(file, buffer.get());
+
+  // In the order of the file, which the sections may have in any.
+  const TableSection* sections[] = {&header.row_data, &header.index, &header.key_offsets, &header.key_bytes};
+  std::sort(std::begin(sections), std::end(sections),
+            [](const TableSection* a, const TableSection* b) { return a->offset < b->offset; });
+  for (const TableSection* section : sections) {
+    absl::Status status;
+    if (section == &header.row_data) status = reader.ReadSection("row_data", *section, CheckRowData);
+    if (section == &header.index) status = reader.ReadSection("index", *section, IndexCheck(header));
+    if (section == &header.key_offsets) status = reader.ReadSection("key_offsets", *section, OffsetCheck(header));
+    if (section == &header.key_bytes) status = reader.ReadSection("key_bytes", *section, CheckKeyBytes);
+    if (!status.ok()) return status;
+  }
+  return reader.ReadRest(header.file_size);
+}
+
+}  // namespace processor

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/tables/table_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#ifndef MADV_POPULATE_READ  // Linux 5.14
+#define MADV_POPULATE_READ 22
+#endif
+
+namespace processor {
+namespace {
+
+const char* WhatToDo(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kPermissionDenied:
+      return "let the user of this process read it";
+    case absl::StatusCode::kFailedPrecondition:
+      return "update recprocessor, or make the artefact anew with the graph-tools of this version";
+    case absl::StatusCode::kUnavailable:
+      return "look at the disk and the system's log, then load again";
+    case absl::StatusCode::kResourceExhausted:
+      return "give the process more memory or address space";
+    default:
+      return "copy the artefact again, or make it anew with graph-tools fuse";
+  }
+}
+
+}  // namespace
+
+TableMapping::~TableMapping() {
+  if (data_ != nullptr) munmap(data_, size_);
+}
+
+TableMapping::TableMapping(TableMapping&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+TableMapping& TableMapping::operator=(TableMapping&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void TableMapping::Prefault() const {
+  if (size_ == 0 || madvise(data_, size_, MADV_POPULATE_READ) == 0) return;
+  if (errno != EINVAL) return;  // memory or disk will not have it; requests may still find what they need
+  constexpr size_t kPage = 4096;
+  for (size_t at = 0; at < size_; at += kPage) static_cast<void>(static_cast<const volatile uint8_t*>(data_)[at]);
+}
+
+TableFile::~TableFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+absl::Status TableFile::Open() {
+  // A pipe would wait for its writer; it is refused below.
+  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (descriptor_ < 0) {
+    switch (errno) {
+      case ENOENT:
+      case ENOTDIR:
+        return Named(absl::NotFoundError("no such file, expected an embedding table"));
+      case EACCES:
+      case EPERM:
+        return Named(absl::PermissionDeniedError("not readable"));
+      default:
+        return Named(absl::UnavailableError(absl::StrCat("cannot be opened: ", std::strerror(errno))));
+    }
+  }
+  struct stat found;
+  if (fstat(descriptor_, &found) != 0) {
+    return Named(absl::UnavailableError(absl::StrCat("cannot be looked at: ", std::strerror(errno))));
+  }
+  if (!S_ISREG(found.st_mode)) {
+    return Named(absl::InvalidArgumentError(
+        absl::StrCat(S_ISDIR(found.st_mode) ? "a folder" : "no regular file", ", expected an embedding table")));
+  }
+  identity_ = {static_cast<uint64_t>(found.st_dev), static_cast<uint64_t>(found.st_ino),
+               static_cast<uint64_t>(found.st_size),
+               int64_t{found.st_mtim.tv_sec} * 1000000000 + found.st_mtim.tv_nsec};
+  return absl::OkStatus();
+}
+
+absl::Status TableFile::Read(uint64_t offset, size_t size, uint8_t* bytes) const {
+  while (size > 0) {
+    const ssize_t got = pread(descriptor_, bytes, size, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Named(absl::UnavailableError(absl::StrCat("cannot be read: ", std::strerror(errno))));
+    if (got == 0) {
+      return Named(absl::DataLossError(absl::StrCat("ends at ", offset, ", expected ", identity_.size, " bytes")));
+    }
+    offset += static_cast<uint64_t>(got);
+    bytes += got;
+    size -= static_cast<size_t>(got);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TableFile::Map(TableMapping* mapping) const {
+  TableMapping mapped;
+  void* address = mmap(nullptr, identity_.size, PROT_READ, MAP_SHARED, descriptor_, 0);
+  if (address == MAP_FAILED) {
+    return Named(
+        absl::ResourceExhaustedError(absl::StrCat(identity_.size, " bytes cannot be mapped: ", std::strerror(errno))));
+  }
+  mapped.data_ = static_cast<uint8_t*>(address);
+  mapped.size_ = identity_.size;
+  // Fewer translations to look up, where the file system has large pages. Advice: an error changes nothing.
+  madvise(address, mapped.size_, MADV_HUGEPAGE);
+  *mapping = std::move(mapped);
+  return absl::OkStatus();
+}
+
+absl::Status TableFile::Named(const absl::Status& status) const {
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat("table '", path_, "': ", status.message(), "; ", WhatToDo(status.code())));
+}
+
+}  // namespace processor

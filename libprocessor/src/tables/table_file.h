@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// A table's file: opened, read, and mapped into memory.
+#ifndef PROCESSOR_TABLES_TABLE_FILE_H_
+#define PROCESSOR_TABLES_TABLE_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <tuple>
+
+#include "absl/status/status.h"
+
+namespace processor {
+
+/// Tells files apart, as long as nobody writes into one.
+struct FileIdentity {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  uint64_t size = 0;
+  int64_t modified_ns = 0;
+
+  bool operator<(const FileIdentity& other) const {
+    return std::tie(device, inode, size, modified_ns) <
+           std::tie(other.device, other.inode, other.size, other.modified_ns);
+  }
+};
+
+/// Unmaps what it holds.
+class TableMapping {
+ public:
+  TableMapping() = default;
+  ~TableMapping();
+  TableMapping(TableMapping&& other) noexcept;
+  TableMapping& operator=(TableMapping&& other) noexcept;
+
+  const uint8_t* data() const { return data_; }
+  size_t size() const { return size_; }
+
+  /// Touches all pages, so that no request has to.
+  void Prefault() const;
+
+ private:
+  friend class TableFile;
+
+  uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+/// Closes what it holds. Errors name the file and say what to do.
+class TableFile {
+ public:
+  explicit TableFile(std::string path) : path_(std::move(path)) {}
+  ~TableFile();
+  TableFile(const TableFile&) = delete;
+  TableFile& operator=(const TableFile&) = delete;
+
+  /// \return NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT if it is no regular file, or UNAVAILABLE.
+  absl::Status Open();
+
+  const std::string& path() const { return path_; }
+  const FileIdentity& identity() const { return identity_; }
+
+  /// Reads, rather than looking into a mapping: a failing disk or a file that has become shorter is an error here, and a
+  /// signal there.
+  /// \return DATA_LOSS if the file ends before, UNAVAILABLE if it cannot be read.
+  absl::Status Read(uint64_t offset, size_t size, uint8_t* bytes) const;
+
+  /// \return RESOURCE_EXHAUSTED.
+  absl::Status Map(TableMapping* mapping) const;
+
+  /// `status` with the file's name before its message and what to do after it.
+  absl::Status Named(const absl::Status& status) const;
+
+ private:
+  std::string path_;
+  FileIdentity identity_;
+  int descriptor_ = -1;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_TABLES_TABLE_FILE_H_

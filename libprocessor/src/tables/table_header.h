@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first 256 bytes of a table's file (docs/table_format.md), parsed and checked.
+#ifndef PROCESSOR_TABLES_TABLE_HEADER_H_
+#define PROCESSOR_TABLES_TABLE_HEADER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+namespace processor {
+
+enum class RowType : uint32_t { kFloat32 = 0, kBfloat16 = 1, kFloat16 = 2, kInt8 = 3, kInt4 = 4 };
+enum class IndexKind : uint32_t { kDirect = 0, kInt64 = 1, kString = 2 };
+enum class AbsentKey : uint32_t { kZeros = 0, kError = 1, kDefaultRows = 2 };
+
+constexpr size_t kTableHeaderBytes = 256;
+constexpr uint32_t kTableVersion = 1;
+
+/// Where a part of the file is, and the CRC-32C of its bytes.
+struct TableSection {
+  uint64_t offset = 0;
+  uint64_t size = 0;
+  uint32_t crc = 0;
+};
+
+struct TableHeader {
+  uint64_t file_size = 0;
+  uint64_t rows = 0;
+  uint64_t default_rows = 0;
+  uint32_t dim = 0;
+  RowType row_type = RowType::kFloat32;
+  uint32_t row_stride = 0;
+  IndexKind index_kind = IndexKind::kDirect;
+  AbsentKey absent_key = AbsentKey::kZeros;
+  uint64_t home_buckets = 0;
+  uint64_t buckets = 0;
+  TableSection row_data;
+  TableSection index;
+  TableSection key_offsets;
+  TableSection key_bytes;
+};
+
+/// Bytes of one row without what is between it and the next.
+uint64_t RowBytes(RowType type, uint32_t dim);
+
+/// Parses the header of a file of `file_size` bytes. What it says can be relied on afterwards: every section is aligned,
+/// lies inside the file and overlaps no other. What is inside the sections is another matter.
+/// \return DATA_LOSS, or FAILED_PRECONDITION for another version; the messages do not name the file.
+absl::Status ParseTableHeader(const uint8_t* bytes, uint64_t file_size, TableHeader* header);
+
+}  // namespace processor
+
+#endif  // PROCESSOR_TABLES_TABLE_HEADER_H_

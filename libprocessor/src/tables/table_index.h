@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hashed index of a table (docs/table_format.md): from keys to numbers of rows.
+#ifndef PROCESSOR_TABLES_TABLE_INDEX_H_
+#define PROCESSOR_TABLES_TABLE_INDEX_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "absl/types/span.h"
+#include "tensorflow/core/platform/tstring.h"
+
+namespace processor {
+
+constexpr uint32_t kBucketKeys = 5;
+
+/// One cache line of the index.
+struct TableBucket {
+  uint64_t keys[kBucketKeys];
+  uint32_t rows[kBucketKeys];
+  uint32_t count;
+};
+static_assert(sizeof(TableBucket) == 64);
+
+/// What stands for a row that was not found: no table has as many rows.
+constexpr uint32_t kNotFound = 0xffffffffu;
+
+/// The finaliser of MurmurHash3 for 64 bits.
+inline uint64_t MixKey(uint64_t key) {
+  key ^= key >> 33;
+  key *= 0xff51afd7ed558ccdu;
+  key ^= key >> 33;
+  key *= 0xc4ceb9fe1a85ec53u;
+  return key ^ (key >> 33);
+}
+
+/// The bucket in which the search for a key begins.
+inline uint64_t HomeBucket(uint64_t key, uint64_t home_buckets) {
+  return static_cast<uint64_t>((static_cast<unsigned __int128>(MixKey(key)) * home_buckets) >> 64);
+}
+
+/// The FarmHash Fingerprint64: the key of a string.
+uint64_t StringKey(std::string_view text);
+
+/// Looks into buckets that somebody else owns and that have been checked: the last is not full.
+struct TableIndex {
+  const TableBucket* buckets = nullptr;
+  uint64_t num_buckets = 0;
+  uint64_t home_buckets = 0;
+  const uint64_t* key_offsets = nullptr;  // of strings only
+  const char* key_bytes = nullptr;
+
+  /// Writes the row of each key, or kNotFound. Fetches the buckets of keys to come before it looks into them.
+  /// \return how many were not found.
+  size_t Find(absl::Span<const int64_t> keys, uint32_t* rows) const;
+  size_t Find(absl::Span<const tensorflow::tstring> keys, uint32_t* rows) const;
+};
+
+/// The index of a direct table: a key is the number of its row.
+size_t FindDirect(absl::Span<const int64_t> keys, uint64_t num_rows, uint32_t* rows);
+
+}  // namespace processor
+
+#endif  // PROCESSOR_TABLES_TABLE_INDEX_H_

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make the ONNX form of W2, once, from the weights of its SavedModel."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from load_tests.workloads._cache import CACHE, ROOT, ensure_model
+
+PYTHON = Path(os.environ.get("PROCESSOR_PEERS_PYTHON", ROOT / ".venv-peers" / "bin" / "python"))
+
+
+@dataclass(frozen=True)
+class Peer:
+    """An engine to compare with.
+
+    Attributes
+    ----------
+    name : str
+        As it stands in the results.
+    engine : str
+        "onnxruntime" or "openvino".
+    precision : str
+        "fp32" or "bf16".
+    tolerance : float
+        By how much its scores may differ from stock TensorFlow's, absolute and relative.
+    """
+
+    name: str
+    engine: str
+    precision: str
+    tolerance: float
+
+    def command(self, model: Path, rows: int) -> list[str]:
+        """Return what `bench_serving` starts."""
+        script = Path(__file__).with_name("serve_peer.py")
+        options = {"engine": self.engine, "precision": self.precision, "model": model, "workload": "W2", "rows": rows}
+        return [str(PYTHON), str(script), *(f"--{name}={value}" for name, value in options.items())]
+
+
+PEERS = (
+    Peer("ONNX Runtime", "onnxruntime", "fp32", 1e-4),
+    Peer("OpenVINO", "openvino", "fp32", 1e-4),
+    Peer("OpenVINO bf16", "openvino", "bf16", 5e-2),
+)
+
+
+def ensure_peer_model(cache: Path = CACHE) -> Path:
+    """Answer the ONNX file of W2, making it if the cache does not hold it.
+
+    Raises
+    ------
+    FileNotFoundError
+        The peers' environment is not there.
+    subprocess.CalledProcessError
+        It could not be made; messages have gone to stderr.
+    """
+    if not PYTHON.exists():
+        raise FileNotFoundError(f"{PYTHON}: not there; `make bench` makes the environment of the peers")
+    target = cache / "idwdl.onnx"
+    if target.exists():
+        return target
+    model = ensure_model("W2", cache)
+    folder = Path(__file__).parent
+    with tempfile.TemporaryDirectory(dir=cache) as scratch:
+        weights, made = Path(scratch) / "weights.npz", Path(scratch) / "model.onnx"
+        subprocess.run([sys.executable, str(folder / "export_weights.py"), str(model), str(weights)], check=True)
+        subprocess.run([str(PYTHON), str(folder / "make_onnx.py"), str(weights), str(made)], check=True)
+        made.rename(target)
+    return target

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/tables/table_header.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "table_file.h"
+
+namespace processor {
+namespace {
+
+absl::Status Parse(const std::string& bytes, TableHeader* header) {
+  return ParseTableHeader(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size(), header);
+}
+
+TableFileContent Strings() {
+  TableFileContent content;
+  content.index_kind = IndexKind::kString;
+  content.texts = {"a", "bc", "", "def"};
+  content.absent_key = AbsentKey::kDefaultRows;
+  content.default_rows = 2;
+  return content;
+}
+
+TEST(TableHeader, TellsAllFields) {
+  for (uint32_t type = 0; type <= 4; ++type) {
+    for (uint32_t dim : {1, 2, 3, 16, 37}) {
+      TableFileContent content = Strings();
+      content.row_type = static_cast<RowType>(type);
+      content.dim = dim;
+      const std::string bytes = content.Bytes();
+      TableHeader header;
+      const absl::Status status = Parse(bytes, &header);
+      ASSERT_TRUE(status.ok()) << status;
+      EXPECT_EQ(header.row_type, content.row_type);
+      EXPECT_EQ(header.dim, dim);
+      EXPECT_EQ(header.row_stride, content.Stride());
+      EXPECT_EQ(header.rows, 4);
+      EXPECT_EQ(header.default_rows, 2);
+      EXPECT_EQ(header.index_kind, IndexKind::kString);
+      EXPECT_EQ(header.absent_key, AbsentKey::kDefaultRows);
+      EXPECT_EQ(header.home_buckets, 2);
+      EXPECT_EQ(header.file_size, bytes.size());
+      EXPECT_EQ(header.row_data.size, 6 * content.Stride());
+      EXPECT_EQ(header.index.size, 64 * header.buckets);
+      EXPECT_EQ(header.key_offsets.size, 40);
+      EXPECT_EQ(header.key_bytes.size, 6);
+    }
+  }
+}
+
+TEST(TableHeader, EveryAlteredByteIsNoticed) {
+  const std::string good = Strings().Bytes();
+  for (size_t at = 0; at < kTableHeaderBytes; ++at) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string bytes = good;
+      bytes[at] = static_cast<char>(bytes[at] ^ (1 << bit));
+      TableHeader header;
+      EXPECT_FALSE(Parse(bytes, &header).ok()) << "byte " << at << " bit " << bit;
+    }
+  }
+}
+
+struct Wrong {
+  const char* what;
+  std::function<void(std::string*)> make;
+  const char* message;
+};
+
+// Headers that a writer got wrong: their checksum is right.
+const Wrong kWrong[] = {
+    {"header size", [](std::string* b) { Put<uint32_t>(b, 12, 512); }, "header_size 512"},
+    {"file size", [](std::string* b) { Put<uint64_t>(b, 16, 99); }, "bytes, expected 99"},
+    {"many rows", [](std::string* b) { Put<uint64_t>(b, 24, (uint64_t{1} << 32) - 18); }, "less than 4294967280"},
+    {"rows that wrap", [](std::string* b) { Put<uint64_t>(b, 24, ~uint64_t{0}); }, "less than 4294967280"},
+    {"other rows", [](std::string* b) { Put<uint64_t>(b, 24, 3); }, "row_data: 96 bytes, expected 80"},
+    {"no default rows", [](std::string* b) { Put<uint64_t>(b, 32, 0); }, "0 default rows, expected some"},
+    {"default rows", [](std::string* b) { Put<uint32_t>(b, 56, 0); }, "2 default rows, expected 0"},
+    {"dim", [](std::string* b) { Put<uint32_t>(b, 40, 0); }, "dim 0"},
+    {"large dim", [](std::string* b) { Put<uint32_t>(b, 40, ~0u); }, "not below the 17179869180 bytes of a row"},
+    {"row type", [](std::string* b) { Put<uint32_t>(b, 44, 5); }, "row_type 5"},
+    {"stride", [](std::string* b) { Put<uint32_t>(b, 48, 12); }, "row_stride 12"},
+    {"odd stride", [](std::string* b) { Put<uint32_t>(b, 48, 18); }, "a multiple of 4"},
+    {"index kind", [](std::string* b) { Put<uint32_t>(b, 52, 3); }, "index_kind 3"},
+    {"absent key", [](std::string* b) { Put<uint32_t>(b, 56, 3); }, "absent_key 3"},
+    {"reserved", [](std::string* b) { Put<uint32_t>(b, 60, 1); }, "reserved"},
+    {"reserved in a section", [](std::string* b) { Put<uint32_t>(b, 100, 1); }, "reserved"},
+    {"reserved at the end", [](std::string* b) { Put<uint8_t>(b, 251, 1); }, "reserved"},
+    {"no home buckets", [](std::string* b) { Put<uint64_t>(b, 64, 0); }, "0 home buckets"},
+    {"home buckets", [](std::string* b) { Put<uint64_t>(b, 64, 3); }, "3 home buckets of 2"},
+    {"buckets", [](std::string* b) { Put<uint64_t>(b, 72, 3); }, "index: 128 bytes, expected 192"},
+    {"buckets that wrap", [](std::string* b) { Put<uint64_t>(b, 72, (uint64_t{1} << 58) + 2); }, "what fits into"},
+    {"row offset", [](std::string* b) { Put<uint64_t>(b, 80, 2048); }, "row_data: offset 2048"},
+    {"rows in the header", [](std::string* b) { Put<uint64_t>(b, 80, 0); }, "between the header and the end"},
+    {"rows behind the end", [](std::string* b) { Put<uint64_t>(b, 80, 1 << 20); }, "between the header and the end"},
+    {"offset that wraps", [](std::string* b) { Put<uint64_t>(b, 80, ~uint64_t{4095}); }, "between the header"},
+    {"index offset", [](std::string* b) { Put<uint64_t>(b, 104, Get<uint64_t>(*b, 104) + 8); }, "multiple of 64"},
+    {"overlap", [](std::string* b) { Put<uint64_t>(b, 104, 4096); }, "overlaps"},
+    {"offsets", [](std::string* b) { Put<uint64_t>(b, 136, 32); }, "key_offsets: 32 bytes, expected 40"},
+    {"key bytes", [](std::string* b) { Put<uint64_t>(b, 160, 1 << 20); }, "key_bytes"},
+    {"direct", [](std::string* b) { Put<uint32_t>(b, 52, 0); }, "without index"},
+    {"integer keys", [](std::string* b) { Put<uint32_t>(b, 52, 1); }, "key_offsets: 40 bytes, expected 0"},
+};
+
+TEST(TableHeader, WrongFieldsAreNamed) {
+  const std::string good = Strings().Bytes();
+  for (const Wrong& wrong : kWrong) {
+    std::string bytes = good;
+    wrong.make(&bytes);
+    RepairChecksums(&bytes);
+    TableHeader header;
+    const absl::Status status = Parse(bytes, &header);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << wrong.what << ": " << status;
+    EXPECT_NE(status.message().find(wrong.message), std::string::npos) << wrong.what << ": " << status;
+  }
+}
+
+TEST(TableHeader, AnEmptySectionIsNowhere) {
+  TableFileContent content;
+  content.rows = 0;
+  std::string bytes = content.Bytes();
+  TableHeader header;
+  EXPECT_TRUE(Parse(bytes, &header).ok());
+  Put<uint64_t>(&bytes, 80, 4096);
+  RepairChecksums(&bytes);
+  EXPECT_EQ(Parse(bytes, &header).code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(TableHeader, ANewerVersionIsNamed) {
+  std::string bytes = Strings().Bytes();
+  Put<uint32_t>(&bytes, 8, 2);  // its checksum may be another one, too
+  TableHeader header;
+  const absl::Status status = Parse(bytes, &header);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("version 2 of the format, expected 1"), std::string::npos) << status;
+}
+
+}  // namespace
+}  // namespace processor
