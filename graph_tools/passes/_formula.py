@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a few nodes compute of one tensor, in a normal form in which all spellings of an activation are equal.
+
+A formula is a sum of products: of numbers (one, or one for each element of the last axis), of the tensor x, and of
+functions of formulas. Products of sums are multiplied out, so that `0.5 * x * (1 + erf(x / sqrt(2)))` and
+`(x * 0.5) + erf(0.70710678 * x) * (0.5 * x)` are the same two terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from graph_tools.tensors import Array
+
+_MOST_TERMS = 24
+_MOST_FACTORS = 6
+
+
+class NotAFormulaError(Exception):
+    """What is computed has no such form, or a long one."""
+
+
+@dataclass(frozen=True)
+class Atom:
+    """A factor: x, or a function of a formula.
+
+    Attributes
+    ----------
+    name : str
+        `x`, or the function's.
+    argument : Formula or None
+    key : tuple
+        Equal for equal atoms.
+    """
+
+    name: str
+    argument: Formula | None = field(default=None, compare=False, repr=False)
+    key: tuple[Any, ...] = ("x",)
+
+    @property
+    def is_row(self) -> bool:
+        """Say whether it is one number for all elements of a row: a mean, or a function of such."""
+        if self.name == "mean":
+            return True
+        return self.argument is not None and all(one.is_row for factors in self.argument.terms for one in factors)
+
+
+Factors = tuple[Atom, ...]
+X = Atom("x")
+
+
+class Formula:
+    """A sum of products.
+
+    Attributes
+    ----------
+    terms : dict of tuple of Atom to ndarray [] or [k] float64
+        By the factors of a product, sorted: what the product is multiplied by. `()` is the constant term.
+    """
+
+    def __init__(self, terms: dict[Factors, Array]) -> None:
+        self.terms = {factors: value for factors, value in terms.items() if np.any(value != 0)}
+        if len(self.terms) > _MOST_TERMS or any(len(one) > _MOST_FACTORS for one in self.terms):
+            raise NotAFormulaError
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        parts = [
+            (tuple(one.key for one in factors), value.shape, value.astype(np.float32).tobytes())
+            for factors, value in self.terms.items()
+        ]
+        return tuple(sorted(parts, key=repr))
+
+    @property
+    def number(self) -> Array | None:
+        """The value of a formula that is constant, else None."""
+        return self.terms.get((), np.zeros(())) if not set(self.terms) - {()} else None
+
+    def __add__(self, other: Formula) -> Formula:
+        terms = dict(self.terms)
+        for factors, value in other.terms.items():
+            terms[factors] = terms.get(factors, np.zeros(())) + value
+        return Formula(terms)
+
+    def __mul__(self, other: Formula) -> Formula:
+        terms: dict[Factors, Array] = {}
+        for one, a in self.terms.items():
+            for two, b in other.terms.items():
+                factors = tuple(sorted(one + two, key=repr))
+                terms[factors] = terms.get(factors, np.zeros(())) + a * b
+        return Formula(terms)
+
+    def scaled(self, by: float | Array) -> Formula:
+        """Multiply by numbers."""
+        return Formula({factors: value * by for factors, value in self.terms.items()})
+
+    def __sub__(self, other: Formula) -> Formula:
+        return self + other.scaled(-1.0)
+
+
+def number(value: Any) -> Formula:
+    """Make a constant: one number, or one for each element of the last axis."""
+    return Formula({(): np.asarray(value, np.float64)})
+
+
+def the_tensor() -> Formula:
+    """Make the formula x."""
+    return Formula({(X,): np.ones(())})
+
+
+def apply(name: str, argument: Formula) -> Formula:
+    """Make a function of a formula: a number where that is one, else in a form in which equal ones look equal."""
+    value = argument.number
+    if value is not None and name in _NUMBERS:
+        with np.errstate(all="ignore"):
+            return number(_NUMBERS[name](value))
+    special = _SPECIAL.get(name)
+    return special(argument) if special else _atom(name, argument)
+
+
+def _atom(name: str, argument: Formula) -> Formula:
+    return Formula({(Atom(name, argument, (name, argument.key)),): np.ones(())})
+
+
+def _homogeneous(name: str, argument: Formula) -> Formula:
+    """relu(c·y) = c·relu(y) for c > 0, and |c·y| = |c|·|y|."""
+    if len(argument.terms) == 1:
+        (factors, value), *_ = argument.terms.items()
+        if factors and (name == "abs" or np.all(value > 0) or np.all(value < 0)):
+            sign = np.ones(()) if name == "abs" or np.all(value > 0) else -np.ones(())
+            return _atom(name, Formula({factors: sign})).scaled(np.abs(value))
+    return _atom(name, argument)
+
+
+def _odd(name: str, argument: Formula) -> Formula:
+    """f(-y) = -f(y)."""
+    negative = len(argument.terms) == 1 and all(np.all(value < 0) for value in argument.terms.values())
+    return _atom(name, argument.scaled(-1.0)).scaled(-1.0) if negative else _atom(name, argument)
+
+
+def _mean(argument: Formula) -> Formula:
+    """Write the mean of a sum as the sum of means, with what is one number for a row before them."""
+    total = Formula({})
+    for factors, value in argument.terms.items():
+        rows, others = tuple(one for one in factors if one.is_row), tuple(one for one in factors if not one.is_row)
+        if value.ndim:
+            raise NotAFormulaError
+        inner = _atom("mean", Formula({others: np.ones(())})) if others else number(1.0)
+        total += inner * Formula({rows: value})
+    return total
+
+
+def maximum(one: Formula, two: Formula) -> Formula:
+    """max(a, b) = b + relu(a - b)."""
+    return two + apply("relu", one - two)
+
+
+def minimum(one: Formula, two: Formula) -> Formula:
+    """min(a, b) = a - relu(a - b)."""
+    return one - apply("relu", one - two)
+
+
+def where_positive(condition: Formula, one: Formula, two: Formula) -> Formula:
+    """`where(x > 0, a·x, b·x)` = a·relu(x) - b·relu(-x)."""
+    if set(condition.terms) != {(X,)} or not np.all(condition.terms[(X,)] > 0):
+        raise NotAFormulaError
+    if set(one.terms) - {(X,)} or set(two.terms) - {(X,)}:
+        raise NotAFormulaError
+    above, below = apply("relu", the_tensor()), apply("relu", the_tensor().scaled(-1.0))
+    zero = np.zeros(())
+    return above.scaled(one.terms.get((X,), zero)) - below.scaled(two.terms.get((X,), zero))
+
+
+def divided(one: Formula, two: Formula) -> Formula:
+    """Divide by numbers, by a root, or by `1 + exp(-y)`."""
+    value = two.number
+    if value is not None:
+        if not np.all(value):
+            raise NotAFormulaError
+        return one.scaled(1.0 / value)
+    if len(two.terms) == 1:
+        (factors, scale), *_ = two.terms.items()
+        if len(factors) == 1 and factors[0].name == "sqrt" and factors[0].argument is not None:
+            return one * _atom("rsqrt", factors[0].argument).scaled(1.0 / scale)
+    rest = two - number(1.0)
+    if len(rest.terms) == 1:
+        (factors, scale), *_ = rest.terms.items()
+        if len(factors) == 1 and factors[0].name == "exp" and factors[0].argument is not None and np.all(scale == 1):
+            return one * _atom("sigmoid", factors[0].argument.scaled(-1.0))
+    raise NotAFormulaError
+
+
+def power(one: Formula, exponent: Formula) -> Formula:
+    """Raise to 2 or 3, which is written out."""
+    value = exponent.number
+    if value is None or value.size != 1 or value.ravel()[0] not in (2, 3):
+        raise NotAFormulaError
+    return one * one if value.ravel()[0] == 2 else one * one * one
+
+
+_NUMBERS: dict[str, Callable[[Array], Array]] = {
+    "rsqrt": lambda x: 1.0 / np.sqrt(x),
+    "sqrt": np.sqrt,
+    "exp": np.exp,
+    "tanh": np.tanh,
+    "sigmoid": lambda x: 1.0 / (1.0 + np.exp(-x)),
+    "relu": lambda x: np.maximum(x, 0.0),
+    "abs": np.abs,
+}
+_SPECIAL: dict[str, Callable[[Formula], Formula]] = {
+    "relu": lambda argument: _homogeneous("relu", argument),
+    "abs": lambda argument: _homogeneous("abs", argument),
+    "mean": _mean,
+    "erf": lambda argument: _odd("erf", argument),
+    "erfc": lambda argument: number(1.0) - _odd("erf", argument),
+    "tanh": lambda argument: _odd("tanh", argument),
+}
+
+
+def close(one: Formula, two: Formula, tolerance: float = 1e-5) -> bool:
+    """Say whether two formulas are equal but for the rounding of their numbers."""
+    left = list(two.terms.items())
+    for factors, value in one.terms.items():
+        for i, (others, other) in enumerate(left):
+            near = np.allclose(value, other, rtol=tolerance, atol=0)
+            if near and _same_factors(factors, others, tolerance):
+                del left[i]
+                break
+        else:
+            return False
+    return not left
+
+
+def _same_factors(one: Factors, two: Factors, tolerance: float) -> bool:
+    left = list(two)
+    for atom in one:
+        for i, other in enumerate(left):
+            if _same_atom(atom, other, tolerance):
+                del left[i]
+                break
+        else:
+            return False
+    return not left
+
+
+def _same_atom(one: Atom, two: Atom, tolerance: float) -> bool:
+    if one.name != two.name or one.argument is None or two.argument is None:
+        return one == two
+    return one.key == two.key or close(one.argument, two.argument, tolerance)

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find all pieces of a graph, and which of them may be parts of a tower."""
+
+from __future__ import annotations
+
+from graph_tools.graph import Node, Output
+from graph_tools.passes._formula_graph import Formulas
+from graph_tools.passes._tower_dense import dense
+from graph_tools.passes._tower_elements import element
+from graph_tools.passes._tower_idioms import mixed, spelled
+from graph_tools.passes._tower_pieces import Piece, Site, controls_others
+
+#: What may come before the first layer: it takes one tensor, and a layer takes what it gives.
+_BEFORE = {"view", "affine", "activation", "layer_norm"}
+
+
+def find_pieces(site: Site) -> list[Piece]:
+    """Find the pieces of which towers may be made, each after those whose outputs it takes."""
+    order = site.graph.ordered()
+    ordering = controls_others(site.graph)
+    plain = [node for node in order if not node.controls and node.name not in ordering]
+    idioms = _find_idioms(site, plain)
+    claimed = set().union(*(one.nodes for one in idioms.values())) if idioms else set()
+    for node in plain:
+        if node.output() in idioms:
+            site.pieces[node.output()] = idioms[node.output()]
+        elif not _is_inside(site, node, claimed):
+            piece = _piece(site, node)
+            if piece is not None:
+                site.pieces[node.output()] = piece
+    return useful(site)
+
+
+def _find_idioms(site: Site, plain: list[Node]) -> dict[Output, Piece]:
+    """Find idioms, the longest first: a part of one may look like another."""
+    formulas = Formulas(site.model, site.values, site.shapes)
+    found: dict[Output, Piece] = {}
+    claimed: set[str] = set()
+    names = {node.name for node in plain}
+    for node in reversed(plain):
+        if _is_inside(site, node, claimed):
+            continue
+        piece = mixed(site, node) or spelled(site, formulas, node)
+        if piece is not None and piece.nodes <= names:
+            found[piece.output] = piece
+            claimed |= piece.nodes
+    return found
+
+
+def _is_inside(site: Site, node: Node, claimed: set[str]) -> bool:
+    """Say whether only nodes of idioms use a node, so that it goes with them."""
+    users = site.graph.users(node.name)
+    inside = node.name in claimed and node.name not in site.model.roots() and bool(users)
+    return inside and all(user.name in claimed for user in users)
+
+
+def _piece(site: Site, node: Node) -> Piece | None:
+    found = dense(site, node)
+    if isinstance(found, str):
+        site.refused[node.name] = found
+        return None
+    return found or element(site, node)
+
+
+def takes(site: Site, piece: Piece, index: int) -> Piece | None:
+    """Return the piece that gives an input, in the rows in which the other takes it."""
+    before = site.pieces.get(piece.inputs[index])
+    return before if before is not None and before.width == piece.widths[index] else None
+
+
+def useful(site: Site) -> list[Piece]:
+    """Leave out what has no layer before it, unless one comes right after it."""
+    deep: set[Output] = set()
+    for output, piece in site.pieces.items():
+        before = [takes(site, piece, i) for i in range(len(piece.inputs))]
+        if piece.kind == "dense" or any(one is not None and one.output in deep for one in before):
+            deep.add(output)
+    kept: set[Output] = set()
+    inside: set[str] = set()
+    for output, piece in reversed(site.pieces.items()):
+        users = site.graph.users(output.node)
+        leads = piece.kind in _BEFORE and users and output.node not in site.model.roots()
+        if output in deep or (leads and all(user.name in inside for user in users)):
+            kept.add(output)
+            inside |= piece.nodes
+    site.pieces = {output: piece for output, piece in site.pieces.items() if output in kept}
+    return list(site.pieces.values())
