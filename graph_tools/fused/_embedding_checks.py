@@ -61,6 +61,8 @@ def _check_step(step: Step, where: str, text: bool | None) -> bool:
         raise wrong(where, f"{step.op} {step.value}", "an int64")
     if isinstance(step, plans.Clip) and not (step.low in _INT64 and step.high in _INT64 and step.low <= step.high):
         raise wrong(where, f"clip to {step.low}-{step.high}", "two int64, the lower first")
+    if isinstance(step, plans.WrapNegative) and step.by not in range(1, 1 << 63):
+        raise wrong(where, f"wrap_negative by {step.by}", "at least 1")
     if isinstance(step, plans.Bucketize):
         finite = all(math.isfinite(one) for one in step.boundaries)
         if not finite or any(a > b for a, b in pairwise(step.boundaries)):

@@ -85,6 +85,14 @@ class Clip:
 
 
 @dataclass(frozen=True)
+class WrapNegative:
+    """Adds `by` to what is below 0, as Keras 3 lets ids count from the end of a table."""
+
+    op: ClassVar[str] = "wrap_negative"
+    by: int
+
+
+@dataclass(frozen=True)
 class Bucketize:
     """`Bucketize`; the boundaries ascend."""
 
@@ -92,7 +100,7 @@ class Bucketize:
     boundaries: tuple[float, ...]
 
 
-Step = FastHash | StrongHash | LegacyHash | ToString | Mod | Add | Multiply | Clip | Bucketize
+Step = FastHash | StrongHash | LegacyHash | ToString | Mod | Add | Multiply | Clip | WrapNegative | Bucketize
 
 
 @dataclass(frozen=True)

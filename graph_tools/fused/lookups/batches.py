@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tensors have the same number of rows in every request that is answered.
+
+Two inputs of unknown length may differ: one user and many items. They are the same only where the graph demands it, as
+the parts of a `ConcatV2` along another axis, in all signatures that have them.
+"""
+
+from __future__ import annotations
+
+from graph_tools.graph import Node, Output, attribute, shapes
+from graph_tools.model import Model
+from graph_tools.passes._match import constant_list, skip
+from graph_tools.passes._sizes import Size, SizeFinder, Sizes, Symbol
+
+_UNARY = {
+    "Abs", "Acos", "Ceil", "Cos", "Elu", "Erf", "Exp", "Expm1", "Floor", "IsFinite", "IsInf", "IsNan", "LeakyRelu", "Log",
+    "Log1p", "LogSoftmax", "Neg", "Reciprocal", "Relu6", "Rint", "Round", "Rsqrt", "Selu", "Sign", "Sin", "Snapshot",
+    "Softplus", "Sqrt", "Square", "StopGradient",
+}  # fmt: skip
+_BINARY = {"Div", "FloorDiv", "Mod", "Pow", "SquaredDifference", "TruncateMod", "Xdivy", "Xlogy"}
+_REDUCTIONS = {"All", "Any", "Max", "Mean", "Min", "Prod", "Sum"}
+_FIRST = {"ArgMax", "ArgMin"}
+
+
+class Batches(SizeFinder):
+    """Sizes of tensors, and which of their symbols stand for one number."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._static = shapes(model)
+        self._leader: dict[Symbol, Size] = {}
+        #: By node: which signatures need it.
+        self.needs: dict[str, frozenset[str]] = _needs(model)
+        for node in model.graph.ordered():
+            self._learn(node)
+
+    def leader(self, size: Size) -> Size:
+        """Return what stands for all sizes that are known to be the same."""
+        while isinstance(size, Symbol) and size in self._leader:
+            size = self._leader[size]
+        return size
+
+    def equal(self, one: Size, other: Size) -> bool:
+        return self.leader(one) == self.leader(other)
+
+    def rows(self, output: Output) -> Size | None:
+        """Return the first size of a tensor; None for a scalar, or where it is not known at all."""
+        found = self.of(output)
+        return found[0] if found else None
+
+    def total(self, sizes: Sizes) -> tuple[int, tuple[Symbol, ...]]:
+        """Return the number of elements, as a number and the symbols that it is to be multiplied with."""
+        number, symbols = 1, []
+        for one in map(self.leader, sizes):
+            if isinstance(one, Symbol):
+                symbols.append(one)
+            else:
+                number *= one
+        return number, tuple(sorted(symbols))
+
+    def keeps_rows(self, node: Node) -> bool:
+        """Say whether a Reshape, ExpandDims or Squeeze gives rows of the same elements as it is given."""
+        before, after = self.of(node.inputs[0]), self.of(node.output())
+        if not before or not after or not self.equal(before[0], after[0]):
+            return False
+        return self.total(before[1:]) == self.total(after[1:])
+
+    def _find(self, node: Node, output: Output) -> Sizes | None:
+        return super()._find(node, output) or self._more(node) or self._inferred(output)
+
+    def _inferred(self, output: Output) -> Sizes | None:
+        found = self._static(output)
+        if found is None:
+            return None
+        return tuple(Symbol("size", output, i) if one is None else one for i, one in enumerate(found))
+
+    def _more(self, node: Node) -> Sizes | None:
+        if node.op in _UNARY:
+            return self.of(node.inputs[0])
+        if node.op in _BINARY:
+            return self._broadcast(node.inputs)
+        if node.op == "AddN":
+            return self.of(node.inputs[0])
+        if node.op in _REDUCTIONS | _FIRST:
+            return self._reduced(node)
+        if node.op in {"ConcatV2", "Pack"}:
+            return self._joined(node)
+        return None
+
+    def _reduced(self, node: Node) -> Sizes | None:
+        before, axes = self.of(node.inputs[0]), constant_list(self.graph, node.inputs[1])
+        if before is None or axes is None:
+            return None
+        gone = {axis % len(before) for axis in axes} if before else set()
+        if node.op not in _FIRST and attribute(node, "keep_dims", False):
+            return tuple(1 if i in gone else one for i, one in enumerate(before))
+        return tuple(one for i, one in enumerate(before) if i not in gone)
+
+    def _joined(self, node: Node) -> Sizes | None:
+        parts = joined_parts(node)
+        first, axis = self.of(parts[0]), joined_axis(self, node)
+        if first is None or axis is None:
+            return None
+        if node.op == "Pack":
+            return (*first[:axis], len(parts), *first[axis:])
+        total = 0
+        for one in parts:
+            sizes = self.of(one)
+            size = sizes[axis] if sizes is not None and len(sizes) == len(first) else None
+            if not isinstance(size, int):
+                return (*first[:axis], Symbol("size", node.output(), axis), *first[axis + 1 :])
+            total += size
+        return (*first[:axis], total, *first[axis + 1 :])
+
+    def _learn(self, node: Node) -> None:
+        """Note that a node refuses parts of different sizes."""
+        if node.op not in {"ConcatV2", "Pack", "AddN"} or node.name not in self.needs:
+            return
+        axis = None if node.op == "AddN" else joined_axis(self, node)
+        if node.op == "ConcatV2" and axis is None:
+            return
+        known = [sizes for sizes in (self.of(one) for one in joined_parts(node)) if sizes is not None]
+        for sizes in known[1:]:
+            if len(sizes) == len(known[0]):
+                for i, (one, other) in enumerate(zip(known[0], sizes, strict=True)):
+                    if i != axis or node.op == "Pack":
+                        self._join(one, other, self.needs[node.name])
+
+    def _join(self, one: Size, other: Size, needs: frozenset[str]) -> None:
+        one, other = self.leader(one), self.leader(other)
+        if one == other:
+            return
+        for size in (one, other):
+            if isinstance(size, Symbol) and not self.needs.get(size.of.node, frozenset()) <= needs:
+                return
+        if isinstance(one, Symbol):
+            self._leader[one] = other
+        elif isinstance(other, Symbol):
+            self._leader[other] = one
+
+
+def joined_parts(node: Node) -> list[Output]:
+    """List what a ConcatV2, Pack or AddN joins."""
+    return node.inputs[:-1] if node.op == "ConcatV2" else node.inputs
+
+
+def joined_axis(sizes: SizeFinder, node: Node) -> int | None:
+    """Return the axis of a ConcatV2 or Pack, 0 or more; None where it is not known."""
+    rank = sizes.rank(node.inputs[0])
+    if rank is None:
+        return None
+    if node.op == "Pack":
+        return int(attribute(node, "axis", 0)) % (rank + 1)
+    axis = constant_list(sizes.graph, skip(sizes.graph, node.inputs[-1]))
+    return None if axis is None or not rank else axis[0] % rank
+
+
+def _needs(model: Model) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for name, signature in model.signatures.items():
+        for node in model.graph.ancestors(one.tensor.node for one in signature.outputs.values()):
+            found.setdefault(node, set()).add(name)
+    return {node: frozenset(names) for node, names in found.items()}

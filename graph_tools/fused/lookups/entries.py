@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recognise which row of the batch each looked-up value belongs to, for ops that combine the rows of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from graph_tools.fused.lookups.batches import Batches
+from graph_tools.fused.lookups.keys import KeyFinder
+from graph_tools.fused.lookups.masks import MaskFinder, factors
+from graph_tools.fused.lookups.numbers import NumberFinder, Numbers
+from graph_tools.graph import Node, Output, dtype_of
+from graph_tools.passes._match import constant, first_column, skip, source
+from graph_tools.passes._sizes import Size, Symbol
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Values with their rows.
+
+    Attributes
+    ----------
+    numbers : Numbers
+        With a key of the layout that the values have.
+    batch : Size
+    fill : str or None
+        The SparseFillEmptyRows that gives a value to rows without one.
+    """
+
+    numbers: Numbers
+    batch: Size
+    fill: str | None = None
+
+
+class EntryFinder:
+    """Finds the layout of values in a graph that does not change meanwhile."""
+
+    def __init__(self, batches: Batches, keys: KeyFinder, numbers: NumberFinder, masks: MaskFinder) -> None:
+        self.batches, self.keys, self.numbers, self.masks = batches, keys, numbers, masks
+        self.graph = batches.graph
+
+    def of(self, numbers: Output, segments: Output, count: Output | None) -> Entries | str:
+        """Return the values that row numbers are made of, with their rows.
+
+        Parameters
+        ----------
+        numbers : Output [n]
+            Row numbers of a table.
+        segments : Output [n]
+            Row of the result that each is added to, not decreasing.
+        count : Output [] or None
+            Rows of the result; None: as many as `segments` reach.
+        """
+        found = self.numbers.of(numbers, shaped=False)
+        if isinstance(found, str):
+            return found
+        segments = skip(self.graph, segments)
+        node = self.graph[segments.node]
+        matrix = first_column(self.graph, segments)
+        fill = source(self.graph, matrix, "SparseFillEmptyRows") if matrix is not None else None
+        if fill is not None and matrix is not None and skip(self.graph, matrix) == fill.output(0):
+            return self._filled(found, fill)
+        if count is None:
+            return "the number of rows depends on the ids, expected a number of segments or filled rows"
+        if matrix is not None:
+            kept = self._kept(found, matrix, count)
+            if kept is not None:
+                return kept
+            return self._sparse(found, matrix, count) or self._segments(found, segments, count)
+        if node.op == "GatherNd":
+            dropped = self._dropped(found, node, count)
+            if dropped is not None:
+                return dropped
+        return self._segments(found, segments, count)
+
+    def _kept(self, found: Numbers, matrix: Output, count: Output) -> Entries | None:
+        """Recognise `x → Where(x ≠ missing)`: the values of a matrix that are there."""
+        where = source(self.graph, matrix, "Where")
+        gather = source(self.graph, found.key.values, "GatherNd")
+        if where is None or gather is None or skip(self.graph, gather.inputs[1]) != where.output():
+            return None
+        dense, tests = skip(self.graph, gather.inputs[0]), factors(self.graph, where.inputs[0])
+        sizes = self.batches.of(dense)
+        rows = self.batches.vector(count)
+        if tests is None or sizes is None or len(sizes) != 2 or rows is None:
+            return None
+        if not self.batches.equal(sizes[0], rows[0]) or self.batches.of(where.inputs[0]) != sizes:
+            return None
+        key = self.keys.of(dense)
+        if isinstance(key, str):
+            return None
+        key = replace(key, steps=(*key.steps, *found.key.steps))
+        masked = self.masks.apply(tests, replace(found, key=key))
+        return None if isinstance(masked, str) else Entries(masked, sizes[0])
+
+    def _dropped(self, found: Numbers, rows: Node, count: Output) -> Entries | None:
+        """Recognise values of a sparse tensor of which a mask drops some."""
+        where = source(self.graph, rows.inputs[1], "Where")
+        gather = source(self.graph, found.key.values, "GatherNd")
+        if where is None or gather is None or skip(self.graph, gather.inputs[1]) != where.output():
+            return None
+        values, tests = skip(self.graph, gather.inputs[0]), factors(self.graph, where.inputs[0])
+        if tests is None:
+            return None
+        key = self.keys.of(values, shaped=False)
+        if isinstance(key, str):
+            return None
+        key = replace(key, steps=(*key.steps, *found.key.steps))
+        masked = self.masks.apply(tests, replace(found, key=key), shaped=False)
+        segments = skip(self.graph, rows.inputs[0])
+        matrix = first_column(self.graph, segments)
+        if isinstance(masked, str):
+            return None
+        sparse = self._sparse(masked, matrix, count) if matrix is not None else None
+        return sparse or _entries(self._segments(masked, segments, count))
+
+    def _sparse(self, found: Numbers, matrix: Output, count: Output) -> Entries | None:
+        """Make entries of a sparse tensor whose shape gives the number of rows."""
+        rows = self.batches.vector(count)
+        sizes = self.batches.of(matrix)
+        if not rows or sizes is None or sizes[-1] != 2 or not isinstance(rows[0], Symbol):
+            return None
+        shape = self._shape_vector(count)
+        if shape is None or not self._is_int64(matrix, shape):
+            return None
+        key = replace(found.key, layout="sparse", indices=skip(self.graph, matrix), shape=shape)
+        return Entries(replace(found, key=key), rows[0])
+
+    def _shape_vector(self, count: Output) -> Output | None:
+        """Return the vector [2] whose first element a number of rows is."""
+        node = self.graph[skip(self.graph, count).node]
+        while node.op == "Cast":
+            node = self.graph[skip(self.graph, node.inputs[0]).node]
+        if node.op not in {"StridedSlice", "GatherV2"}:
+            return None
+        vector = skip(self.graph, node.inputs[0])
+        elements = self.batches.vector(vector)
+        wanted = self.batches.vector(count)
+        known = elements is not None and wanted is not None and len(elements) == 2 and elements[0] == wanted[0]
+        return vector if known else None
+
+    def _is_int64(self, *outputs: Output) -> bool:
+        types = [dtype_of(self.graph, one) for one in outputs]
+        return all(one is not None and one.name == "int64" for one in types)
+
+    def _segments(self, found: Numbers, segments: Output, count: Output) -> Entries | str:
+        rows, sizes = self.batches.vector(count), self.batches.of(segments)
+        types = [dtype_of(self.graph, one) for one in (segments, count)]
+        if any(one is None or one.name not in ("int32", "int64") for one in types):
+            return f"rows '{segments}' or their number '{count}' are not int32 or int64"
+        if not rows or (sizes is not None and len(sizes) != 1) or self.batches.of(count) != ():
+            return f"number of rows '{count}' is no scalar, or rows '{segments}' no vector"
+        key = replace(found.key, layout="segments", segment_ids=segments, rows=skip(self.graph, count))
+        return Entries(replace(found, key=key), rows[0])
+
+    def _filled(self, found: Numbers, fill: Node) -> Entries | str:
+        """Recognise a sparse tensor whose rows without a value were given one."""
+        if found.key.values != fill.output(1):
+            return f"ids come from '{found.key.values}', rows from '{fill.name}': expected one sparse tensor"
+        indices, shape = (skip(self.graph, fill.inputs[i]) for i in (0, 2))
+        rows, sizes = self.batches.vector(shape), self.batches.of(indices)
+        if constant(self.graph, fill.inputs[3]) is None:
+            return f"default id '{fill.inputs[3]}' is no constant"
+        if not rows or len(rows) != 2 or (sizes is not None and sizes[-1] != 2):
+            return f"sparse tensor of '{fill.name}' is not known to have two axes"
+        dropped = self._drop_before(indices, skip(self.graph, fill.inputs[1]))
+        values, tests = skip(self.graph, fill.inputs[1]), []
+        if dropped is not None:
+            indices, values, tests = dropped
+        key = self.keys.of(values, shaped=False)
+        if isinstance(key, str):
+            return key
+        key = replace(key, steps=(*key.steps, *found.key.steps), layout="sparse", indices=indices, shape=shape)
+        masked = self.masks.apply(tests, replace(found, key=key), shaped=False)
+        return masked if isinstance(masked, str) else Entries(masked, rows[0], fill.name)
+
+    def _drop_before(self, indices: Output, values: Output) -> tuple[Output, Output, list[object]] | None:
+        one, other = source(self.graph, indices, "GatherNd"), source(self.graph, values, "GatherNd")
+        if one is None or other is None or skip(self.graph, one.inputs[1]) != skip(self.graph, other.inputs[1]):
+            return None
+        where = source(self.graph, one.inputs[1], "Where")
+        tests = factors(self.graph, where.inputs[0]) if where is not None else None
+        return None if tests is None else (skip(self.graph, one.inputs[0]), skip(self.graph, other.inputs[0]), list(tests))
+
+
+def _entries(found: Entries | str) -> Entries | None:
+    return None if isinstance(found, str) else found

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find every tensor of a graph that a group of lookups may produce."""
+
+from __future__ import annotations
+
+from graph_tools.fused.lookups.batches import Batches
+from graph_tools.fused.lookups.joins import Joiner
+from graph_tools.fused.lookups.lookups import SEGMENT_OPS, LookupFinder
+from graph_tools.fused.lookups.pieces import Piece
+from graph_tools.graph import CONTROL_FLOW, Node, Output
+from graph_tools.model import Model
+from graph_tools.passes._values import Values
+
+_JOINS = {
+    "Reshape": "reshaped", "ExpandDims": "reshaped", "Squeeze": "reshaped", "ConcatV2": "concatenated",
+    "Pack": "concatenated", "AddN": "added", "Add": "added", "AddV2": "added", "BiasAdd": "added", "Sum": "reduced",
+    "Mean": "reduced", "MatMul": "linear",
+}  # fmt: skip
+_PASS_ON = {"Identity", "Snapshot", "StopGradient", "PreventGradient", "EnsureShape"}
+_GATHERS = {"ResourceGather", "GatherV2", "Cast", "Add", "AddV2"}
+_SELECTS = {"Select", "SelectV2"}
+
+
+class PieceFinder:
+    """Looks at all nodes of a graph, each after those that it is given.
+
+    Attributes
+    ----------
+    pieces : dict of Output to Piece
+    refused : dict of str to str
+        Nodes that read rows of tables and are no part of any piece, and why.
+    batches : Batches
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.graph = model, model.graph
+        self.batches = Batches(model)
+        self.pieces: dict[Output, Piece] = {}
+        self.refused: dict[str, str] = {}
+        self._depths: dict[str, int] = {}
+        self._flow: set[str] = set()
+        self.lookups = LookupFinder(model, self.batches)
+        self.joins = Joiner(self.batches, Values(model), self.pieces.get, lambda output: self._depths[output.node])
+        for node in self.graph.ordered():
+            self._visit(node)
+        for name, reason in self.lookups.numbers.refused.items():
+            self.refused.setdefault(name, f"{reason}; its numbers are given to the group")
+
+    def depth(self, output: Output) -> int:
+        """Return how many lookups a tensor needs, one after another."""
+        return self._depths[output.node]
+
+    def _visit(self, node: Node) -> None:
+        before = [one.node for one in node.inputs]
+        if node.op in CONTROL_FLOW or any(one in self._flow for one in [*before, *node.controls]):
+            self._flow.add(node.name)
+        piece = None if node.controls or node.name not in self.batches.needs else self._find(node)
+        reads = node.op in SEGMENT_OPS or (node.op in {"ResourceGather", "GatherV2"} and self._reads_rows(node))
+        self._depths[node.name] = max((self._depths.get(one, 0) for one in before), default=0) + reads
+        if isinstance(piece, Piece) and piece.looks_up and node.name in self._flow:
+            piece = "it runs in a branch or loop of TensorFlow 1"
+        if isinstance(piece, Piece):
+            self.pieces[node.output()] = piece
+        elif piece and (reads or node.op in _SELECTS):
+            self.refused[node.name] = piece
+
+    def _reads_rows(self, node: Node) -> bool:
+        """Say whether a gather is one of rows of numbers."""
+        found = self.lookups.rows.of(node.output())
+        return not isinstance(found, str)
+
+    def _find(self, node: Node) -> Piece | str | None:
+        if node.op in _PASS_ON:
+            return self.pieces.get(node.inputs[0])
+        found: Piece | str | None = ""
+        if node.op in SEGMENT_OPS:
+            return self.lookups.combined(node)
+        if node.op in _GATHERS:
+            found = self.lookups.gathered(node.output())
+        elif node.op in _SELECTS:
+            found = self.lookups.masked(node)
+            combined = self.pieces.get(node.inputs[2])
+            if not found and combined is not None:
+                found = self.lookups.emptied(node, combined)
+        if not found and node.op in _JOINS:
+            found = getattr(self.joins, _JOINS[node.op])(node)
+        return found
