@@ -78,6 +78,8 @@ class EmbeddingTableOp : public OpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("container", &container));
     OP_REQUIRES_OK(context, context->GetAttr("shared_name", &name));
     OP_REQUIRES_OK(context, context->GetAttr("dim", &dim));
+    OP_REQUIRES(context, context->resource_manager() != nullptr,
+                absl::InternalError(absl::StrCat("table '", this->name(), "': the device has no resources")));
     AllocatorAttributes on_host;
     on_host.set_on_host(true);
     OP_REQUIRES_OK(context, context->allocate_temp(tensorflow::DT_RESOURCE, TensorShape({}), &handle_, on_host));

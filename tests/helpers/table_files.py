@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of embedding tables (docs/table_format.md) for tests, written by code that shares nothing with the product."""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from pathlib import Path
+
+_ROWS_AT = 4096
+
+
+@cache
+def _crc_table() -> tuple[int, ...]:
+    made = []
+    for value in range(256):
+        for _ in range(8):
+            value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
+        made.append(value)
+    return tuple(made)
+
+
+def crc32c(data: bytes) -> int:
+    """CRC-32C (Castagnoli), a byte at a time."""
+    table, crc = _crc_table(), 0xFFFFFFFF
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return crc ^ 0xFFFFFFFF
+
+
+def direct_table(rows: int, dim: int, *, version: int = 1) -> bytes:
+    """A table of fp32 rows that keys number; row r holds dim times the float r."""
+    data = b"".join(struct.pack("<f", row) * dim for row in range(rows))
+    header = b"RECEMB\r\n" + struct.pack("<2I3Q", version, 256, _ROWS_AT + len(data), rows, 0)
+    header += struct.pack("<6I2Q", dim, 0, 4 * dim, 0, 0, 0, 0, 0)
+    header += struct.pack("<2Q2I", _ROWS_AT, len(data), crc32c(data), 0)
+    header = header.ljust(252, b"\0")
+    return (header + struct.pack("<I", crc32c(header))).ljust(_ROWS_AT, b"\0") + data
+
+
+def write_direct_table(path: Path, rows: int, dim: int, *, version: int = 1) -> Path:
+    """Write `direct_table(...)` to `path`."""
+    path.write_bytes(direct_table(rows, dim, version=version))
+    return path
