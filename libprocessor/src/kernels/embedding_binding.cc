@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/embedding_binding.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace processor {
+namespace {
+
+template <typename... Found>
+absl::Status Wrong(int column, const Found&... found) {
+  return absl::InvalidArgumentError(absl::StrCat("embedding group: column ", column, ": ", found...));
+}
+
+bool SideBySide(const EmbeddingPlan& plan, const PlanColumn& column) {
+  return column.kind == ColumnKind::kLookup && column.combiner == Combiner::kNone &&
+         plan.outputs[column.output].sequence < 0;
+}
+
+// What has been said of the columns of an output.
+enum Cell : uint8_t { kUntouched = 0, kAddedTo = 1, kWritten = 2 };
+
+}  // namespace
+
+absl::Status EmbeddingBinding::Make(const EmbeddingPlan& plan, absl::Span<const KeySteps> steps,
+                                    std::vector<std::shared_ptr<const EmbeddingTable>> tables,
+                                    const EmbeddingRequest& request, std::shared_ptr<const EmbeddingBinding>* binding) {
+  std::shared_ptr<EmbeddingBinding> made(new EmbeddingBinding());
+  made->tables_ = std::move(tables);
+  for (size_t i = 0; i < plan.columns.size(); ++i) {
+    if (absl::Status added = made->AddColumn(plan, steps, static_cast<int>(i)); !added.ok()) return added;
+  }
+  made->SortLookups();
+  if (absl::Status covered = made->Cover(plan, request); !covered.ok()) return covered;
+  *binding = std::move(made);
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddingBinding::AddColumn(const EmbeddingPlan& plan, absl::Span<const KeySteps> steps, int number) {
+  const PlanColumn& planned = plan.columns[number];
+  Column column{&planned, -1, {}, 0, nullptr, nullptr};
+  if (planned.kind == ColumnKind::kLookup) {
+    const EmbeddingTable& table = *tables_[planned.table];
+    const bool strings = steps[planned.key].gives_strings();
+    if (strings != (table.index_kind() == IndexKind::kString)) {
+      return Wrong(number, "key ", planned.key, " gives ", strings ? "strings" : "numbers", ", expected ",
+                   strings ? "numbers" : "strings", " for table ", table.path());
+    }
+    Lookup lookup{planned.key, &table, kNoRow};
+    const auto same = std::find_if(lookups_.begin(), lookups_.end(), [&](const Lookup& other) {
+      return other.key == lookup.key && other.table == lookup.table && other.empty_row == kNoRow;
+    });
+    if (planned.has_empty) {
+      if (absl::Status found = FindEmptyRow(planned, number, &lookup.empty_row); !found.ok()) return found;
+    }
+    column.lookup = static_cast<int>(same - lookups_.begin());
+    // One with a row for those without a value is not shared: it may stand in the list of rows.
+    if (same == lookups_.end() || planned.has_empty) {
+      column.lookup = static_cast<int>(lookups_.size());
+      lookups_.push_back(lookup);
+    }
+    const RowKernels& kernels = BestRowKernels();
+    const int type = static_cast<int>(table.row_type());
+    column.source = {table.row(0), table.row_stride(), table.dim()};
+    column.row_bytes = RowBytes(table.row_type(), table.dim());
+    column.copy = planned.accumulate ? kernels.add[type] : kernels.copy[type];
+    column.pool = planned.accumulate ? kernels.add_pooled[type] : kernels.pool[type];
+  }
+  columns_.push_back(column);
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddingBinding::FindEmptyRow(const PlanColumn& column, int number, uint32_t* row) const {
+  const EmbeddingTable& table = *tables_[column.table];
+  if (column.empty_is_string != (table.index_kind() == IndexKind::kString)) {
+    return Wrong(number, "'empty' is not a key of table ", table.path(), ", expected a ",
+                 column.empty_is_string ? "number" : "string");
+  }
+  if (column.empty_is_string) {
+    const tensorflow::tstring key(column.empty_string);
+    table.FindRows(absl::MakeConstSpan(&key, 1), row);
+  } else {
+    table.FindRows(absl::MakeConstSpan(&column.empty_integer, 1), row);
+  }
+  if (*row == kRefusedRow)
+    return Wrong(number, "the key 'empty' is not in table ", table.path(), ", expected one of it");
+  return absl::OkStatus();
+}
+
+// By key, so that a key is computed once for all its lookups.
+void EmbeddingBinding::SortLookups() {
+  std::vector<int> order(lookups_.size()), place(lookups_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return lookups_[a].key < lookups_[b].key; });
+  std::vector<Lookup> sorted;
+  for (size_t i = 0; i < order.size(); ++i) {
+    place[order[i]] = static_cast<int>(i);
+    sorted.push_back(lookups_[order[i]]);
+  }
+  lookups_ = std::move(sorted);
+  for (Column& column : columns_) {
+    if (column.lookup >= 0) column.lookup = place[column.lookup];
+  }
+}
+
+absl::Status EmbeddingBinding::Cover(const EmbeddingPlan& plan, const EmbeddingRequest& request) {
+  std::vector<std::vector<uint8_t>> cells;
+  for (const PlanOutput& output : plan.outputs) cells.emplace_back(output.width, kUntouched);
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    const PlanColumn& column = *columns_[i].plan;
+    int64_t width = column.kind == ColumnKind::kLookup ? int64_t{columns_[i].source.dim} : column.width;
+    const int64_t room = plan.outputs[column.output].width - column.offset;
+    if (SideBySide(plan, column)) {
+      const int64_t values = request.keys[column.key].per_row;
+      side_by_side_.emplace_back(column.key, values);
+      // A feature of no rows may have any shape; a product beyond int64 does not fit either.
+      width = values > room ? room + 1 : values * width;
+    }
+    if (width > room) {
+      return Wrong(static_cast<int>(i), width, " columns or more from ", column.offset, ", expected none beyond ",
+                   plan.outputs[column.output].width);
+    }
+    const auto begin = cells[column.output].begin() + column.offset, end = begin + width;
+    if (!column.accumulate && std::any_of(begin, end, [](uint8_t cell) { return cell != kUntouched; })) {
+      return Wrong(static_cast<int>(i), "writes over another column, expected it to accumulate or to lie apart");
+    }
+    for (auto cell = begin; cell != end; ++cell)
+      *cell = std::max<uint8_t>(*cell, column.accumulate ? kAddedTo : kWritten);
+  }
+  for (size_t o = 0; o < cells.size(); ++o) {
+    const auto is_gap = [](uint8_t cell) { return cell != kWritten; };
+    for (auto it = cells[o].begin(); (it = std::find_if(it, cells[o].end(), is_gap)) != cells[o].end();) {
+      const auto end = std::find(it, cells[o].end(), kWritten);
+      gaps_.push_back({static_cast<int>(o), it - cells[o].begin(), end - it});
+      it = end;
+    }
+  }
+  std::sort(side_by_side_.begin(), side_by_side_.end());
+  side_by_side_.erase(std::unique(side_by_side_.begin(), side_by_side_.end()), side_by_side_.end());
+  return absl::OkStatus();
+}
+
+}  // namespace processor

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// RecEmbeddingGroup: features in, columns of a tower's input out.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "src/kernels/embedding_binding.h"
+#include "src/kernels/embedding_gather.h"
+#include "src/kernels/embedding_plan.h"
+#include "src/kernels/embedding_request.h"
+#include "src/kernels/embedding_table_resource.h"
+#include "src/kernels/kept_objects.h"
+#include "src/kernels/key_steps.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/util/work_sharder.h"
+
+namespace processor {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::shape_inference::DimensionHandle;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+// Of a node or of a kernel that is made: both know the attributes.
+template <class Attributes>
+absl::Status ReadPlan(const Attributes& attributes, std::vector<tensorflow::DataType>* types, EmbeddingPlan* plan) {
+  std::string text;
+  int tables = 0, outputs = 0;
+  absl::Status status = attributes.GetAttr("plan", &text);
+  if (status.ok()) status = attributes.GetAttr("Tfeatures", types);
+  if (status.ok()) status = attributes.GetAttr("num_tables", &tables);
+  if (status.ok()) status = attributes.GetAttr("num_outputs", &outputs);
+  if (!status.ok()) return status;
+  return ParseEmbeddingPlan(text, static_cast<int>(types->size()), tables, outputs, plan);
+}
+
+absl::Status InferShapes(InferenceContext* c) {
+  EmbeddingPlan plan;
+  std::vector<tensorflow::DataType> types;
+  if (absl::Status read = ReadPlan(*c, &types, &plan); !read.ok()) return read;
+  DimensionHandle batch = c->UnknownDim();
+  const auto merge_rows = [&](int feature) {
+    ShapeHandle shape = c->input(feature);
+    absl::Status status = c->WithRankAtLeast(shape, 1, &shape);
+    return status.ok() && c->RankKnown(shape) ? c->Merge(batch, c->Dim(shape, 0), &batch) : status;
+  };
+  for (const PlanKey& key : plan.keys) {
+    if (key.layout != KeyLayout::kDense) continue;
+    if (absl::Status merged = merge_rows(key.feature); !merged.ok()) return merged;
+  }
+  for (const PlanColumn& column : plan.columns) {
+    if (column.kind == ColumnKind::kLookup) continue;
+    if (absl::Status merged = merge_rows(column.feature); !merged.ok()) return merged;
+  }
+  for (size_t i = 0; i < plan.outputs.size(); ++i) {
+    const PlanOutput& output = plan.outputs[i];
+    const DimensionHandle width = c->MakeDim(output.width);
+    if (output.sequence < 0) {
+      c->set_output(static_cast<int>(i), c->Matrix(batch, width));
+      continue;
+    }
+    ShapeHandle shape = c->input(plan.keys[output.sequence].feature);
+    if (absl::Status ranked = c->WithRankAtLeast(shape, 2, &shape); !ranked.ok()) return ranked;
+    const DimensionHandle length = c->RankKnown(shape) ? c->Dim(shape, 1) : c->UnknownDim();
+    c->set_output(static_cast<int>(i), c->MakeShape({batch, length, width}));
+  }
+  return absl::OkStatus();
+}
+
+REGISTER_OP("RecEmbeddingGroup")
+    .Input("features: Tfeatures")
+    .Input("tables: num_tables * resource")
+    .Output("outputs: num_outputs * float")
+    .Attr("Tfeatures: list(type) >= 1")
+    .Attr("num_tables: int >= 0")
+    .Attr("num_outputs: int >= 1")
+    .Attr("plan: string")
+    .SetShapeFn(InferShapes)
+    .Doc(R"doc(
+Looks features up in embedding tables, pools and concatenates what it finds.
+
+features: what a request brings.
+tables: handles of RecEmbeddingTable, initialised. A kernel keeps the tables that it found first.
+plan: JSON, see docs/fused_ops.md.
+outputs: [batch, width] or [batch, T, width] each, as the plan says.
+)doc");
+
+// A block of rows: enough values to keep memory busy, few enough that what is written stays in the cache.
+constexpr int64_t kBlockValues = 4096;
+constexpr int64_t kLeastBlock = 8;
+// Work that is worth waking another thread for, in values.
+constexpr int64_t kSplitValues = 16384;
+constexpr int64_t kValueCost = 40;  // cycles of one, about
+// Of a large request, memory is given back.
+constexpr size_t kKeptBytes = size_t{4} << 20;
+
+class EmbeddingGroupOp : public OpKernel {
+ public:
+  explicit EmbeddingGroupOp(OpKernelConstruction* context) : OpKernel(context) {
+    std::vector<tensorflow::DataType> types;
+    OP_REQUIRES_OK(context, ReadPlan(*context, &types, &plan_));
+    OP_REQUIRES_OK(context, CheckFeatureTypes(plan_, types));
+    features_ = static_cast<int>(types.size());
+    for (size_t k = 0; k < plan_.keys.size(); ++k) {
+      KeySteps steps;
+      const absl::Status made = KeySteps::Make(plan_.keys[k], types[plan_.keys[k].feature], &steps);
+      OP_REQUIRES(context, made.ok(),
+                  absl::InvalidArgumentError(absl::StrCat("embedding plan: key ", k, ": ", made.message())));
+      steps_.push_back(std::move(steps));
+    }
+  }
+
+  void Compute(OpKernelContext* context) override {
+    std::unique_ptr<Work> work = works_.Take();
+    EmbeddingRequest& request = work->request;
+    request.features.resize(features_);
+    for (int i = 0; i < features_; ++i) View(context->input(i), &request.features[i]);
+    OP_REQUIRES_OK(context, LayOutRequest(plan_, &request));
+    std::shared_ptr<const Bound> bound;
+    OP_REQUIRES_OK(context, Bind(context, request, &bound));
+    work->outputs.resize(plan_.outputs.size());
+    for (size_t i = 0; i < work->outputs.size(); ++i) {
+      OP_REQUIRES_OK(context, Allocate(context, request, static_cast<int>(i), &work->outputs[i]));
+    }
+    const Gather gather{plan_, steps_, *bound->binding, request, work->outputs};
+    OP_REQUIRES_OK(context, Run(context, gather, &work->scratch));
+    Keep(std::move(work));
+  }
+
+ private:
+  // Tables, and the handles that they were found by. The handles are held, so that an equal address is an equal handle.
+  struct Bound {
+    std::vector<Tensor> handles;
+    std::shared_ptr<const EmbeddingBinding> binding;
+  };
+
+  // What a request needs memory for.
+  struct Work {
+    EmbeddingRequest request;
+    std::vector<float*> outputs;
+    GatherScratch scratch;
+  };
+
+  void Keep(std::unique_ptr<Work> work) {
+    if (work->request.bytes() + work->scratch.bytes() <= kKeptBytes) works_.Keep(std::move(work));
+  }
+
+  static void View(const Tensor& tensor, FeatureView* view) {
+    view->type = tensor.dtype();
+    view->data = tensor.data();
+    view->elements = tensor.NumElements();
+    view->rank = tensor.dims();
+    view->rows = view->rank > 0 ? tensor.dim_size(0) : 0;
+    view->second = view->rank > 1 ? tensor.dim_size(1) : 1;
+    view->per_row = view->second;
+    for (int d = 2; d < view->rank; ++d) view->per_row *= tensor.dim_size(d);
+  }
+
+  absl::Status Bind(OpKernelContext* context, const EmbeddingRequest& request, std::shared_ptr<const Bound>* bound) {
+    {
+      absl::MutexLock lock(&mutex_);
+      *bound = bound_;
+    }
+    const int tables = context->num_inputs() - features_;
+    if (*bound != nullptr && (*bound)->binding->Fits(request)) {
+      bool same = true;
+      for (int i = 0; i < tables; ++i) same &= context->input(features_ + i).data() == (*bound)->handles[i].data();
+      if (same) return absl::OkStatus();
+    }
+    auto made = std::make_shared<Bound>();
+    std::vector<std::shared_ptr<const EmbeddingTable>> found;
+    for (int i = 0; i < tables; ++i) {
+      const Tensor& handle = context->input(features_ + i);
+      if (handle.NumElements() != 1) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("embedding group: table ", i, ": ", handle.NumElements(), " handles, expected one"));
+      }
+      tensorflow::core::RefCountPtr<EmbeddingTableResource> resource;
+      if (absl::Status s = LookupEmbeddingTable(context, features_ + i, &resource); !s.ok()) return s;
+      made->handles.push_back(handle);
+      found.push_back(resource->shared_table());
+    }
+    absl::Status fitted = EmbeddingBinding::Make(plan_, steps_, std::move(found), request, &made->binding);
+    if (!fitted.ok()) return fitted;
+    *bound = made;
+    absl::MutexLock lock(&mutex_);
+    bound_ = std::move(made);
+    return absl::OkStatus();
+  }
+
+  absl::Status Allocate(OpKernelContext* context, const EmbeddingRequest& request, int number, float** data) {
+    const PlanOutput& output = plan_.outputs[number];
+    TensorShape shape;
+    absl::Status status = shape.AddDimWithStatus(request.batch);
+    if (status.ok() && output.sequence >= 0) status = shape.AddDimWithStatus(request.Repeats(output));
+    if (status.ok()) status = shape.AddDimWithStatus(output.width);
+    Tensor* tensor = nullptr;
+    if (status.ok()) status = context->allocate_output(number, shape, &tensor);
+    if (status.ok()) *data = tensor->flat<float>().data();
+    return status;
+  }
+
+  absl::Status Run(OpKernelContext* context, const Gather& gather, GatherScratch* scratch) {
+    const int64_t batch = gather.request.batch;
+    int64_t values = 0;
+    for (const EmbeddingBinding::Lookup& lookup : gather.binding.lookups()) {
+      values += gather.request.keys[lookup.key].count;
+    }
+    const int64_t block = std::max(kLeastBlock, batch * kBlockValues / std::max<int64_t>(values, 1));
+    const auto run_rows = [&](int64_t begin, int64_t end, GatherScratch* of_thread) {
+      absl::Status status;
+      for (int64_t row = begin; row < end && status.ok(); row += block) {
+        status = gather.Rows(row, std::min(end, row + block), of_thread);
+      }
+      return status;
+    };
+    const auto* workers = context->device()->tensorflow_cpu_worker_threads();
+    if (values < kSplitValues || batch <= block || workers == nullptr || workers->num_threads <= 1) {
+      return run_rows(0, batch, scratch);
+    }
+    absl::Mutex mutex;
+    int64_t first_wrong = batch;
+    absl::Status status;
+    const auto run_shard = [&](int64_t begin, int64_t end) {
+      std::unique_ptr<Work> work = works_.Take();
+      absl::Status shard = run_rows(begin, end, &work->scratch);
+      Keep(std::move(work));
+      absl::MutexLock lock(&mutex);
+      // The same fault for the same request, whichever thread was faster.
+      if (shard.ok() || begin >= first_wrong) return;
+      status = std::move(shard);
+      first_wrong = begin;
+    };
+    tensorflow::Shard(workers->num_threads, workers->workers, batch, kValueCost * values / batch, run_shard);
+    return status;
+  }
+
+  EmbeddingPlan plan_;
+  std::vector<KeySteps> steps_;
+  int features_ = 0;
+  KeptObjects<Work> works_;
+  absl::Mutex mutex_;
+  std::shared_ptr<const Bound> bound_ ABSL_GUARDED_BY(mutex_);
+};
+
+REGISTER_KERNEL_BUILDER(Name("RecEmbeddingGroup").Device(tensorflow::DEVICE_CPU), EmbeddingGroupOp);
+
+}  // namespace
+}  // namespace processor

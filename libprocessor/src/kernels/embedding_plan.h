@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a RecEmbeddingGroup computes, read from the JSON text of its plan. The fields are in docs/fused_ops.md.
+#ifndef PROCESSOR_KERNELS_EMBEDDING_PLAN_H_
+#define PROCESSOR_KERNELS_EMBEDDING_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace processor {
+
+enum class StepKind { kFastHash, kStrongHash, kLegacyHash, kToString, kMod, kAdd, kMultiply, kClip, kBucketize };
+
+struct PlanStep {
+  StepKind kind;
+  int64_t first = 0;              // buckets, by, value or low
+  int64_t second = 0;             // high
+  uint64_t key[2] = {0, 0};       // strong_hash
+  std::vector<float> boundaries;  // ascending
+};
+
+enum class KeyLayout { kDense, kSparse, kRagged, kSegments };
+
+/// A value that counts as none.
+enum class IgnoreKind { kNothing, kString, kInteger };
+
+struct PlanKey {
+  int feature = 0;
+  KeyLayout layout = KeyLayout::kDense;
+  // Which features: indices and shape; row_splits; segment_ids and rows. -1 where the layout has none.
+  int structure = -1;
+  int extent = -1;
+  IgnoreKind ignore = IgnoreKind::kNothing;
+  std::string ignored_string;
+  int64_t ignored_integer = 0;
+  bool ignore_negative = false;
+  std::vector<PlanStep> steps;
+};
+
+enum class ColumnKind { kLookup, kCopy, kLinear };
+enum class Combiner { kNone, kSum, kMean, kSqrtn };
+
+struct PlanColumn {
+  ColumnKind kind = ColumnKind::kLookup;
+  int output = 0;
+  int64_t offset = 0;
+  bool accumulate = false;
+  // lookup
+  int key = 0;
+  int table = 0;
+  Combiner combiner = Combiner::kNone;
+  int weights = -1;               // a feature, or -1
+  bool positive_weights = false;  // a value whose weight is not above 0 counts as none
+  bool has_empty = false;         // rows without a value read as that of the key `empty`
+  bool empty_is_string = false;
+  std::string empty_string;
+  int64_t empty_integer = 0;
+  // copy, linear
+  int feature = 0;
+  int64_t width = 0;
+  std::vector<float> matrix;  // linear: [k, width]
+};
+
+struct PlanOutput {
+  int64_t width = 0;
+  std::vector<float> initial;  // [width], or empty: zeros
+  int sequence = -1;           // a key, or -1
+};
+
+struct EmbeddingPlan {
+  std::vector<PlanOutput> outputs;
+  std::vector<PlanKey> keys;
+  std::vector<PlanColumn> columns;
+};
+
+/// Reads a plan. All numbers in it lead to something: features below `features`, tables below `tables`; there are
+/// `outputs` outputs; no column begins beyond its output, and no copy or linear ends there.
+/// \return INVALID_ARGUMENT that names what is wrong, for any text that is not such a plan.
+absl::Status ParseEmbeddingPlan(std::string_view text, int features, int tables, int outputs, EmbeddingPlan* plan);
+
+}  // namespace processor
+
+#endif  // PROCESSOR_KERNELS_EMBEDDING_PLAN_H_
