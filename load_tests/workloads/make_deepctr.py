@@ -15,6 +15,8 @@ from __future__ import annotations
 import os
 import sys
 import types
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
@@ -34,7 +36,7 @@ class Recipe(NamedTuple):
 
     maker: str
     features: str = "fields"
-    arguments: dict[str, Any] = {}
+    arguments: Mapping[str, Any] = MappingProxyType({})
     labels: int = 1
 
 
