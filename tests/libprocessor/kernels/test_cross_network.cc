@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cross network against the recurrence that defines it, for each instruction set.
+#include "src/kernels/cross_network.h"
+
+#include "naive.h"
+
+namespace processor {
+namespace {
+
+using Weights = std::vector<std::vector<float>>;
+
+std::vector<double> Recurrence(const std::vector<float>& src, int64_t rows, int64_t width, const Weights& kernels,
+                               const Weights& biases) {
+  std::vector<double> x(src.begin(), src.end());
+  for (int64_t row = 0; row < rows; ++row) {
+    for (size_t layer = 0; layer < kernels.size(); ++layer) {
+      double product = 0;
+      for (int64_t i = 0; i < width; ++i) product += x[row * width + i] * kernels[layer][i];
+      for (int64_t i = 0; i < width; ++i) {
+        x[row * width + i] += src[row * width + i] * product + (biases.empty() ? 0 : biases[layer][i]);
+      }
+    }
+  }
+  return x;
+}
+
+std::vector<const float*> Pointers(const Weights& weights) {
+  std::vector<const float*> pointers;
+  for (const auto& one : weights) pointers.push_back(one.data());
+  return pointers;
+}
+
+TEST(CrossVectors, EqualTheRecurrence) {
+  for (Isa isa : SupportedIsas()) {
+    for (int64_t rows : {0, 1, 5}) {
+      for (int64_t width : {1, 7, 16, 31, 32, 33, 58, 127}) {
+        for (int layers : {1, 2, 5}) {
+          for (bool biased : {false, true}) {
+            SCOPED_TRACE(testing::Message() << IsaName(isa) << " " << rows << "x" << width << " " << layers);
+            Weights kernels, biases;
+            for (int layer = 0; layer < layers; ++layer) {
+              kernels.push_back(SomeFloats(width, 10 + layer));
+              for (float& one : kernels.back()) one /= std::sqrt(static_cast<float>(width));
+              if (biased) biases.push_back(SomeFloats(width, 20 + layer));
+            }
+            const std::vector<float> src = SomeFloats(rows * width);
+            std::vector<float> dst(rows * width, -7);
+            CrossVectors cross;
+            cross.Set(Pointers(kernels), Pointers(biases), width);
+            cross.Rows(src.data(), rows, dst.data(), isa);
+            ExpectNear(dst, Recurrence(src, rows, width, kernels, biases));
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace processor
