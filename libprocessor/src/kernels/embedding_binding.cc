@@ -65,7 +65,7 @@ absl::Status EmbeddingBinding::AddColumn(const EmbeddingPlan& plan, absl::Span<c
     const RowKernels& kernels = BestRowKernels();
     const int type = static_cast<int>(table.row_type());
     column.source = {table.row(0), table.row_stride(), table.dim()};
-    column.row_bytes = RowBytes(table.row_type(), table.dim());
+    column.row_bytes = static_cast<uint32_t>(RowBytes(table.row_type(), table.dim()));
     column.copy = planned.accumulate ? kernels.add[type] : kernels.copy[type];
     column.pool = planned.accumulate ? kernels.add_pooled[type] : kernels.pool[type];
   }

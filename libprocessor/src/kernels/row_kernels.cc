@@ -59,17 +59,4 @@ const RowKernels& BestRowKernels() {
   return best;
 }
 
-uint32_t RowBytes(RowType type, uint32_t dim) {
-  switch (static_cast<int>(type)) {
-    case kFloat32:
-      return 4 * dim;
-    case kInt8:
-      return 4 + dim;
-    case kInt4:
-      return 4 + (dim + 1) / 2;
-    default:
-      return 2 * dim;
-  }
-}
-
 }  // namespace processor

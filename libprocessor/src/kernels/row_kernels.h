@@ -47,9 +47,6 @@ const RowKernels& RowKernelsFor(Isa isa);
 /// The fastest that this CPU has.
 const RowKernels& BestRowKernels();
 
-/// Bytes of a row without what fills it up to the stride.
-uint32_t RowBytes(RowType type, uint32_t dim);
-
 }  // namespace processor
 
 #endif  // PROCESSOR_KERNELS_ROW_KERNELS_H_
