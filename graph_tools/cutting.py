@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graph_tools.conversion import Conversion, plain_options
+from graph_tools.errors import UsageError
 from graph_tools.model import Model
+from graph_tools.op_library import our_ops
 from graph_tools.options import CutOptions
 from graph_tools.passes import serving_passes
 from graph_tools.passes.base import PassResult, run_passes
@@ -83,8 +85,18 @@ def cut(
         check=check,
         progress=told,
     )
+
+    def begin(model: Model) -> CutReport:
+        fused = our_ops(model.graph)
+        if fused:
+            raise UsageError(
+                f"{model.path}: it uses {', '.join(fused)}, expected a model that is not fused yet; "
+                "`graph-tools fuse` takes it"
+            )
+        return CutReport(describe_source(model), plain_options(options), dry_run=dry_run)
+
     return asked.run(
-        lambda model: CutReport(describe_source(model), plain_options(options), dry_run=dry_run),
+        begin,
         lambda model: rewrite(model, options, lambda _, count: told.advance(count)),
     )
 

@@ -19,6 +19,7 @@ from graph_tools.passes.prune_unreachable import PruneUnreachable
 from graph_tools.passes.shorten_names import ShortenNames
 from graph_tools.precision import decide, set_precision
 from graph_tools.progress import Progress, Silent
+from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.report.cut import describe_source
 from graph_tools.report.data import as_data
 from graph_tools.report.fuse import FusedPass, FuseReport, describe_sites, our_nodes
@@ -166,6 +167,7 @@ def optimize(
         report.passes += [
             one.apply(model) for one in [*tidying, *([] if cutting.keep_graph_names else [ShortenNames()])]
         ]
+        check_unknown_ops(model)
         set_precision(model, "fp32")
 
     def compare(a: Path, b: Path) -> VerifyReport:

@@ -345,13 +345,14 @@ def test_go_snippet_runs(workplace: Path) -> None:
 def test_every_pass_is_documented_in_order() -> None:
     from graph_tools.options import CutOptions
     from graph_tools.passes import serving_passes
+    from graph_tools.passes.fusing import fusing_pass_names
 
-    names = list(dict.fromkeys(one.name for one in serving_passes(CutOptions())))
+    names = [*dict.fromkeys(one.name for one in serving_passes(CutOptions())), *fusing_pass_names()]
     documented = list(_table_rows(_document("graph_passes.md")))
     assert sorted(documented) == sorted(names)
 
 
-@pytest.mark.parametrize("verb", ["inspect", "cut", "verify", "diff"])
+@pytest.mark.parametrize("verb", ["inspect", "cut", "fuse", "optimize", "verify", "diff"])
 def test_every_option_of_graph_tools_is_documented(verb: str) -> None:
     command = [sys.executable, "-m", "graph_tools", verb, "--help"]
     environment = os.environ | {"COLUMNS": "200", "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "TERM": "dumb"}

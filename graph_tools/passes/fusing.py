@@ -13,6 +13,8 @@ from importlib import import_module, util
 from graph_tools.errors import UsageError
 from graph_tools.options import FuseOptions
 from graph_tools.passes.base import Pass
+from graph_tools.passes.fuse_dense_towers import FuseDenseTowers
+from graph_tools.passes.fuse_embedding_groups import FuseEmbeddingGroups
 
 Make = Callable[[FuseOptions], Pass]
 
@@ -26,17 +28,17 @@ def _there(*names: str) -> tuple[tuple[type[Pass], Make], ...]:
     return tuple(found)
 
 
-PASSES: tuple[tuple[type[Pass], Make], ...] = _there(
+PASSES: tuple[tuple[type[Pass], Make], ...] = (
     # First: what is left of a lookup after it is a tensor of columns, which the others take as it is.
-    "fuse_embedding_groups",
+    (FuseEmbeddingGroups, lambda _: FuseEmbeddingGroups()),
     # Before towers, which would take the products and sums of an interaction for layers.
-    "fuse_interactions",
-    "fuse_sequences",
+    *_there("fuse_interactions", "fuse_sequences"),
     # Whatever dense layers are left, between the columns and the scores.
-    "fuse_dense_towers",
+    (FuseDenseTowers, lambda _: FuseDenseTowers()),
     # Last: it decides for whole fused ops whether they are the user's or the item's.
-    "split_user_items",
+    *_there("split_user_items"),
 )
+"""The passes in order, each with how it is made and the reason for its place."""
 
 
 def fusing_passes(options: FuseOptions) -> list[Pass]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,12 +15,12 @@ from graph_tools.model import Model
 from graph_tools.readers.restore import handle_of
 from graph_tools.tables.lookup import OP as SPARSE_LOOKUP
 from graph_tools.tables.lookup import table_of
-from graph_tools.tensors import Array, TensorSource
+from graph_tools.tensors import Array
 from graph_tools.verification.features import PARSERS, Feature, parsed_features
+from graph_tools.verification.fused_domain import OP as EMBEDDING_GROUP
+from graph_tools.verification.fused_domain import note_group
+from graph_tools.verification.sample import SAMPLE, sample
 
-#: Keys taken of each table.
-SAMPLE = 4096
-_BLOCK, _BLOCKS = 1 << 18, 64
 # Op -> inputs whose elements come out again as they are, in whatever order.
 _SAME_ELEMENTS: dict[str, tuple[int, ...]] = {
     "Identity": (0,), "IdentityN": (), "Snapshot": (0,), "StopGradient": (0,), "PlaceholderWithDefault": (0,),
@@ -125,6 +124,8 @@ def _note(model: Model, node: Node, index: int, domain: Domain) -> None:
     graph = model.graph
     if node.op in _FINDS and index == 1:
         domain.known.extend(native_keys(model, handle_of(graph, node.inputs[0])))
+    elif node.op == EMBEDDING_GROUP:
+        note_group(model, node, index, domain)
     elif node.op == SPARSE_LOOKUP and index == 0 and table_of(node) in model.sparse_tables:
         for part in model.sparse_tables[table_of(node)].parts:
             domain.known.append(sample(part.keys))
@@ -181,17 +182,6 @@ def _text_keys(model: Model, node: Node) -> Iterator[Array]:
     if "key_dtype" in handle.attrs and attribute(handle, "key_dtype").is_integer:
         keys = np.array([int(one) for one in found if one.lstrip(b"-").isdigit()], np.int64)
     yield keys
-
-
-def sample(tensor: TensorSource) -> Array:
-    """Take keys from the ends of up to 64 blocks: a table larger than memory is not read whole for it."""
-    blocks = max(1, min(_BLOCKS, math.ceil(math.prod(tensor.shape) / _BLOCK)))
-    each = max(1, SAMPLE // blocks // 2)
-    taken: list[Array] = []
-    for chunk in islice(tensor.chunks(_BLOCK), blocks):
-        block = chunk.ravel()
-        taken += [block] if len(block) <= 2 * each else [block[:each], block[-each:]]
-    return np.concatenate(taken) if taken else np.empty(0, tensor.dtype)
 
 
 def _rows(model: Model, node: Node) -> int | None:

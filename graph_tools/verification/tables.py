@@ -291,7 +291,7 @@ def largest_share(limit: int, *models: Model) -> int:
     share = max(1, limit // 16)
     for model in models:
         held = 0
-        for size in sorted(_held_bytes(model)):
+        for size in sorted(held_bytes(model)):
             held += size
             if held > limit // 4:
                 share = min(share, max(1, size))
@@ -299,10 +299,11 @@ def largest_share(limit: int, *models: Model) -> int:
     return share
 
 
-def _held_bytes(model: Model) -> list[int]:
+def held_bytes(model: Model) -> list[int]:
+    """Return the bytes of each variable and native hash table in memory."""
     return [byte_size(one) for one in model.variables.values()] + [
         loaded_bytes(one) for one in model.hash_tables.values()
     ]
 
 
-__all__ = ["Pair", "compare_rows", "compare_tables", "largest_share", "pair_by_name"]
+__all__ = ["Pair", "compare_rows", "compare_tables", "held_bytes", "largest_share", "pair_by_name"]

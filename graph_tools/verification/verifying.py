@@ -33,7 +33,14 @@ from graph_tools.verification.runner import (
     foreign_ops,
 )
 from graph_tools.verification.staged import StagedRunner
-from graph_tools.verification.tables import Pair, compare_rows, compare_tables, largest_share, pair_by_name
+from graph_tools.verification.tables import (
+    Pair,
+    compare_rows,
+    compare_tables,
+    held_bytes,
+    largest_share,
+    pair_by_name,
+)
 
 SAMPLES = 32
 
@@ -105,7 +112,8 @@ def verify(
     known = [one for one in (asking, first, second) if one is not None]
     asked = _requests(known, names, list(requests), samples, seed, report)
     large = None
-    if memory_limit is not None and max(*sizes, *map(_table_bytes, (first, second))) > memory_limit:
+    held = [size - _mapped_bytes(one) for size, one in zip(sizes, (first, second), strict=True)]
+    if memory_limit is not None and max(*held, *map(_table_bytes, (first, second))) > memory_limit:
         large = largest_share(memory_limit, first, second)
     runners = _Runners(first, second, large, told)
     answers = runners.answers(asked)
@@ -180,7 +188,7 @@ class _Runners:
         self.how = ["", ""]
 
     def answers(self, asked: list[Request]) -> tuple[list[Answer], list[Answer]]:
-        staged = [self.large is not None or _is_rewritten(one) for one in self.models]
+        staged = [_is_rewritten(one) or _has_large(one, self.large) for one in self.models]
         graph_def = any(one.kind == "GraphDef" for one in self.models)
         loaders: list[Callable[[Model], Runner]] = [V2Runner, SessionRunner]
         # Eager models share their resources by name: two versions of a model would meet in one embedding table.
@@ -315,6 +323,17 @@ def _compare_tables(
 def _table_bytes(model: Model) -> int:
     """Return the bytes of the tables that are read; they may be in other files than the model's."""
     return sum(table.source_bytes for table in model.sparse_tables.values())
+
+
+def _mapped_bytes(model: Model) -> int:
+    """Return the bytes of table files, which are mapped and not held."""
+    files = {one.file for one in model.embedding_tables.values() if one.file is not None}
+    return sum(file.stat().st_size for file in files)
+
+
+def _has_large(model: Model, large: int | None) -> bool:
+    """Say whether a model has a variable or hash table that is to be read as a stream."""
+    return large is not None and any(size >= large for size in held_bytes(model))
 
 
 def _is_large(tensor: Any, large: int) -> bool:

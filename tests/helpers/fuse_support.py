@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small tower to fuse, and a pass that fuses its layers one by one, which can be made to do so wrongly."""
+"""A small tower to fuse, and a pass that fuses it, which can be made to do so wrongly."""
 
 from __future__ import annotations
 
@@ -14,24 +14,29 @@ from graph_tools.fused import TowerPlan
 from graph_tools.fused.tower_plan import Activation, Dense
 from graph_tools.graph import Node, Output
 from graph_tools.model import Model
-from graph_tools.op_library import load_library
 from graph_tools.passes import fusing
 from graph_tools.passes.base import Pass
 
 FEATURES = 24
+HALF = 16
 
 
-def build_tower(path: Path, *, spread: float = 1.0) -> Path:
-    """x float32 [batch, 24], name string [batch] -> score [batch, 1], rank int64 [batch]: two layers, and an argmax.
+def build_tower(path: Path, *, cancelling: bool = False) -> Path:
+    """x float32 [batch, 24], name string [batch] -> score [batch, 1] of two layers, bucket int64 [batch].
 
-    With a small `spread` scores lie so close that rounded weights change their order.
+    With `cancelling` a score is what is left of numbers that are a thousandth apart, which rounded weights are not.
     """
     import tensorflow as tf
 
     random = np.random.default_rng(5)
+    hidden = random.normal(size=(FEATURES, 2 * HALF)).astype(np.float32)
+    last = random.normal(size=(2 * HALF, 1)).astype(np.float32)
+    if cancelling:
+        hidden[:, HALF:] = hidden[:, :HALF] * (1 + 1e-3 * random.normal(size=HALF))
+        last[HALF:] = -last[:HALF]
     module = tf.Module()
-    module.w = [tf.Variable(random.normal(size=size).astype(np.float32)) for size in ((FEATURES, 32), (32, 1))]
-    module.b = [tf.Variable(random.normal(size=size).astype(np.float32)) for size in (32, 1)]
+    module.w = [tf.Variable(hidden), tf.Variable(last)]
+    module.b = [tf.Variable(np.full(size, 0.1, np.float32)) for size in (2 * HALF, 1)]
 
     @tf.function(
         input_signature=[
@@ -40,7 +45,7 @@ def build_tower(path: Path, *, spread: float = 1.0) -> Path:
         ]
     )
     def serve(x: Any, name: Any) -> dict[str, Any]:
-        hidden = tf.nn.relu(tf.nn.bias_add(tf.matmul(1.0 + spread * tf.sin(x), module.w[0]), module.b[0]))
+        hidden = tf.nn.relu(tf.nn.bias_add(tf.matmul(tf.sin(x), module.w[0]), module.b[0]))
         score = tf.nn.bias_add(tf.matmul(hidden, module.w[1]), module.b[1])
         return {"score": score, "bucket": tf.strings.to_hash_bucket_fast(name, 7)}
 
@@ -50,9 +55,9 @@ def build_tower(path: Path, *, spread: float = 1.0) -> Path:
 
 
 class FuseLayers(Pass):
-    """Make a tower of each dense layer.
+    """Make a tower of two dense layers.
 
-    Before: `MatMul → BiasAdd → Relu`.
+    Before: `MatMul → BiasAdd → Relu → MatMul → BiasAdd`.
     After: `RecDenseTower`.
 
     Parameters
@@ -70,31 +75,32 @@ class FuseLayers(Pass):
         return [node.name for node in model.graph.of("BiasAdd")]
 
     def check(self, model: Model, site: str) -> str | None:
-        product = model.graph.input(model.graph[site], 0)
-        if product.op != "MatMul":
-            return ""
-        wide = model.graph.input(product, 1).op in {"Const", "ReadVariableOp"}
-        return None if wide else f"its weights are of {model.graph.input(product, 1).op}, expected known ones"
+        found = _chain(model, site, ("MatMul", "Relu", "BiasAdd", "MatMul"))
+        if found is None:
+            return "no layer before it, expected two"
+        return None
 
     def rewrite(self, model: Model, site: str) -> None:
-        graph = model.graph
-        last = graph[site]
-        product = graph.input(last, 0)
-        inputs: list[Output] = [product.inputs[0], product.inputs[1], last.inputs[1]]
-        users: list[Node] = graph.users(site)
-        activation = None
-        if len(users) == 1 and users[0].op == "Relu":
-            last, activation = users[0], Activation("relu")
-        plan = TowerPlan((Dense(("x0",), (0,), 1, activation=None if self.wrong else activation),), ("h0",))
-        attrs = {"num_inputs": 1, "num_weights": 2, "num_outputs": 1, "plan": plan.to_json(), "precision": "auto"}
-        graph.become(last, "RecDenseTower", inputs, attrs)
+        second, _, bias, first = _chain(model, site, ("MatMul", "Relu", "BiasAdd", "MatMul")) or []
+        last = model.graph[site]
+        weights: list[Output] = [first.inputs[1], bias.inputs[1], second.inputs[1], last.inputs[1]]
+        activation = None if self.wrong else Activation("relu")
+        plan = TowerPlan((Dense(("x0",), (0,), 1, activation=activation), Dense(("h0",), (2,), 3)), ("h1",))
+        plan.check(1, 4)
+        attrs = {"num_inputs": 1, "num_weights": 4, "num_outputs": 1, "plan": plan.to_json(), "precision": "auto"}
+        model.graph.become(last, "RecDenseTower", [first.inputs[0], *weights], attrs)
+
+
+def _chain(model: Model, site: str, ops: Iterable[str]) -> list[Node] | None:
+    """Return the nodes before a site, each the first input of the one after it, where they are of these ops."""
+    found = [model.graph[site]]
+    for op in ops:
+        found.append(model.graph.input(found[-1], 0))
+        if found[-1].op != op:
+            return None
+    return found[1:]
 
 
 def use_passes(monkeypatch: pytest.MonkeyPatch, *passes: Pass) -> None:
     """Let `fuse` run these passes only."""
     monkeypatch.setattr(fusing, "PASSES", tuple((type(one), lambda _, one=one: one) for one in passes))
-
-
-def library() -> Path:
-    """The library that has the kernels; what it lacks fails the test."""
-    return load_library()

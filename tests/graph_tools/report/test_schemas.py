@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import cut_support
+import fuse_support
 import jsonschema
 import numpy as np
 import pytest
 import verify_models
 from referencing import Registry, Resource
 
-from graph_tools import cut, diff, inspect, verify
+from graph_tools import cut, diff, fuse, inspect, verify
 from graph_tools.errors import VerificationError
 from graph_tools.options import CutOptions
 from graph_tools.report import to_text
@@ -88,3 +89,21 @@ def test_cut_reports_and_manifests(string_model: Path, tmp_path: Path, repositor
         out = tmp_path / str(number)
         _check(cut(source, out, options=options, check=check, samples=3).to_json(), repository)
         _check(json.loads((out / "assets.extra/recprocessor/manifest.json").read_text()), repository)
+
+
+def test_fuse_reports_and_manifests(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = fuse_support.build_tower(tmp_path / "source")
+    fuse_support.use_passes(monkeypatch, fuse_support.FuseLayers())
+    for number, options in enumerate(({}, {"precision": "bf16", "user_inputs": ["x"]}, {"check": False})):
+        out = tmp_path / str(number)
+        _check(fuse(source, out, samples=3, **options).to_json(), repository)
+        manifest = json.loads((out / "assets.extra/recprocessor/manifest.json").read_text())
+        _check(manifest, repository)
+        del manifest["precision"]
+        with pytest.raises(jsonschema.ValidationError):
+            _validator("manifest", repository).validate(manifest)
+    _check(fuse(source, None, dry_run=True, table_store="store").to_json(), repository)
+    fuse_support.use_passes(monkeypatch, fuse_support.FuseLayers(wrong=True))
+    with pytest.raises(VerificationError) as caught:
+        fuse(source, tmp_path / "out", samples=3)
+    _check(caught.value.report, repository)

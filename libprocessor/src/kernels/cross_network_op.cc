@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "src/kernels/cross_network.h"
+#include "src/kernels/prepared_kernel.h"
+#include "src/kernels/row_shards.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace processor {
+namespace {
+
+namespace tf = tensorflow;
+
+REGISTER_OP("RecCrossNetwork")
+    .Input("x: float")
+    .Input("kernels: num_kernels * float")
+    .Input("biases: num_biases * float")
+    .Output("crossed: float")
+    .Attr("num_kernels: int >= 1")
+    .Attr("num_biases: int >= 0")
+    .Attr("version: {'vector', 'matrix', 'low_rank'}")
+    .Attr("transposed: bool = false")
+    .SetShapeFn([](tf::shape_inference::InferenceContext* context) -> absl::Status {
+      tf::shape_inference::ShapeHandle x;
+      TF_RETURN_IF_ERROR(context->WithRank(context->input(0), 2, &x));
+      context->set_output(0, x);
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+The cross network of DCN, all layers.
+
+With version "vector" a layer is `x_{l+1} = x_0 * sum(x_l * w_l) + b_l + x_l`, with "matrix"
+`x_{l+1} = x_0 * (x_l W_l + b_l) + x_l`; with "low_rank" W_l is the product of two matrices.
+
+x: [rows, width].
+kernels: for each layer w_l of width elements, or W_l [width, width], or two matrices [width, rank] and [rank, width].
+biases: for each layer, of width elements; or none.
+crossed: [rows, width].
+transposed: whether matrices are given transposed.
+)doc");
+
+class CrossNetworkOp : public tf::OpKernel, public PreparedKernel {
+ public:
+  explicit CrossNetworkOp(tf::OpKernelConstruction* context) : tf::OpKernel(context) {
+    std::string version;
+    OP_REQUIRES_OK(context, context->GetAttr("version", &version));
+    OP_REQUIRES_OK(context, context->GetAttr("transposed", &transposed_));
+    OP_REQUIRES_OK(context, context->GetAttr("num_kernels", &num_kernels_));
+    OP_REQUIRES_OK(context, context->GetAttr("num_biases", &num_biases_));
+    is_vector_ = version == "vector";
+    low_rank_ = version == "low_rank";
+    const int64_t layers = low_rank_ ? num_kernels_ / 2 : num_kernels_;
+    OP_REQUIRES(context, !low_rank_ || num_kernels_ % 2 == 0,
+                absl::InvalidArgumentError(
+                    absl::StrCat("num_kernels: ", num_kernels_, ", expected two for each layer of low rank")));
+    OP_REQUIRES(context, num_biases_ == 0 || num_biases_ == layers,
+                absl::InvalidArgumentError(absl::StrCat("num_biases: ", num_biases_, ", expected none or ", layers)));
+  }
+
+  absl::Status Prepare(absl::Span<const tf::Tensor* const> constants, tf::ResourceMgr*) override {
+    std::vector<const tf::Tensor*> weights;
+    for (int64_t i = 0; i < num_kernels_ + num_biases_; ++i) {
+      if (constants.size() <= i + 1 || constants[i + 1] == nullptr) return absl::OkStatus();
+      weights.push_back(constants[i + 1]);
+    }
+    return PrepareOnce(weights);
+  }
+
+  void Compute(tf::OpKernelContext* context) override {
+    const tf::Tensor& x = context->input(0);
+    std::vector<const tf::Tensor*> weights;
+    if (!prepared_.load(std::memory_order_acquire)) {
+      for (int64_t i = 0; i < num_kernels_ + num_biases_; ++i) weights.push_back(&context->input(i + 1));
+      OP_REQUIRES_OK(context, PrepareOnce(weights));
+    }
+    OP_REQUIRES(context, x.dims() == 2 && x.dim_size(1) == width_,
+                absl::InvalidArgumentError(
+                    absl::StrCat("x: shape ", x.shape().DebugString(), ", expected [rows, ", width_, "]")));
+    tf::Tensor* result = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, x.shape(), &result));
+    const float* src = x.flat<float>().data();
+    float* dst = result->flat<float>().data();
+    const int64_t cost = vectors_ ? 2 * (num_kernels_ + 1) * width_ : matrices_->row_cost();
+    ForRows(context, x.dim_size(0), cost, [&](int64_t begin, int64_t end) {
+      const int64_t offset = begin * width_;
+      if (vectors_) {
+        vectors_->Rows(src + offset, end - begin, dst + offset);
+      } else {
+        matrices_->Rows(src + offset, end - begin, ThreadScratch(matrices_->scratch()), dst + offset);
+      }
+    });
+  }
+
+ private:
+  absl::Status PrepareOnce(const std::vector<const tf::Tensor*>& weights) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (prepared_.load(std::memory_order_relaxed)) return absl::OkStatus();
+    int64_t width = 0, rank = 0;
+    TF_RETURN_IF_ERROR(Measure(weights, &width, &rank));
+    std::vector<const float*> kernels, biases;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      (i < num_kernels_ ? kernels : biases).push_back(weights[i]->flat<float>().data());
+    }
+    if (is_vector_) {
+      vectors_ = std::make_unique<CrossVectors>(kernels, biases, width);
+    } else {
+      matrices_ = std::make_unique<CrossMatrices>(kernels, biases, width, rank, transposed_);
+    }
+    width_ = width;
+    prepared_.store(true, std::memory_order_release);
+    return absl::OkStatus();
+  }
+
+  /// Finds width and rank and checks that all weights have shapes for them.
+  absl::Status Measure(const std::vector<const tf::Tensor*>& weights, int64_t* width, int64_t* rank) const {
+    const tf::Tensor& first = *weights[0];
+    if (is_vector_) {
+      *width = first.NumElements();
+    } else if (first.dims() == 2) {
+      *width = first.dim_size(transposed_ ? 1 : 0);
+      *rank = low_rank_ ? first.dim_size(transposed_ ? 0 : 1) : 0;
+    }
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const tf::Tensor& one = *weights[i];
+      bool fits = one.NumElements() == *width;
+      if (i < num_kernels_ && !is_vector_) {
+        const bool second = low_rank_ && i % 2 == 1;
+        const int64_t inner = low_rank_ ? *rank : *width;
+        fits = one.dims() == 2 && one.dim_size(transposed_ ? 1 : 0) == (second ? inner : *width) &&
+               one.dim_size(transposed_ ? 0 : 1) == (second ? *width : inner);
+      }
+      if (!fits || *width == 0 || (low_rank_ && *rank == 0)) {
+        return absl::InvalidArgumentError(absl::StrCat(i < num_kernels_ ? "kernel " : "bias ",
+                                                       i < num_kernels_ ? i : i - num_kernels_, ": shape ",
+                                                       one.shape().DebugString(), ", expected one for width ", *width,
+                                                       low_rank_ ? absl::StrCat(" and rank ", *rank) : ""));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  bool is_vector_ = false;
+  bool low_rank_ = false;
+  bool transposed_ = false;
+  int64_t num_kernels_ = 0;
+  int64_t num_biases_ = 0;
+  std::mutex mutex_;
+  std::atomic<bool> prepared_{false};
+  // From here on: written once, before prepared_ is set.
+  int64_t width_ = 0;
+  std::unique_ptr<CrossVectors> vectors_;
+  std::unique_ptr<CrossMatrices> matrices_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("RecCrossNetwork").Device(tf::DEVICE_CPU), CrossNetworkOp);
+
+}  // namespace
+}  // namespace processor

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The input of interactions: vectors of several features of a row, side by side.
+#ifndef PROCESSOR_KERNELS_FIELD_SHAPE_H_
+#define PROCESSOR_KERNELS_FIELD_SHAPE_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/framework/tensor_shape.h"
+
+namespace processor {
+
+/// Shape [rows, fields, dim]; a tensor of it is contiguous, whether it comes as that or as [rows, fields · dim].
+struct FieldShape {
+  int64_t rows = 0;
+  int64_t fields = 0;
+  int64_t dim = 0;
+};
+
+/// Reads the shape of `fields`. `dim` is the op's attribute: 0 where the tensor has three dimensions.
+/// \return INVALID_ARGUMENT for another shape.
+inline absl::Status ReadFieldShape(const tensorflow::TensorShape& shape, int64_t dim, FieldShape* found) {
+  if (shape.dims() == 3 && (dim == 0 || shape.dim_size(2) == dim)) {
+    *found = {shape.dim_size(0), shape.dim_size(1), shape.dim_size(2)};
+    return absl::OkStatus();
+  }
+  if (shape.dims() == 2 && dim > 0 && shape.dim_size(1) % dim == 0) {
+    *found = {shape.dim_size(0), shape.dim_size(1) / dim, dim};
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("fields: shape ", shape.DebugString(), " with dim ", dim,
+                                                 ", expected [rows, fields, dim] or [rows, fields * dim]"));
+}
+
+/// Gives the number of rows of `fields` to the shape function of an op, and `dim` where it is known.
+inline absl::Status InferFieldShape(tensorflow::shape_inference::InferenceContext* context,
+                                    tensorflow::shape_inference::DimensionHandle* rows,
+                                    tensorflow::shape_inference::DimensionHandle* dim) {
+  tensorflow::shape_inference::ShapeHandle shape = context->input(0);
+  int64_t attribute = 0;
+  TF_RETURN_IF_ERROR(context->GetAttr("dim", &attribute));
+  *rows = context->UnknownDim();
+  *dim = attribute > 0 ? context->MakeDim(attribute) : context->UnknownDim();
+  if (!context->RankKnown(shape)) return absl::OkStatus();
+  if (context->Rank(shape) == 3) {
+    TF_RETURN_IF_ERROR(context->Merge(context->Dim(shape, 2), *dim, dim));
+  } else if (context->Rank(shape) != 2 || attribute == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("fields: shape ", context->DebugString(shape), " with dim ",
+                                                   attribute,
+                                                   ", expected [rows, fields, dim] or [rows, fields * dim]"));
+  }
+  *rows = context->Dim(shape, 0);
+  return absl::OkStatus();
+}
+
+}  // namespace processor
+
+#endif  // PROCESSOR_KERNELS_FIELD_SHAPE_H_

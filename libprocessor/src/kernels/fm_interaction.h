@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pairwise term of factorisation machines: Σ over pairs of fields of their products, element by element.
+#ifndef PROCESSOR_KERNELS_FM_INTERACTION_H_
+#define PROCESSOR_KERNELS_FM_INTERACTION_H_
+
+#include <cstdint>
+
+#include "src/kernels/cpu_features.h"
+
+namespace processor {
+
+/// What is given for each row: [dim], or its sum, [1].
+enum class FmOutput { kSum, kVector };
+
+/// `dst[r, e] = 0.5 · ((Σ_f src[r, f, e])² − Σ_f src[r, f, e]²)`, or the sum of this over e.
+///
+/// \param src [rows, fields, dim]
+/// \param dst [rows, dim] or [rows]
+void FmInteraction(const float* src, int64_t rows, int64_t fields, int64_t dim, FmOutput output, float* dst,
+                   Isa isa = ThisCpu().isa);
+
+}  // namespace processor
+
+#endif  // PROCESSOR_KERNELS_FM_INTERACTION_H_

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of a batch over the threads of the device.
+#ifndef PROCESSOR_KERNELS_ROW_SHARDS_H_
+#define PROCESSOR_KERNELS_ROW_SHARDS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "tensorflow/core/framework/device_base.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/util/work_sharder.h"
+
+namespace processor {
+
+/// Calls `work(begin, end)` for parts of [0, rows), on the calling thread where it is alone or there is little to do.
+///
+/// `operations_per_row` is roughly the number of multiplications and additions of a row.
+template <typename Work>
+void ForRows(tensorflow::OpKernelContext* context, int64_t rows, int64_t operations_per_row, const Work& work) {
+  const auto* threads = context->device()->tensorflow_cpu_worker_threads();
+  // About so many run in a cycle, which is what Shard counts in.
+  const int64_t cost = std::max<int64_t>(1, operations_per_row / 16);
+  if (threads == nullptr || threads->num_threads <= 1 || rows <= 1) {
+    if (rows > 0) work(int64_t{0}, rows);
+    return;
+  }
+  tensorflow::Shard(threads->num_threads, threads->workers, rows, cost, std::cref(work));
+}
+
+/// Memory of the calling thread for `size` floats, kept from one call to the next.
+inline float* ThreadScratch(size_t size) {
+  thread_local std::vector<float> scratch;
+  if (scratch.size() < size) scratch.resize(size);
+  return scratch.data();
+}
+
+}  // namespace processor
+
+#endif  // PROCESSOR_KERNELS_ROW_SHARDS_H_

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/sequence_pooling.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace processor {
+namespace {
+
+PROCESSOR_ALWAYS_INLINE void Maximum(const float* values, const float* weights, int64_t length, int64_t dim,
+                                     const PoolingRule& rule, float* dst) {
+  std::fill(dst, dst + dim, -std::numeric_limits<float>::infinity());
+  for (int64_t t = 0; t < length; ++t, values += dim) {
+    if (rule.shift) {
+      const float added = (1 - weights[t]) * rule.padding;
+      for (int64_t i = 0; i < dim; ++i) dst[i] = std::max(dst[i], values[i] + added);
+    } else if (weights[t] != 0) {
+      for (int64_t i = 0; i < dim; ++i) dst[i] = std::max(dst[i], values[i]);
+    } else {
+      for (int64_t i = 0; i < dim; ++i) dst[i] = std::max(dst[i], rule.padding);
+    }
+  }
+}
+
+PROCESSOR_ALWAYS_INLINE void Pool(const float* values, const float* weights, int64_t length, int64_t dim,
+                                  const PoolingRule& rule, float* dst) {
+  if (rule.combiner == Pooling::kMax) return Maximum(values, weights, length, dim, rule, dst);
+  WeightedSum(values, weights, length, dim, dst);
+  if (rule.combiner == Pooling::kSum) return;
+  float total = 0;
+  for (int64_t t = 0; t < length; ++t) total += weights[t];
+  const float divisor = std::max(total + rule.epsilon, rule.least);
+  for (int64_t i = 0; i < dim; ++i) dst[i] /= divisor;
+}
+
+PROCESSOR_TARGET_AVX512 void PoolAvx512(const float* values, const float* weights, int64_t length, int64_t dim,
+                                        const PoolingRule& rule, float* dst) {
+  Pool(values, weights, length, dim, rule, dst);
+}
+
+PROCESSOR_TARGET_AVX2 void PoolAvx2(const float* values, const float* weights, int64_t length, int64_t dim,
+                                    const PoolingRule& rule, float* dst) {
+  Pool(values, weights, length, dim, rule, dst);
+}
+
+}  // namespace
+
+void PoolSequence(const float* values, const float* weights, int64_t length, int64_t dim, const PoolingRule& rule,
+                  float* dst, Isa isa) {
+  switch (isa) {
+    case Isa::kAvx512:
+      return PoolAvx512(values, weights, length, dim, rule, dst);
+    case Isa::kAvx2:
+      return PoolAvx2(values, weights, length, dim, rule, dst);
+    case Isa::kPlain:
+      return Pool(values, weights, length, dim, rule, dst);
+  }
+}
+
+}  // namespace processor

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`graph-tools optimize`: the options of `cut` and of `fuse` together."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import cut_support
+import fuse_support
+import pytest
+from cut_support import build_sparse, run
+from fuse_support import FuseLayers, use_passes
+
+
+@pytest.fixture(autouse=True)
+def layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_passes(monkeypatch, FuseLayers())
+
+
+def test_an_export_is_cut_fused_and_verified(tmp_path: Path) -> None:
+    source = fuse_support.build_tower(tmp_path / "source")
+    found = run("optimize", source, tmp_path / "out", "--samples", 4, "--explain", "--precision", "fp32")
+    assert (found.code, found.err) == (0, "")
+    assert re.search(r"^fuse_layers +\S+ +RecDenseTower +2 layers, 5 inputs$", found.out, re.M)
+    assert "verified 4 of 4 requests" in found.out
+    assert {one.name for one in tmp_path.iterdir()} == {"source", "out"}
+
+
+def test_both_kinds_of_options(tmp_path: Path) -> None:
+    source = build_sparse(tmp_path / "source", random=True)
+    chosen = ["--absent-key", "emb=zero", "--embedding-dtype", "int8", "--min-norm", 0.5, "--keep-graph-names"]
+    chosen += ["--signature", "serving_default", "--outputs", "rows", "--samples", 3, "--skip-pass", "fuse_layers"]
+    found = run("optimize", source, tmp_path / "out", *chosen, "--json")
+    assert (found.code, found.err) == (0, "")
+    data = json.loads(found.out)
+    assert (data["schema"], data["lossy"], data["scores_judged"]) == ("fuse_report/1", True, False)
+    assert data["options"]["tensor_types"] == {}
+    assert (data["tables"][0]["dtype"], data["options"]["min_norm"]) == ("int8", 0.5)
+    assert data["fused"] == []
+
+
+def test_dry_run_and_a_list_of_passes(tmp_path: Path) -> None:
+    source = build_sparse(tmp_path / "source")
+    before = cut_support.contents(tmp_path)
+    found = run("optimize", source, "--dry-run")
+    assert (found.code, found.err) == (0, "")
+    assert "nothing was fused" in found.out
+    assert found.out.splitlines()[-1].startswith("nothing was written in ")
+    assert cut_support.contents(tmp_path) == before
+    assert run("optimize", "--list-passes").out.startswith("fuse_layers  ")
+
+
+def test_without_a_target(tmp_path: Path) -> None:
+    found = run("optimize", build_sparse(tmp_path / "source"))
+    assert (found.code, found.out) == (2, "")
+    assert found.err == "error: OUT: none given, expected a folder to write (or --dry-run)\n"

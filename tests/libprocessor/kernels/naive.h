@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tests of kernels share: numbers to compute with, and how near an answer must be.
+#ifndef PROCESSOR_TESTS_KERNELS_NAIVE_H_
+#define PROCESSOR_TESTS_KERNELS_NAIVE_H_
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace processor {
+
+/// Numbers from -1 to 1.
+inline std::vector<float> SomeFloats(size_t count, uint32_t seed = 1) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<float> numbers(count);
+  for (float& one : numbers) one = uniform(random);
+  return numbers;
+}
+
+/// `scale` is the size of what was added up, where that may cancel.
+inline void ExpectNear(const std::vector<float>& found, const std::vector<double>& expected, double scale = 0) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    ASSERT_NEAR(found[i], expected[i], 1e-5 + 1e-5 * std::max(std::abs(expected[i]), scale)) << "at " << i;
+  }
+}
+
+}  // namespace processor
+
+#endif  // PROCESSOR_TESTS_KERNELS_NAIVE_H_

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pooling against loops, for each instruction set.
+#include "src/kernels/sequence_pooling.h"
+
+#include <limits>
+
+#include "naive.h"
+
+namespace processor {
+namespace {
+
+std::vector<double> Naive(const std::vector<float>& values, const std::vector<float>& weights, int64_t dim,
+                          const PoolingRule& rule) {
+  std::vector<double> pooled;
+  for (int64_t e = 0; e < dim; ++e) {
+    double sum = 0, total = 0, most = -std::numeric_limits<double>::infinity();
+    for (size_t t = 0; t < weights.size(); ++t) {
+      const double value = values[t * dim + e], weight = weights[t];
+      sum += weight * value;
+      total += weight;
+      most = std::max(most, rule.shift ? value + (1 - weight) * rule.padding : weight != 0 ? value : rule.padding);
+    }
+    const double divisor = std::max<double>(total + rule.epsilon, rule.least);
+    pooled.push_back(rule.combiner == Pooling::kMax ? most : rule.combiner == Pooling::kSum ? sum : sum / divisor);
+  }
+  return pooled;
+}
+
+TEST(SequencePooling, EqualsLoops) {
+  const std::vector<PoolingRule> rules = {
+      {Pooling::kSum},           {Pooling::kMean, 1e-8f},         {Pooling::kMean, 0, 1},
+      {Pooling::kMax, 0, 0, -9}, {Pooling::kMax, 0, 0, -2, true},
+  };
+  for (Isa isa : SupportedIsas()) {
+    for (const PoolingRule& rule : rules) {
+      for (int64_t length : {1, 2, 7, 50}) {
+        for (int64_t dim : {1, 7, 8, 16, 17, 33}) {
+          for (int64_t count : {int64_t{0}, int64_t{1}, length}) {
+            SCOPED_TRACE(testing::Message() << IsaName(isa) << " " << length << "x" << dim << " with " << count);
+            const std::vector<float> values = SomeFloats(length * dim);
+            std::vector<float> weights(length, 0), dst(dim, -7);
+            for (int64_t t = 0; t < count; ++t) weights[t] = 1;
+            PoolSequence(values.data(), weights.data(), length, dim, rule, dst.data(), isa);
+            ExpectNear(dst, Naive(values, weights, dim, rule));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(SequencePooling, WeighsPositions) {
+  const std::vector<float> values = SomeFloats(5 * 3), weights = {0.5f, 0, 2, -1, 0.25f};
+  for (Isa isa : SupportedIsas()) {
+    for (PoolingRule rule : {PoolingRule{Pooling::kSum}, PoolingRule{Pooling::kMean}}) {
+      std::vector<float> dst(3);
+      PoolSequence(values.data(), weights.data(), 5, 3, rule, dst.data(), isa);
+      ExpectNear(dst, Naive(values, weights, 3, rule));
+    }
+  }
+}
+
+TEST(SequencePooling, DoesNotReadPadding) {
+  const std::vector<float> values = {1, 2, NAN, NAN}, weights = {1, 0};
+  for (Isa isa : SupportedIsas()) {
+    std::vector<float> dst(2);
+    PoolSequence(values.data(), weights.data(), 2, 2, {Pooling::kSum}, dst.data(), isa);
+    EXPECT_EQ(dst, (std::vector<float>{1, 2}));
+  }
+}
+
+TEST(SequencePooling, TakesEmptySequences) {
+  for (Isa isa : SupportedIsas()) {
+    std::vector<float> dst(2, -7);
+    PoolSequence(nullptr, nullptr, 0, 2, {Pooling::kMean, 1e-8f}, dst.data(), isa);
+    EXPECT_EQ(dst, (std::vector<float>{0, 0}));
+  }
+}
+
+}  // namespace
+}  // namespace processor
