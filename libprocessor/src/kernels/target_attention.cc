@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/target_attention.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "src/kernels/panel_matmul.h"
+#include "src/kernels/sequence_pooling.h"
+#include "src/kernels/vector_loops.h"
+
+namespace processor {
+namespace {
+
+PROCESSOR_ALWAYS_INLINE void Write(const float* query, const float* key, int64_t dim, bool with_key, bool with_product,
+                                   float* dst) {
+  if (with_key) {
+    for (int64_t i = 0; i < dim; ++i) dst[i] = key[i];
+    dst += dim;
+  }
+  if (with_product) {
+    for (int64_t i = 0; i < dim; ++i) dst[i] = query[i] * key[i];
+  }
+}
+
+PROCESSOR_TARGET_AVX512 void WriteAvx512(const float* query, const float* key, int64_t dim, bool with_key,
+                                         bool with_product, float* dst) {
+  Write(query, key, dim, with_key, with_product, dst);
+}
+
+PROCESSOR_TARGET_AVX2 void WriteAvx2(const float* query, const float* key, int64_t dim, bool with_key,
+                                     bool with_product, float* dst) {
+  Write(query, key, dim, with_key, with_product, dst);
+}
+
+}  // namespace
+
+TargetAttention::TargetAttention(int64_t dim, const std::vector<AttentionPart>& parts,
+                                 const std::vector<AttentionLayer>& layers, const AttentionRule& rule)
+    : dim_(dim), rule_(rule) {
+  const AttentionLayer& first = layers.front();
+  const int64_t size = dim * first.units;
+  // In double precision: they count for every request.
+  std::vector<double> query(size), key(size), product(size);
+  for (size_t part = 0; part < parts.size(); ++part) {
+    const float* kernel = first.kernel + part * size;
+    const AttentionPart kind = parts[part];
+    for (int64_t i = 0; i < size; ++i) {
+      if (kind == AttentionPart::kProduct) product[i] += kernel[i];
+      if (kind == AttentionPart::kQuery || kind == AttentionPart::kQueryMinusKey) query[i] += kernel[i];
+      if (kind == AttentionPart::kKeyMinusQuery) query[i] -= kernel[i];
+      if (kind == AttentionPart::kKey || kind == AttentionPart::kKeyMinusQuery) key[i] += kernel[i];
+      if (kind == AttentionPart::kQueryMinusKey) key[i] -= kernel[i];
+    }
+    product_ |= kind == AttentionPart::kProduct;
+    key_ |= kind != AttentionPart::kProduct && kind != AttentionPart::kQuery;
+  }
+  Pack({query.begin(), query.end()}, dim, first.units, &query_);
+  query_.bias.assign(first.bias, first.bias + first.units);
+  std::vector<float> kernel;
+  if (key_) kernel.insert(kernel.end(), key.begin(), key.end());
+  if (product_) kernel.insert(kernel.end(), product.begin(), product.end());
+
+  layers_.resize(layers.size());
+  int64_t inputs = (key_ ? dim : 0) + (product_ ? dim : 0);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const AttentionLayer& layer = layers[i];
+    if (i > 0) kernel.assign(layer.kernel, layer.kernel + inputs * layer.units);
+    Pack(kernel, inputs, layer.units, &layers_[i]);
+    Fill(&layers_[i], layer);
+    widest_ = std::max({widest_, inputs, layer.units});
+    inputs = layer.units;
+  }
+}
+
+void TargetAttention::Pack(const std::vector<float>& kernel, int64_t inputs, int64_t units, Packed* packed) const {
+  packed->shape.k = inputs;
+  packed->shape.n = units;
+  packed->panels.resize(packed->shape.bytes());
+  PackPanels(kernel.data(), false, packed->shape, packed->panels.data());
+}
+
+void TargetAttention::Fill(Packed* packed, const AttentionLayer& layer) const {
+  packed->bias.assign(layer.bias, layer.bias + layer.units);
+  packed->activation = layer.activation;
+  const float** pointers[] = {&packed->activation.weight, &packed->activation.scale, &packed->activation.shift};
+  for (int i = 0; i < 3; ++i) {
+    if (*pointers[i] == nullptr) continue;
+    packed->weights[i].assign(*pointers[i], *pointers[i] + layer.units);
+    *pointers[i] = packed->weights[i].data();
+  }
+}
+
+size_t TargetAttention::scratch(int64_t length) const {
+  const int64_t rows = group_rows(length);
+  return 2 * kBlock * widest_ + rows * (query_.shape.n + 2 * length);
+}
+
+int64_t TargetAttention::position_cost() const {
+  int64_t cost = 2 * dim_;
+  for (const Packed& layer : layers_) cost += layer.shape.k * layer.shape.n + 8 * layer.shape.n;
+  return cost;
+}
+
+/// Some rows, whose positions pass through the network together.
+class TargetAttention::Group {
+ public:
+  Group(const TargetAttention& unit, Isa isa, int64_t length, float* scratch)
+      : unit_(unit),
+        isa_(isa),
+        math_(RowMathFor(isa)),
+        length_(length),
+        blocks_{scratch, scratch + kBlock * unit.widest_} {
+    from_query_ = blocks_[1] + kBlock * unit.widest_;
+    scores_ = from_query_ + unit.group_rows(length) * unit.query_.shape.n;
+    weights_ = scores_ + unit.group_rows(length) * length;
+  }
+
+  void Rows(const float* query, const float* keys, const SequenceMask* mask, int64_t first, int64_t rows,
+            float* pooled) {
+    const int64_t dim = unit_.dim_, inputs = unit_.layers_[0].shape.k;
+    Multiply(unit_.query_, rows, query, unit_.query_.bias.data(), from_query_);
+    for (int64_t row = 0; row < rows; ++row) {
+      float* weights = weights_ + row * length_;
+      if (mask != nullptr) mask->Row(first + row, weights);
+      for (int64_t t = 0; t < length_; ++t) {
+        const int64_t place = row * length_ + t;
+        if (mask != nullptr && weights[t] == 0) {
+          scores_[place] = unit_.rule_.padding;
+          continue;
+        }
+        WriteInput(query + row * dim, keys + place * dim, blocks_[0] + count_ * inputs);
+        rows_[count_] = row;
+        places_[count_] = place;
+        if (++count_ == kBlock) Flush();
+      }
+    }
+    Flush();
+    for (int64_t row = 0; row < rows; ++row) {
+      float* scores = scores_ + row * length_;
+      if (unit_.rule_.scale != 1) {
+        for (int64_t t = 0; t < length_; ++t) scores[t] *= unit_.rule_.scale;
+      }
+      if (unit_.rule_.softmax) math_.activate({ActivationKind::kSoftmax}, 1, length_, {scores, length_});
+      PoolSequence(keys + row * length_ * dim, scores, length_, dim, {}, pooled + row * dim, isa_);
+    }
+  }
+
+ private:
+  void WriteInput(const float* query, const float* key, float* dst) const {
+    switch (isa_) {
+      case Isa::kAvx512:
+        return WriteAvx512(query, key, unit_.dim_, unit_.key_, unit_.product_, dst);
+      case Isa::kAvx2:
+        return WriteAvx2(query, key, unit_.dim_, unit_.key_, unit_.product_, dst);
+      case Isa::kPlain:
+        return Write(query, key, unit_.dim_, unit_.key_, unit_.product_, dst);
+    }
+  }
+
+  /// dst = src · W + bias, or += without bias.
+  void Multiply(const Packed& packed, int64_t rows, const float* src, const float* bias, float* dst) const {
+    PanelMatmul matmul;
+    matmul.rows = rows;
+    matmul.src = src;
+    matmul.src_stride = packed.shape.k;
+    matmul.shape = packed.shape;
+    matmul.panels = packed.panels.data();
+    matmul.bias = bias;
+    matmul.floor = -std::numeric_limits<float>::infinity();
+    matmul.dst = dst;
+    matmul.dst_stride = packed.shape.n;
+    MultiplyPanels(isa_, matmul);
+  }
+
+  /// Sends the block through the network and puts its scores where they belong.
+  void Flush() {
+    if (count_ == 0) return;
+    int current = 0;
+    for (const Packed& layer : unit_.layers_) {
+      const int64_t units = layer.shape.n;
+      float* dst = blocks_[1 - current];
+      const bool first = &layer == &unit_.layers_.front();
+      for (int64_t i = 0; first && i < count_; ++i) {
+        std::copy_n(from_query_ + rows_[i] * units, units, dst + i * units);
+      }
+      Multiply(layer, count_, blocks_[current], first ? nullptr : layer.bias.data(), dst);
+      if (layer.activation.kind != ActivationKind::kNone) {
+        math_.activate(layer.activation, count_, units, {dst, units});
+      }
+      current = 1 - current;
+    }
+    for (int64_t i = 0; i < count_; ++i) scores_[places_[i]] = blocks_[current][i];
+    count_ = 0;
+  }
+
+  const TargetAttention& unit_;
+  const Isa isa_;
+  const RowMath& math_;
+  const int64_t length_;
+  float* const blocks_[2];
+  float* from_query_;
+  float* scores_;
+  float* weights_;
+  int64_t count_ = 0;
+  int64_t rows_[kBlock];
+  int64_t places_[kBlock];
+};
+
+void TargetAttention::Rows(const float* query, const float* keys, const SequenceMask* mask, int64_t begin, int64_t end,
+                           int64_t length, float* scratch, float* pooled, Isa isa) const {
+  Group group(*this, isa, length, scratch);
+  const int64_t most = group_rows(length);
+  for (int64_t row = begin; row < end; row += most) {
+    group.Rows(query + row * dim_, keys + row * length * dim_, mask, row, std::min(most, end - row),
+               pooled + row * dim_);
+  }
+}
+
+}  // namespace processor
