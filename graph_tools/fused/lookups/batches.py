@@ -125,7 +125,9 @@ class Batches(SizeFinder):
         if node.op == "StridedSlice":
             begin, step = (constant_list(self.graph, node.inputs[i]) for i in (1, 3))
             masks = [attribute(node, f"{key}_mask", 0) for key in ("new_axis", "shrink_axis", "ellipsis")]
-            whole = attribute(node, "end_mask", 0) & 1 and (attribute(node, "begin_mask", 0) & 1 or (begin or [1])[0] == 0)
+            whole = attribute(node, "end_mask", 0) & 1 and (
+                attribute(node, "begin_mask", 0) & 1 or (begin or [1])[0] == 0
+            )
             known = whole and not masks[0] and not masks[1] & 1 and step is not None and step[0] == 1
             return (before[0], *after[1:]) if known or (masks[2] & 1 and not masks[0] and not masks[1] & 1) else None
         axis = constant_list(self.graph, node.inputs[0 if node.op == "Split" else 2])

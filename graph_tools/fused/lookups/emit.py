@@ -74,7 +74,14 @@ class _Plan:
             table = self.tables.setdefault(part.table, len(self.tables))
             weights = None if part.weights is None else self.feature(part.weights)
             return Lookup(
-                self._key(part.key), table, output, part.offset, part.combiner, weights, part.empty, part.accumulate
+                self._key(part.key),
+                table,
+                output,
+                part.offset,
+                part.combiner,
+                weights,
+                empty=part.empty,
+                accumulate=part.accumulate,
             )
         assert part.feature is not None
         feature = self.feature(part.feature)
@@ -119,7 +126,8 @@ def emit(model: Model, group: Group, tables: TableMaker, name: str) -> dict[Outp
     attrs = {"Tfeatures": types, "num_tables": len(handles), "num_outputs": len(plan.made), "plan": made.to_json()}
     node = graph.add(OP, [*plan.features, *handles], name=name, attrs=attrs)
     return {
-        root.output: _shaped(model, root, node.output(number)) for root, number in zip(group.roots, numbers, strict=True)
+        root.output: _shaped(model, root, node.output(number))
+        for root, number in zip(group.roots, numbers, strict=True)
     }
 
 

@@ -180,7 +180,9 @@ class EntryFinder:
             return None
         where = source(self.graph, one.inputs[1], "Where")
         tests = factors(self.graph, where.inputs[0]) if where is not None else None
-        return None if tests is None else (skip(self.graph, one.inputs[0]), skip(self.graph, other.inputs[0]), list(tests))
+        return (
+            None if tests is None else (skip(self.graph, one.inputs[0]), skip(self.graph, other.inputs[0]), list(tests))
+        )
 
 
 def _entries(found: Entries | str) -> Entries | None:

@@ -231,7 +231,11 @@ class Joiner:
                 best = output
             if node.controls or output.port:
                 return best
-            if node.op == "Cast" and attribute(node, "SrcT").name in _NUMBERS and attribute(node, "DstT") in ("float32",):
+            if (
+                node.op == "Cast"
+                and attribute(node, "SrcT").name in _NUMBERS
+                and attribute(node, "DstT") in ("float32",)
+            ):
                 output = node.inputs[0]
             elif node.op in {"ExpandDims", "Reshape", "Squeeze"} and self.batches.keeps_rows(node):
                 output = node.inputs[0]
@@ -251,4 +255,3 @@ class Joiner:
     def _alike(self, one: tuple[Size, ...], other: tuple[Size, ...]) -> bool:
         leader = self.batches.leader
         return tuple(map(leader, one)) == tuple(map(leader, other))
-
