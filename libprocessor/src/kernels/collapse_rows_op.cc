@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/framework/types.h"
+
+namespace processor {
+namespace {
+
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::tstring;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+REGISTER_OP("RecCollapseRows")
+    .Input("inputs: T")
+    .Output("outputs: T")
+    .Attr("T: list(type) >= 1")
+    .SetShapeFn([](InferenceContext* c) {
+      for (int i = 0; i < c->num_inputs(); ++i) {
+        ShapeHandle shape = c->input(i);
+        if (c->RankKnown(shape)) {
+          TF_RETURN_IF_ERROR(c->WithRankAtLeast(shape, 1, &shape));
+          TF_RETURN_IF_ERROR(c->ReplaceDim(shape, 0, c->UnknownDim(), &shape));
+        }
+        c->set_output(i, shape);
+      }
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+Passes one row of each input on where all rows of all inputs are equal, bit by bit; else everything.
+
+For the features of one user that come once for each of many items. Inputs of one row stay as they are.
+
+inputs: [batch, ...] or [1, ...] each.
+outputs: [1, ...] each, or as they came.
+)doc");
+
+bool RowsAreEqual(const Tensor& tensor) {
+  const int64_t rows = tensor.dim_size(0);
+  if (rows < 2) return true;
+  const int64_t row_elements = tensor.NumElements() / rows;
+  if (tensor.dtype() == tensorflow::DT_STRING) {
+    const tstring* values = tensor.flat<tstring>().data();
+    for (int64_t i = row_elements; i < rows * row_elements; ++i) {
+      const tstring &value = values[i], &first = values[i % row_elements];
+      if (value.size() != first.size() || std::memcmp(value.data(), first.data(), value.size()) != 0) return false;
+    }
+    return true;
+  }
+  // If every row equals the one before it, all are equal.
+  const auto bytes = tensor.tensor_data();
+  if (bytes.empty()) return true;
+  const size_t row_bytes = bytes.size() / static_cast<size_t>(rows);
+  return std::memcmp(bytes.data(), bytes.data() + row_bytes, bytes.size() - row_bytes) == 0;
+}
+
+class CollapseRowsOp : public tensorflow::OpKernel {
+ public:
+  explicit CollapseRowsOp(tensorflow::OpKernelConstruction* context) : OpKernel(context) {
+    for (int i = 0; i < num_inputs(); ++i) {
+      const tensorflow::DataType type = input_type(i);
+      OP_REQUIRES(
+          context, type == tensorflow::DT_STRING || tensorflow::DataTypeCanUseMemcpy(type),
+          absl::InvalidArgumentError(absl::StrCat("node '", name(), "': input ", i, " is ",
+                                                  tensorflow::DataTypeString(type), ", expected numbers or strings")));
+    }
+  }
+
+  void Compute(OpKernelContext* context) override {
+    int64_t rows = 1;
+    int rows_from = 0;
+    for (int i = 0; i < context->num_inputs(); ++i) {
+      const Tensor& tensor = context->input(i);
+      OP_REQUIRES(context, tensor.dims() >= 1,
+                  absl::InvalidArgumentError(
+                      absl::StrCat("node '", name(), "': input ", i, ": a scalar, expected [rows, ...]")));
+      const int64_t here = tensor.dim_size(0);
+      if (here == rows || here == 1) continue;
+      OP_REQUIRES(
+          context, rows == 1,
+          absl::InvalidArgumentError(absl::StrCat("node '", name(), "': input ", i, ": ", here, " rows, expected ",
+                                                  rows, " as input ", rows_from, " has, or 1")));
+      rows = here;
+      rows_from = i;
+    }
+    // No row could stand for none.
+    bool equal = rows > 1;
+    for (int i = 0; i < context->num_inputs() && equal; ++i) equal = RowsAreEqual(context->input(i));
+    for (int i = 0; i < context->num_inputs(); ++i) {
+      const Tensor& tensor = context->input(i);
+      // The first row shares the memory of all.
+      context->set_output(i, equal && tensor.dim_size(0) > 1 ? tensor.Slice(0, 1) : tensor);
+    }
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("RecCollapseRows").Device(tensorflow::DEVICE_CPU), CollapseRowsOp);
+
+}  // namespace
+}  // namespace processor

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
+#include "src/kernels/dense_tower.h"
+#include "src/kernels/precision.h"
+#include "src/kernels/prepared_kernel.h"
+#include "src/kernels/tower_layout.h"
+#include "src/kernels/tower_run.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/platform/hash.h"
+#include "tensorflow/core/util/work_sharder.h"
+
+namespace processor {
+namespace {
+
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::ResourceMgr;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::shape_inference::InferenceContext;
+
+constexpr const char* kContainer = "recprocessor_packed";
+// Fewer rows than this are not worth another thread: it would read all weights for them.
+constexpr int64_t kRowsPerThread = 32;
+constexpr size_t kMaxLayouts = 8;
+
+REGISTER_OP("RecDenseTower")
+    .Input("inputs: num_inputs * float")
+    .Input("weights: num_weights * float")
+    .Output("outputs: num_outputs * float")
+    .Attr("num_inputs: int >= 1")
+    .Attr("num_weights: int >= 0")
+    .Attr("num_outputs: int >= 1")
+    .Attr("plan: string")
+    .Attr("precision: {'auto', 'fp32', 'bf16'} = 'auto'")
+    .SetShapeFn(tensorflow::shape_inference::UnknownShape)
+    .Doc(R"doc(
+Computes dense layers and what is between them.
+
+inputs: [..., k] each; all dimensions but the last are rows. All have the same number of rows, or one row that counts
+  for all.
+weights: matrices [k, units] or [units, k], vectors [k] or [1]. They are packed once per model version; later changes
+  are not seen.
+outputs: [..., width] each, with the leading dimensions of the input with the most dimensions, of those with all rows.
+plan: the layers, as JSON; see docs/fused_ops.md.
+precision: fp32, bf16, or auto, which is fp32 unless the library has replaced it when it loaded the model.
+)doc");
+
+// A packed tower in the resource manager, which the sessions of a model version share.
+class PackedTower : public tensorflow::ResourceBase {
+ public:
+  explicit PackedTower(std::shared_ptr<const DenseTower> tower) : tower_(std::move(tower)) {}
+  const std::shared_ptr<const DenseTower>& tower() const { return tower_; }
+  std::string DebugString() const override { return absl::StrCat("dense tower of ", tower_->bytes(), " bytes"); }
+  int64_t MemoryUsed() const override { return static_cast<int64_t>(tower_->bytes()); }
+
+ private:
+  const std::shared_ptr<const DenseTower> tower_;
+};
+
+WeightView ViewOf(const Tensor& tensor) {
+  WeightView view;
+  view.data = tensor.flat<float>().data();
+  for (int i = 0; i < tensor.dims(); ++i) view.shape.push_back(tensor.dim_size(i));
+  return view;
+}
+
+class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
+ public:
+  explicit DenseTowerOp(OpKernelConstruction* context) : OpKernel(context) {
+    std::string precision;
+    int num_outputs = 0;
+    OP_REQUIRES_OK(context, context->GetAttr("num_inputs", &num_inputs_));
+    OP_REQUIRES_OK(context, context->GetAttr("num_weights", &num_weights_));
+    OP_REQUIRES_OK(context, context->GetAttr("num_outputs", &num_outputs));
+    OP_REQUIRES_OK(context, context->GetAttr("plan", &plan_text_));
+    OP_REQUIRES_OK(context, context->GetAttr("precision", &precision));
+    OP_REQUIRES_OK(context, Named(ParseTowerPlan(plan_text_, num_inputs_, num_weights_, num_outputs, &plan_)));
+    Precision chosen = Precision::kFloat32;
+    OP_REQUIRES_OK(context, Named(ChoosePrecision(precision, ThisCpu(), &chosen)));
+    options_ = TowerOptions::For(chosen, ThisCpu());
+  }
+
+  absl::Status Prepare(absl::Span<const Tensor* const> constant_inputs, ResourceMgr* resources) override {
+    std::vector<const Tensor*> weights;
+    for (int i = 0; i < num_weights_; ++i) {
+      const size_t at = static_cast<size_t>(num_inputs_ + i);
+      if (at >= constant_inputs.size() || constant_inputs[at] == nullptr) return absl::OkStatus();
+      weights.push_back(constant_inputs[at]);
+    }
+    return FindTower(weights, resources);
+  }
+
+  void Compute(OpKernelContext* context) override {
+    if (!ready_.load(std::memory_order_acquire)) {
+      std::vector<const Tensor*> weights;
+      for (int i = 0; i < num_weights_; ++i) weights.push_back(&context->input(num_inputs_ + i));
+      OP_REQUIRES_OK(context, FindTower(weights, context->resource_manager()));
+    }
+    absl::InlinedVector<TowerInput, 8> inputs;
+    int64_t rows = 1;
+    int shape_from = 0;
+    OP_REQUIRES_OK(context, TakeInputs(context, &inputs, &rows, &shape_from));
+    std::shared_ptr<const TowerLayout> layout;
+    OP_REQUIRES_OK(context, FindLayout(inputs, rows, &layout));
+
+    absl::InlinedVector<float*, 8> outputs;
+    for (int i = 0; i < num_outputs(); ++i) {
+      TensorShape shape = context->input(shape_from).shape();
+      shape.set_dim(shape.dims() - 1, layout->output_width(i));
+      Tensor* output = nullptr;
+      OP_REQUIRES_OK(context, context->allocate_output(i, shape, &output));
+      outputs.push_back(output->flat<float>().data());
+    }
+    if (rows == 0) return;
+    OP_REQUIRES_OK(context, Named(Run(context, *layout, inputs, outputs, rows)));
+  }
+
+ private:
+  absl::Status Named(const absl::Status& status) const {
+    if (status.ok()) return status;
+    return absl::Status(status.code(), absl::StrCat("node '", name(), "': ", status.message()));
+  }
+
+  absl::Status FindTower(const std::vector<const Tensor*>& weights, ResourceMgr* resources) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (ready_.load(std::memory_order_relaxed)) return absl::OkStatus();
+    std::vector<WeightView> views;
+    // Equal nodes of two signatures share what is packed; whatever differs has another name.
+    const auto hash = [](std::string_view text, uint64_t seed) {
+      return tensorflow::Hash64(text.data(), text.size(), seed);
+    };
+    uint64_t print = hash(PrecisionName(options_.precision), hash(plan_text_, 0));
+    for (const Tensor* weight : weights) {
+      views.push_back(ViewOf(*weight));
+      print = hash(weight->tensor_data(), hash(weight->shape().DebugString(), print));
+    }
+    PackedTower* found = nullptr;
+    const absl::Status status = resources->LookupOrCreate<PackedTower>(
+        kContainer, absl::StrCat(name(), "/", absl::Hex(print)), &found, [&](PackedTower** made) {
+          std::shared_ptr<const DenseTower> tower;
+          if (absl::Status s = DenseTower::Create(plan_, views, options_, &tower); !s.ok()) return s;
+          *made = new PackedTower(std::move(tower));
+          return absl::OkStatus();
+        });
+    if (!status.ok()) return Named(status);
+    const tensorflow::core::ScopedUnref unref(found);
+    tower_ = found->tower();
+    ready_.store(true, std::memory_order_release);
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeInputs(OpKernelContext* context, absl::InlinedVector<TowerInput, 8>* inputs, int64_t* rows,
+                          int* shape_from) const {
+    for (int i = 0; i < num_inputs_; ++i) {
+      const Tensor& tensor = context->input(i);
+      if (tensor.dims() < 1) {
+        return Named(absl::InvalidArgumentError(absl::StrCat("input ", i, ": a scalar, expected [..., columns]")));
+      }
+      const int64_t width = tensor.dim_size(tensor.dims() - 1);
+      int64_t input_rows = 1;
+      for (int d = 0; d + 1 < tensor.dims(); ++d) input_rows *= tensor.dim_size(d);
+      inputs->push_back({tensor.flat<float>().data(), input_rows, width});
+      const int dims = context->input(*shape_from).dims();
+      if (input_rows == *rows) {
+        if (tensor.dims() > dims) *shape_from = i;
+      } else if (*rows == 1) {
+        *rows = input_rows;
+        *shape_from = i;
+      } else if (input_rows != 1) {
+        return Named(absl::InvalidArgumentError(absl::StrCat("input ", i, ": ", input_rows, " rows (shape ",
+                                                             tensor.shape().DebugString(), "), expected ", *rows,
+                                                             " as input ", *shape_from, " has, or 1")));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Most models ask for one layout, or two: with one row and with more.
+  absl::Status FindLayout(absl::Span<const TowerInput> inputs, int64_t rows,
+                          std::shared_ptr<const TowerLayout>* layout) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const std::shared_ptr<const TowerLayout>& known : layouts_) {
+      if (!known->Fits(inputs, rows)) continue;
+      *layout = known;
+      return absl::OkStatus();
+    }
+    if (absl::Status s = TowerLayout::Create(tower_, inputs, rows, layout); !s.ok()) return Named(s);
+    if (layouts_.size() == kMaxLayouts) layouts_.erase(layouts_.begin());
+    layouts_.push_back(*layout);
+    return absl::OkStatus();
+  }
+
+  static absl::Status Run(OpKernelContext* context, const TowerLayout& layout, absl::Span<const TowerInput> inputs,
+                          absl::Span<float* const> outputs, int64_t rows) {
+    const auto* workers = context->device()->tensorflow_cpu_worker_threads();
+    const int64_t threads = workers == nullptr || workers->workers == nullptr ? 1 : workers->num_threads;
+    const int64_t shards = std::clamp<int64_t>(rows / kRowsPerThread, 1, std::max<int64_t>(threads, 1));
+    const int64_t block_rows = std::min(layout.block_rows(), (rows + shards - 1) / shards);
+    // Both begin on a cache line, as the tensor does.
+    const int64_t block_floats = (layout.block_floats(block_rows) + 15) / 16 * 16;
+    Tensor scratch;
+    const absl::Status allocated = context->allocate_temp(
+        tensorflow::DT_FLOAT, TensorShape({layout.single_floats() + shards * block_floats}), &scratch);
+    if (!allocated.ok()) return allocated;
+    float* const single = scratch.flat<float>().data();
+    float* const blocks = single + layout.single_floats();
+
+    const TowerRun run(layout, inputs, outputs, single);
+    if (absl::Status s = run.ComputeSingles(); !s.ok()) return s;
+    if (shards == 1) return run.ComputeRows(0, rows, block_rows, blocks);
+    std::mutex mutex;
+    absl::Status status;
+    const auto compute = [&](int64_t begin, int64_t end) {
+      for (int64_t shard = begin; shard < end; ++shard) {
+        const absl::Status s = run.ComputeRows(rows * shard / shards, rows * (shard + 1) / shards, block_rows,
+                                               blocks + shard * block_floats);
+        if (s.ok()) continue;
+        std::lock_guard<std::mutex> lock(mutex);
+        status = s;
+      }
+    };
+    // A cost that makes every shard a piece of its own.
+    tensorflow::Shard(static_cast<int>(threads), workers->workers, shards, int64_t{1} << 30, compute);
+    return status;
+  }
+
+  int num_inputs_ = 0;
+  int num_weights_ = 0;
+  std::string plan_text_;
+  TowerPlan plan_;
+  TowerOptions options_;
+  std::atomic<bool> ready_{false};
+  std::mutex mutex_;
+  std::shared_ptr<const DenseTower> tower_;
+  std::vector<std::shared_ptr<const TowerLayout>> layouts_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("RecDenseTower").Device(tensorflow::DEVICE_CPU), DenseTowerOp);
+
+}  // namespace
+}  // namespace processor

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/framework/types.h"
+
+namespace processor {
+namespace {
+
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::tstring;
+using tensorflow::shape_inference::DimensionHandle;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+REGISTER_OP("RecExpandRows")
+    .Input("value: T")
+    .Input("like: Tlike")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Tlike: type")
+    .SetShapeFn([](InferenceContext* c) {
+      ShapeHandle value = c->input(0), like = c->input(1);
+      if (c->RankKnown(value)) {
+        TF_RETURN_IF_ERROR(c->WithRankAtLeast(value, 1, &value));
+        const DimensionHandle rows = c->RankKnown(like) && c->Rank(like) > 0 ? c->Dim(like, 0) : c->UnknownDim();
+        TF_RETURN_IF_ERROR(c->ReplaceDim(value, 0, rows, &value));
+      }
+      c->set_output(0, value);
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+Repeats one row as often as another tensor has rows.
+
+value: [1, ...], or [batch, ...], which is passed on.
+like: [batch, ...]; only its first dimension counts.
+output: [batch, ...]
+)doc");
+
+class ExpandRowsOp : public tensorflow::OpKernel {
+ public:
+  explicit ExpandRowsOp(tensorflow::OpKernelConstruction* context) : OpKernel(context) {
+    const tensorflow::DataType type = input_type(0);
+    OP_REQUIRES(
+        context, type == tensorflow::DT_STRING || tensorflow::DataTypeCanUseMemcpy(type),
+        absl::InvalidArgumentError(absl::StrCat("node '", name(), "': value is ", tensorflow::DataTypeString(type),
+                                                ", expected numbers or strings")));
+  }
+
+  void Compute(OpKernelContext* context) override {
+    const Tensor &value = context->input(0), &like = context->input(1);
+    OP_REQUIRES(
+        context, value.dims() >= 1 && like.dims() >= 1,
+        absl::InvalidArgumentError(absl::StrCat("node '", name(), "': a scalar, expected value and like [rows, ...]")));
+    const int64_t rows = like.dim_size(0);
+    if (value.dim_size(0) == rows) {
+      context->set_output(0, value);
+      return;
+    }
+    OP_REQUIRES(context, value.dim_size(0) == 1,
+                absl::InvalidArgumentError(absl::StrCat("node '", name(), "': value: ", value.dim_size(0),
+                                                        " rows, expected 1 or ", rows, " as like has")));
+    TensorShape shape = value.shape();
+    OP_REQUIRES_OK(context, shape.SetDimWithStatus(0, rows));
+    Tensor* output = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, shape, &output));
+    if (value.dtype() == tensorflow::DT_STRING) {
+      const tstring* src = value.flat<tstring>().data();
+      tstring* dst = output->flat<tstring>().data();
+      for (int64_t r = 0; r < rows; ++r) dst = std::copy_n(src, value.NumElements(), dst);
+      return;
+    }
+    const auto src = value.tensor_data();
+    char* dst = const_cast<char*>(output->tensor_data().data());
+    for (int64_t r = 0; r < rows && !src.empty(); ++r) std::memcpy(dst + r * src.size(), src.data(), src.size());
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("RecExpandRows").Device(tensorflow::DEVICE_CPU), ExpandRowsOp);
+
+}  // namespace
+}  // namespace processor
