@@ -44,7 +44,7 @@ bool IsNumber(DataType type) {
 class Batch {
  public:
   absl::Status Set(int64_t rows, int feature) {
-    if (rows == rows_) return absl::OkStatus();
+    if (feature_ >= 0 && rows == rows_) return absl::OkStatus();
     if (feature_ >= 0) return Wrong(feature, rows, " rows, expected ", rows_, " as feature ", feature_, " has");
     if (rows < 0 || rows > kMaxBatch) return Wrong(feature, rows, " rows, expected 0 to ", kMaxBatch);
     rows_ = rows;
