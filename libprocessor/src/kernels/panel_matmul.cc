@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "src/kernels/panel_matmul_strips.h"
 
@@ -20,8 +21,12 @@ struct Plain {
   template <PanelType kType>
   static void Run(const Strip& s) {
     float sums[kPanelColumns] = {};
+    float totals[kPanelColumns] = {};
     std::copy_n(s.bias != nullptr ? s.bias : s.dst, s.last_columns, sums);
     for (int64_t i = 0; i < s.k; ++i) {
+      if (i > 0 && i % kSumLength == 0) {
+        for (int64_t j = 0; j < kPanelColumns; ++j) totals[j] += std::exchange(sums[j], 0.0f);
+      }
       const float x = s.src[i];
       if constexpr (kType == PanelType::kFloat32) {
         const auto* weights = reinterpret_cast<const float*>(s.weights + i * kStepBytes);
@@ -31,6 +36,7 @@ struct Plain {
         for (int64_t j = 0; j < kPanelColumns; ++j) sums[j] += x * Bfloat16ToFloat(weights[2 * j]);
       }
     }
+    for (int64_t j = 0; j < kPanelColumns; ++j) sums[j] += totals[j];
     // In this order a NaN stays one.
     for (int j = 0; j < s.last_columns; ++j) s.dst[j] = sums[j] < s.floor ? s.floor : sums[j];
   }

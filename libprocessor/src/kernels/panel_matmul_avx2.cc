@@ -19,12 +19,16 @@ template <int kRows, int kVectors, PanelType kType>
 PROCESSOR_TARGET_AVX2 void Run(const Strip& s) {
   const __m256i last = FirstLanes(s.last_columns);
   __m256 sums[kRows][kVectors];
+  // Sums of sums, in memory: the registers are needed.
+  __m256 totals[kRows][kVectors];
+  const bool long_sum = s.k > kSumLength;
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
     const float* start = s.bias != nullptr ? s.bias : s.dst + r * s.dst_stride;
 #pragma GCC unroll 16
     for (int v = 0; v + 1 < kVectors; ++v) sums[r][v] = _mm256_loadu_ps(start + 8 * v);
     sums[r][kVectors - 1] = _mm256_maskload_ps(start + 8 * (kVectors - 1), last);
+    for (int v = 0; v < kVectors && long_sum; ++v) totals[r][v] = _mm256_setzero_ps();
   }
 
   const float* src = s.src;
@@ -32,57 +36,71 @@ PROCESSOR_TARGET_AVX2 void Run(const Strip& s) {
   const unsigned char* weights = s.weights;
   // Two rows a turn if they are bfloat16, which share a vector.
   constexpr int kTurn = kType == PanelType::kFloat32 ? 1 : 2;
-  for (int64_t i = 0; i < s.k; i += kTurn) {
+  // `kSumLength` is even, so that only the last part may be odd.
+  for (int64_t begin = 0; begin < s.k; begin += kSumLength) {
+    const int64_t end = std::min(begin + kSumLength, s.k);
+    for (int64_t i = begin; i < end; i += kTurn) {
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; v += 2) {
-      _mm_prefetch(reinterpret_cast<const char*>(weights) + 32 * v + kFetchAheadBytes, _MM_HINT_T0);
-    }
-    if constexpr (kType == PanelType::kFloat32) {
-      __m256 row[kVectors];
-#pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) row[v] = _mm256_loadu_ps(reinterpret_cast<const float*>(weights + 32 * v));
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        const __m256 x = _mm256_broadcast_ss(src + r * stride);
-#pragma GCC unroll 16
-        for (int v = 0; v < kVectors; ++v) sums[r][v] = _mm256_fmadd_ps(x, row[v], sums[r][v]);
+      for (int v = 0; v < kVectors; v += 2) {
+        _mm_prefetch(reinterpret_cast<const char*>(weights) + 32 * v + kFetchAheadBytes, _MM_HINT_T0);
       }
-    } else {
-      // One row, then the other: the registers do not hold both.
-      const __m256i high = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
-      __m256 row[kVectors];
+      if constexpr (kType == PanelType::kFloat32) {
+        __m256 row[kVectors];
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) row[v] = _mm256_loadu_ps(reinterpret_cast<const float*>(weights + 32 * v));
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r) {
+          const __m256 x = _mm256_broadcast_ss(src + r * stride);
+#pragma GCC unroll 16
+          for (int v = 0; v < kVectors; ++v) sums[r][v] = _mm256_fmadd_ps(x, row[v], sums[r][v]);
+        }
+      } else {
+        // One row, then the other: the registers do not hold both.
+        const __m256i high = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
+        __m256 row[kVectors];
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) {
+          const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weights + 32 * v));
+          row[v] = _mm256_castsi256_ps(_mm256_slli_epi32(both, 16));
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r) {
+          const __m256 x = _mm256_broadcast_ss(src + r * stride);
+#pragma GCC unroll 16
+          for (int v = 0; v < kVectors; ++v) sums[r][v] = _mm256_fmadd_ps(x, row[v], sums[r][v]);
+        }
+        if (i + 1 == s.k) break;
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) {
+          const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weights + 32 * v));
+          row[v] = _mm256_castsi256_ps(_mm256_and_si256(both, high));
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r) {
+          const __m256 x = _mm256_broadcast_ss(src + r * stride + 1);
+#pragma GCC unroll 16
+          for (int v = 0; v < kVectors; ++v) sums[r][v] = _mm256_fmadd_ps(x, row[v], sums[r][v]);
+        }
+      }
+      src += kTurn;
+      weights += kStepBytes;
+    }
+    if (end == s.k) break;
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) {
-        const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weights + 32 * v));
-        row[v] = _mm256_castsi256_ps(_mm256_slli_epi32(both, 16));
-      }
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        const __m256 x = _mm256_broadcast_ss(src + r * stride);
-#pragma GCC unroll 16
-        for (int v = 0; v < kVectors; ++v) sums[r][v] = _mm256_fmadd_ps(x, row[v], sums[r][v]);
-      }
-      if (i + 1 == s.k) break;
-#pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) {
-        const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weights + 32 * v));
-        row[v] = _mm256_castsi256_ps(_mm256_and_si256(both, high));
-      }
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        const __m256 x = _mm256_broadcast_ss(src + r * stride + 1);
-#pragma GCC unroll 16
-        for (int v = 0; v < kVectors; ++v) sums[r][v] = _mm256_fmadd_ps(x, row[v], sums[r][v]);
+        totals[r][v] = _mm256_add_ps(totals[r][v], sums[r][v]);
+        sums[r][v] = _mm256_setzero_ps();
       }
     }
-    src += kTurn;
-    weights += kStepBytes;
   }
 
   const __m256 floor = _mm256_set1_ps(s.floor);
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
     float* out = s.dst + r * s.dst_stride;
+    for (int v = 0; v < kVectors && long_sum; ++v) sums[r][v] = _mm256_add_ps(sums[r][v], totals[r][v]);
     // Of two operands with a NaN the second is the answer.
 #pragma GCC unroll 16
     for (int v = 0; v + 1 < kVectors; ++v) _mm256_storeu_ps(out + 8 * v, _mm256_max_ps(floor, sums[r][v]));

@@ -20,6 +20,9 @@ PROCESSOR_TARGET_AVX512 void Run(const Strip& s) {
   constexpr int kSets = kRows * kVectors < 8 ? 2 : 1;
   const __mmask16 last = static_cast<__mmask16>(0xffffu >> (16 - s.last_columns));
   __m512 sums[kSets][kRows][kVectors];
+  // Sums of sums, in memory: the registers are needed.
+  __m512 totals[kRows][kVectors];
+  const bool long_sum = s.k > kSumLength;
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
     const float* start = s.bias != nullptr ? s.bias : s.dst + r * s.dst_stride;
@@ -28,41 +31,59 @@ PROCESSOR_TARGET_AVX512 void Run(const Strip& s) {
       const __mmask16 mask = v + 1 == kVectors ? last : static_cast<__mmask16>(0xffff);
       sums[0][r][v] = _mm512_maskz_loadu_ps(mask, start + 16 * v);
       if constexpr (kSets == 2) sums[1][r][v] = _mm512_setzero_ps();
+      if (long_sum) totals[r][v] = _mm512_setzero_ps();
     }
   }
 
   const float* src = s.src;
   const int64_t stride = s.src_stride;
   const unsigned char* weights = s.weights;
-  for (int64_t i = 0; i + 1 < s.k; i += 2) {
-    __m512 even[kVectors], odd[kVectors];
+  // `kSumLength` is even, so that only the last part may be odd.
+  for (int64_t begin = 0; begin < s.k; begin += kSumLength) {
+    const int64_t end = std::min(begin + kSumLength, s.k);
+    for (int64_t i = 0; i + 1 < end - begin; i += 2) {
+      __m512 even[kVectors], odd[kVectors];
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      _mm_prefetch(reinterpret_cast<const char*>(weights) + 64 * v + kFetchAheadBytes, _MM_HINT_T0);
-      if constexpr (kType == PanelType::kFloat32) {
-        _mm_prefetch(reinterpret_cast<const char*>(weights) + 64 * v + kFetchAheadBytes + kStepBytes, _MM_HINT_T0);
-        even[v] = _mm512_loadu_ps(weights + 64 * v);
-        odd[v] = _mm512_loadu_ps(weights + 64 * v + kStepBytes);
-      } else {
-        const __m512i both = _mm512_loadu_si512(weights + 64 * v);
-        even[v] = _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, both, 16));
-        odd[v] = _mm512_castsi512_ps(_mm512_and_si512(both, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+      for (int v = 0; v < kVectors; ++v) {
+        _mm_prefetch(reinterpret_cast<const char*>(weights) + 64 * v + kFetchAheadBytes, _MM_HINT_T0);
+        if constexpr (kType == PanelType::kFloat32) {
+          _mm_prefetch(reinterpret_cast<const char*>(weights) + 64 * v + kFetchAheadBytes + kStepBytes, _MM_HINT_T0);
+          even[v] = _mm512_loadu_ps(weights + 64 * v);
+          odd[v] = _mm512_loadu_ps(weights + 64 * v + kStepBytes);
+        } else {
+          const __m512i both = _mm512_loadu_si512(weights + 64 * v);
+          even[v] = _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, both, 16));
+          odd[v] = _mm512_castsi512_ps(_mm512_and_si512(both, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+        }
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        const __m512 x = _mm512_set1_ps(src[r * stride]);
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) sums[0][r][v] = _mm512_fmadd_ps(x, even[v], sums[0][r][v]);
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        const __m512 x = _mm512_set1_ps(src[r * stride + 1]);
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) sums[kSets - 1][r][v] = _mm512_fmadd_ps(x, odd[v], sums[kSets - 1][r][v]);
+      }
+      src += 2;
+      weights += kType == PanelType::kFloat32 ? 2 * kStepBytes : kStepBytes;
+    }
+    if (end == s.k) break;
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) {
+        totals[r][v] = _mm512_add_ps(totals[r][v], sums[0][r][v]);
+        sums[0][r][v] = _mm512_setzero_ps();
+        if constexpr (kSets == 2) {
+          totals[r][v] = _mm512_add_ps(totals[r][v], sums[1][r][v]);
+          sums[1][r][v] = _mm512_setzero_ps();
+        }
       }
     }
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      const __m512 x = _mm512_set1_ps(src[r * stride]);
-#pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) sums[0][r][v] = _mm512_fmadd_ps(x, even[v], sums[0][r][v]);
-    }
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      const __m512 x = _mm512_set1_ps(src[r * stride + 1]);
-#pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) sums[kSets - 1][r][v] = _mm512_fmadd_ps(x, odd[v], sums[kSets - 1][r][v]);
-    }
-    src += 2;
-    weights += kType == PanelType::kFloat32 ? 2 * kStepBytes : kStepBytes;
   }
   if (s.k % 2 != 0) {
 #pragma GCC unroll 16
@@ -88,6 +109,7 @@ PROCESSOR_TARGET_AVX512 void Run(const Strip& s) {
       const __mmask16 mask = v + 1 == kVectors ? last : static_cast<__mmask16>(0xffff);
       __m512 sum = sums[0][r][v];
       if constexpr (kSets == 2) sum = _mm512_add_ps(sum, sums[1][r][v]);
+      if (long_sum) sum = _mm512_add_ps(sum, totals[r][v]);
       // Of two operands with a NaN the second is the answer.
       _mm512_mask_storeu_ps(s.dst + r * s.dst_stride + 16 * v, mask, _mm512_maskz_max_ps(mask, floor, sum));
     }

@@ -14,6 +14,10 @@ namespace processor {
 /// Weights are fetched this far ahead: about what memory gives in the time that it takes to answer.
 constexpr int64_t kFetchAheadBytes = 4096;
 
+/// Terms that are added up one after another. Sums of so many are added to a total: in one chain of a thousand terms,
+/// rounding would cost a digit more than it costs TensorFlow.
+constexpr int64_t kSumLength = 128;
+
 /// Some rows times some columns of one panel, whose sums stay in registers.
 struct Strip {
   int64_t k;
