@@ -15,6 +15,7 @@
 #include "src/kernels/prepared_kernel.h"
 #include "src/kernels/tower_layout.h"
 #include "src/kernels/tower_run.h"
+#include "src/kernels/tower_team.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -37,6 +38,8 @@ constexpr const char* kContainer = "recprocessor_packed";
 // Fewer rows than this are not worth another thread: it would read all weights for them.
 constexpr int64_t kRowsPerThread = 32;
 constexpr size_t kMaxLayouts = 8;
+// From about this many rows on, a request computes for longer than it waits for weights.
+constexpr int64_t kTeamRows = 4;
 
 REGISTER_OP("RecDenseTower")
     .Input("inputs: num_inputs * float")
@@ -63,13 +66,16 @@ precision: fp32, bf16, or auto, which is fp32 unless the library has replaced it
 // A packed tower in the resource manager, which the sessions of a model version share.
 class PackedTower : public tensorflow::ResourceBase {
  public:
-  explicit PackedTower(std::shared_ptr<const DenseTower> tower) : tower_(std::move(tower)) {}
+  explicit PackedTower(std::shared_ptr<const DenseTower> tower)
+      : tower_(std::move(tower)), teams_(TowerTeams::MembersFor(tower_->bytes()), kTeamRows) {}
   const std::shared_ptr<const DenseTower>& tower() const { return tower_; }
+  TowerTeams& teams() { return teams_; }
   std::string DebugString() const override { return absl::StrCat("dense tower of ", tower_->bytes(), " bytes"); }
   int64_t MemoryUsed() const override { return static_cast<int64_t>(tower_->bytes()); }
 
  private:
   const std::shared_ptr<const DenseTower> tower_;
+  TowerTeams teams_;
 };
 
 WeightView ViewOf(const Tensor& tensor) {
@@ -126,7 +132,7 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
       OP_REQUIRES_OK(context, context->allocate_output(i, shape, &output));
       outputs.push_back(output->flat<float>().data());
     }
-    if (rows == 0) return;
+    if (rows == 0 || RunInTeam(*layout, inputs, outputs, rows)) return;
     OP_REQUIRES_OK(context, Named(Run(context, *layout, inputs, outputs, rows)));
   }
 
@@ -158,7 +164,7 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
           return absl::OkStatus();
         });
     if (!status.ok()) return Named(status);
-    const tensorflow::core::ScopedUnref unref(found);
+    packed_.reset(found);
     tower_ = found->tower();
     ready_.store(true, std::memory_order_release);
     return absl::OkStatus();
@@ -205,6 +211,44 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
     return absl::OkStatus();
   }
 
+  // Computes a few rows together with other requests that are here now. False: there are none.
+  bool RunInTeam(const TowerLayout& layout, absl::Span<const TowerInput> inputs, absl::Span<float* const> outputs,
+                 int64_t rows) {
+    if (rows > kTeamRows || !layout.MayBeShared()) return false;
+    constexpr int64_t kMostRows = kTeamRows * TowerTeams::kMostMembers;
+    // A cache line for each, so that members do not write to one.
+    const auto place = [](int64_t width) { return (kMostRows * width + 15) / 16 * 16; };
+    uint64_t kind = 0;
+    int64_t floats = layout.block_floats(kMostRows) + 16;
+    for (const TowerInput& input : inputs) {
+      kind = kind * 0x9e3779b97f4a7c15u + static_cast<uint64_t>(input.width) + 1;
+      floats += place(input.width);
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) floats += place(layout.output_width(i));
+
+    TowerTeams::Seat seat;
+    if (!packed_->teams().Join(rows, kind, floats, &seat)) return false;
+    float* next = seat.memory();
+    absl::InlinedVector<TowerInput, 8> all_inputs;
+    for (const TowerInput& input : inputs) {
+      all_inputs.push_back({next, seat.team_rows(), input.width});
+      std::copy_n(input.data, rows * input.width, next + seat.first_row() * input.width);
+      next += place(input.width);
+    }
+    absl::InlinedVector<float*, 8> all_outputs;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      all_outputs.push_back(next);
+      next += place(layout.output_width(i));
+    }
+    seat.Sync();
+    TowerRun(layout, all_inputs, all_outputs, nullptr).ComputeTogether(seat.team_rows(), next, seat);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const int64_t width = layout.output_width(i);
+      std::copy_n(all_outputs[i] + seat.first_row() * width, rows * width, outputs[i]);
+    }
+    return true;
+  }
+
   static absl::Status Run(OpKernelContext* context, const TowerLayout& layout, absl::Span<const TowerInput> inputs,
                           absl::Span<float* const> outputs, int64_t rows) {
     const auto* workers = context->device()->tensorflow_cpu_worker_threads();
@@ -246,6 +290,7 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
   TowerOptions options_;
   std::atomic<bool> ready_{false};
   std::mutex mutex_;
+  tensorflow::core::RefCountPtr<PackedTower> packed_;
   std::shared_ptr<const DenseTower> tower_;
   std::vector<std::shared_ptr<const TowerLayout>> layouts_;
 };

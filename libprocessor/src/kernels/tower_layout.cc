@@ -307,6 +307,12 @@ absl::Status TowerLayout::Create(std::shared_ptr<const DenseTower> tower, absl::
   return absl::ResourceExhaustedError("no memory for the layout of a dense tower");
 }
 
+bool TowerLayout::MayBeShared() const {
+  const auto single = [](const TowerPlace& place) { return place.single; };
+  return !half_sources_ && !tower_->options().onednn && !tower_->rounds_activations() &&
+         std::none_of(inputs_.begin(), inputs_.end(), single) && std::none_of(layers_.begin(), layers_.end(), single);
+}
+
 bool TowerLayout::Fits(absl::Span<const TowerInput> inputs, int64_t rows) const {
   if (inputs.size() != inputs_.size() || half_sources_ != HalfSources(*tower_, rows)) return false;
   for (size_t i = 0; i < inputs.size(); ++i) {

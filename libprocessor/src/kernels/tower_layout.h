@@ -67,6 +67,8 @@ class TowerLayout {
 
   /// Do products take bfloat16 sources, through oneDNN? Else sources are rounded before our own products.
   bool half_sources() const { return half_sources_; }
+  /// May a team compute it? Everything is our own code then, and no value counts for all rows.
+  bool MayBeShared() const;
   /// Where a rounded source is put, in the block and in the single rows.
   int64_t rounded_offset() const { return rounded_offset_; }
   int64_t single_rounded_offset() const { return single_rounded_offset_; }

@@ -85,6 +85,41 @@ absl::Status TowerRun::ComputeRows(int64_t begin, int64_t end, int64_t block_row
   return absl::OkStatus();
 }
 
+void TowerRun::ComputeTogether(int64_t rows, float* scratch, const TowerShare& share) const {
+  Block block{0, rows, TowerLayout::PaddedRows(rows), scratch, nullptr, &share};
+  for (size_t i = 0; i < tower_.plan().layers.size(); ++i) ComputeShared(i, block);
+  if (share.first()) WriteOutputs(block);
+  share.Sync();
+}
+
+// A layer that is computed together. Only products are worth dividing: the rest is done by the first member, while the
+// others wait.
+void TowerRun::ComputeShared(size_t number, const Block& block) const {
+  const TowerLayer& layer = tower_.plan().layers[number];
+  const TowerLayerPlace& place = layout_.layer(number);
+  const TowerShare& share = *block.share;
+  if (layer.kind != LayerKind::kDense) {
+    if (share.first()) (void)ComputeLayer(number, block);  // only oneDNN can fail
+    share.Sync();
+    return;
+  }
+  const bool relu = place.activation.kind == ActivationKind::kRelu || place.activation.kind == ActivationKind::kNone;
+  const bool fused = relu && layer.add.empty();
+  const DstRows dst = Write(place, block);
+  for (size_t i = 0; i < layer.inputs.size(); ++i) {
+    const bool last = i + 1 == layer.inputs.size();
+    MultiplyPanels(number, i, block.rows, Read(layer.inputs[i], block), nullptr,
+                   i == 0 ? tower_.dense(number).bias.data() : nullptr, last && fused, dst, &share);
+  }
+  share.Sync();
+  if (fused) return;
+  if (share.first()) {
+    for (const TowerValue& value : layer.add) math_.add(block.rows, place.width, Read(value, block), dst);
+    math_.activate(place.activation, block.rows, place.width, dst);
+  }
+  share.Sync();
+}
+
 absl::Status TowerRun::ComputeLayer(size_t number, const Block& block) const {
   const TowerLayer& layer = tower_.plan().layers[number];
   const TowerLayerPlace& place = layout_.layer(number);
@@ -225,7 +260,7 @@ absl::Status TowerRun::Multiply(size_t layer, size_t product, const Block& block
 }
 
 void TowerRun::MultiplyPanels(size_t layer, size_t product, int64_t rows, SrcRows src, float* rounded,
-                              const float* bias, bool activate, DstRows dst) const {
+                              const float* bias, bool activate, DstRows dst, const TowerShare* share) const {
   const DenseTower::Dense& dense = tower_.dense(layer);
   const RowActivation& activation = layout_.layer(layer).activation;
   const PanelShape& shape = dense.products[product].shape;
@@ -245,8 +280,17 @@ void TowerRun::MultiplyPanels(size_t layer, size_t product, int64_t rows, SrcRow
   matmul.floor = activate && relu ? 0 : -std::numeric_limits<float>::infinity();
   matmul.dst = dst.data;
   matmul.dst_stride = dst.stride;
+  if (share != nullptr) {
+    const int64_t panels = shape.panels(), begin = share->begin(panels), end = share->end(panels);
+    if (begin == end) return;
+    const int64_t column = begin * kPanelColumns;
+    matmul.panels = static_cast<const unsigned char*>(matmul.panels) + begin * shape.panel_bytes();
+    matmul.shape.n = std::min(end * kPanelColumns, shape.n) - column;
+    if (bias != nullptr) matmul.bias += column;
+    matmul.dst += column;
+  }
   processor::MultiplyPanels(tower_.options().isa, matmul);
-  if (activate && !relu) math_.activate(activation, rows, shape.n, dst);
+  if (activate && !relu && activation.kind != ActivationKind::kNone) math_.activate(activation, rows, shape.n, dst);
 }
 
 void TowerRun::WriteOutputs(const Block& block) const {

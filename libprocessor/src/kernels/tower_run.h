@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "src/kernels/row_math.h"
 #include "src/kernels/tower_layout.h"
+#include "src/kernels/tower_team.h"
 
 namespace processor {
 
@@ -29,6 +30,10 @@ class TowerRun {
   /// \param scratch  [layout.block_floats(block_rows)], 64-byte aligned.
   absl::Status ComputeRows(int64_t begin, int64_t end, int64_t block_rows, float* scratch) const;
 
+  /// Computes rows 0 to `rows` of the outputs together with the other members of a team, who call it with the same
+  /// memory: each computes some columns of each dense layer. For layouts that MayBeShared().
+  void ComputeTogether(int64_t rows, float* scratch, const TowerShare& share) const;
+
  private:
   // Some rows on their way through the layers.
   struct Block {
@@ -37,6 +42,7 @@ class TowerRun {
     int64_t padded;
     float* memory;
     float* rounded;
+    const TowerShare* share = nullptr;  // null: all is computed here
   };
 
   SrcRows Read(const TowerValue& value, const Block& block) const;
@@ -48,7 +54,8 @@ class TowerRun {
   absl::Status FoldSingles(size_t number) const;
   absl::Status Multiply(size_t layer, size_t product, const Block& block, const float* bias, bool activate) const;
   void MultiplyPanels(size_t layer, size_t product, int64_t rows, SrcRows src, float* rounded, const float* bias,
-                      bool activate, DstRows dst) const;
+                      bool activate, DstRows dst, const TowerShare* share = nullptr) const;
+  void ComputeShared(size_t number, const Block& block) const;
   void WriteOutputs(const Block& block) const;
 
   const TowerLayout& layout_;

@@ -41,7 +41,7 @@ uint64_t ThisThread() {
 
 class TowerTeams::Team {
  public:
-  const void* kind = nullptr;
+  uint64_t kind = 0;
   int members = 0;
   int64_t rows = 0;
   uint32_t taken = 0;  // parts that have their member
@@ -109,7 +109,7 @@ void TowerTeams::Leave(Team* team) {
   idle_.push_back(team);
 }
 
-bool TowerTeams::Join(int64_t rows, const void* kind, int64_t floats, Seat* seat) {
+bool TowerTeams::Join(int64_t rows, uint64_t kind, int64_t floats, Seat* seat) {
   if (most_ == 1 || rows < 1 || rows > rows_) return false;
   const uint64_t thread = ThisThread();
   // The part of the weights that this thread's core read last.

@@ -81,7 +81,7 @@ class TowerTeams {
   /// Finds company for a request. `kind`: requests of another kind (other widths, say) are not put together with it.
   /// `floats`: memory that a team needs, the same for all of a kind. Waits for a moment if another thread was here
   /// lately. False: compute alone.
-  bool Join(int64_t rows, const void* kind, int64_t floats, Seat* seat);
+  bool Join(int64_t rows, uint64_t kind, int64_t floats, Seat* seat);
 
  private:
   bool WorthWaiting(uint64_t thread, int64_t now_ns);

@@ -11,13 +11,13 @@
 namespace processor {
 namespace {
 
-const int kKind = 0, kOtherKind = 0;
+constexpr uint64_t kKind = 1, kOtherKind = 2;
 
 TEST(TowerTeam, ThreadThatIsAloneNeverWaits) {
   TowerTeams teams(2, 4);
   for (int i = 0; i < 1000; ++i) {
     TowerTeams::Seat seat;
-    EXPECT_FALSE(teams.Join(1, &kKind, 16, &seat));
+    EXPECT_FALSE(teams.Join(1, kKind, 16, &seat));
     EXPECT_TRUE(seat.alone());
     EXPECT_EQ(seat.begin(7), 0);
     EXPECT_EQ(seat.end(7), 7);
@@ -27,9 +27,9 @@ TEST(TowerTeam, ThreadThatIsAloneNeverWaits) {
 TEST(TowerTeam, ManyRowsAndTeamsOfOneGoAlone) {
   TowerTeams none(1, 4), two(2, 4);
   TowerTeams::Seat seat;
-  EXPECT_FALSE(none.Join(1, &kKind, 16, &seat));
-  EXPECT_FALSE(two.Join(5, &kKind, 16, &seat));
-  EXPECT_FALSE(two.Join(0, &kKind, 16, &seat));
+  EXPECT_FALSE(none.Join(1, kKind, 16, &seat));
+  EXPECT_FALSE(two.Join(5, kKind, 16, &seat));
+  EXPECT_FALSE(two.Join(0, kKind, 16, &seat));
 }
 
 TEST(TowerTeam, WeightsThatFitACacheNeedNoTeam) {
@@ -40,8 +40,7 @@ TEST(TowerTeam, WeightsThatFitACacheNeedNoTeam) {
 
 // Each thread writes its rows into the team's memory, all add up the rows of all, each a part of the columns; then each
 // checks its own rows' sums against all rows that were there.
-void Work(TowerTeams* teams, const void* kind, int requests, uint32_t seed, std::atomic<int>* met,
-          std::atomic<int>* bad) {
+void Work(TowerTeams* teams, uint64_t kind, int requests, uint32_t seed, std::atomic<int>* met, std::atomic<int>* bad) {
   constexpr int kColumns = 13, kMostRows = 4 * TowerTeams::kMostMembers;
   for (int i = 0; i < requests; ++i) {
     seed = seed * 1664525u + 1013904223u;
@@ -79,7 +78,7 @@ TEST_P(TowerTeamOfThreads, ShareTheirWork) {
   for (int round = 0; round < 50 && met < 20; ++round) {
     std::vector<std::thread> workers;
     for (int i = 0; i < threads; ++i) {
-      workers.emplace_back(Work, &teams, &kKind, 2000, static_cast<uint32_t>(round * threads + i), &met, &bad);
+      workers.emplace_back(Work, &teams, kKind, 2000, static_cast<uint32_t>(round * threads + i), &met, &bad);
     }
     for (std::thread& worker : workers) worker.join();
   }
@@ -93,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, TowerTeamOfThreads,
 TEST(TowerTeam, KindsAreNotMixed) {
   TowerTeams teams(2, 4);
   std::atomic<int> met{0}, bad{0};
-  std::thread one(Work, &teams, &kKind, 5000, 1, &met, &bad), other(Work, &teams, &kOtherKind, 5000, 2, &met, &bad);
+  std::thread one(Work, &teams, kKind, 5000, 1, &met, &bad), other(Work, &teams, kOtherKind, 5000, 2, &met, &bad);
   one.join();
   other.join();
   EXPECT_EQ(met, 0);
