@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t kWaitNs = 60'000;
 // Another thread was here not longer ago than this: it may come again soon.
 constexpr int64_t kRecentNs = 500'000;
+constexpr int64_t kNever = INT64_MIN / 2;
 constexpr uint32_t kMostBackoff = 512;
 // Spins before the CPU is offered to others: a member may be waiting for it.
 constexpr int kSpins = 4000;
@@ -67,9 +68,17 @@ int TowerTeams::MembersFor(size_t bytes) {
   return std::clamp(std::max(wanted, 2), 1, std::max(cpus, 1));
 }
 
+void TowerTeams::NoteVisit(uint64_t thread, int64_t now_ns) {
+  if (last_thread_ != thread) {
+    other_ns_ = last_thread_ == 0 ? kNever : last_ns_;
+    last_thread_ = thread;
+  }
+  last_ns_ = now_ns;
+}
+
 bool TowerTeams::WorthWaiting(uint64_t thread, int64_t now_ns) {
-  const bool company = last_thread_ != 0 && last_thread_ != thread && now_ns - last_ns_ < kRecentNs;
-  if (!company) return false;
+  const int64_t seen_ns = last_thread_ == 0 ? kNever : last_thread_ == thread ? other_ns_ : last_ns_;
+  if (now_ns - seen_ns > kRecentNs) return false;
   if (patience_ == 0) return true;
   --patience_;
   return false;
@@ -127,8 +136,7 @@ bool TowerTeams::Join(int64_t rows, uint64_t kind, int64_t floats, Seat* seat) {
       open_ = team;
       opened = true;
     }
-    last_thread_ = thread;
-    last_ns_ = now_ns;
+    NoteVisit(thread, now_ns);
     if (team == nullptr) return false;
     seat->first_row_ = team->rows;
     team->rows += rows;

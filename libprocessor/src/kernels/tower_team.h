@@ -84,6 +84,7 @@ class TowerTeams {
   bool Join(int64_t rows, uint64_t kind, int64_t floats, Seat* seat);
 
  private:
+  void NoteVisit(uint64_t thread, int64_t now_ns);
   bool WorthWaiting(uint64_t thread, int64_t now_ns);
   Team* TakeTeam(int64_t floats);
   void Leave(Team* team);
@@ -95,9 +96,11 @@ class TowerTeams {
   Team* open_ = nullptr;  // waits for members
   std::vector<std::unique_ptr<Team>> teams_;
   std::vector<Team*> idle_;
-  // Who came last, and how long it has been futile to wait.
+  // Who came last, when, and when another one did.
   uint64_t last_thread_ = 0;
   int64_t last_ns_ = 0;
+  int64_t other_ns_ = 0;
+  // Waiting that was futile is not tried again at once.
   uint32_t patience_ = 0;  // calls that will not wait
   uint32_t backoff_ = 1;   // how many the next futile wait costs
 };
