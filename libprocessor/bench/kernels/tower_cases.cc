@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// A dense tower against oneDNN's products alone: the same layers, weights in oneDNN's form, scratch of its own, bias and
+// relu as post-ops, nothing else. bfloat16 is compared with what serves fp32 elsewhere.
+#include <cmath>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "kernels/kernel_case.h"
+#include "oneapi/dnnl/dnnl.hpp"
+#include "src/kernels/dense_tower.h"
+#include "src/kernels/one_omp_thread.h"
+#include "src/kernels/tower_layout.h"
+#include "src/kernels/tower_run.h"
+
+namespace processor::bench {
+namespace {
+
+using dnnl::memory;
+
+using Widths = std::vector<int64_t>;
+
+// Random numbers: pages that were never written are all one page of zeros, and cost no memory to read.
+HugeMemory RandomMemory(int64_t floats, float scale, unsigned seed) {
+  HugeMemory numbers(static_cast<size_t>(floats) * sizeof(float));
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<float> uniform(-scale, scale);
+  float* data = reinterpret_cast<float*>(numbers.data());
+  for (int64_t i = 0; i < floats; ++i) data[i] = uniform(generator);
+  return numbers;
+}
+
+float* Floats(const HugeMemory& numbers) { return reinterpret_cast<float*>(numbers.data()); }
+
+// Dense layers with relu, the last without.
+struct Layers {
+  Layers(const Widths& layer_widths, int64_t batch) : widths(layer_widths), rows(batch) {
+    for (size_t i = 0; i + 1 < widths.size(); ++i) {
+      const float scale = 1.5f / std::sqrt(static_cast<float>(widths[i]));
+      weights.push_back(RandomMemory(widths[i] * widths[i + 1], scale, 1));
+      biases.push_back(RandomMemory(widths[i + 1], 0.5f, 2));
+    }
+    x = RandomMemory(rows * widths[0], 1, 3);
+    ours = RandomMemory(rows * widths.back(), 1, 4);
+    theirs = RandomMemory(rows * widths.back(), 1, 5);
+  }
+
+  double Flops() const {
+    double flops = 0;
+    for (size_t i = 0; i + 1 < widths.size(); ++i) flops += 2.0 * static_cast<double>(widths[i] * widths[i + 1] * rows);
+    return flops;
+  }
+
+  const Widths widths;
+  const int64_t rows;
+  std::vector<HugeMemory> weights, biases;
+  HugeMemory x, ours, theirs;
+};
+
+class Ours {
+ public:
+  Ours(const Layers& layers, const TowerOptions& options) {
+    std::vector<std::string> texts;
+    std::vector<WeightView> views;
+    const size_t count = layers.weights.size();
+    for (size_t i = 0; i < count; ++i) {
+      texts.push_back(absl::StrCat(R"({"op": "dense", "inputs": [")", i == 0 ? "x0" : absl::StrCat("h", i - 1),
+                                   R"("], "weights": [)", 2 * i, R"(], "bias": )", 2 * i + 1,
+                                   i + 1 == count ? "}" : R"(, "activation": {"kind": "relu"}})"));
+      views.push_back({Floats(layers.weights[i]), {layers.widths[i], layers.widths[i + 1]}});
+      views.push_back({Floats(layers.biases[i]), {layers.widths[i + 1]}});
+    }
+    const std::string text = absl::StrCat(R"({"version": 1, "layers": [)", absl::StrJoin(texts, ", "),
+                                          R"(], "outputs": ["h)", count - 1, "\"]}");
+    TowerPlan plan;
+    std::shared_ptr<const DenseTower> tower;
+    input_ = {Floats(layers.x), layers.rows, layers.widths[0]};
+    output_ = Floats(layers.ours);
+    if (!ParseTowerPlan(text, 1, static_cast<int>(views.size()), 1, &plan).ok() ||
+        !DenseTower::Create(plan, views, options, &tower).ok() ||
+        !TowerLayout::Create(tower, absl::MakeConstSpan(&input_, 1), layers.rows, &layout_).ok()) {
+      throw std::runtime_error("the tower cannot be made");
+    }
+    single_ = HugeMemory(layout_->single_floats() * sizeof(float));
+    scratch_ = HugeMemory(layout_->block_floats(layout_->block_rows()) * sizeof(float));
+  }
+
+  void Run() const {
+    const TowerRun run(*layout_, absl::MakeConstSpan(&input_, 1), absl::MakeConstSpan(&output_, 1), Floats(single_));
+    if (!run.ComputeSingles().ok() || !run.ComputeRows(0, input_.rows, layout_->block_rows(), Floats(scratch_)).ok()) {
+      throw std::runtime_error("the tower cannot be computed");
+    }
+  }
+
+ private:
+  TowerInput input_;
+  float* output_ = nullptr;
+  std::shared_ptr<const TowerLayout> layout_;
+  HugeMemory single_, scratch_;
+};
+
+class BareOnednn {
+ public:
+  explicit BareOnednn(const Layers& layers) : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
+    using Type = memory::data_type;
+    using Tag = memory::format_tag;
+    const OneOmpThread one_thread;
+    const size_t count = layers.weights.size();
+    memory src(memory::desc({layers.rows, layers.widths[0]}, Type::f32, Tag::ab), engine_, Floats(layers.x));
+    for (size_t i = 0; i < count; ++i) {
+      const memory::dim k = layers.widths[i], n = layers.widths[i + 1];
+      const memory::desc dst_desc({layers.rows, n}, Type::f32, Tag::ab);
+      dnnl::post_ops ops;
+      if (i + 1 < count) ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0, 0);
+      dnnl::primitive_attr attributes;
+      attributes.set_post_ops(ops);
+      attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+      const dnnl::matmul::primitive_desc desc(engine_, src.get_desc(), memory::desc({k, n}, Type::f32, Tag::any),
+                                              memory::desc({1, n}, Type::f32, Tag::ab), dst_desc, attributes);
+      memory_.emplace_back(desc.weights_desc().get_size());
+      memory weights(desc.weights_desc(), engine_, memory_.back().data());
+      memory plain(memory::desc({k, n}, Type::f32, Tag::ab), engine_, Floats(layers.weights[i]));
+      dnnl::reorder(plain, weights).execute(stream_, plain, weights);
+      memory_.emplace_back(dst_desc.get_size());
+      memory dst(dst_desc, engine_, i + 1 < count ? memory_.back().data() : layers.theirs.data());
+      memory_.emplace_back(desc.scratchpad_desc().get_size());
+      memory scratch(desc.scratchpad_desc(), engine_, memory_.back().data());
+      memory bias(memory::desc({1, n}, Type::f32, Tag::ab), engine_, Floats(layers.biases[i]));
+      products_.push_back({dnnl::matmul(desc),
+                           {{DNNL_ARG_SRC, src},
+                            {DNNL_ARG_WEIGHTS, weights},
+                            {DNNL_ARG_BIAS, bias},
+                            {DNNL_ARG_DST, dst},
+                            {DNNL_ARG_SCRATCHPAD, scratch}}});
+      src = dst;
+    }
+    stream_.wait();
+  }
+
+  void Run() {
+    const OneOmpThread one_thread;
+    for (Product& product : products_) product.primitive.execute(stream_, product.arguments);
+  }
+
+ private:
+  struct Product {
+    dnnl::matmul primitive;
+    std::unordered_map<int, memory> arguments;
+  };
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+  std::vector<HugeMemory> memory_;
+  std::vector<Product> products_;
+};
+
+KernelCase MakeTowerCase(const Widths& widths, int64_t rows, const TowerOptions& options) {
+  const auto layers = std::make_shared<Layers>(widths, rows);
+  const auto ours = std::make_shared<Ours>(*layers, options);
+  const auto bare = std::make_shared<BareOnednn>(*layers);
+  KernelCase made;
+  made.flops = layers->Flops();
+  made.ways = {{"tower", [layers, ours] { ours->Run(); }}, {"onednn_fp32", [layers, bare] { bare->Run(); }}};
+  made.check = [layers, ours, bare, options]() -> std::string {
+    ours->Run();
+    bare->Run();
+    const double tolerance = options.precision == Precision::kFloat32 ? 1e-5 : 3e-2;
+    for (int64_t i = 0; i < layers->rows * layers->widths.back(); ++i) {
+      const double a = Floats(layers->ours)[i], b = Floats(layers->theirs)[i];
+      if (!(std::fabs(a - b) <= tolerance + tolerance * std::fabs(b))) return absl::StrCat(a, " for ", b, " at ", i);
+    }
+    return "";
+  };
+  return made;
+}
+
+bool RegisterTowerCases() {
+  const Precision half = ThisCpu().isa == Isa::kPlain ? Precision::kFloat32 : Precision::kBfloat16Weights;
+  Precision chosen = Precision::kFloat32;
+  const Precision served = ChoosePrecision("bf16", ThisCpu(), &chosen).ok() ? chosen : half;
+  const Widths wide_and_deep = {429, 1024, 512, 256, 1}, small = {117, 200, 80, 1}, large = {2048, 4096, 1024, 1};
+  for (const Widths& widths : {wide_and_deep, small, large}) {
+    for (Precision precision : {Precision::kFloat32, served}) {
+      for (int64_t rows : {1, 2, 4, 8, 16, 32, 64, 128, 200, 512}) {
+        const TowerOptions options = TowerOptions::For(precision, ThisCpu());
+        RegisterCase(absl::StrCat("tower/", absl::StrJoin(widths, "-"), "/",
+                                  precision == Precision::kFloat32 ? "fp32" : "bf16", "/rows:", rows),
+                     [=] { return MakeTowerCase(widths, rows, options); });
+      }
+    }
+  }
+  // What a CPU without AVX-512 would compute with; to be compared with ONEDNN_MAX_CPU_ISA=AVX2.
+  if (ThisCpu().isa == Isa::kAvx512) {
+    for (Precision precision : {Precision::kFloat32, half}) {
+      for (int64_t rows : {1, 4, 16, 128}) {
+        RegisterCase(absl::StrCat("tower_avx2/", absl::StrJoin(wide_and_deep, "-"), "/",
+                                  precision == Precision::kFloat32 ? "fp32" : "bf16", "/rows:", rows),
+                     [=] { return MakeTowerCase(wide_and_deep, rows, {precision, Isa::kAvx2}); });
+      }
+    }
+  }
+  return true;
+}
+
+const bool registered = RegisterTowerCases();
+
+}  // namespace
+}  // namespace processor::bench

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs `RecDenseTower` and the ops beside it in stock TensorFlow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graph_tools.tensors import Array
+
+
+class Ops:
+    """A graph of one op, all of whose inputs are fed.
+
+    Parameters
+    ----------
+    op : str
+    types : sequence of numpy dtypes
+        Of the inputs; `object` for strings.
+    attributes : dict
+        `int`, `str`, or a numpy dtype or list of them.
+    outputs : int
+    threads : int
+        Of the pool that a batch is split over.
+    """
+
+    def __init__(
+        self, op: str, types: Sequence[Any], attributes: dict[str, Any], *, outputs: int = 1, threads: int = 1
+    ) -> None:
+        import tensorflow as tf
+
+        tf1 = tf.compat.v1
+        definition = tf1.GraphDef()
+        node = definition.node.add(name="node", op=op)
+        for name, value in attributes.items():
+            if isinstance(value, int):
+                node.attr[name].i = value
+            elif isinstance(value, str):
+                node.attr[name].s = value.encode()
+            elif isinstance(value, list):
+                node.attr[name].list.type.extend([_dtype(one).as_datatype_enum for one in value])
+            else:
+                node.attr[name].type = _dtype(value).as_datatype_enum
+        with tf.Graph().as_default() as graph:
+            self._inputs = [tf1.placeholder(_dtype(one), None) for one in types]
+            fed = {}
+            for number, placeholder in enumerate(self._inputs):
+                source = definition.node.add(name=f"input{number}", op="Placeholder")
+                source.attr["dtype"].type = placeholder.dtype.as_datatype_enum
+                node.input.append(source.name)
+                fed[f"{source.name}:0"] = placeholder
+            wanted = [f"node:{number}" for number in range(outputs)]
+            self.outputs = tf.graph_util.import_graph_def(definition, fed, wanted, name="")
+        config = tf1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=1)
+        self._session = tf1.Session(graph=graph, config=config)
+
+    def __call__(self, *inputs: Any) -> list[Array]:
+        found: list[Array] = self._session.run(self.outputs, dict(zip(self._inputs, inputs, strict=True)))
+        return found
+
+    def close(self) -> None:
+        self._session.close()
+
+
+class Tower:
+    """A `RecDenseTower`; `layers` and `outputs` are those of its plan."""
+
+    def __init__(
+        self,
+        layers: Sequence[dict[str, Any]],
+        outputs: Sequence[str],
+        *,
+        inputs: int,
+        weights: Sequence[Array] = (),
+        precision: str = "auto",
+        threads: int = 1,
+        plan: str | None = None,
+    ) -> None:
+        self._weights = [np.asarray(weight, np.float32) for weight in weights]
+        if plan is None:
+            plan = json.dumps({"version": 1, "layers": list(layers), "outputs": list(outputs)})
+        attributes = {
+            "num_inputs": inputs,
+            "num_weights": len(weights),
+            "num_outputs": len(outputs),
+            "plan": plan,
+            "precision": precision,
+        }
+        types = [np.float32] * (inputs + len(weights))
+        self._op = Ops("RecDenseTower", types, attributes, outputs=len(outputs), threads=threads)
+
+    def __call__(self, *inputs: Array) -> list[Array]:
+        return self._op(*inputs, *self._weights)
+
+
+def _dtype(value: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.string if value is object else tf.as_dtype(value)

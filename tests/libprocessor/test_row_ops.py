@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`RecCollapseRows` and `RecExpandRows`: one row for many equal ones, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from dense_towers import Ops
+from host_support import LIBRARY
+
+from graph_tools.op_library import load_library
+from graph_tools.tensors import Array
+
+DTYPES = [np.float32, np.float64, np.int8, np.int32, np.int64, np.bool_, np.complex128, np.float16, object]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ops() -> None:
+    load_library(LIBRARY)
+
+
+def values(dtype: Any, *shape: int, seed: int = 0) -> Array:
+    numbers = np.random.default_rng(seed).integers(0, 2 if dtype is np.bool_ else 100, shape)
+    if dtype is not object:
+        return numbers.astype(dtype)
+    # Some longer than what a tstring holds inside.
+    return np.array([b"w%d" % n * (1 + n % 5) for n in numbers.flat], object).reshape(shape)
+
+
+def collapse(*inputs: Array) -> list[Array]:
+    types: list[Any] = [np.asarray(one).dtype.type if one.dtype != object else object for one in inputs]
+    types = [object if one is np.object_ else one for one in types]
+    return Ops("RecCollapseRows", types, {"T": types}, outputs=len(inputs))(*inputs)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_equal_rows_collapse_and_expand_again(dtype: Any) -> None:
+    expand = Ops("RecExpandRows", [dtype, np.float32], {"T": dtype, "Tlike": np.float32})
+    for shape in ((), (1,), (3,), (2, 5)):
+        row = values(dtype, 1, *shape)
+        rows = np.repeat(row, 7, 0)
+        (found,) = collapse(rows)
+        np.testing.assert_array_equal(found, row)
+        np.testing.assert_array_equal(expand(found, np.zeros((7, 2), np.float32))[0], rows)
+        np.testing.assert_array_equal(expand(rows, np.zeros(7, np.float32))[0], rows)
+        assert expand(found, np.zeros(0, np.float32))[0].shape == (0, *shape)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("place", [(0, 0), (3, 2), (6, 4)])
+def test_one_other_element_keeps_everything(dtype: Any, place: tuple[int, int]) -> None:
+    same = np.repeat(values(dtype, 1, 5), 7, 0)
+    other = same.copy()
+    other[place] = b"other" if dtype is object else not same[place] if dtype is np.bool_ else same[place] + 1
+    for inputs in ((other,), (same, other), (other, same)):
+        for found, given in zip(collapse(*inputs), inputs, strict=True):
+            np.testing.assert_array_equal(found, given)
+
+
+def test_inputs_of_one_row_stay() -> None:
+    one, many = values(np.int64, 1, 2), np.repeat(values(object, 1, 3), 4, 0)
+    found = collapse(one, many)
+    np.testing.assert_array_equal(found[0], one)
+    np.testing.assert_array_equal(found[1], many[:1])
+    rows = values(object, 4, 3)
+    found = collapse(one, rows)
+    assert [len(each) for each in found] == [1, 4]
+
+
+def test_no_rows_stay_none() -> None:
+    assert collapse(np.zeros((0, 3), np.float32))[0].shape == (0, 3)
+    assert collapse(np.zeros((4, 0), np.float32))[0].shape == (1, 0)
+
+
+def test_strings_of_equal_beginnings_differ() -> None:
+    rows = np.array([b"a" * 30, b"a" * 30, b"a" * 29 + b"b"], object)
+    np.testing.assert_array_equal(collapse(rows)[0], rows)
+    rows = np.array([b"a", b"a\0"], object)
+    assert len(collapse(rows)[0]) == 2
+
+
+def test_wrong_shapes_are_refused() -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="input 1: 4 rows, expected 3 as input 0 has, or 1"):
+        collapse(values(np.int64, 3), values(np.int64, 4))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="input 0: a scalar"):
+        collapse(np.array(1.0, np.float32))
+    expand = Ops("RecExpandRows", [np.float32, np.int64], {"T": np.float32, "Tlike": np.int64})
+    with pytest.raises(tf.errors.InvalidArgumentError, match="value: 2 rows, expected 1 or 3 as like has"):
+        expand(np.zeros((2, 2), np.float32), np.zeros(3, np.int64))
