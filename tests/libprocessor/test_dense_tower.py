@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def deep() -> tuple[list[dict[str, Any]], list[Array]]:
     """Layers 45-300-128-1 with relu."""
     widths = (45, 300, 128, 1)
     weights = []
-    for i, (k, units) in enumerate(zip(widths, widths[1:], strict=False)):
+    for i, (k, units) in enumerate(pairwise(widths)):
         weights += [matrix(k, units, i), numbers(units, seed=10 + i, scale=0.5)]
     return [dense("x0", 0, RELU), dense("h0", 2, RELU), dense("h1", 4)], weights
 
