@@ -8,17 +8,20 @@ from typing import Any
 
 import numpy as np
 from graph_tools_support import Feeds
+from host_support import LIBRARY
 from idiom_models import KEY
 from pass_checks import all_answers
 from tower_reference import TOWER, plans_of, reference_answers
 
 from graph_tools.cutting import rewrite
 from graph_tools.model import Model
+from graph_tools.op_library import load_library
 from graph_tools.options import CutOptions
 from graph_tools.passes.base import PassResult
 from graph_tools.passes.fuse_dense_towers import FuseDenseTowers
 from graph_tools.passes.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
+from graph_tools.writer import write_saved_model
 
 #: Ops that hold what others compute with, or only pass it on.
 PLAIN = {"Placeholder", "Const", "VarHandleOp", "ReadVariableOp", "Identity", "IdentityN", TOWER}
@@ -44,21 +47,29 @@ def fused(source: Path, cut: bool = True) -> tuple[Model, PassResult]:
 def towers(
     source: Path, feeds: list[Feeds], *, signature: str = KEY, cut: bool = True, out: Path | None = None
 ) -> tuple[list[dict[str, Any]], set[str], PassResult]:
-    """Fuse a model and compare its scores with the source's; return plans, ops that are left, and the result.
+    """Fuse a model and compare its scores with the source's, once with the kernel and once with NumPy.
 
-    The fused model is written to `out`, or beside the source.
+    The fused model is written below `out`, or beside the source. Returned are the plans, the ops that are left, and
+    what the pass did.
     """
+    load_library(LIBRARY)
     model, result = fused(source, cut)
     plans, left = plans_of(model), {node.op for node in model.graph} - PLAIN
     folder = out or source.with_name("towers")
-    wanted, found = all_answers(source, feeds, signature), reference_answers(model, folder, feeds, signature)
+    write_saved_model(model, folder / "kernel")
+    wanted = all_answers(source, feeds, signature)
+    _assert_alike(wanted, all_answers(folder / "kernel", feeds, signature))
+    _assert_alike(wanted, reference_answers(model, folder / "reference", feeds, signature))
+    return plans, left, result
+
+
+def _assert_alike(wanted: list[dict[str, np.ndarray]], found: list[dict[str, np.ndarray]]) -> None:
     for before, after in zip(wanted, found, strict=True):
         assert before.keys() == after.keys()
         for key, value in before.items():
             assert value.dtype == after[key].dtype
             assert value.shape == after[key].shape
             np.testing.assert_allclose(after[key], value, rtol=1e-5, atol=1e-5, err_msg=key)
-    return plans, left, result
 
 
 def layers(plans: list[dict[str, Any]]) -> list[str]:

@@ -50,7 +50,7 @@ else:
 @pytest.mark.parametrize("version", ["2", "3"])
 def test_keras_layers(tmp_path: Path, version: str) -> None:
     out = tmp_path / "source"
-    subprocess.run([sys.executable, "-c", KERAS, str(out), version], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", KERAS, str(out), version], check=True, timeout=300)
     feeds = [{"x": floats(rows, 13), "seq": floats(rows, length, 6)} for rows, length in ((1, 1), (4, 7))]
     plans, left, result = towers(out, feeds)
     assert not result.refused
@@ -67,4 +67,5 @@ def test_deepctr_models(deepctr_model: Path, tmp_path: Path) -> None:
     assert {"MatMul", "Relu", "BiasAdd", "Sigmoid", "Prod"} & left == set()
     kinds = [one for plan in plans for one in plan["layers"] if one.get("activation") == {"kind": "relu"}]
     assert len(kinds) >= 2
-    assert {name.split("_")[0] for name, _ in result.refused} <= {"BatchMatMulV2", "Einsum"}
+    # Crosses and attention multiply two tensors of the request.
+    assert all("are not constant" in why for _, why in result.refused)
