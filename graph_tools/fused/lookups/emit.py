@@ -78,8 +78,8 @@ class _Plan:
                 table,
                 output,
                 part.offset,
-                part.combiner,
-                weights,
+                combiner=part.combiner,
+                weights=weights,
                 empty=part.empty,
                 accumulate=part.accumulate,
             )
@@ -126,8 +126,7 @@ def emit(model: Model, group: Group, tables: TableMaker, name: str) -> dict[Outp
     attrs = {"Tfeatures": types, "num_tables": len(handles), "num_outputs": len(plan.made), "plan": made.to_json()}
     node = graph.add(OP, [*plan.features, *handles], name=name, attrs=attrs)
     return {
-        root.output: _shaped(model, root, node.output(number))
-        for root, number in zip(group.roots, numbers, strict=True)
+        root.output: _shaped(model, root, node.output(number)) for root, number in zip(group.roots, numbers, strict=True)
     }
 
 
