@@ -153,9 +153,9 @@ def computed(plan: EmbeddingPlan, features: Sequence[Array], specs: Sequence[Tab
     for column in plan.columns:
         target = made[column.output]
         if isinstance(column, Copy):
-            block = features[column.feature].reshape(batch, -1).astype(np.float32)
+            block = _matrix(features[column.feature]).astype(np.float32)
         elif isinstance(column, Linear):
-            block = features[column.feature].reshape(batch, -1) @ np.array(column.weights, np.float32)
+            block = _matrix(features[column.feature]) @ np.array(column.weights, np.float32)
         else:
             block = _looked_up(column, keys[column.key], tables[column.table], features, target.ndim == 3)
         place = (..., slice(column.offset, column.offset + block.shape[-1]))
@@ -181,7 +181,11 @@ def _looked_up(column: Lookup, rows: Any, table: Table, features: Sequence[Array
         total = sum(w * row for w, (row, _) in zip(weights, kept, strict=True))
         scale = {"sum": 1.0, "mean": weights.sum(), "sqrtn": np.sqrt((weights**2).sum())}[column.combiner]
         made.append(np.asarray(total / np.float32(scale), np.float32))
-    return np.stack(made)
+    return np.stack(made) if made else np.zeros((0, table.spec.dim), np.float32)
+
+
+def _matrix(values: Array) -> Array:
+    return values.reshape(len(values), int(np.prod(values.shape[1:])))
 
 
 def _bytes(key: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import embedding_reference
 import numpy as np
 import pytest
+from fuse_support import library
 from graph_tools_support import Feeds
 from idiom_models import KEY
 
@@ -67,16 +68,27 @@ class Fused:
         return {node.op for node in self.model.graph} - known
 
     def check(self, *feeds: Feeds, exact: bool = True, signature: str = KEY) -> None:
-        """Compare every output that a group gives with what stock TensorFlow gave for it."""
+        """Compare every output that a group gives, by NumPy and by its kernel, with what stock TensorFlow gave."""
         for one in feeds:
             self._check(one, exact, signature)
+        library()
+        out = self.plain.with_name(f"{self.plain.name}_fused")
+        if not out.exists():
+            write_saved_model(self.model, out)
+        names = {key: one.tensor for key, one in self.model.signatures[signature].outputs.items()}
+        for one in feeds:
+            wanted = _answers(self.plain, one, list(names.values()), signature)
+            found = _answers(out, one, list(names.values()), signature)
+            for key, a, b in zip(names, wanted, found, strict=True):
+                assert (a.dtype, a.shape) == (b.dtype, b.shape)
+                _compare(b, a, exact, key)
 
     def refuses(self, feeds: Feeds) -> None:
         """Check that both stock TensorFlow and the plan refuse a request."""
         import tensorflow as tf
 
         with pytest.raises(tf.errors.InvalidArgumentError):
-            self._stock(feeds, [one.tensor for one in self.model.signatures[KEY].outputs.values()], KEY)
+            _answers(self.plain, feeds, [one.tensor for one in self.model.signatures[KEY].outputs.values()], KEY)
         with pytest.raises(embedding_reference.AbsentKeyError):
             self._check(feeds, True, KEY)
 
@@ -91,30 +103,36 @@ class Fused:
                 continue
             if node.name not in made:
                 made[node.name] = self._computed(node, feeds, signature)
-            (wanted,) = self._stock(feeds, [endpoint.tensor], signature)
+            (wanted,) = _answers(self.plain, feeds, [endpoint.tensor], signature)
             found = made[node.name][source.port]
             assert found.size == wanted.size
-            if exact:
-                np.testing.assert_array_equal(found.reshape(wanted.shape), wanted, err_msg=key)
-            else:
-                np.testing.assert_allclose(found.reshape(wanted.shape), wanted, rtol=1e-5, atol=1e-5, err_msg=key)
+            _compare(found.reshape(wanted.shape), wanted, exact, key)
             compared += 1
         assert compared
 
     def _computed(self, node: Node, feeds: Feeds, signature: str) -> list[np.ndarray]:
         plan = next(plan for one, plan in self.groups if one is node)
-        values = self._stock(feeds, embedding_reference.features_of(self.model, node), signature)
+        values = _answers(self.plain, feeds, embedding_reference.features_of(self.model, node), signature)
         return embedding_reference.computed(plan, values, embedding_reference.tables_of(self.model, node))
 
-    def _stock(self, feeds: Feeds, outputs: list[Output], signature: str) -> list[np.ndarray]:
-        import tensorflow as tf
 
-        v1 = tf.compat.v1
-        with v1.Graph().as_default(), v1.Session() as session:
-            one = v1.saved_model.load(session, ["serve"], str(self.plain)).signature_def[signature]
-            fed = {one.inputs[key].name: value for key, value in feeds.items()}
-            found: list[np.ndarray] = session.run([str(each) for each in outputs], fed)
-            return found
+def _answers(path: Path, feeds: Feeds, outputs: list[Output], signature: str) -> list[np.ndarray]:
+    """Ask a SavedModel for tensors of its graph."""
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+    with v1.Graph().as_default(), v1.Session() as session:
+        one = v1.saved_model.load(session, ["serve"], str(path)).signature_def[signature]
+        fed = {one.inputs[key].name: value for key, value in feeds.items()}
+        found: list[np.ndarray] = session.run([str(each) for each in outputs], fed)
+        return found
+
+
+def _compare(found: np.ndarray, wanted: np.ndarray, exact: bool, what: str) -> None:
+    if exact:
+        np.testing.assert_array_equal(found, wanted, err_msg=what)
+    else:
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5, err_msg=what)
 
 
 def fused(source: Path, **options: Any) -> Fused:

@@ -7,9 +7,9 @@ the parts of a `ConcatV2` along another axis, in all signatures that have them.
 
 from __future__ import annotations
 
-from graph_tools.graph import Node, Output, attribute, shapes
+from graph_tools.graph import Graph, Node, Output, attribute, shapes
 from graph_tools.model import Model
-from graph_tools.passes._match import constant_list, skip
+from graph_tools.passes._match import constant_list, first_column, skip, source
 from graph_tools.passes._sizes import Size, SizeFinder, Sizes, Symbol
 
 _UNARY = {
@@ -59,7 +59,9 @@ class Batches(SizeFinder):
         return number, tuple(sorted(symbols))
 
     def keeps_rows(self, node: Node) -> bool:
-        """Say whether a Reshape, ExpandDims or Squeeze gives rows of the same elements as it is given."""
+        """Say whether a node that changes the shape of a tensor gives rows of the same elements as it is given."""
+        if not is_reshape(self.graph, node):
+            return False
         before, after = self.of(node.inputs[0]), self.of(node.output())
         if not before or not after or not self.equal(before[0], after[0]):
             return False
@@ -89,9 +91,19 @@ class Batches(SizeFinder):
             return self._joined(node)
         if node.op == "Tile":
             return self._tiled(node)
+        if node.op == "SegmentSum":
+            row, rows = self.of(node.inputs[0]), self._segment_rows(node.inputs[1])
+            return None if row is None or rows is None else (rows, *row[1:])
         if node.op in {"BatchMatMul", "BatchMatMulV2"}:
             return self._multiplied(node)
         return None
+
+    def _segment_rows(self, segments: Output) -> Size | None:
+        """Return the number of segments, where every row was filled."""
+        matrix = first_column(self.graph, segments)
+        fill = source(self.graph, matrix, "SparseFillEmptyRows") if matrix is not None else None
+        shape = self.vector(fill.inputs[2]) if fill is not None else None
+        return shape[0] if shape else None
 
     def _tiled(self, node: Node) -> Sizes | None:
         before, times = self.of(node.inputs[0]), self.vector(node.inputs[1])
@@ -122,12 +134,12 @@ class Batches(SizeFinder):
         if node.op == "Transpose":
             order = constant_list(self.graph, node.inputs[1])
             return None if order is None else tuple(before[one % len(before)] for one in order)
+        if node.op == "StridedSlice" and is_reshape(self.graph, node):
+            return _with_new_axes(node, before, len(constant_list(self.graph, node.inputs[3]) or ()))
         if node.op == "StridedSlice":
             begin, step = (constant_list(self.graph, node.inputs[i]) for i in (1, 3))
             masks = [attribute(node, f"{key}_mask", 0) for key in ("new_axis", "shrink_axis", "ellipsis")]
-            whole = attribute(node, "end_mask", 0) & 1 and (
-                attribute(node, "begin_mask", 0) & 1 or (begin or [1])[0] == 0
-            )
+            whole = attribute(node, "end_mask", 0) & 1 and (attribute(node, "begin_mask", 0) & 1 or (begin or [1])[0] == 0)
             known = whole and not masks[0] and not masks[1] & 1 and step is not None and step[0] == 1
             return (before[0], *after[1:]) if known or (masks[2] & 1 and not masks[0] and not masks[1] & 1) else None
         axis = constant_list(self.graph, node.inputs[0 if node.op == "Split" else 2])
@@ -183,6 +195,36 @@ class Batches(SizeFinder):
             self._leader[one] = other
         elif isinstance(other, Symbol):
             self._leader[other] = one
+
+
+def is_reshape(graph: Graph, node: Node) -> bool:
+    """Say whether a node gives the elements of its first input in another shape: `x[:, None]` as well."""
+    if node.op != "StridedSlice":
+        return node.op in {"ExpandDims", "Reshape", "Squeeze"}
+    steps = constant_list(graph, node.inputs[3])
+    masks = [attribute(node, f"{key}_mask", 0) for key in ("begin", "end", "new_axis", "ellipsis", "shrink_axis")]
+    if steps is None or set(steps) != {1} or masks[4] or not masks[2]:
+        return False
+    begin, end, new_axis, ellipsis, _ = masks
+    return all((begin & end | new_axis | ellipsis) >> place & 1 for place in range(len(steps)))
+
+
+def _with_new_axes(node: Node, before: Sizes, count: int) -> Sizes:
+    """Return the sizes of `x[:, None]`; `count` axes are named."""
+    new_axis, ellipsis = attribute(node, "new_axis_mask", 0), attribute(node, "ellipsis_mask", 0)
+    made: list[Size] = []
+    left = list(before)
+    for place in range(count):
+        bit = 1 << place
+        if ellipsis & bit:
+            behind = sum(1 for later in range(place + 1, count) if not new_axis >> later & 1)
+            taken = len(left) - behind
+            made, left = [*made, *left[:taken]], left[taken:]
+        elif new_axis & bit:
+            made.append(1)
+        elif left:
+            made.append(left.pop(0))
+    return (*made, *left)
 
 
 def joined_parts(node: Node) -> list[Output]:

@@ -80,6 +80,7 @@ class _Plan:
                 part.offset,
                 combiner=part.combiner,
                 weights=weights,
+                positive_weights=part.positive_weights,
                 empty=part.empty,
                 accumulate=part.accumulate,
             )

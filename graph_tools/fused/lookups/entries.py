@@ -7,11 +7,15 @@ from dataclasses import dataclass, replace
 
 from graph_tools.fused.lookups.batches import Batches
 from graph_tools.fused.lookups.keys import KeyFinder
-from graph_tools.fused.lookups.masks import MaskFinder, factors
+from graph_tools.fused.lookups.masks import Factor, MaskFinder, factors
 from graph_tools.fused.lookups.numbers import NumberFinder, Numbers
 from graph_tools.graph import Node, Output, dtype_of
-from graph_tools.passes._match import constant, first_column, skip, source
+from graph_tools.passes._match import constant, first_column, is_constant, skip, source
 from graph_tools.passes._sizes import Size, Symbol
+
+
+# Give indices, values and shape of a sparse tensor.
+_SPARSE = {"RaggedTensorToSparse", "StringSplitV2"}
 
 
 @dataclass(frozen=True)
@@ -25,11 +29,17 @@ class Entries:
     batch : Size
     fill : str or None
         The SparseFillEmptyRows that gives a value to rows without one.
+    weights : Output or None
+        Of the values.
+    positive : bool
+        Values whose weight is not above 0 count as none.
     """
 
     numbers: Numbers
     batch: Size
     fill: str | None = None
+    weights: Output | None = None
+    positive: bool = False
 
 
 class EntryFinder:
@@ -39,7 +49,9 @@ class EntryFinder:
         self.batches, self.keys, self.numbers, self.masks = batches, keys, numbers, masks
         self.graph = batches.graph
 
-    def of(self, numbers: Output, segments: Output, count: Output | None) -> Entries | str:
+    def of(
+        self, numbers: Output, segments: Output, count: Output | None, weights: Output | None = None
+    ) -> Entries | str:
         """Return the values that row numbers are made of, with their rows.
 
         Parameters
@@ -50,6 +62,8 @@ class EntryFinder:
             Row of the result that each is added to, not decreasing.
         count : Output [] or None
             Rows of the result; None: as many as `segments` reach.
+        weights : Output [n], optional
+            Only for rows that were filled.
         """
         found = self.numbers.of(numbers, shaped=False)
         if isinstance(found, str):
@@ -59,7 +73,9 @@ class EntryFinder:
         matrix = first_column(self.graph, segments)
         fill = source(self.graph, matrix, "SparseFillEmptyRows") if matrix is not None else None
         if fill is not None and matrix is not None and skip(self.graph, matrix) == fill.output(0):
-            return self._filled(found, fill)
+            return self._filled(found, fill, weights)
+        if weights is not None:
+            return "weights of a sparse tensor whose empty rows are not filled"
         if count is None:
             return "the number of rows depends on the ids, expected a number of segments or filled rows"
         if matrix is not None:
@@ -120,7 +136,10 @@ class EntryFinder:
         sizes = self.batches.of(matrix)
         if not rows or sizes is None or sizes[-1] != 2 or not isinstance(rows[0], Symbol):
             return None
+        made = self.graph[skip(self.graph, matrix).node]
         shape = self._shape_vector(count)
+        if made.op in _SPARSE and self.batches.vector(made.output(2)) is not None:
+            shape = made.output(2) if (self.batches.vector(made.output(2)) or (None,))[0] == rows[0] else shape
         if shape is None or not self._is_int64(matrix, shape):
             return None
         key = replace(found.key, layout="sparse", indices=skip(self.graph, matrix), shape=shape)
@@ -153,7 +172,7 @@ class EntryFinder:
         key = replace(found.key, layout="segments", segment_ids=segments, rows=skip(self.graph, count))
         return Entries(replace(found, key=key), rows[0])
 
-    def _filled(self, found: Numbers, fill: Node) -> Entries | str:
+    def _filled(self, found: Numbers, fill: Node, weights: Output | None) -> Entries | str:
         """Recognise a sparse tensor whose rows without a value were given one."""
         if found.key.values != fill.output(1):
             return f"ids come from '{found.key.values}', rows from '{fill.name}': expected one sparse tensor"
@@ -163,26 +182,42 @@ class EntryFinder:
             return f"default id '{fill.inputs[3]}' is no constant"
         if not rows or len(rows) != 2 or (sizes is not None and sizes[-1] != 2):
             return f"sparse tensor of '{fill.name}' is not known to have two axes"
-        dropped = self._drop_before(indices, skip(self.graph, fill.inputs[1]))
-        values, tests = skip(self.graph, fill.inputs[1]), []
+        tensors = [indices, skip(self.graph, fill.inputs[1])]
+        tests: list[Factor] = []
+        if weights is not None:
+            filled = self.graph[skip(self.graph, weights).node]
+            same = filled.op == "SparseFillEmptyRows" and skip(self.graph, weights) == filled.output(1)
+            same = same and [skip(self.graph, filled.inputs[i]) for i in (0, 2)] == [indices, shape]
+            if not same or not is_constant(self.graph, filled.inputs[3], 1.0):
+                return f"weights '{weights}' are not those of one sparse tensor with the ids"
+            tensors.append(skip(self.graph, filled.inputs[1]))
+        dropped = self._drop_before(tensors)
         if dropped is not None:
-            indices, values, tests = dropped
+            tensors, tests = dropped
+        indices, values = tensors[:2]
+        positive = [one for one in tests if one.op == "Positive"]
+        if any(weights is None or one.tensor != tensors[2] for one in positive):
+            return f"mask of '{positive[0].tensor}' is not one of the weights"
         key = self.keys.of(values, shaped=False)
         if isinstance(key, str):
             return key
         key = replace(key, steps=(*key.steps, *found.key.steps), layout="sparse", indices=indices, shape=shape)
-        masked = self.masks.apply(tests, replace(found, key=key), shaped=False)
-        return masked if isinstance(masked, str) else Entries(masked, rows[0], fill.name)
+        others = [one for one in tests if one.op != "Positive"]
+        masked = self.masks.apply(others, replace(found, key=key), shaped=False)
+        if isinstance(masked, str):
+            return masked
+        return Entries(masked, rows[0], fill.name, *([tensors[2], bool(positive)] if weights is not None else []))
 
-    def _drop_before(self, indices: Output, values: Output) -> tuple[Output, Output, list[object]] | None:
-        one, other = source(self.graph, indices, "GatherNd"), source(self.graph, values, "GatherNd")
-        if one is None or other is None or skip(self.graph, one.inputs[1]) != skip(self.graph, other.inputs[1]):
+    def _drop_before(self, tensors: list[Output]) -> tuple[list[Output], list[Factor]] | None:
+        """See through the drop of entries: return what it was made of, and the tests that the others passed."""
+        gathers = [source(self.graph, one, "GatherNd") for one in tensors]
+        places = {skip(self.graph, one.inputs[1]) for one in gathers if one is not None}
+        if None in gathers or len(places) > 1:
             return None
-        where = source(self.graph, one.inputs[1], "Where")
+        where = source(self.graph, places.pop(), "Where")
         tests = factors(self.graph, where.inputs[0]) if where is not None else None
-        return (
-            None if tests is None else (skip(self.graph, one.inputs[0]), skip(self.graph, other.inputs[0]), list(tests))
-        )
+        before = [skip(self.graph, one.inputs[0]) for one in gathers if one is not None]
+        return None if tests is None else (before, tests)
 
 
 def _entries(found: Entries | str) -> Entries | None:

@@ -12,7 +12,8 @@ from graph_tools.model import Model
 from graph_tools.passes._values import Values
 
 _JOINS = {
-    "Reshape": "reshaped", "ExpandDims": "reshaped", "Squeeze": "reshaped", "ConcatV2": "concatenated",
+    "Reshape": "reshaped", "ExpandDims": "reshaped", "Squeeze": "reshaped", "StridedSlice": "reshaped",
+    "ConcatV2": "concatenated",
     "Pack": "concatenated", "AddN": "added", "Add": "added", "AddV2": "added", "BiasAdd": "added", "Sum": "reduced",
     "Mean": "reduced", "MatMul": "linear",
 }  # fmt: skip
@@ -65,11 +66,11 @@ class PieceFinder:
         self._depths[node.name] = max((self._depths.get(one, 0) for one in before), default=0) + reads
         if isinstance(piece, Piece) and piece.looks_up and node.name in self._flow:
             piece = "it runs in a branch or loop of TensorFlow 1"
-        if isinstance(piece, Piece) and any(one.node in self._fixed for one in piece.features()):
+        if isinstance(piece, Piece) and any(one.key and one.key.values.node in self._fixed for one in piece.parts):
             piece = "its ids are the same in every request of so many rows"
         if isinstance(piece, Piece):
             self.pieces[node.output()] = piece
-        elif piece and (reads or node.op in {*_SELECTS, "Mul"}):
+        elif piece and (reads or node.op in {*_SELECTS, "Mul", "SegmentSum"}):
             self.refused[node.name] = piece
 
     def _is_fixed(self, node: Node) -> bool:
@@ -100,7 +101,10 @@ class PieceFinder:
             found = self.lookups.multiplied(node)
         elif node.op in _QUOTIENTS:
             total = self.pieces.get(node.inputs[0])
-            found = self.lookups.averaged(node, total) if total is not None and total.looks_up else ""
+            if total is not None and total.looks_up:
+                found = self.lookups.averaged(node, total) or self.lookups.normalised(node, total)
+        elif node.op == "SegmentSum":
+            found = self.lookups.weighted(node)
         if not found and node.op in _JOINS:
             found = getattr(self.joins, _JOINS[node.op])(node)
         return found

@@ -43,33 +43,35 @@ class Group:
 
 def find_groups(finder: PieceFinder) -> list[Group]:
     """Return the groups of a graph, each after those whose lookups its features need."""
+    wanted = _needed(finder)
     groups: dict[tuple[Size, int, frozenset[str]], Group] = {}
     for node in finder.graph.ordered():
-        output = node.output()
-        piece = finder.pieces.get(output)
-        if piece is None or not piece.looks_up or not _is_root(finder, node):
+        if node.name not in wanted:
             continue
+        piece = finder.pieces[node.output()]
         batch, level = finder.batches.leader(piece.batch), max(map(finder.depth, piece.features()))
         place = (batch, level, finder.batches.needs[node.name])
-        groups.setdefault(place, Group(*place)).roots.append(Root(output, _simple(piece)))
+        groups.setdefault(place, Group(*place)).roots.append(Root(node.output(), _simple(piece)))
     return sorted(groups.values(), key=lambda group: group.level)
 
 
-def _is_root(finder: PieceFinder, node: Node) -> bool:
-    """Say whether anything but a larger piece takes what a node gives."""
-    graph = finder.graph
-    if node.name in finder.model.outputs():
-        return True
-    taken = [user for user in graph.users(node.name) if user.name in finder.batches.needs]
-    return any(not _is_absorbed(finder, node, user) for user in taken)
-
-
-def _is_absorbed(finder: PieceFinder, node: Node, user: Node) -> bool:
-    piece = finder.pieces.get(user.output())
-    if piece is None or not piece.looks_up or node.name in user.controls:
-        return False
-    # A tensor that is a feature of its user's piece, not one of its parts, has to be there.
-    return node.output() not in set(piece.features())
+def _needed(finder: PieceFinder) -> set[str]:
+    """Name the nodes that a group may take the place of, and that outputs need if others of them are in groups."""
+    graph, wanted, seen = finder.graph, set(), set()
+    waiting = list(finder.model.outputs())
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        node = graph[name]
+        piece = finder.pieces.get(node.output())
+        if piece is not None and piece.looks_up:
+            wanted.add(name)
+            waiting.extend(one.node for one in piece.features())
+        else:
+            waiting.extend([*(one.node for one in node.inputs), *node.controls])
+    return wanted
 
 
 def _simple(piece: Piece) -> Piece:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from graph_tools.fused.lookups.batches import Batches, joined_axis, joined_parts
+from graph_tools.fused.lookups.batches import Batches, is_reshape, joined_axis, joined_parts
 from graph_tools.fused.lookups.pieces import Part, Piece, as_sequence, is_static, row_width
 from graph_tools.graph import Node, Output, attribute, dtype_of
 from graph_tools.passes._match import constant_list, skip
@@ -39,7 +39,7 @@ class Joiner:
         self.graph = batches.graph
 
     def reshaped(self, node: Node) -> Piece | None:
-        """Return what a Reshape, ExpandDims or Squeeze makes of a piece."""
+        """Return what a Reshape, ExpandDims, Squeeze or new axis makes of a piece."""
         piece, sizes = self.piece_of(node.inputs[0]), self.batches.of(node.output())
         if piece is None or not sizes or not self.batches.keeps_rows(node):
             return None
@@ -151,7 +151,7 @@ class Joiner:
         """Say whether nothing else takes a tensor: what does may be an interaction, of which a sum is a part."""
         while len(self.graph.users(output.node)) == 1 and output.node not in self.values.model.outputs():
             node = self.graph[output.node]
-            if node.op not in {"ExpandDims", "Identity", "Reshape", "Squeeze"}:
+            if node.op != "Identity" and not is_reshape(self.graph, node):
                 return True
             output = node.inputs[0]
         return False
@@ -231,13 +231,9 @@ class Joiner:
                 best = output
             if node.controls or output.port:
                 return best
-            if (
-                node.op == "Cast"
-                and attribute(node, "SrcT").name in _NUMBERS
-                and attribute(node, "DstT") in ("float32",)
-            ):
+            if node.op == "Cast" and attribute(node, "SrcT").name in _NUMBERS and attribute(node, "DstT") in ("float32",):
                 output = node.inputs[0]
-            elif node.op in {"ExpandDims", "Reshape", "Squeeze"} and self.batches.keeps_rows(node):
+            elif self.batches.keeps_rows(node):
                 output = node.inputs[0]
             else:
                 return best
@@ -255,3 +251,4 @@ class Joiner:
     def _alike(self, one: tuple[Size, ...], other: tuple[Size, ...]) -> bool:
         leader = self.batches.leader
         return tuple(map(leader, one)) == tuple(map(leader, other))
+

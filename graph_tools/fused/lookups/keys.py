@@ -20,7 +20,7 @@ from graph_tools.fused.embedding_plan import (
     ToString,
     WrapNegative,
 )
-from graph_tools.fused.lookups.batches import Batches
+from graph_tools.fused.lookups.batches import Batches, is_reshape
 from graph_tools.fused.lookups.pieces import KeySource
 from graph_tools.graph import Node, Output, attribute, dtype_of
 from graph_tools.passes._match import constant, skip, source
@@ -30,7 +30,6 @@ from graph_tools.passes._ranges import ANY, RangeFinder
 INTEGERS = ("int32", "int64", "uint32", "uint64")
 _FLOATS = ("float32", "float64")
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
-_SHAPES = {"ExpandDims", "Reshape", "Squeeze"}
 _AS_STRING = {"precision": -1, "scientific": False, "shortest": False, "width": -1, "fill": b""}
 
 
@@ -76,7 +75,7 @@ class KeyFinder:
         node = self.graph[output.node]
         if node.controls or output.port:
             return output, ()
-        if node.op in _SHAPES:
+        if is_reshape(self.graph, node):
             return self.walk(node.inputs[0]) if shaped and self.batches.keeps_rows(node) else (output, ())
         if node.op == "Cast":
             return self.walk(node.inputs[0], shaped) if self._loses_nothing(node) else (output, ())
@@ -138,9 +137,7 @@ class KeyFinder:
             return self._arithmetic(node)
         if node.op == "ClipByValue":
             low, high = (self._number(one) for one in inputs[1:])
-            return (
-                (inputs[0], Clip(low, high)) if low is not None and high is not None and low <= high else (None, None)
-            )
+            return (inputs[0], Clip(low, high)) if low is not None and high is not None and low <= high else (None, None)
         return None, None
 
     def _arithmetic(self, node: Node) -> tuple[Output | None, Step | None]:

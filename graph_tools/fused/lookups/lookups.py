@@ -9,7 +9,7 @@ import numpy as np
 
 from graph_tools.fused.embedding_plan import COMBINERS
 from graph_tools.fused.lookups.batches import Batches
-from graph_tools.fused.lookups.entries import EntryFinder
+from graph_tools.fused.lookups.entries import Entries, EntryFinder
 from graph_tools.fused.lookups.keys import KeyFinder
 from graph_tools.fused.lookups.masks import MaskFinder, as_numbers, covers, factors
 from graph_tools.fused.lookups.numbers import NumberFinder, Numbers, changed
@@ -49,6 +49,7 @@ class LookupFinder:
         self.rows = RowFinder(model)
         self.entries = EntryFinder(batches, self.keys, self.numbers, self.masks)
         self.fills: dict[Output, str] = {}
+        self._weighted: dict[Output, tuple[Output, Output]] = {}
         self._spans: dict[tuple[str, str], bool] = {}
 
     def gathered(self, output: Output) -> Piece | str:
@@ -148,15 +149,82 @@ class LookupFinder:
             return table
         combiner = _SEGMENTS[node.op.removesuffix("WithNumSegments")]
         assert combiner in COMBINERS
+        return self._combined(node, found, table, combiner)
+
+    def _combined(self, node: Node, found: Entries, table: TableSource, combiner: str) -> Piece | str:
         empty: int | str | None = None
         if found.fill is not None:
             filled = self._empty(found.numbers, self.graph[found.fill])
-            if isinstance(filled, str) and filled.startswith("default id"):
-                return filled
+            if filled is None:
+                # Its row is found; a Select that makes it zeros may be what is wanted.
+                self.fills[node.output()] = found.fill
+                return f"default id of '{found.fill}' is hashed or changed after it is filled in"
             empty = filled
             self.fills[node.output()] = found.fill
-        part = Part(0, table.dim, key=found.numbers.key, table=table, combiner=combiner, empty=empty)
+        part = Part(
+            0,
+            table.dim,
+            key=found.numbers.key,
+            table=table,
+            combiner=combiner,
+            weights=found.weights,
+            positive_weights=found.positive,
+            empty=empty,
+        )
         return Piece(found.batch, (table.dim,), (part,))
+
+    def weighted(self, node: Node) -> Piece | str:
+        """Return the sum of rows times weights that a SegmentSum makes."""
+        product = source(self.graph, node.inputs[0], "Mul")
+        if product is None or node.controls or product.controls:
+            return ""
+        for rows, column in (product.inputs, product.inputs[::-1]):
+            gathered, weights = self.rows.of(skip(self.graph, rows)), self._column(column)
+            if isinstance(gathered, Gathered) and weights is not None and len(gathered.rows.row_shape) == 1:
+                found = self.entries.of(gathered.numbers, node.inputs[1], None, weights)
+                if isinstance(found, str):
+                    return found
+                table = self._table(gathered.rows, found.numbers)
+                if isinstance(table, str):
+                    return table
+                self._weighted[node.output()] = (skip(self.graph, column), skip(self.graph, node.inputs[1]))
+                return self._combined(node, found, table, "sum")
+        return ""
+
+    def _column(self, output: Output) -> Output | None:
+        """Return the vector whose elements a column [n, 1] has."""
+        node, sizes = self.graph[skip(self.graph, output).node], self.batches.of(output)
+        known = node.op in {"ExpandDims", "Reshape"} and sizes is not None and len(sizes) == 2 and sizes[1] == 1
+        before = self.batches.of(node.inputs[0]) if known else None
+        return skip(self.graph, node.inputs[0]) if before is not None and len(before) == 1 else None
+
+    def normalised(self, node: Node, total: Piece) -> Piece | str:
+        """Return a weighted sum divided by that of the weights, or by the root of that of their squares."""
+        part, made = total.parts[0], self._weighted.get(skip(self.graph, node.inputs[0]))
+        if made is None or part.combiner != "sum" or node.controls:
+            return ""
+        if node.op != "DivNoNan" and not part.positive_weights:
+            return ""  # Weights whose sum is 0 give NaN.
+        divisor, combiner = self.graph[skip(self.graph, node.inputs[1]).node], "mean"
+        if divisor.op == "Sqrt":
+            divisor, combiner = self.graph[skip(self.graph, divisor.inputs[0]).node], "sqrtn"
+        column, segments = made
+        if divisor.op != "SegmentSum" or skip(self.graph, divisor.inputs[1]) != segments:
+            return ""
+        added = skip(self.graph, divisor.inputs[0])
+        if combiner == "sqrtn":
+            square = self.graph[added.node]
+            both = square.op == "Mul" and skip(self.graph, square.inputs[1]) == skip(self.graph, square.inputs[0])
+            power = square.op == "Pow" and is_constant(self.graph, square.inputs[1], 2.0)
+            if not (both or power or square.op == "Square"):
+                return ""
+            added = skip(self.graph, square.inputs[0])
+        if added != column:
+            return ""
+        fill = self.fills.get(skip(self.graph, node.inputs[0]))
+        if fill is not None:
+            self.fills[node.output()] = fill
+        return replace(total, parts=(replace(part, combiner=combiner),))
 
     def emptied(self, select: Node, combined: Piece) -> Piece | str:
         """Return a combined lookup whose filled rows a Select makes zeros."""
@@ -192,12 +260,15 @@ class LookupFinder:
     def _empty(self, numbers: Numbers, fill: Node) -> int | str | None:
         """Return the key of the default id of rows without a value."""
         default = constant(self.graph, fill.inputs[3])
-        after = self.keys.walk(fill.output(1), shaped=False)[1]
-        before = self.keys.walk(fill.inputs[1], shaped=False)[1]
-        if default is None or after or len(numbers.key.steps) != len(before):
-            return f"default id of '{fill.name}' is hashed or changed after it is filled in"
+        before = self.keys.walk(self._before_drop(fill), shaped=False)[1]
+        if default is None or len(numbers.key.steps) != len(before):
+            return None
         value = default.reshape(-1)[0]
         return value.decode() if isinstance(value, bytes) else int(value)
+
+    def _before_drop(self, fill: Node) -> Output:
+        gather = source(self.graph, fill.inputs[1], "GatherNd")
+        return fill.inputs[1] if gather is None else gather.inputs[0]
 
     def _piece(self, found: Gathered, numbers: Numbers) -> Piece | str:
         ids = self.batches.of(found.numbers)

@@ -7,26 +7,26 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from graph_tools.fused.embedding_plan import Clip
+from graph_tools.fused.lookups.batches import is_reshape
 from graph_tools.fused.lookups.keys import KeyFinder
 from graph_tools.fused.lookups.numbers import NumberFinder, Numbers
 from graph_tools.fused.lookups.pieces import KeySource
 from graph_tools.fused.lookups.tables import HashIndex
 from graph_tools.fused.lookups.vocabularies import Vocabulary
 from graph_tools.graph import Graph, Output, attribute
-from graph_tools.passes._match import constant, skip
+from graph_tools.passes._match import constant, is_constant, skip
 from graph_tools.passes._sizes import Sizes
 
-_SHAPES = {"ExpandDims", "Reshape", "Squeeze"}
 _LARGEST = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
 class Factor:
-    """One test that a value must pass: `NotEqual(tensor, number)`, or `AtLeast(tensor, number)`."""
+    """One test that a value must pass: `NotEqual(tensor, number)`, `AtLeast(tensor, number)` or `Positive(tensor)`."""
 
     op: str
     tensor: Output
-    number: int | bytes
+    number: int | bytes = 0
 
 
 def factors(graph: Graph, mask: Output) -> list[Factor] | None:
@@ -34,17 +34,18 @@ def factors(graph: Graph, mask: Output) -> list[Factor] | None:
     node = graph[skip(graph, mask).node]
     if node.controls:
         return None
-    if node.op in _SHAPES:
+    if is_reshape(graph, node):
         return factors(graph, node.inputs[0])
     if node.op == "LogicalAnd":
         both = [factors(graph, one) for one in node.inputs]
         return None if None in both else [factor for one in both for factor in one or ()]
     if node.op not in {"NotEqual", "GreaterEqual", "Greater"}:
         return None
-    number = _number(graph, node.inputs[1])
+    tensor, number = skip(graph, node.inputs[0]), _number(graph, node.inputs[1])
+    if node.op == "Greater" and is_constant(graph, node.inputs[1], 0.0) and attribute(node, "T").is_floating:
+        return [Factor("Positive", tensor)]
     if number is None:
         return None
-    tensor = skip(graph, node.inputs[0])
     if node.op == "NotEqual":
         return [Factor("NotEqual", tensor, number)]
     if not isinstance(number, int):
@@ -65,7 +66,7 @@ def _number(graph: Graph, output: Output) -> int | bytes | None:
 def as_numbers(graph: Graph, output: Output) -> Output | None:
     """Return the mask whose elements an output has as 1 and 0, for every column of a row or for one."""
     node = graph[skip(graph, output).node]
-    while node.op in {"Tile", *_SHAPES} and not node.controls:
+    while (node.op == "Tile" or is_reshape(graph, node)) and not node.controls:
         node = graph[skip(graph, node.inputs[0]).node]
     made = node.op == "Cast" and attribute(node, "SrcT").name == "bool" and attribute(node, "DstT").name == "float32"
     return node.inputs[0] if made and not node.controls else None
@@ -112,6 +113,8 @@ class MaskFinder:
         key = found.key
         values, steps = self.keys.walk(test.tensor, shaped)
         raw = values == key.values and not steps
+        if test.op == "Positive":
+            return f"mask of '{test.tensor}' is not one of looked-up values"
         if test.op == "NotEqual" and raw:
             return self._ignoring(found, test.number)
         if found.index is not None:
@@ -154,7 +157,7 @@ class MaskFinder:
         node = self.keys.graph[test.tensor.node]
         find = self.keys.graph[found.found.node]
         output = test.tensor
-        while node.op in {"Cast", *_SHAPES} and not node.controls:
+        while (node.op == "Cast" or is_reshape(self.keys.graph, node)) and not node.controls:
             output = skip(self.keys.graph, node.inputs[0])
             node = self.keys.graph[output.node]
         default = _number(self.keys.graph, find.inputs[2])

@@ -211,15 +211,11 @@ class NumberFinder:
                 number = self._number(node.inputs[1])
                 if number is None:
                     return None
-                changes.append(
-                    ("min", number) if node.op == "Minimum" else ("add", -number if node.op == "Sub" else number)
-                )
+                changes.append(("min", number) if node.op == "Minimum" else ("add", -number if node.op == "Sub" else number))
             elif node.op == "Cast":
                 if not (attribute(node, "SrcT").is_integer and attribute(node, "DstT").name in ("int32", "int64")):
                     return None
-            elif not (
-                shaped and node.op in {"ExpandDims", "Reshape", "Squeeze"} and self.keys.batches.keeps_rows(node)
-            ):
+            elif not (shaped and self.keys.batches.keeps_rows(node)):
                 return None
             output = node.inputs[0]
 

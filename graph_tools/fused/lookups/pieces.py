@@ -63,6 +63,8 @@ class Part:
     combiner : str or None
     weights : Output or None
         Of the values of a combined lookup.
+    positive_weights : bool
+        Values whose weight is not above 0 count as none.
     empty : int or str or None
     matrix : tuple of tuple of float or None
         Weights [k, w] of a linear column.
@@ -76,6 +78,7 @@ class Part:
     table: TableSource | None = None
     combiner: str | None = None
     weights: Output | None = None
+    positive_weights: bool = False
     empty: int | str | None = None
     matrix: tuple[tuple[float, ...], ...] | None = None
 

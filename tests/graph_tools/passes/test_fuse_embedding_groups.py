@@ -94,7 +94,7 @@ STEPS: dict[str, tuple[str, Callable[[Any, Any], Any], tuple[Any, ...]]] = {
     "remainder": ("int64", lambda tf, x: tf.math.floormod(x, 10), (Mod(10),)),
     "offset": ("int64", lambda tf, x: tf.math.floormod(x, 7) + 3, (Mod(7), Add(3))),
     "difference": ("int64", lambda tf, x: tf.math.floormod(x - 2, 10), (Add(-2), Mod(10))),
-    "bounds": ("int64", lambda tf, x: tf.clip_by_value(x, 1, 8), (Clip(1, 8),)),
+    "bounds": ("int64", lambda tf, x: tf.raw_ops.ClipByValue(t=x, clip_value_min=1, clip_value_max=8), (Clip(1, 8),)),
     "least": ("int64", lambda tf, x: tf.minimum(tf.maximum(x, 0), 9), (Clip(0, _LARGEST), Clip(-_LARGEST - 1, 9))),
     "cast": ("int32", lambda tf, x: tf.math.floormod(tf.cast(x, tf.int64), 10), (Mod(10),)),
     "buckets": ("float32", lambda tf, x: tf.raw_ops.Bucketize(input=x, boundaries=[-1.0, 0.5, 3.0]),
@@ -116,7 +116,7 @@ def test_what_makes_ids_of_a_feature_is_done_by_the_group(case: str, tmp_path: P
         "string": strings("", "a", "ü", b"\xff\0x"),
         "float32": np.array([-5, -1, 0.5, np.float32(3.0), 9], np.float32),
     }
-    made.check({"ids": values.get(dtype, np.array([0, 3, 9, 123456, -7], dtype))})
+    made.check({"ids": values[dtype] if dtype in values else np.array([0, 3, 9, 123456, -7], dtype)})
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_mask_of_something_else_stays(tmp_path: Path) -> None:
 
     made = fuse_function(tmp_path, serve, [spec("ids"), spec("other")], weights=weights)
     assert "SelectV2" in made.ops()
-    assert any("is not one of the looked-up values" in why for _, why in made.result.refused)
+    assert ["mask" in why for _, why in made.result.refused] == [True]
 
 
 def test_the_wide_part_is_added_up(tmp_path: Path) -> None:
@@ -266,11 +266,11 @@ def test_rows_with_several_values(tmp_path: Path) -> None:
         rows = tf.gather(weights, ids)
         masked = tf.where((more != 0)[..., None], tf.gather(weights, more), 0.0)
         count = tf.reduce_sum(tf.cast(more != 0, tf.float32), 1, keepdims=True)
+        means = [tf.reduce_mean(tf.gather(weights, ids + 2), 1), tf.math.divide_no_nan(tf.reduce_sum(masked, 1), count)]
         return {
             "flat": tf.reshape(rows, [-1, 12]),
             "sum": tf.reduce_sum(tf.gather(weights, ids + 1), 1),
-            "mean": tf.reduce_mean(tf.gather(weights, ids + 2), 1),
-            "masked": tf.math.divide_no_nan(tf.reduce_sum(masked, 1), count),
+            "means": tf.concat(means, 1),
         }
 
     made = fuse_function(tmp_path, serve, [spec("ids", "int64", 3), spec("more", "int64", 5)], weights=weights)
@@ -289,13 +289,14 @@ def test_histories_are_sequences(tmp_path: Path) -> None:
 
     def serve(items_seen: Any, cates_seen: Any, item: Any) -> dict[str, Any]:
         history = tf.concat([tf.gather(items, items_seen), tf.gather(cates, cates_seen)], -1)
-        return {"history": history, "item": tf.gather(items, item), "bag": tf.reduce_sum(tf.gather(cates, cates_seen), 1)}
+        bag = tf.reduce_sum(tf.gather(cates, cates_seen + 1), 1)
+        return {"history": history, "item": tf.concat([tf.gather(items, item), bag], 1)}
 
     specs = [spec("items_seen", "int64", None), spec("cates_seen", "int64", None), spec("item")]
     made = fuse_function(tmp_path, serve, specs, items=items, cates=cates)
-    assert [one.sequence is not None for plan in (p for _, p in made.groups) for one in plan.outputs].count(True) == 1
+    assert sorted((one.width, one.sequence is not None) for one in made.plan.outputs) == [(7, False), (7, True)]
     seen = np.array([[0, 1, 2], [9, 9, 0]])
-    made.check({"items_seen": seen, "cates_seen": seen % 5, "item": np.array([1, 2])}, exact=False)
+    made.check({"items_seen": seen, "cates_seen": seen % 4, "item": np.array([1, 2])}, exact=False)
 
 
 def test_a_value_of_one_dimension_and_tables_of_any_shape(tmp_path: Path) -> None:
@@ -307,5 +308,5 @@ def test_a_value_of_one_dimension_and_tables_of_any_shape(tmp_path: Path) -> Non
         return {"bias": tf.gather(bias, ids), "cube": tf.gather(cube, ids)}
 
     made = fuse_function(tmp_path, serve, [spec("ids")], bias=bias, cube=cube)
-    assert [one.width for one in made.plan.outputs] == [1, 6]
+    assert sorted(one.width for one in made.plan.outputs) == [1, 6]
     made.check({"ids": np.array([0, 9, 9])})
