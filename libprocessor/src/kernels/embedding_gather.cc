@@ -5,8 +5,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "absl/strings/escaping.h"
-#include "absl/strings/str_cat.h"
 #include "src/kernels/dense_columns.h"
 #include "src/kernels/row_fetcher.h"
 
@@ -14,17 +12,6 @@ namespace processor {
 namespace {
 
 using Column = EmbeddingBinding::Column;
-using Lookup = EmbeddingBinding::Lookup;
-
-// Numbers of rows of a direct table whose rows are all there; false: some key is not.
-bool DirectRows(const int64_t* keys, size_t n, uint64_t rows, uint32_t* numbers) {
-  bool beyond = false;
-  for (size_t i = 0; i < n; ++i) {
-    beyond |= static_cast<uint64_t>(keys[i]) >= rows;
-    numbers[i] = static_cast<uint32_t>(keys[i]);
-  }
-  return !beyond;
-}
 
 // What the sum of a row's values is multiplied by. `counted`: whether there is a value.
 float ScaleOf(Combiner combiner, const uint32_t* numbers, const float* weights, size_t n, bool* counted) {
@@ -44,88 +31,6 @@ float ScaleOf(Combiner combiner, const uint32_t* numbers, const float* weights, 
 
 }  // namespace
 
-absl::Status Gather::RefuseKey(int key, int64_t position, const EmbeddingTable& table) const {
-  const KeyValues& values = request.keys[key];
-  const void* value = static_cast<const char*>(values.values) + position * steps[key].value_size();
-  std::string shown;
-  uint8_t none;
-  if (steps[key].passes_strings()) {
-    const auto& text = *static_cast<const tensorflow::tstring*>(value);
-    shown =
-        absl::StrCat("'", absl::CHexEscape(absl::string_view(text.data(), std::min<size_t>(text.size(), 100))), "'");
-  } else if (steps[key].gives_strings()) {
-    tensorflow::tstring text;
-    steps[key].Strings(value, 1, &text, &none);
-    shown = absl::StrCat("'", absl::string_view(text.data(), text.size()), "'");
-  } else {
-    int64_t number = 0;
-    steps[key].Numbers(value, 1, &number, &none);
-    shown = absl::StrCat(number);
-  }
-  return absl::InvalidArgumentError(absl::StrCat("embedding group: feature ", plan.keys[key].feature, ": key ", shown,
-                                                 " at position ", position, ", expected one that table ", table.path(),
-                                                 " holds"));
-}
-
-absl::Status Gather::FindRows(int64_t begin, int64_t end, GatherScratch* scratch) const {
-  const absl::Span<const Lookup> lookups = binding.lookups();
-  size_t all = 0, most = 0;
-  for (const Lookup& lookup : lookups) {
-    const KeyValues& values = request.keys[lookup.key];
-    const size_t n = values.Begin(end) - values.Begin(begin);
-    all += n;
-    most = std::max(most, n);
-  }
-  uint32_t* numbers = scratch->rows.Get(all);
-  int64_t* keys = scratch->keys.Get(most);
-  uint8_t* none = scratch->none.Get(most);
-  scratch->lookups.resize(lookups.size());
-
-  int computed = -1;
-  bool any_none = false;
-  const tensorflow::tstring* strings = nullptr;
-  for (size_t l = 0; l < lookups.size(); ++l) {
-    const Lookup& lookup = lookups[l];
-    const KeySteps& make = steps[lookup.key];
-    const KeyValues& values = request.keys[lookup.key];
-    const int64_t first = values.Begin(begin);
-    const size_t n = values.Begin(end) - first;
-    if (lookup.key != computed) {
-      computed = lookup.key;
-      const void* src = static_cast<const char*>(values.values) + first * make.value_size();
-      if (!make.gives_strings()) {
-        any_none = make.Numbers(src, n, keys, none);
-      } else if (make.passes_strings()) {
-        strings = static_cast<const tensorflow::tstring*>(src);
-        any_none = make.Strings(src, n, nullptr, none);
-      } else {
-        tensorflow::tstring* made = scratch->strings.Get(most);
-        strings = made;
-        any_none = make.Strings(src, n, made, none);
-      }
-    }
-    scratch->lookups[l] = numbers;
-    const EmbeddingTable& table = *lookup.table;
-    bool all_there = false;
-    if (make.gives_strings()) {
-      table.FindRows(absl::MakeConstSpan(strings, n), numbers);
-    } else if (table.index_kind() == IndexKind::kDirect && DirectRows(keys, n, table.rows(), numbers)) {
-      all_there = true;
-    } else {
-      table.FindRows(absl::MakeConstSpan(keys, n), numbers);
-    }
-    if (any_none) {
-      for (size_t i = 0; i < n; ++i) numbers[i] = none[i] ? kNoRow : numbers[i];
-    }
-    if (!all_there && table.absent_key() == AbsentKey::kError) {
-      const uint32_t* refused = std::find(numbers, numbers + n, kRefusedRow);
-      if (refused != numbers + n) return RefuseKey(lookup.key, first + (refused - numbers), table);
-    }
-    numbers += n;
-  }
-  return absl::OkStatus();
-}
-
 void Gather::WriteLookup(const Column& column, int64_t begin, int64_t end, GatherScratch* scratch,
                          RowFetcher* fetcher) const {
   const PlanColumn& planned = *column.plan;
@@ -135,7 +40,7 @@ void Gather::WriteLookup(const Column& column, int64_t begin, int64_t end, Gathe
   const int64_t repeats = request.Repeats(output);
   const size_t width = output.width;
   const int64_t first = key.Begin(begin);
-  uint32_t* numbers = scratch->lookups[column.lookup];
+  uint32_t* numbers = scratch->rows.of(column.lookup);
   float* dst = outputs[planned.output] + begin * repeats * width + planned.offset;
 
   // One value for each row of the output: pooling it changes nothing, unless there are weights.
@@ -203,12 +108,13 @@ void Gather::FillGaps(int64_t begin, int64_t end) const {
 }
 
 absl::Status Gather::Rows(int64_t begin, int64_t end, GatherScratch* scratch) const {
-  if (absl::Status found = FindRows(begin, end, scratch); !found.ok()) return found;
+  absl::Status found = scratch->rows.Find(plan, steps, binding, request, begin, end);
+  if (!found.ok()) return found;
   scratch->runs.clear();
   for (const Column& column : binding.columns()) {
     if (column.plan->kind != ColumnKind::kLookup) continue;
     const KeyValues& key = request.keys[column.plan->key];
-    scratch->runs.push_back({column.source, column.row_bytes, scratch->lookups[column.lookup],
+    scratch->runs.push_back({column.source, column.row_bytes, scratch->rows.of(column.lookup),
                              static_cast<size_t>(key.Begin(end) - key.Begin(begin))});
   }
   RowFetcher fetcher(scratch->runs.data(), scratch->runs.size());

@@ -94,8 +94,8 @@ void Reader::ReadKey(JsonFields fields, size_t number) {
 }
 
 void Reader::ReadStep(JsonFields fields, bool first, PlanStep* step) {
-  step->kind = static_cast<StepKind>(fields.Choice(
-      "op", {"fast_hash", "strong_hash", "legacy_hash", "to_string", "mod", "add", "multiply", "clip", "bucketize", "wrap_negative"}));
+  step->kind = static_cast<StepKind>(fields.Choice("op", {"fast_hash", "strong_hash", "legacy_hash", "to_string", "mod",
+                                                          "add", "multiply", "clip", "bucketize", "wrap_negative"}));
   switch (step->kind) {
     case StepKind::kStrongHash: {
       const nlohmann::json& key = fields.Array("key", 2);

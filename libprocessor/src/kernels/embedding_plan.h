@@ -12,7 +12,18 @@
 
 namespace processor {
 
-enum class StepKind { kFastHash, kStrongHash, kLegacyHash, kToString, kMod, kAdd, kMultiply, kClip, kBucketize, kWrapNegative };
+enum class StepKind {
+  kFastHash,
+  kStrongHash,
+  kLegacyHash,
+  kToString,
+  kMod,
+  kAdd,
+  kMultiply,
+  kClip,
+  kBucketize,
+  kWrapNegative
+};
 
 struct PlanStep {
   StepKind kind;

@@ -78,6 +78,16 @@ void EmbeddingTable::FillAbsent(size_t num_keys, uint32_t* rows, DefaultRow&& de
   }
 }
 
+void EmbeddingTable::FetchIndex(absl::Span<const int64_t> keys) const {
+  if (header_.index_kind != IndexKind::kInt64) return;
+  for (const int64_t key : keys) index_.Fetch(static_cast<uint64_t>(key));
+}
+
+void EmbeddingTable::FetchIndex(absl::Span<const tensorflow::tstring> keys) const {
+  if (header_.index_kind != IndexKind::kString) return;
+  for (const tensorflow::tstring& key : keys) index_.Fetch(StringKey({key.data(), key.size()}));
+}
+
 void EmbeddingTable::FindRows(absl::Span<const int64_t> keys, uint32_t* rows) const {
   if (header_.index_kind == IndexKind::kString) return static_cast<void>(std::fill_n(rows, keys.size(), kRefusedRow));
   const bool direct = header_.index_kind == IndexKind::kDirect;

@@ -51,6 +51,10 @@ class EmbeddingTable {
   void FindRows(absl::Span<const int64_t> keys, uint32_t* rows) const;
   void FindRows(absl::Span<const tensorflow::tstring> keys, uint32_t* rows) const;
 
+  /// Fetches what FindRows will read first for these keys: for callers with few keys each for many tables.
+  void FetchIndex(absl::Span<const int64_t> keys) const;
+  void FetchIndex(absl::Span<const tensorflow::tstring> keys) const;
+
  private:
   EmbeddingTable() = default;
 

@@ -54,6 +54,9 @@ struct TableIndex {
   /// \return how many were not found.
   size_t Find(absl::Span<const int64_t> keys, uint32_t* rows) const;
   size_t Find(absl::Span<const tensorflow::tstring> keys, uint32_t* rows) const;
+
+  /// Fetches the bucket in which the search for a key begins.
+  void Fetch(uint64_t key) const { __builtin_prefetch(&buckets[HomeBucket(key, home_buckets)]); }
 };
 
 /// The index of a direct table: a key is the number of its row.
