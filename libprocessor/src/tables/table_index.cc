@@ -44,7 +44,8 @@ class Search {
     const TableBucket& bucket = index_.buckets[home];
     const uint32_t found = Matches(bucket, key);
     rows_[i] = RowOf(bucket, found);
-    if ((found != 0) | (bucket.count < kBucketKeys)) return;  // one branch, mostly taken
+    // One branch for both: whether a bucket is full cannot be predicted, that a key is there mostly can.
+    if ((found | (kBucketKeys - bucket.count)) != 0) return;
     __builtin_prefetch(&bucket + 1);
     later_[num_later_++] = {i, home + 1, key};
     if (num_later_ == kAhead) Finish();
