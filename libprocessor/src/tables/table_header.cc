@@ -91,7 +91,7 @@ absl::Status CheckSection(const Expectation& expected, uint64_t file_size) {
 absl::Status CheckSections(const TableHeader& header) {
   const bool strings = header.index_kind == IndexKind::kString;
   // The number of buckets may be anything up to here: it is compared with a count that cannot wrap.
-  if (header.buckets > header.file_size / 64) {
+  if (header.buckets >= uint64_t{1} << 32 || header.buckets > header.file_size / 64) {
     return Damaged(header.buckets, " buckets of 64 bytes, expected what fits into ", header.file_size, " bytes");
   }
   const std::array<Expectation, 4> expectations = {{
