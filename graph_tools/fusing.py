@@ -57,8 +57,8 @@ def fuse(
     target : path or None
         Folder to write a SavedModel into; it must not be there. Not looked at with `dry_run`.
     precision : str
-        Of dense layers: `fp32`; `bf16`, which a CPU must have to load the model; `auto`: bf16 where the CPU has it, if
-        no output loses more than 0.001 of AUC, or of rank correlation with the scores of fp32, on the requests here.
+        Of dense layers: `fp32`; `bf16`, which a CPU must be able to do to load the model; `auto`: bf16 where the CPU
+        can, if no output loses more than 0.001 of AUC, or of rank correlation with the scores of fp32, on the requests.
     skip_passes : sequence of str
         Fusing passes to leave out, by name.
     requests, samples, tolerance

@@ -92,9 +92,9 @@ class Precision:
     requested : str
         `fp32`, `bf16` or `auto`.
     permitted : str
-        `bf16`: where the CPU has it; else `fp32`.
+        `bf16`: where the CPU can; else `fp32`.
     forced : bool
-        A CPU without bf16 must not load it.
+        A CPU that cannot compute in bf16 must not load it.
     reason : str
     certificate : Certificate or None
         None: not measured.

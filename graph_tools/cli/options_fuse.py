@@ -25,8 +25,8 @@ Precision = Annotated[
     str,
     typer.Option(
         metavar="|".join(PRECISIONS),
-        help="Of dense layers. auto: bf16 where the CPU has it, if AUC or rank correlation lose at most 0.001 here. "
-        "A model that was forced to bf16 does not load on other CPUs.",
+        help="Of dense layers. auto: bf16 if AUC or rank correlation lose at most 0.001 here, and the CPU can. A "
+        "model that was forced to bf16 does not load where the CPU cannot.",
     ),
 ]
 SkipPass = Annotated[

@@ -80,8 +80,7 @@ def _left_alone(passes: list[dict[str, Any]], width: int) -> Table:
 def _precision(found: dict[str, Any] | None) -> list[str]:
     if found is None:
         return []
-    words = {"fp32": "fp32", "bf16": "bf16 where the CPU has it, else fp32"}
-    word = "bf16, forced: a CPU without it does not load this" if found["forced"] else words[found["permitted"]]
+    word = "bf16, forced" if found["forced"] else found["permitted"]
     lines = [f"[bold]precision[/] {word}: {escape(found['reason'])}"]
     measured = found["certificate"]
     if measured is not None:

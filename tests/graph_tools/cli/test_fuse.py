@@ -42,7 +42,7 @@ def test_tables_for_people(source: Path, tmp_path: Path) -> None:
     assert re.search(r"^Fused$", found.out, re.M)
     assert re.search(r"^fuse_layers +1 +\d+ +1 x no layer before it, expected two$", found.out, re.M)
     assert "site by site" not in found.out
-    assert "precision bf16 where the CPU has it, else fp32: every output loses at most 0.001" in found.out
+    assert "precision bf16: every output loses at most 0.001" in found.out
     assert re.search(
         r"^  bf16 against fp32: largest difference \S+, rank correlation loss \S+; 6 requests", found.out, re.M
     )
