@@ -24,7 +24,7 @@ REGISTER_OP("RecDotInteraction")
     .Doc(R"doc(
 Dot products of pairs of fields.
 
-fields: [rows, num_fields, dim], or [rows, num_fields * dim] with the attribute `dim`.
+fields: [rows, num_fields, dim], or, with the attribute `dim`, any shape with num_fields * dim elements for each row.
 products: [rows, number of pairs].
 pairs: `i * num_fields + j` for fields i and j, or -1 for a zero.
 )doc");

@@ -30,7 +30,7 @@ Products of pairs of fields, weighted: the outer products of PNN.
 For pair p of fields x and y: kind "scalar" gives `kernel[p] * sum(x * y)`, "vector" `sum(kernel[p] * x * y)`, "matrix"
 `sum over e, f of kernel[e, p, f] * x[f] * y[e]`.
 
-fields: [rows, num_fields, dim], or [rows, num_fields * dim] with the attribute `dim`.
+fields: [rows, num_fields, dim], or, with the attribute `dim`, any shape with num_fields * dim elements for each row.
 kernel: of as many elements as [pairs], [pairs, dim] or [dim, pairs, dim].
 products: [rows, number of pairs].
 pairs: `i * num_fields + j` for fields i (x) and j (y).

@@ -12,7 +12,7 @@
 
 namespace processor {
 
-/// Shape [rows, fields, dim]; a tensor of it is contiguous, whether it comes as that or as [rows, fields · dim].
+/// Shape [rows, fields, dim]; a tensor of it is contiguous, whatever dimensions it has after the first.
 struct FieldShape {
   int64_t rows = 0;
   int64_t fields = 0;
@@ -22,16 +22,18 @@ struct FieldShape {
 /// Reads the shape of `fields`. `dim` is the op's attribute: 0 where the tensor has three dimensions.
 /// \return INVALID_ARGUMENT for another shape.
 inline absl::Status ReadFieldShape(const tensorflow::TensorShape& shape, int64_t dim, FieldShape* found) {
-  if (shape.dims() == 3 && (dim == 0 || shape.dim_size(2) == dim)) {
+  if (dim == 0 && shape.dims() == 3) {
     *found = {shape.dim_size(0), shape.dim_size(1), shape.dim_size(2)};
     return absl::OkStatus();
   }
-  if (shape.dims() == 2 && dim > 0 && shape.dim_size(1) % dim == 0) {
-    *found = {shape.dim_size(0), shape.dim_size(1) / dim, dim};
+  int64_t width = 1;
+  for (int i = 1; i < shape.dims(); ++i) width *= shape.dim_size(i);
+  if (dim > 0 && shape.dims() >= 2 && width % dim == 0) {
+    *found = {shape.dim_size(0), width / dim, dim};
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat("fields: shape ", shape.DebugString(), " with dim ", dim,
-                                                 ", expected [rows, fields, dim] or [rows, fields * dim]"));
+                                                 ", expected [rows, fields, dim], or rows of fields * dim elements"));
 }
 
 /// Gives the number of rows of `fields` to the shape function of an op, and `dim` where it is known.
@@ -44,12 +46,13 @@ inline absl::Status InferFieldShape(tensorflow::shape_inference::InferenceContex
   *rows = context->UnknownDim();
   *dim = attribute > 0 ? context->MakeDim(attribute) : context->UnknownDim();
   if (!context->RankKnown(shape)) return absl::OkStatus();
-  if (context->Rank(shape) == 3) {
-    TF_RETURN_IF_ERROR(context->Merge(context->Dim(shape, 2), *dim, dim));
-  } else if (context->Rank(shape) != 2 || attribute == 0) {
+  const int64_t rank = context->Rank(shape);
+  if (attribute == 0 && rank == 3) {
+    *dim = context->Dim(shape, 2);
+  } else if (attribute == 0 || rank < 2) {
     return absl::InvalidArgumentError(absl::StrCat("fields: shape ", context->DebugString(shape), " with dim ",
                                                    attribute,
-                                                   ", expected [rows, fields, dim] or [rows, fields * dim]"));
+                                                   ", expected [rows, fields, dim], or rows of fields * dim elements"));
   }
   *rows = context->Dim(shape, 0);
   return absl::OkStatus();

@@ -34,7 +34,7 @@ The pairwise term of factorisation machines.
 `0.5 * (square of the sum over fields - sum of the squares over fields)`: the sum of the products of all pairs of
 fields, element by element, and with output "sum" the sum of the elements of that.
 
-fields: [rows, fields, dim], or [rows, fields * dim] with the attribute `dim`.
+fields: [rows, fields, dim], or, with the attribute `dim`, any shape with fields * dim elements for each row.
 interaction: [rows, 1], or [rows, dim] with output "vector"; [rows, 1, ...] with `keep_dims`.
 )doc");
 

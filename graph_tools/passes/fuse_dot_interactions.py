@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compute dot products of pairs of feature vectors in one node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from graph_tools.graph import Node, Output, attribute
+from graph_tools.passes._field_pairs import field_pairs, own_products, sum_of_products
+from graph_tools.passes._flat import Flat
+from graph_tools.passes._interaction_pass import Fusion, InteractionPass, fields_input, joined
+from graph_tools.tensors import Array
+
+
+class FuseDotInteractions(InteractionPass):
+    """Replace products of all vectors of a row with each other of which some are used, and products of two lists.
+
+    Before: `BatchMatMul(x, xᵀ)`, of which a mask or indices pick a triangle (DLRM); `Sum(p * q, -1)`, p and q joining
+    the vectors of pairs (PNN).
+    After: `RecDotInteraction(x)`.
+
+    Where the triangle is picked by the values of a mask, these must follow from constants.
+    """
+
+    name = "fuse_dot_interactions"
+
+    def roots(self, flat: Flat) -> Iterable[Node]:
+        return flat.graph.of("GatherV2", "Select", "SelectV2", "Mul", "Sum")
+
+    def match(self, flat: Flat, node: Node) -> Fusion | str | None:
+        if node.op == "Sum":
+            return _inner_products(flat, node)
+        source = _all_products(flat, node)
+        if source is None:
+            return None
+        fields = own_products(flat, source)
+        if fields is None:
+            return None
+        count = flat.known(fields)[1]
+        if not count or not flat.is_float(fields):
+            return f"'{fields.node}' is not float32 with a known number of vectors"
+        picked = _picked(flat, node, source, count)
+        if isinstance(picked, str):
+            return picked
+        given, dim = fields_input(flat, fields)
+        attrs = {"pairs": picked, "num_fields": count, "dim": dim}
+        return Fusion(node.output(), "RecDotInteraction", [given], attrs, (None, len(picked)))
+
+
+def _inner_products(flat: Flat, node: Node) -> Fusion | str | None:
+    operands = sum_of_products(flat, node.output())
+    found = None if operands is None else field_pairs(flat, *operands)
+    if found is None or isinstance(found, str):
+        return found
+    given = joined(flat, found.fields)
+    attrs = {"pairs": found.numbers(), "num_fields": len(found.fields), "dim": found.dim}
+    return Fusion(node.output(), "RecDotInteraction", [given], attrs, (None, len(found.pairs)))
+
+
+def _all_products(flat: Flat, node: Node) -> Output | None:
+    """Return the operand of a node that may be all products."""
+    if node.op == "GatherV2":
+        return node.inputs[0] if not attribute(node, "batch_dims", 0) else None
+    candidates = node.inputs if node.op == "Mul" else node.inputs[1:]
+    return next((one for one in candidates if own_products(flat, one) is not None), None)
+
+
+def _picked(flat: Flat, node: Node, source: Output, count: int) -> list[int] | str:
+    """List the pairs whose products a node gives for each row, -1 for a zero."""
+    if node.op == "GatherV2":
+        return _gathered(flat, node, count)
+    others = [one for one in node.inputs if one != source]
+    mask = None if not others else matrix_of(flat, others[0], count)
+    if mask is None:
+        return f"mask '{others[0].node if others else node.name}' does not follow from constants"
+    if node.op == "Mul":
+        if not np.isin(mask, (0, 1)).all():
+            return f"'{others[0].node}' has other numbers than 0 and 1"
+        keeps = mask != 0
+    else:
+        zero = others[-1] if len(others) == 2 else node.inputs[0]
+        if flat.scalar(zero) != 0.0 or node.op == "Select":
+            return f"'{zero.node}' is not zero, expected so of what is not picked"
+        keeps = (mask != 0) == (source == node.inputs[1])
+    return [int(i) if keep else -1 for i, keep in enumerate(keeps.ravel())]
+
+
+def _gathered(flat: Flat, node: Node, count: int) -> list[int] | str:
+    axis, sizes = flat.shapes.numbers(node.inputs[2]), flat.known(node.inputs[0])
+    indices = flat.values.constant(node.inputs[1])
+    if axis == [1] and sizes[1:] == [count * count]:
+        if indices is None:
+            indices = _where(flat, node.inputs[1], count)
+        if indices is None or indices.ndim != 1 or not ((indices >= 0) & (indices < count * count)).all():
+            return f"indices '{node.inputs[1].node}' do not follow from constants"
+        return [int(one) for one in indices]
+    if axis == [0] and len(sizes) == 1:
+        # The mask is repeated for each row, since it is made from the products themselves.
+        indices = _where(flat, node.inputs[1], count) if indices is None else None
+        if indices is not None:
+            return [int(one) for one in indices]
+    return f"'{node.name}' picks rows, expected products of each row"
+
+
+def _where(flat: Flat, output: Output, count: int) -> Array | None:
+    """Return the places, within one row, where a mask that is the same for all rows is true."""
+    node = flat.node(output, "Where")
+    mask = None if node is None else matrix_of(flat, node.inputs[0], count)
+    return None if mask is None else np.flatnonzero(mask)
+
+
+def matrix_of(flat: Flat, output: Output, count: int) -> Array | None:
+    """Compute a matrix [count, count] that is the same for all rows, or None where it is not known."""
+    output = flat.source(output)
+    value = flat.values.constant(output)
+    if value is not None:
+        if value.size == 1:
+            return np.full((count, count), float(value.reshape(-1)[0]))
+        return value.reshape(count, count).astype(np.float64) if value.size == count * count else None
+    node = flat.graph[output.node]
+    if node.controls:
+        return None
+    if node.op in {"OnesLike", "ZerosLike"}:
+        whole = flat.known(node.inputs[0])
+        fits = len(whole) == 3 and whole[1:] == [count, count]
+        return np.full((count, count), float(node.op == "OnesLike")) if fits else None
+    if node.op == "Cast":
+        inner = matrix_of(flat, node.inputs[0], count)
+        dtype = attribute(node, "DstT").as_numpy_dtype
+        return None if inner is None else inner.astype(dtype).astype(np.float64)
+    if node.op == "MatrixBandPart":
+        inner = matrix_of(flat, node.inputs[0], count)
+        bounds = [flat.shapes.numbers(one) for one in node.inputs[1:]]
+        if inner is None or not all(one is not None and len(one) == 1 for one in bounds):
+            return None
+        lower, upper = (one[0] for one in bounds if one)
+        i, j = np.indices(inner.shape)
+        return np.where(((lower < 0) | (i - j <= lower)) & ((upper < 0) | (j - i <= upper)), inner, 0)
+    if node.op == "LogicalNot":
+        inner = matrix_of(flat, node.inputs[0], count)
+        return None if inner is None else 1.0 - inner
+    if node.op == "Sub":
+        one, other = (matrix_of(flat, each, count) for each in node.inputs)
+        return None if one is None or other is None else one - other
+    return None
