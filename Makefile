@@ -12,7 +12,7 @@ CONFIGURE := $(BIN)/cmake -S . -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/pyt
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help bench-graph-tools bench-large-table demo build lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-tsan lint fmt typecheck bench endurance fuzz \
+.PHONY: help bench-fused bench-kernels bench-graph-tools bench-large-table demo build lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-tsan lint fmt typecheck bench endurance fuzz \
         docs check clean dist
 
 ## help: list the targets
@@ -67,7 +67,7 @@ test-lib: lib $(VENV)/.stamp-test
 SANITIZED := $(CONFIGURE) -DPROCESSOR_TESTS=ON -DCMAKE_BUILD_TYPE=Sanitize -DCMAKE_C_FLAGS_SANITIZE=-O1 \
              -DCMAKE_CXX_FLAGS_SANITIZE=-O1
 RUN_SANITIZED := $(BIN)/python tests/libprocessor/sanitizers/run_programs.py --seconds $(or $(STRESS_SECONDS),10)
-ASAN_PROGRAMS := processor_tests processor_test_c_api processor_test_c_api_drop_in processor_stress
+ASAN_PROGRAMS := processor_tests processor_kernel_tests processor_test_c_api processor_test_c_api_drop_in processor_stress
 TSAN_PROGRAMS := processor_thread_tests
 
 ## lib-asan: build the library's test programs with AddressSanitizer and UndefinedBehaviorSanitizer into build/asan
@@ -99,6 +99,16 @@ bench: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_codec
 	$(Q)$(BIN)/python -m load_tests.python_threads
 	$(Q)$(BIN)/python -m load_tests.bench_memory --only sessions
+	$(Q)$(MAKE) --no-print-directory bench-fused bench-kernels
+
+## bench-fused: fused models against stock TensorFlow, ONNX Runtime, OpenVINO and oneDNN alone, in one run
+bench-fused: lib $(VENV)/.stamp-bench .venv-peers/.stamp
+	$(Q)$(BIN)/python -m load_tests.bench_fused $(BENCH_ARGS)
+
+## bench-kernels: products, lookups and interactions against oneDNN and the memory of the machine
+bench-kernels: lib
+	$(Q)$(BIN)/cmake --build $(BUILD) --parallel $(JOBS) --target bench_kernels
+	$(Q)$(BUILD)/bench/bench_kernels $(BENCH_ARGS)
 
 ## bench-graph-tools: what graph-tools makes of real exports (CASES='exports nodes' for some); reports in results/
 bench-graph-tools: lib $(VENV)/.stamp-bench

@@ -47,6 +47,9 @@ endforeach()
 # What threads share and TensorFlow does not touch: queues, deadlines, counters. Small enough for ThreadSanitizer, which
 # takes what TensorFlow synchronises by its own means for races.
 add_executable(processor_thread_tests EXCLUDE_FROM_ALL
+  libprocessor/src/kernels/huge_memory.cc
+  libprocessor/src/kernels/tower_team.cc
+  tests/libprocessor/kernels/test_tower_team.cc
   libprocessor/src/runtime/cpuset.cc
   libprocessor/src/runtime/deadline_reaper.cc
   libprocessor/src/runtime/exception_status.cc

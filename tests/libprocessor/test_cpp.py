@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C++ unit tests of runtime and codecs: built beside the library and run."""
+"""The C++ unit tests, of runtime and codecs and of kernels and tables: built beside the library and run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ BUILD = Path("build") / "release"
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)  # the first time, everything is compiled
-def test_processor_tests(repository: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["processor_tests", "processor_kernel_tests"])
+def test_program(name: str, repository: Path, tmp_path: Path) -> None:
     if not Path("/usr/include/gtest/gtest.h").exists():
         if os.environ.get("CI") == "true":
             pytest.fail("GoogleTest: not installed (libgtest-dev), and CI=true")
@@ -23,12 +24,12 @@ def test_processor_tests(repository: Path, tmp_path: Path) -> None:
     tools = Path(sys.executable).parent
     configure = [str(tools / "cmake"), "-S", ".", "-B", str(BUILD), "-G", "Ninja", "-DPROCESSOR_TESTS=ON"]
     configure += [f"-DPython_EXECUTABLE={sys.executable}", f"-DCMAKE_MAKE_PROGRAM={tools / 'ninja'}"]
-    build = [str(tools / "cmake"), "--build", str(BUILD), "--target", "processor_tests"]
+    build = [str(tools / "cmake"), "--build", str(BUILD), "--target", name]
     build += ["--parallel", str(len(os.sched_getaffinity(0)))]
     for command in (configure, build):
         done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
         assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
-    program = repository / BUILD / "tests" / "processor_tests"
+    program = repository / BUILD / "tests" / name
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     ended = subprocess.run([program], cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)
     assert ended.returncode == 0, (ended.stdout + ended.stderr)[-6000:]
