@@ -11,8 +11,12 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
+from embedding_tables import INDEX_KINDS, rows_of, spec_of, written
 from host_support import LIBRARY
 from table_files import direct_table, write_direct_table
+
+from graph_tools.store.layout import ROW_TYPES
+from graph_tools.tensors import ArrayTensor
 
 tf1 = tf.compat.v1
 DIM = 8
@@ -90,6 +94,22 @@ def test_a_table_of_another_dim_is_refused(tmp_path: Path) -> None:
     text = f"table '{path}': rows of {DIM}, expected 4 for 'prices'"
     with pytest.raises(tf.errors.InvalidArgumentError, match=re.escape(text)):
         initialize(path, dim=4)
+
+
+def test_files_of_graph_tools_are_read(tmp_path: Path) -> None:
+    # The reader checks that every key is where its search goes, so this compares both sides' idea of an index.
+    policies = [{}, {"absent_key": "error"}, {"absent_key": "default", "default_rows": ArrayTensor(rows_of(3, 5))}]
+    paths = []
+    for kind in INDEX_KINDS:
+        for count in (0, 1, 4, 5, 6, 97, 5000):
+            specs = [spec_of(kind, count, **policy) for policy in policies]
+            specs += [spec_of(kind, count, row_type=row_type) for row_type in ROW_TYPES]
+            paths += [written(tmp_path, spec) for spec in specs]
+    with tf.Graph().as_default(), tf1.Session() as session:
+        filename = tf1.placeholder(tf.string, [])
+        init, _ = add_table(filename, dim=5)
+        for path in paths:
+            session.run(init, {filename: str(path)})
 
 
 def export(folder: Path, table: Path, shared_name: str) -> Path:
