@@ -75,8 +75,8 @@ def _unrepeated(flat: Flat, output: Output) -> Output:
         node = flat.direct(one, "Tile", "BroadcastTo")
         if node is None:
             continue
-        before, after = flat.sizes(node.inputs[0]), flat.sizes(one)
-        if before and after and len(before) == len(after) == 3 and before[:2] == after[:2] and before[2].known == 1:
+        before, after = flat.known(node.inputs[0]), flat.known(one)
+        if len(before) == len(after) == 3 and before[1:] == [after[1], 1] and after[1] is not None:
             return skip(flat.graph, node.inputs[0])
     return skip(flat.graph, output)
 

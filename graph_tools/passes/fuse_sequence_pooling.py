@@ -38,7 +38,7 @@ class FuseSequencePooling(InteractionPass):
 
     def roots(self, flat: Flat) -> Iterable[Node]:
         # Divisions first: a mean has a sum in it.
-        return flat.graph.of("RealDiv", "Div", "DivNoNan", "Sum", "Max")
+        return [*flat.graph.of("RealDiv", "Div", "DivNoNan"), *flat.graph.of("Sum", "Max")]
 
     def match(self, flat: Flat, node: Node) -> Fusion | str | None:
         if node.op == "Sum":

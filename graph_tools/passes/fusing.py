@@ -13,8 +13,14 @@ from importlib import import_module, util
 from graph_tools.errors import UsageError
 from graph_tools.options import FuseOptions
 from graph_tools.passes.base import Pass
+from graph_tools.passes.fuse_cross_networks import FuseCrossNetworks
 from graph_tools.passes.fuse_dense_towers import FuseDenseTowers
+from graph_tools.passes.fuse_dot_interactions import FuseDotInteractions
 from graph_tools.passes.fuse_embedding_groups import FuseEmbeddingGroups
+from graph_tools.passes.fuse_fm_interactions import FuseFmInteractions
+from graph_tools.passes.fuse_products import FuseProducts
+from graph_tools.passes.fuse_sequence_pooling import FuseSequencePooling
+from graph_tools.passes.fuse_target_attention import FuseTargetAttention
 
 Make = Callable[[FuseOptions], Pass]
 
@@ -29,10 +35,18 @@ def _there(*names: str) -> tuple[tuple[type[Pass], Make], ...]:
 
 
 PASSES: tuple[tuple[type[Pass], Make], ...] = (
-    # First: what is left of a lookup after it is a tensor of columns, which the others take as it is.
+    # Interactions list the rows of one lookup many times: they are recognised before lookups become columns, and then
+    # take them once. Before towers, too, which would take their products and sums for layers.
+    (FuseProducts, lambda _: FuseProducts()),
+    (FuseDotInteractions, lambda _: FuseDotInteractions()),
+    (FuseFmInteractions, lambda _: FuseFmInteractions()),
+    (FuseCrossNetworks, lambda _: FuseCrossNetworks()),
+    # A candidate that is repeated for each position would be looked up as often.
+    (FuseTargetAttention, lambda _: FuseTargetAttention()),
+    # What is left of a lookup after it is a tensor of columns, which the others take as it is.
     (FuseEmbeddingGroups, lambda _: FuseEmbeddingGroups()),
-    # Before towers, which would take the products and sums of an interaction for layers.
-    *_there("fuse_interactions", "fuse_sequences"),
+    # What lookups have not pooled themselves.
+    (FuseSequencePooling, lambda _: FuseSequencePooling()),
     # Whatever dense layers are left, between the columns and the scores.
     (FuseDenseTowers, lambda _: FuseDenseTowers()),
     # Last: it decides for whole fused ops whether they are the user's or the item's.

@@ -42,6 +42,15 @@ class SequenceMask {
     }
   }
 
+  /// What a mean divides by: the sum of the weights, or the length as it was given, be it more than there are positions.
+  float Count(int64_t row, const float* weights, bool as_given) const {
+    if (as_given && dtype_ == tensorflow::DT_INT32) return static_cast<float>(static_cast<const int32_t*>(data_)[row]);
+    if (as_given && dtype_ == tensorflow::DT_INT64) return static_cast<float>(static_cast<const int64_t*>(data_)[row]);
+    float sum = 0;
+    for (int64_t t = 0; t < length_; ++t) sum += weights[t];
+    return sum;
+  }
+
  private:
   template <typename T>
   void Copy(const T* src, float* weights) const {

@@ -23,37 +23,35 @@ PROCESSOR_ALWAYS_INLINE void Maximum(const float* values, const float* weights, 
 }
 
 PROCESSOR_ALWAYS_INLINE void Pool(const float* values, const float* weights, int64_t length, int64_t dim,
-                                  const PoolingRule& rule, float* dst) {
+                                  const PoolingRule& rule, float count, float* dst) {
   if (rule.combiner == Pooling::kMax) return Maximum(values, weights, length, dim, rule, dst);
   WeightedSum(values, weights, length, dim, dst);
   if (rule.combiner == Pooling::kSum) return;
-  float total = 0;
-  for (int64_t t = 0; t < length; ++t) total += weights[t];
-  const float divisor = std::max(total + rule.epsilon, rule.least);
+  const float divisor = std::max(count + rule.epsilon, rule.least);
   for (int64_t i = 0; i < dim; ++i) dst[i] /= divisor;
 }
 
 PROCESSOR_TARGET_AVX512 void PoolAvx512(const float* values, const float* weights, int64_t length, int64_t dim,
-                                        const PoolingRule& rule, float* dst) {
-  Pool(values, weights, length, dim, rule, dst);
+                                        const PoolingRule& rule, float count, float* dst) {
+  Pool(values, weights, length, dim, rule, count, dst);
 }
 
 PROCESSOR_TARGET_AVX2 void PoolAvx2(const float* values, const float* weights, int64_t length, int64_t dim,
-                                    const PoolingRule& rule, float* dst) {
-  Pool(values, weights, length, dim, rule, dst);
+                                    const PoolingRule& rule, float count, float* dst) {
+  Pool(values, weights, length, dim, rule, count, dst);
 }
 
 }  // namespace
 
 void PoolSequence(const float* values, const float* weights, int64_t length, int64_t dim, const PoolingRule& rule,
-                  float* dst, Isa isa) {
+                  float count, float* dst, Isa isa) {
   switch (isa) {
     case Isa::kAvx512:
-      return PoolAvx512(values, weights, length, dim, rule, dst);
+      return PoolAvx512(values, weights, length, dim, rule, count, dst);
     case Isa::kAvx2:
-      return PoolAvx2(values, weights, length, dim, rule, dst);
+      return PoolAvx2(values, weights, length, dim, rule, count, dst);
     case Isa::kPlain:
-      return Pool(values, weights, length, dim, rule, dst);
+      return Pool(values, weights, length, dim, rule, count, dst);
   }
 }
 

@@ -15,7 +15,7 @@ enum class Pooling { kSum, kMean, kMax };
 /// How a sequence is pooled.
 struct PoolingRule {
   Pooling combiner = Pooling::kSum;
-  /// A mean divides by `max(Σ weights + epsilon, least)`.
+  /// A mean divides by `max(count + epsilon, least)`.
   float epsilon = 0;
   float least = 0;
   /// Of a maximum: what a position of weight 0 counts as, or with `shift` what is added to it (times 1 - weight).
@@ -29,9 +29,10 @@ struct PoolingRule {
 ///
 /// \param values [length, dim]
 /// \param weights [length], 1 for what counts and 0 for padding in most models
+/// \param count of a mean: the sum of the weights, in most models
 /// \param dst [dim]
 void PoolSequence(const float* values, const float* weights, int64_t length, int64_t dim, const PoolingRule& rule,
-                  float* dst, Isa isa = ThisCpu().isa);
+                  float count, float* dst, Isa isa = ThisCpu().isa);
 
 /// `dst = Σ_t weights[t] · values[t]`, over the positions of weight other than 0.
 PROCESSOR_ALWAYS_INLINE void WeightedSum(const float* values, const float* weights, int64_t length, int64_t dim,

@@ -23,6 +23,7 @@ REGISTER_OP("RecSequencePooling")
     .Attr("least: float = 0")
     .Attr("padding: float = 0")
     .Attr("shift: bool = false")
+    .Attr("by_length: bool = false")
     .Attr("keep_dims: bool = false")
     .SetShapeFn([](tf::shape_inference::InferenceContext* context) -> absl::Status {
       tf::shape_inference::ShapeHandle values;
@@ -37,8 +38,9 @@ REGISTER_OP("RecSequencePooling")
     .Doc(R"doc(
 Sum, mean or maximum over the positions of padded sequences.
 
-Sum and mean multiply each position by its weight; a mean divides by `max(sum of weights + epsilon, least)`. In a maximum
-a position of weight 0 counts as `padding`; with `shift`, each position counts as `value + (1 - weight) * padding`.
+Sum and mean multiply each position by its weight; a mean divides by `max(sum of weights + epsilon, least)`, and with
+`by_length` by the length as it was given in the place of that sum. In a maximum a position of weight 0 counts as
+`padding`; with `shift`, each position counts as `value + (1 - weight) * padding`.
 
 values: [rows, length, dim].
 mask: the weights, bool or float with as many elements as [rows, length]; or integers: the length of each sequence.
@@ -54,6 +56,7 @@ class SequencePoolingOp : public tf::OpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("least", &rule_.least));
     OP_REQUIRES_OK(context, context->GetAttr("padding", &rule_.padding));
     OP_REQUIRES_OK(context, context->GetAttr("shift", &rule_.shift));
+    OP_REQUIRES_OK(context, context->GetAttr("by_length", &by_length_));
     OP_REQUIRES_OK(context, context->GetAttr("keep_dims", &keep_dims_));
     rule_.combiner = combiner == "sum" ? Pooling::kSum : combiner == "mean" ? Pooling::kMean : Pooling::kMax;
   }
@@ -76,13 +79,15 @@ class SequencePoolingOp : public tf::OpKernel {
       float* weights = ThreadScratch(length);
       for (int64_t row = begin; row < end; ++row) {
         mask.Row(row, weights);
-        PoolSequence(src + row * length * dim, weights, length, dim, rule_, dst + row * dim);
+        const float count = mask.Count(row, weights, by_length_);
+        PoolSequence(src + row * length * dim, weights, length, dim, rule_, count, dst + row * dim);
       }
     });
   }
 
  private:
   PoolingRule rule_;
+  bool by_length_ = false;
   bool keep_dims_ = false;
 };
 

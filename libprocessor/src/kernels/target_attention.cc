@@ -141,7 +141,7 @@ class TargetAttention::Group {
         for (int64_t t = 0; t < length_; ++t) scores[t] *= unit_.rule_.scale;
       }
       if (unit_.rule_.softmax) math_.activate({ActivationKind::kSoftmax}, 1, length_, {scores, length_});
-      PoolSequence(keys + row * length_ * dim, scores, length_, dim, {}, pooled + row * dim, isa_);
+      PoolSequence(keys + row * length_ * dim, scores, length_, dim, {}, 0, pooled + row * dim, isa_);
     }
   }
 

@@ -40,7 +40,7 @@ TEST(SequencePooling, EqualsLoops) {
             const std::vector<float> values = SomeFloats(length * dim);
             std::vector<float> weights(length, 0), dst(dim, -7);
             for (int64_t t = 0; t < count; ++t) weights[t] = 1;
-            PoolSequence(values.data(), weights.data(), length, dim, rule, dst.data(), isa);
+            PoolSequence(values.data(), weights.data(), length, dim, rule, static_cast<float>(count), dst.data(), isa);
             ExpectNear(dst, Naive(values, weights, dim, rule));
           }
         }
@@ -54,7 +54,7 @@ TEST(SequencePooling, WeighsPositions) {
   for (Isa isa : SupportedIsas()) {
     for (PoolingRule rule : {PoolingRule{Pooling::kSum}, PoolingRule{Pooling::kMean}}) {
       std::vector<float> dst(3);
-      PoolSequence(values.data(), weights.data(), 5, 3, rule, dst.data(), isa);
+      PoolSequence(values.data(), weights.data(), 5, 3, rule, 1.75f, dst.data(), isa);
       ExpectNear(dst, Naive(values, weights, 3, rule));
     }
   }
@@ -64,7 +64,7 @@ TEST(SequencePooling, DoesNotReadPadding) {
   const std::vector<float> values = {1, 2, NAN, NAN}, weights = {1, 0};
   for (Isa isa : SupportedIsas()) {
     std::vector<float> dst(2);
-    PoolSequence(values.data(), weights.data(), 2, 2, {Pooling::kSum}, dst.data(), isa);
+    PoolSequence(values.data(), weights.data(), 2, 2, {Pooling::kSum}, 1, dst.data(), isa);
     EXPECT_EQ(dst, (std::vector<float>{1, 2}));
   }
 }
@@ -72,7 +72,7 @@ TEST(SequencePooling, DoesNotReadPadding) {
 TEST(SequencePooling, TakesEmptySequences) {
   for (Isa isa : SupportedIsas()) {
     std::vector<float> dst(2, -7);
-    PoolSequence(nullptr, nullptr, 0, 2, {Pooling::kMean, 1e-8f}, dst.data(), isa);
+    PoolSequence(nullptr, nullptr, 0, 2, {Pooling::kMean, 1e-8f}, 0, dst.data(), isa);
     EXPECT_EQ(dst, (std::vector<float>{0, 0}));
   }
 }
