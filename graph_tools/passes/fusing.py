@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from importlib import import_module, util
 
 from graph_tools.errors import UsageError
 from graph_tools.options import FuseOptions
@@ -23,15 +22,6 @@ from graph_tools.passes.fuse_sequence_pooling import FuseSequencePooling
 from graph_tools.passes.fuse_target_attention import FuseTargetAttention
 
 Make = Callable[[FuseOptions], Pass]
-
-
-def _there(*names: str) -> tuple[tuple[type[Pass], Make], ...]:
-    found: list[tuple[type[Pass], Make]] = []
-    for name in names:
-        if util.find_spec(f"graph_tools.passes.{name}") is not None:
-            made: type[Pass] = getattr(import_module(f"graph_tools.passes.{name}"), name.title().replace("_", ""))
-            found.append((made, lambda _, made=made: made()))  # type: ignore[misc]
-    return tuple(found)
 
 
 PASSES: tuple[tuple[type[Pass], Make], ...] = (
@@ -49,8 +39,6 @@ PASSES: tuple[tuple[type[Pass], Make], ...] = (
     (FuseSequencePooling, lambda _: FuseSequencePooling()),
     # Whatever dense layers are left, between the columns and the scores.
     (FuseDenseTowers, lambda _: FuseDenseTowers()),
-    # Last: it decides for whole fused ops whether they are the user's or the item's.
-    *_there("split_user_items"),
 )
 """The passes in order, each with how it is made and the reason for its place."""
 
