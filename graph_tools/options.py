@@ -99,7 +99,8 @@ class FuseOptions:
     skip_passes : tuple of str
         Passes to leave out, by name.
     user_inputs : tuple of str
-        Inputs that are the same for all rows of a request: the user's, where rows are items.
+        Names or patterns (`fnmatch`) of inputs that are the same for all rows of a request: the user's, where rows are
+        items.
     table_store : Path or None
         Folder of table files that artefacts share; None: each has its own.
 
@@ -122,8 +123,14 @@ class FuseOptions:
         """Raise `UsageError` for a user input that no signature has; `signatures` gives the inputs of each."""
         known = sorted({name for names in signatures.values() for name in names})
         for name in self.user_inputs:
-            if name not in known:
+            if not matching([name], known):
                 raise UsageError(f"--user-inputs: no input '{name}', expected some of: {', '.join(known)}")
+
+
+def matching(patterns: Iterable[str], names: Iterable[str]) -> list[str]:
+    """List the names that one of some patterns is, or matches."""
+    patterns = list(patterns)
+    return [name for name in names if any(name == one or fnmatchcase(name, one) for one in patterns)]
 
 
 def last_match(patterns: Mapping[str, _Value], name: str) -> _Value | None:

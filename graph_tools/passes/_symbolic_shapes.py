@@ -81,9 +81,13 @@ class SymbolicShapes:
             self._shapes[output] = self._static(output)
         return self._shapes[output]
 
+    def _rule(self, op: str) -> Rule | None:
+        """Return what finds the sizes of the first output of an op."""
+        return _RULES.get(op)
+
     def _follow(self, node: Node) -> None:
         output = node.output()
-        rule = _RULES.get(node.op)
+        rule = self._rule(node.op)
         found = rule(self, node) if rule and not _in_loop(self, node) else None
         static = self._static(output)
         if found is not None and static is not None and len(found) == len(static):
@@ -98,7 +102,10 @@ class SymbolicShapes:
         shape = self.shape_of(output)
         if shape is None:
             return None
-        return tuple(Size(1, ((*output, i),)) if one is None else Size(one) for i, one in enumerate(shape))
+        found = [Size(1, ((*output, i),)) if one is None else Size(one) for i, one in enumerate(shape)]
+        if found and self.graph[output.node].op == "RecCollapseRows":
+            found[0] = Size(1, ((output.node, 0, 0),))  # all that it gives has the same number of rows
+        return tuple(found)
 
     # Values of integer tensors of rank 0 and 1
 
@@ -156,6 +163,11 @@ def _elementwise(shapes: SymbolicShapes, node: Node) -> Sizes | None:
 
 def _first(shapes: SymbolicShapes, node: Node) -> Sizes | None:
     return shapes.of(node.inputs[0])
+
+
+def _expanded(shapes: SymbolicShapes, node: Node) -> Sizes | None:
+    value, like = (shapes.of(one) for one in node.inputs)
+    return (like[0], *value[1:]) if value and like else None
 
 
 def _mat_mul(shapes: SymbolicShapes, node: Node) -> Sizes | None:
@@ -273,6 +285,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("Sum", "Mean", "Max", "Min", "Prod", "All", "Any"), _reduce),
     **dict.fromkeys(("GatherV2", "ResourceGather", "Gather"), _gather),
     "Einsum": _einsum,
+    "RecExpandRows": _expanded,
     "Reshape": _reshape,
     "ExpandDims": _expand,
     "Squeeze": _squeeze,

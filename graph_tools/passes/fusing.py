@@ -20,11 +20,14 @@ from graph_tools.passes.fuse_fm_interactions import FuseFmInteractions
 from graph_tools.passes.fuse_products import FuseProducts
 from graph_tools.passes.fuse_sequence_pooling import FuseSequencePooling
 from graph_tools.passes.fuse_target_attention import FuseTargetAttention
+from graph_tools.passes.split_user_items import SplitUserItems
 
 Make = Callable[[FuseOptions], Pass]
 
 
 PASSES: tuple[tuple[type[Pass], Make], ...] = (
+    # Before all: it knows TensorFlow's ops, and the others make ops of each side.
+    (SplitUserItems, lambda options: SplitUserItems(options.user_inputs)),
     # Interactions list the rows of one lookup many times: they are recognised before lookups become columns, and then
     # take them once. Before towers, too, which would take their products and sums for layers.
     (FuseProducts, lambda _: FuseProducts()),

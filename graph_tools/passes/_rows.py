@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tensors have a row for each row of a request, whose they are, and which nodes act on each row alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from graph_tools.graph import Node, Output, op_def, output_types, shapes
+from graph_tools.model import Model
+from graph_tools.passes._row_rules import SAME_SHAPE, rows_of
+from graph_tools.passes._symbolic_shapes import Rule, Size, Sizes, SymbolicShapes
+
+#: The number of rows of a request, whichever it is; no node has this name.
+_SYMBOL = ("", 0, 0)
+ROWS = Size(1, (_SYMBOL,))
+
+USER, ITEMS = "user", "items"
+Sides = frozenset[str]
+
+
+class Rows(SymbolicShapes):
+    """Follows rows from the inputs of a model to its outputs. A snapshot of the graph.
+
+    Parameters
+    ----------
+    model : Model
+    user, items : iterable of Output
+        Inputs. All that are not scalars have the same number of rows.
+
+    Attributes
+    ----------
+    sides : dict of str to frozenset
+        By node: whose rows it is made from, `USER`, `ITEMS`, both or none.
+    crossing : dict of str to str
+        Nodes that are not seen to act on each row alone, with the reason.
+    """
+
+    def __init__(self, model: Model, user: Iterable[Output], items: Iterable[Output]) -> None:
+        shape_of = shapes(model)
+        self.inputs = {one: side for outputs, side in ((items, ITEMS), (user, USER)) for one in outputs}
+        self.sides: dict[str, Sides] = {}
+        self.crossing: dict[str, str] = {}
+        super().__init__(model.graph, shape_of)
+
+    def is_of(self, output: Output, *sides: str) -> bool:
+        """Say whether an output has rows of these sides, or depends on how many they are."""
+        return self.sides.get(output.node, frozenset()) == set(sides) and not self.is_free(output)
+
+    def is_free(self, output: Output) -> bool:
+        """Say whether an output is the same for any number of rows."""
+        if not self.sides.get(output.node):
+            return True
+        value = self.value(output)
+        return value is not None and not any(_SYMBOL in one.symbols for one in value)
+
+    def first(self, output: Output) -> Size | None:
+        """Return the first size of a tensor of rows: their number, or a multiple where a row is several of it."""
+        sizes = self.of(output)
+        if not sizes or not is_multiple(sizes[0]) or any(_SYMBOL in one.symbols for one in sizes[1:]):
+            return None
+        return sizes[0]
+
+    def has_rows(self, output: Output) -> bool:
+        """Say whether the first dimension of a tensor is that of rows."""
+        return self.first(output) == ROWS
+
+    def _rule(self, op: str) -> Rule | None:
+        return _same if op in SAME_SHAPE else super()._rule(op)
+
+    def _static(self, output: Output) -> Sizes | None:
+        sizes = super()._static(output)
+        if output in self.inputs and sizes and sizes[0].known is None:
+            return (ROWS, *sizes[1:])
+        return sizes
+
+    def _follow(self, node: Node) -> None:
+        super()._follow(node)
+        given = [self.sides.get(one.node, frozenset()) for one in node.inputs]
+        self.sides[node.name] = frozenset().union(*given)
+        for output, side in self.inputs.items():
+            if output.node == node.name:
+                # A number that a client gives once counts for all rows.
+                self.sides[node.name] |= {side} if self.of(output) != () else set()
+                return
+        if not self.sides[node.name] or self.value(node.output()) is not None:
+            return
+        found = rows_of(self, node)
+        if isinstance(found, str):
+            self.crossing[node.name] = found
+            return
+        for output in self._outputs(node):
+            sizes = self.of(output)
+            if sizes:
+                self._shapes[output] = (found, *sizes[1:])
+
+    def _outputs(self, node: Node) -> list[Output]:
+        described = op_def(node.op, self.graph.op_defs)
+        count = 1 if described is None else len(output_types(described, node.attrs))
+        return [node.output(port) for port in range(count)]
+
+
+def is_multiple(size: Size) -> bool:
+    """Say whether a size is the number of rows, once, times something else."""
+    return size.symbols.count(_SYMBOL) == 1
+
+
+def _same(shapes: SymbolicShapes, node: Node) -> Sizes | None:
+    return shapes.of(node.inputs[0])
