@@ -67,9 +67,14 @@ def _elementwise(rows: Rows, node: Node) -> Size | None:
         if rows.is_free(one):
             if sizes is None or (len(sizes) == rank and sizes[0] != _ONE):
                 return None
-        else:
+        elif rows.first(one) is not None or not _is_of_items(rows, one):
             found.add(rows.first(one) if sizes and len(sizes) == rank else None)
     return found.pop() if len(found) == 1 else None
+
+
+def _is_of_items(rows: Rows, output: Output) -> bool:
+    """Say whether a tensor has rows of items alone: they are never collapsed, so that nothing has to be proved."""
+    return "user" not in rows.sides.get(output.node, ()) and bool(rows.of(output)) and not rows.is_free(output)
 
 
 def _select(rows: Rows, node: Node) -> Size | None:
@@ -80,12 +85,7 @@ def _select(rows: Rows, node: Node) -> Size | None:
 
 def _of_equal_rows(rows: Rows, parts: list[Output]) -> Size | None:
     """Return the rows of tensors that TensorFlow refuses unless they have as many."""
-    found = {rows.first(one) for one in parts}
-    unknown = [one for one in parts if rows.first(one) is None]
-    # Of items, nothing has to be proved: what has user rows beside it has as many.
-    if any("user" in rows.sides.get(one.node, ()) or rows.is_free(one) or not rows.of(one) for one in unknown):
-        return None
-    found.discard(None)
+    found = {rows.first(one) for one in parts if rows.first(one) is not None or not _is_of_items(rows, one)}
     return found.pop() if len(found) == 1 else None
 
 

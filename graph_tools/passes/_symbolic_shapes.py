@@ -247,6 +247,13 @@ def _pack(shapes: SymbolicShapes, node: Node) -> Sizes | None:
     return (*before[:at], Size(len(node.inputs)), *before[at:])
 
 
+def _tile(shapes: SymbolicShapes, node: Node) -> Sizes | None:
+    before, times = shapes.of(node.inputs[0]), shapes.value(node.inputs[1])
+    if before is None or times is None or len(before) != len(times):
+        return None
+    return tuple(product(both) for both in zip(before, times, strict=True))
+
+
 def _transpose(shapes: SymbolicShapes, node: Node) -> Sizes | None:
     before, order = shapes.of(node.inputs[0]), shapes.numbers(node.inputs[1])
     if before is None or order is None or len(order) != len(before):
@@ -291,6 +298,7 @@ _RULES: dict[str, Rule] = {
     "Squeeze": _squeeze,
     "ConcatV2": _concat,
     "Pack": _pack,
+    "Tile": _tile,
     "Transpose": _transpose,
 }
 

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is the user's alone is computed once, where that is proved to change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from idiom_models import KEY, export_graph
+from pass_checks import floats
+from row_checks import checked, split
+
+from graph_tools.model import Model
+from graph_tools.passes.split_user_items import COLLAPSE, EXPAND
+
+USERS, ITEMS, DIM = 23, 31, 4
+
+
+def count(model: Model, op: str) -> int:
+    """Count the nodes of an op."""
+    return len(model.graph.of(op))
+
+
+def variable(v1: Any, name: str, *shape: int) -> Any:
+    """Make a variable with normal elements."""
+    random = np.random.default_rng(sum(name.encode()))
+    return v1.get_variable(name, initializer=random.normal(size=shape).astype(np.float32))
+
+
+def dense(v1: Any, x: Any, units: int, name: str) -> Any:
+    """Make `x @ W + b`."""
+    y = v1.matmul(x, variable(v1, f"{name}/kernel", int(x.shape[-1]), units))
+    return v1.nn.bias_add(y, variable(v1, f"{name}/bias", units))
+
+
+def export(path: Path, score: Callable[[Any, Any, Any], Any]) -> Path:
+    """Export `score(v1, user, item)` of rows that are looked up by user and item [batch]."""
+
+    def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        user, item = (v1.placeholder(v1.int64, [None], name=name) for name in ("user", "item"))
+        rows = [
+            v1.nn.embedding_lookup(variable(v1, f"{name}/table", count, DIM), ids)
+            for name, count, ids in (("user", USERS, user), ("item", ITEMS, item))
+        ]
+        y = score(v1, *rows)
+        outputs = y if isinstance(y, dict) else {"y": y}
+        return {"user": user, "item": item}, {key: v1.identity(one, name=key) for key, one in outputs.items()}
+
+    return export_graph(path / "source", build)
+
+
+def requests(*sizes: int) -> list[dict[str, np.ndarray]]:
+    """Make requests of user and item ids."""
+    random = np.random.default_rng(3)
+    return [
+        {"user": random.integers(0, USERS, size), "item": random.integers(0, ITEMS, size)}
+        for size in sizes or (1, 2, 7)
+    ]
+
+
+def test_a_layer_over_both_is_a_product_for_each(tmp_path: Path) -> None:
+    def score(v1: Any, user: Any, item: Any) -> Any:
+        x = v1.concat([item[:, :1], user, item[:, 1:]], 1)
+        return v1.sigmoid(dense(v1, v1.nn.relu(dense(v1, x, 8, "one")), 1, "two"))
+
+    model, result = checked(export(tmp_path, score), requests(), "user")
+    assert (result.applied, result.refused) == (1, [])
+    assert (count(model, COLLAPSE), count(model, EXPAND), count(model, "MatMul")) == (1, 0, 3)
+    kernels = {name: tensor.shape for name, tensor in model.variables.items() if "kernel" in name}
+    assert not any(shape == (2 * DIM, 8) for name, shape in kernels.items() if name in model.graph)
+
+
+def test_tasks_over_the_same_columns_share_them(tmp_path: Path) -> None:
+    def score(v1: Any, user: Any, item: Any) -> Any:
+        fields = v1.stack([user, item, user * 0.5], 1)
+        x = v1.concat([v1.reshape(fields, [-1, 3 * DIM]), item], 1)
+        return {f"y{i}": dense(v1, x, 3, f"task{i}") for i in range(3)}
+
+    model, result = checked(export(tmp_path, score), requests(), "user")
+    assert result.applied == 1
+    assert (count(model, "MatMul"), count(model, EXPAND), count(model, "ConcatV2"), count(model, "Pack")) == (
+        6,
+        0,
+        2,
+        0,
+    )
+
+
+def test_products_of_more_dimensions_and_turned_weights(tmp_path: Path) -> None:
+    def score(v1: Any, user: Any, item: Any) -> Any:
+        x = v1.concat([v1.reshape(user, [-1, 2, 2]), v1.reshape(item, [-1, 2, 2])], 2)
+        y = v1.linalg.matmul(x, variable(v1, "kernel", 3, 4)[None], transpose_b=True)
+        flat = v1.concat([user, item], 1)
+        return {"y": y, "z": v1.matmul(flat, variable(v1, "turned", 5, 2 * DIM), transpose_b=True)}
+
+    model, result = checked(export(tmp_path, score), requests(), "user")
+    assert result.applied == 1
+    assert count(model, "MatMul") == 2
+
+
+def test_terms_of_a_sum_are_added_apart(tmp_path: Path) -> None:
+    def score(v1: Any, user: Any, item: Any) -> Any:
+        both = user * item
+        one = v1.add_n([user, item, v1.sin(user), v1.tanh(item), both])
+        return {"one": one, "two": v1.add_n([user, item]), "only": v1.add_n([v1.cos(user), v1.exp(user)])}
+
+    model, result = checked(export(tmp_path, score), requests(), "user")
+    assert result.applied == 1
+    assert sorted(len(node.inputs) for node in model.graph.of("AddN")) == [2, 2, 3]
+    assert [node.inputs[0].node for node in model.graph.of(EXPAND)] == ["only"]
+
+
+def test_two_towers_meet_in_a_product(tmp_path: Path) -> None:
+    def score(v1: Any, user: Any, item: Any) -> Any:
+        a, b = (v1.math.l2_normalize(dense(v1, one, 4, name), 1) for one, name in ((user, "user"), (item, "item")))
+        return v1.reduce_sum(a * b, 1, keepdims=True) - v1.reduce_max(a, 1, keepdims=True)
+
+    model, result = checked(export(tmp_path, score), requests(), "user")
+    assert result.applied == 1
+    assert (count(model, COLLAPSE), count(model, EXPAND)) == (1, 0)
+
+
+def test_what_does_not_broadcast_is_repeated_side_by_side(tmp_path: Path) -> None:
+    def score(v1: Any, user: Any, item: Any) -> Any:
+        fields = v1.stack([user, v1.sin(user), item], 1)
+        joined = v1.concat([user, v1.cos(user), item, user], 1)
+        total = v1.reduce_sum(fields, 1)
+        return {"fields": v1.square(total) - v1.reduce_sum(v1.square(fields), 1), "joined": joined}
+
+    model, result = checked(export(tmp_path, score), requests(), "user")
+    assert result.applied == 1
+    # Of `joined` two: what stands side by side is repeated together.
+    assert sorted(one.node.split("/")[0] for node in model.graph.of(EXPAND) for one in node.inputs[:1]) == [
+        "Sin",
+        "concat",
+        "embedding_lookup",
+    ]
+
+
+def test_a_product_and_others_may_take_the_same_columns(tmp_path: Path) -> None:
+    def score(v1: Any, user: Any, item: Any) -> Any:
+        x = v1.concat([user, item], 1)
+        cross = x * v1.matmul(x, variable(v1, "cross", 2 * DIM, 1)) + x
+        return v1.concat([cross, dense(v1, x, 3, "deep")], 1)
+
+    model, result = checked(export(tmp_path, score), requests(), "user")
+    assert result.applied == 1
+    assert (count(model, "MatMul"), count(model, EXPAND)) == (4, 1)
+
+
+def test_numbers_of_rows_are_those_of_the_side(tmp_path: Path) -> None:
+    def score(v1: Any, user: Any, item: Any) -> Any:
+        rows = v1.shape(user)[0]
+        ones = v1.fill([rows, 2], 1.5)
+        y = v1.concat([v1.reshape(user + item, [rows, 2, 2]), v1.reshape(item, [v1.shape(item)[0], 2, 2])], 2)
+        alone = v1.concat([v1.zeros_like(user), ones, v1.reshape(user, [rows, DIM])], 1)
+        return {"y": y, "alone": alone, "rows": rows, "item_rows": v1.shape(item)}
+
+    model, result = checked(export(tmp_path, score), requests(), "user")
+    assert result.applied == 1
+
+
+def test_a_history_is_attended_to_by_each_item(tmp_path: Path) -> None:
+    def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        history, item = (
+            v1.placeholder(v1.int64, [None, None], name="history"),
+            v1.placeholder(v1.int64, [None], name="item"),
+        )
+        table = variable(v1, "table", ITEMS, DIM)
+        keys, query = v1.nn.embedding_lookup(table, history), v1.nn.embedding_lookup(table, item)[:, None]
+        mask = v1.cast(v1.not_equal(history, 0), v1.float32)[:, None]
+        queries = v1.tile(query, [1, v1.shape(history)[1], 1])
+        unit = v1.concat([queries, keys, queries - keys, queries * keys], 2)
+        kernel = variable(v1, "unit", 4 * DIM, 1)
+        scores = v1.reshape(v1.matmul(v1.reshape(unit, [-1, 4 * DIM]), kernel), [-1, 1, v1.shape(history)[1]])
+        scores += v1.linalg.matmul(query, keys, transpose_b=True)
+        weights = v1.nn.softmax(scores * mask - 1e4 * (1 - mask))
+        interest = v1.linalg.matmul(weights, keys)
+        y = v1.concat([v1.reshape(interest, [-1, DIM]), query[:, 0], v1.reduce_sum(keys, 1)], 1)
+        return {"history": history, "item": item}, {"y": v1.identity(dense(v1, y, 1, "last"), name="y")}
+
+    random = np.random.default_rng(1)
+    feeds = [
+        {"history": random.integers(0, ITEMS, (rows, 3)), "item": random.integers(0, ITEMS, rows)} for rows in (1, 2, 5)
+    ]
+    model, result = checked(export_graph(tmp_path / "source", build), feeds, "history")
+    assert (result.applied, result.refused) == (1, [])
+    # Of the user's history only the part beside an item's is repeated.
+    assert count(model, EXPAND) == 1
+
+
+CROSSING: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "Mean": lambda v1, user, item: item + v1.reduce_mean(user, 0),
+    "Softmax": lambda v1, user, item: item * v1.nn.softmax(v1.reduce_sum(user, 1))[:, None],
+    "Transpose": lambda v1, user, item: item + v1.matmul(v1.transpose(user), user)[:1],
+    "Sub": lambda v1, user, item: item + user - v1.constant(np.ones((3, 1), np.float32)),
+    "ReverseV2": lambda v1, user, item: item + v1.reverse(user, [0]),
+    "Squeeze": lambda v1, user, item: item * v1.squeeze(v1.reduce_sum(user, 1, keepdims=True)),
+    "StridedSlice": lambda v1, user, item: item + user[:1],
+    "Cumsum": lambda v1, user, item: v1.cumsum(item * user, 0),
+    "Reshape": lambda v1, user, item: item + v1.reshape(v1.sin(v1.reshape(user, [2, -1])), [-1, DIM]),
+    "AddV2": lambda v1, user, item: item[:, :1] + v1.reduce_sum(user, 1),
+    "RealDiv": lambda v1, user, item: item + user / v1.cast(v1.shape(user)[0], v1.float32),
+    "MatMul": lambda v1, user, item: v1.matmul(item, user, transpose_b=True),
+    "Unique": lambda v1, user, item: item + v1.cast(v1.unique(v1.reshape(user, [-1]))[1][0], v1.float32),
+}
+
+
+@pytest.mark.parametrize("op", CROSSING)
+def test_an_op_that_may_mix_rows_is_refused_by_name(tmp_path: Path, op: str) -> None:
+    _, result = split(export(tmp_path, CROSSING[op]), "user")
+    assert result.applied == 0
+    assert len(result.refused) == 1
+    site, why = result.refused[0]
+    assert why.startswith(f"'{site}' ({op if op != 'RealDiv' else 'Cast'}) ")
+
+
+def test_what_the_items_do_among_themselves_does_not_matter(tmp_path: Path) -> None:
+    def score(v1: Any, user: Any, item: Any) -> Any:
+        centred = item - v1.reduce_mean(item, 0, keepdims=True)
+        return v1.sin(user) * centred + v1.cumsum(item, 0)
+
+    _, result = checked(export(tmp_path, score), requests(), "user")
+    assert result.applied == 1
+
+
+@pytest.mark.parametrize(
+    ("user", "why"),
+    [
+        (("user", "item"), "every input is the user's, expected one with a row for each item"),
+        (("*",), "every input is the user's, expected one with a row for each item"),
+        (("none",), None),
+        ((), None),
+    ],
+)
+def test_there_must_be_a_user_and_items(tmp_path: Path, user: tuple[str, ...], why: str | None) -> None:
+    _, result = split(export(tmp_path, lambda v1, user, item: v1.sin(user) + item), *user)
+    assert result.applied == 0
+    assert result.refused == ([] if why is None else [(KEY, why)])
+
+
+def test_nothing_to_win_is_said(tmp_path: Path) -> None:
+    def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        x, z = (v1.placeholder(v1.float32, [None, 3], name=name) for name in "xz")
+        return {"x": x, "z": z}, {"y": v1.identity(x[:, None] + z[:, None], name="y")}
+
+    _, result = split(export_graph(tmp_path / "source", build), "x")
+    assert result.refused == [(KEY, "nothing is computed of the user's inputs alone")]
+
+
+def test_columns_of_an_input_are_worth_it(tmp_path: Path) -> None:
+    def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        x, z = (v1.placeholder(v1.float32, [None, 3], name=name) for name in "xz")
+        return {"x": x, "z": z}, {"y": v1.identity(dense(v1, v1.concat([x, z], 1), 2, "one"), name="y")}
+
+    feeds = [{"x": floats(rows, 3), "z": floats(rows, 3, seed=9)} for rows in (1, 4)]
+    model, result = checked(export_graph(tmp_path / "source", build), feeds, "x")
+    assert result.applied == 1
+    assert count(model, EXPAND) == 0
+
+
+def test_inputs_without_rows(tmp_path: Path) -> None:
+    def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        x, z = (v1.placeholder(v1.float32, [None, 3], name=name) for name in "xz")
+        scale = v1.placeholder(v1.float32, [], name="scale")
+        return {"x": x, "z": z, "scale": scale}, {"y": v1.identity(v1.sin(x) * scale + z, name="y")}
+
+    source = export_graph(tmp_path / "source", build)
+    _, result = split(source, "scale")
+    assert result.refused == [("scale", "it has no first dimension of any size, expected one for the rows")]
+    feeds = [{"x": floats(rows, 3), "z": floats(rows, 3, seed=9), "scale": np.float32(2)} for rows in (2, 4)]
+    checked(source, feeds, "x")
