@@ -40,7 +40,7 @@ def split(source: Path, *user: str) -> tuple[Model, PassResult]:
 
 
 def forms(feeds: Feeds, user: Iterable[str]) -> list[tuple[Feeds, Feeds]]:
-    """Return what the source and what the split model are asked: rows that differ, equal rows, one row of the user's."""
+    """Return what both models are asked: rows of the user that differ, equal rows, one row for the split model alone."""
     user = set(user)
     rows = max((len(value) for key, value in feeds.items() if key not in user and np.ndim(value)), default=0)
     once = {key: value[:1] if key in user else value for key, value in feeds.items()}
@@ -48,13 +48,18 @@ def forms(feeds: Feeds, user: Iterable[str]) -> list[tuple[Feeds, Feeds]]:
     return [(feeds, feeds), (equal, equal), (equal, once)]
 
 
-def checked(source: Path, feeds: Sequence[Feeds], *patterns: str, signature: str = KEY) -> tuple[Model, PassResult]:
-    """Split a model and compare its scores with those of the source, whatever the form of the requests."""
+def checked(
+    source: Path, feeds: Sequence[Feeds], *patterns: str, signature: str = KEY, out: Path | None = None
+) -> tuple[Model, PassResult]:
+    """Split a model and compare its scores with those of the source, whatever the form of the requests.
+
+    The split model is written to `out`, or beside the source.
+    """
     model, result = split(source, *patterns)
     assert result.applied, result.refused
     user = matching(patterns, model.signatures[signature].inputs)
     asked = [form for one in feeds for form in forms(one, user)]
-    stock = source.with_name("stock")
+    stock = out or source.with_name("stock")
     _write_stock(model, stock, signature)
     wanted = all_answers(source, [one for one, _ in asked], signature)
     found = all_answers(stock, [collapsed(one, user) for _, one in asked], signature)

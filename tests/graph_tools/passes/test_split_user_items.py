@@ -159,7 +159,7 @@ def test_numbers_of_rows_are_those_of_the_side(tmp_path: Path) -> None:
         alone = v1.concat([v1.zeros_like(user), ones, v1.reshape(user, [rows, DIM])], 1)
         return {"y": y, "alone": alone, "rows": rows, "item_rows": v1.shape(item)}
 
-    model, result = checked(export(tmp_path, score), requests(), "user")
+    _, result = checked(export(tmp_path, score), requests(), "user")
     assert result.applied == 1
 
 
@@ -273,3 +273,17 @@ def test_inputs_without_rows(tmp_path: Path) -> None:
     assert result.refused == [("scale", "it has no first dimension of any size, expected one for the rows")]
     feeds = [{"x": floats(rows, 3), "z": floats(rows, 3, seed=9), "scale": np.float32(2)} for rows in (2, 4)]
     checked(source, feeds, "x")
+
+
+def test_wide_and_deep(wdl_model: Path, tmp_path: Path) -> None:
+    random = np.random.default_rng(2)
+    words = np.array([b"", b"7", b"68fd1e64", b"a word"], object)
+    feeds = {f"C{i}": random.choice(words, 5) for i in range(1, 27)} | {
+        f"I{i}": floats(5, seed=i) for i in range(1, 14)
+    }
+    model, result = checked(wdl_model, [feeds], "C?", "C1?", "C20", out=tmp_path / "split")
+    assert (result.applied, result.refused) == (1, [])
+    (rows,) = model.graph.of(COLLAPSE)
+    assert (len(rows.inputs), count(model, EXPAND)) == (20, 0)
+    kernels = {name: tensor.shape for name, tensor in model.variables.items() if name.startswith("dnn_0/kernel/")}
+    assert sorted(kernels.values()) == [(109, 1024), (320, 1024)]
