@@ -13,7 +13,8 @@
 //      {"name": "bare", "engine": "onednn", "widths": [429, 1024, 1], "rows": 1}]
 //
 // The answers of all but the first, which is the reference, are compared with its answers; a difference above the
-// tolerance ends the run with exit status 2. An engine without answers ("onednn") is not compared.
+// tolerance ends the run with exit status 2. An engine without answers ("onednn") is not compared. An entry may have
+// "requests" of its own: a file with as many, which ask for the same in another form.
 // `--weights` adds how long one core takes to read that many bytes. JSON on standard output, see docs/benchmarks.md.
 
 #include <algorithm>
@@ -25,6 +26,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "arguments.h"
@@ -41,6 +43,7 @@ constexpr double kTolerance = 1e-5;
 
 struct Contestant {
   std::string name;
+  std::unique_ptr<const std::vector<std::string>> own_requests;  // outlives the engine
   double tolerance = kTolerance;
   bool answers = true;
   double largest_difference = 0;
@@ -78,9 +81,19 @@ void CheckAnswers(Contestant* contestant, Engine* reference, size_t num_requests
   }
 }
 
-Contestant LoadEntry(const nlohmann::json& entry, EngineOptions options, const std::string& file,
-                     const std::vector<std::string>& requests, size_t threads) {
+Contestant LoadEntry(const nlohmann::json& entry, EngineOptions options, std::string file,
+                     const std::vector<std::string>& all_requests, size_t threads) {
   const std::string engine = entry.at("engine");
+  std::unique_ptr<const std::vector<std::string>> own_requests;
+  if (entry.contains("requests")) {
+    file = entry.at("requests");
+    own_requests = std::make_unique<const std::vector<std::string>>(ReadRequestFile(file));
+    if (own_requests->size() != all_requests.size()) {
+      throw std::invalid_argument(file + ": " + std::to_string(own_requests->size()) + " requests, expected " +
+                                  std::to_string(all_requests.size()));
+    }
+  }
+  const std::vector<std::string>& requests = own_requests == nullptr ? all_requests : *own_requests;
   if (entry.contains("model")) options.model = entry.at("model");
   if (entry.contains("config")) options.config = entry.at("config").dump();
   Contestant contestant = Load(entry.value("name", engine), [&]() -> std::unique_ptr<Engine> {
@@ -90,6 +103,7 @@ Contestant LoadEntry(const nlohmann::json& entry, EngineOptions options, const s
     if (engine == "onednn") return MakeOneDnnEngine(entry.at("widths"), entry.at("rows"));
     throw std::invalid_argument("--contestants: engine '" + engine + "', expected stock, processor, peer or onednn");
   });
+  contestant.own_requests = std::move(own_requests);
   contestant.tolerance = entry.value("tolerance", kTolerance);
   contestant.answers = engine != "onednn";
   return contestant;
