@@ -78,7 +78,8 @@ class SymbolicShapes:
     def of(self, output: Output) -> Sizes | None:
         """Return the sizes of an output, None where its rank is not known."""
         if output not in self._shapes:
-            self._shapes[output] = self._static(output)
+            same = output.port and self.graph.source(output).op == "Split"
+            self._shapes[output] = self._shapes.get(Output(output.node)) if same else self._static(output)
         return self._shapes[output]
 
     def _rule(self, op: str) -> Rule | None:
@@ -254,6 +255,15 @@ def _tile(shapes: SymbolicShapes, node: Node) -> Sizes | None:
     return tuple(product(both) for both in zip(before, times, strict=True))
 
 
+def _split(shapes: SymbolicShapes, node: Node) -> Sizes | None:
+    axis, before = shapes.numbers(node.inputs[0]), shapes.of(node.inputs[1])
+    if before is None or axis is None or len(axis) != 1:
+        return None
+    at, parts = axis[0] % len(before), Size(attribute(node, "num_split", 1))
+    part = quotient(before[at], parts)
+    return None if part is None else (*before[:at], part, *before[at + 1 :])
+
+
 def _transpose(shapes: SymbolicShapes, node: Node) -> Sizes | None:
     before, order = shapes.of(node.inputs[0]), shapes.numbers(node.inputs[1])
     if before is None or order is None or len(order) != len(before):
@@ -299,6 +309,7 @@ _RULES: dict[str, Rule] = {
     "ConcatV2": _concat,
     "Pack": _pack,
     "Tile": _tile,
+    "Split": _split,
     "Transpose": _transpose,
 }
 

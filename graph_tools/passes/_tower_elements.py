@@ -25,8 +25,8 @@ def element(site: Site, node: Node) -> Piece | None:
 
 def _activation(site: Site, node: Node) -> Piece | None:
     x = site.operand(node, 0)
-    width = site.width(x)
-    if not width or (node.op == "Softmax" and columns(site.shapes.of(x), width) != 1):
+    width = site.last(x) if node.op == "Softmax" else site.width(x)
+    if not width:
         return None
     piece = Piece("activation", node.output(), (x,), (width,), width, nodes={node.name})
     piece.activation = "softmax" if node.op == "Softmax" else _ACTIVATIONS[node.op]
@@ -116,8 +116,8 @@ def _concat(site: Site, node: Node) -> Piece | None:
     found = [site.shapes.of(one) for one in inputs]
     if not axis or not found[0] or axis[0] % len(found[0]) != len(found[0]) - 1:
         return None
-    widths = [site.width(one) for one in inputs]
-    if any(not width or columns(sizes, width) != 1 for width, sizes in zip(widths, found, strict=True)):
+    widths = [site.last(one) for one in inputs]
+    if not all(widths):
         return None
     # Concatenation itself checks for each request that sizes are equal which are not known before.
     first = (found[0] or ())[:-1]
@@ -134,9 +134,13 @@ def _may_be_equal(one: tuple[Size, ...], two: tuple[Size, ...]) -> bool:
 
 def _view(site: Site, node: Node) -> Piece | None:
     x = site.operand(node, 0)
-    width = site.width(x)
-    if not width or columns(site.shapes.of(x), width) is None or columns(site.shapes.of(node.output()), width) is None:
-        return None
+    before, after = site.shapes.of(x), site.shapes.of(node.output())
+    width = site.width(x) if x in site.pieces else None
+    if width is None or columns(after, width) is None:
+        # The rows of another op, or of a tower that ends here.
+        width = site.last(x)
+        if not width or columns(before, width) != 1 or columns(after, width) != 1:
+            return None
     return Piece("view", node.output(), (x,), (width,), width, nodes={node.name})
 
 

@@ -99,8 +99,10 @@ class Site:
     def width(self, output: Output) -> int | None:
         """Count the elements of a row: as the piece has it that computes it, or of the last dimension."""
         piece = self.pieces.get(output)
-        if piece is not None:
-            return piece.width
+        return piece.width if piece is not None else self.last(output)
+
+    def last(self, output: Output) -> int | None:
+        """Count the elements of the last dimension."""
         sizes = self.shapes.of(output)
         return sizes[-1].known if sizes else None
 

@@ -10,8 +10,10 @@ from graph_tools.passes._tower_elements import element
 from graph_tools.passes._tower_idioms import mixed, spelled
 from graph_tools.passes._tower_pieces import Piece, Site, controls_others
 
-#: What may come before the first layer: it takes one tensor, and a layer takes what it gives.
-_BEFORE = {"view", "affine", "activation", "layer_norm"}
+#: What may come before the first layer, with how many tensors it takes. Sums of many are of lookups, not of towers.
+_BEFORE = {"view": 1, "affine": 1, "activation": 1, "layer_norm": 1, "add": 2}
+#: Shapes are computed by fewer nodes than this.
+_MOST_OF_SHAPE = 64
 
 
 def find_pieces(site: Site) -> list[Piece]:
@@ -75,13 +77,50 @@ def useful(site: Site) -> list[Piece]:
         before = [takes(site, piece, i) for i in range(len(piece.inputs))]
         if piece.kind == "dense" or any(one is not None and one.output in deep for one in before):
             deep.add(output)
-    kept: set[Output] = set()
-    inside: set[str] = set()
+    kept = _Kept(site)
     for output, piece in reversed(site.pieces.items()):
-        users = site.graph.users(output.node)
-        leads = piece.kind in _BEFORE and users and output.node not in site.model.roots()
-        if output in deep or (leads and all(user.name in inside for user in users)):
-            kept.add(output)
-            inside |= piece.nodes
-    site.pieces = {output: piece for output, piece in site.pieces.items() if output in kept}
+        leads = len(piece.inputs) <= _BEFORE.get(piece.kind, 0) and bool(site.graph.users(output.node))
+        leads = leads and output.node not in site.model.roots()
+        if output in deep or (leads and kept.takes_all_of(output.node)):
+            kept.add(piece)
+    site.pieces = {output: piece for output, piece in site.pieces.items() if output in kept.outputs}
     return list(site.pieces.values())
+
+
+class _Kept:
+    """The pieces that are kept so far, from the last on."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.outputs: set[Output] = set()
+        self._inside: set[str] = set()
+        self._views: set[str] = set()
+        self._roots = site.model.roots()
+
+    def add(self, piece: Piece) -> None:
+        self.outputs.add(piece.output)
+        self._inside |= piece.nodes
+        if piece.kind == "view":
+            self._views.add(piece.output.node)
+
+    def takes_all_of(self, name: str) -> bool:
+        """Say whether only these pieces use a node, what computes the shapes of their views aside."""
+        return all(user.name in self._inside or self._is_of_shape(user) for user in self.site.graph.users(name))
+
+    def _is_of_shape(self, node: Node) -> bool:
+        """Say whether a node is only used to compute the second input of views."""
+        graph = self.site.graph
+        waiting, seen = [node.name], {node.name}
+        while waiting:
+            name = waiting.pop()
+            users = graph.users(name)
+            if name in self._roots or not users or len(seen) > _MOST_OF_SHAPE:
+                return False
+            for user in users:
+                data = [i for i, one in enumerate(user.inputs) if one.node == name]
+                if user.name in self._views and 0 not in data:
+                    continue
+                if user.name not in seen:
+                    seen.add(user.name)
+                    waiting.append(user.name)
+        return True

@@ -122,25 +122,44 @@ class _Edges:
             if target is None and not fits(sizes, lead, widths[one]):
                 self.misfits.append(one)
 
+    @property
+    def reshapes(self) -> int:
+        return len(self.turned) + sum(one is not None for one in self.targets)
+
 
 def _settle(site: Site, pieces: list[Piece]) -> tuple[list[list[Piece]], list[list[Output]]]:
-    """Find regions whose outputs can all be given in the shapes that they have."""
+    """Find regions whose outputs can all be given in the shapes that they have, with few reshapes around them."""
     while True:
         regions = Regions(site, pieces)
         regions.join_neighbours()
         regions.join_siblings()
         found = regions.found()
-        wanted = wanted_outputs(site, found)
-        misfits = [one for both in zip(found, wanted, strict=True) for one in _Edges(site, *both).misfits if both[1]]
-        if not misfits:
-            used = [both for both in zip(found, wanted, strict=True) if both[1]]
-            return [region for region, _ in used], [outputs for _, outputs in used]
+        used = [both for both in zip(found, wanted_outputs(site, found), strict=True) if both[1]]
+        misfits = [one for region, wanted in used for one in _Edges(site, region, wanted).misfits]
         for one in misfits:
             if site.pieces.pop(one).kind == "dense":
                 site.refused[one.node] = (
                     f"shape of '{one.node}' is {site.text(one)}, expected one size that is not known"
                 )
+        views = [] if misfits else [one for region, wanted in used for one in _costly_views(site, region, wanted)]
+        for one in views:
+            del site.pieces[one]
+        if not misfits and not views:
+            return [region for region, _ in used], [wanted for _, wanted in used]
         pieces = useful(site)
+
+
+def _costly_views(site: Site, region: list[Piece], wanted: list[Output]) -> list[Output]:
+    """List the reshapes that a region begins with, if all that it gives would have to be reshaped for them."""
+    inside = {piece.output for piece in region}
+    views = [piece for piece in region if piece.kind == "view" and piece.inputs[0] not in inside]
+    rest = [piece for piece in region if piece not in views]
+    gone = {piece.output for piece in views}
+    if not views or gone & set(wanted):
+        return []
+    with_views, without = (_Edges(site, one, wanted) for one in (region, rest))
+    fewer = without.reshapes + len(views) < with_views.reshapes and not without.misfits
+    return list(gone) if fewer else []
 
 
 def _replace(model: Model, region: list[Piece], wanted: list[Output], renamed: dict[Output, Output]) -> None:
