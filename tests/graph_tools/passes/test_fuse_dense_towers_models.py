@@ -49,7 +49,7 @@ else:
 """
 
 
-@pytest.mark.parametrize("version", ["2", "3"])
+@pytest.mark.parametrize("version", [pytest.param("2", marks=pytest.mark.slow), "3"])
 def test_keras_layers(tmp_path: Path, version: str) -> None:
     out = tmp_path / "source"
     subprocess.run([sys.executable, "-c", KERAS, str(out), version], check=True, timeout=300)
