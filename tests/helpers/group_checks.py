@@ -10,7 +10,7 @@ from typing import Any
 import embedding_reference
 import numpy as np
 import pytest
-from fuse_support import library
+from graph_tools.op_library import load_library
 from graph_tools_support import Feeds
 from idiom_models import KEY
 
@@ -71,7 +71,7 @@ class Fused:
         """Compare every output that a group gives, by NumPy and by its kernel, with what stock TensorFlow gave."""
         for one in feeds:
             self._check(one, exact, signature)
-        library()
+        load_library()
         out = self.plain.with_name(f"{self.plain.name}_fused")
         if not out.exists():
             write_saved_model(self.model, out)
