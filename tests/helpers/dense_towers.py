@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from graph_tools.graph import attr_value
 from graph_tools.tensors import Array
 
 
@@ -21,7 +22,7 @@ class Ops:
     types : sequence of numpy dtypes
         Of the inputs; `object` for strings.
     attributes : dict
-        `int`, `str`, or a numpy dtype or list of them.
+        Values as `attr_value` takes them.
     outputs : int
     threads : int
         Of the pool that a batch is split over.
@@ -36,14 +37,8 @@ class Ops:
         definition = tf1.GraphDef()
         node = definition.node.add(name="node", op=op)
         for name, value in attributes.items():
-            if isinstance(value, int):
-                node.attr[name].i = value
-            elif isinstance(value, str):
-                node.attr[name].s = value.encode()
-            elif isinstance(value, list):
-                node.attr[name].list.type.extend([_dtype(one).as_datatype_enum for one in value])
-            else:
-                node.attr[name].type = _dtype(value).as_datatype_enum
+            given = [_plain(one) for one in value] if isinstance(value, list) else _plain(value)
+            node.attr[name].CopyFrom(attr_value(given))
         with tf.Graph().as_default() as graph:
             self._inputs = [tf1.placeholder(_dtype(one), None) for one in types]
             fed = {}
@@ -94,6 +89,11 @@ class Tower:
 
     def __call__(self, *inputs: Array) -> list[Array]:
         return self._op(*inputs, *self._weights)
+
+
+def _plain(value: Any) -> Any:
+    """Return an attribute's value, strings' dtype as TensorFlow's."""
+    return _dtype(value) if value is object else value
 
 
 def _dtype(value: Any) -> Any:

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Masked sums, means and maxima over sequences become one node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from interaction_checks import Fused, fuse, requests
+
+from graph_tools.passes.fuse_sequence_pooling import FuseSequencePooling
+
+OP = "RecSequencePooling"
+LENGTH, DIM = 6, 5
+
+
+def ids(rows: int) -> np.ndarray:
+    """Make ids with padding, the second sequence being all of it."""
+    made = np.random.default_rng(rows).integers(0, 3, (rows, LENGTH)).astype(np.int32)
+    made[1:2] = 0
+    return made
+
+
+def counts(rows: int) -> np.ndarray:
+    made = np.random.default_rng(rows).integers(0, LENGTH + 3, (rows, 1)).astype(np.int32)
+    made[1:2] = 0
+    return made
+
+
+def numbers(rows: int) -> np.ndarray:
+    return ids(rows).astype(np.float32)
+
+
+X = (LENGTH, DIM)
+
+
+def deepctr(combiner: str) -> Callable[[Any, Any], Any]:
+    """Write SequencePoolingLayer with a mask."""
+
+    def function(x: Any, ids: Any) -> Any:
+        mask = tf.cast(tf.not_equal(ids, 0), tf.float32)
+        length = tf.reduce_sum(mask, axis=-1, keepdims=True)
+        return pool(x, tf.tile(tf.expand_dims(mask, 2), [1, 1, DIM]), length, combiner)
+
+    return function
+
+
+def deepctr_lengths(combiner: str) -> Callable[[Any, Any], Any]:
+    """Write SequencePoolingLayer with lengths [rows, 1]."""
+
+    def function(x: Any, lengths: Any) -> Any:
+        mask = tf.transpose(tf.sequence_mask(lengths, LENGTH, dtype=tf.float32), (0, 2, 1))
+        return pool(x, tf.tile(mask, [1, 1, DIM]), lengths, combiner)
+
+    return function
+
+
+def pool(x: Any, mask: Any, length: Any, combiner: str) -> Any:
+    if combiner == "max":
+        return tf.reduce_max(x - (1 - mask) * 1e9, 1, keepdims=True)
+    hist = tf.reduce_sum(x * mask, 1, keepdims=False)
+    if combiner == "mean":
+        hist = tf.math.divide(hist, tf.cast(length, tf.float32) + tf.constant(1e-8, tf.float32))
+    return tf.expand_dims(hist, axis=1)
+
+
+def keras(x: Any, ids: Any) -> Any:
+    """Write GlobalAveragePooling1D."""
+    mask = tf.expand_dims(tf.cast(ids > 0, tf.float32), 2)
+    return tf.reduce_sum(x * mask, 1) / tf.maximum(tf.reduce_sum(mask, 1), 1.0)
+
+
+def no_nan(x: Any, ids: Any) -> Any:
+    mask = tf.cast(ids > 0, tf.float32)
+    return tf.math.divide_no_nan(tf.reduce_sum(mask[:, :, None] * x, 1), tf.reduce_sum(mask, 1, keepdims=True))
+
+
+def selected(x: Any, ids: Any) -> Any:
+    return tf.reduce_max(tf.where((ids > 0)[:, :, None], x, -1e3), 1)
+
+
+def run(tmp_path: Path, function: Callable[..., Any], **more: Any) -> Fused:
+    return fuse(tmp_path, function, requests(x=X, **more), FuseSequencePooling())
+
+
+MASKED: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "deepctr sum": (deepctr("sum"), {"combiner": b"sum", "keep_dims": True}),
+    "deepctr mean": (deepctr("mean"), {"combiner": b"mean", "keep_dims": True, "by_length": None}),
+    "deepctr max": (deepctr("max"), {"combiner": b"max", "keep_dims": True, "shift": True, "padding": -1e9}),
+    "keras": (keras, {"combiner": b"mean", "least": 1.0, "keep_dims": False}),
+    "divide_no_nan": (no_nan, {"combiner": b"mean", "keep_dims": False}),
+    "selected": (selected, {"combiner": b"max", "shift": None, "padding": -1e3}),
+}
+
+
+@pytest.mark.parametrize("spelling", MASKED)
+def test_masks(spelling: str, tmp_path: Path) -> None:
+    function, attributes = MASKED[spelling]
+    found = run(tmp_path, function, ids=ids)
+    assert found.ops[OP] == 1
+    # The mask's own truth values are taken, and neither cast nor repeated.
+    assert set(found.ops) <= {OP, "NotEqual", "Greater"}
+    assert found.attributes(OP, "Tmask") == [tf.bool]
+    assert found.attributes(OP, *attributes) == pytest.approx(list(attributes.values()))
+    assert not found.reasons
+
+
+@pytest.mark.parametrize("combiner", ["sum", "mean", "max"])
+def test_lengths(combiner: str, tmp_path: Path) -> None:
+    found = run(tmp_path, deepctr_lengths(combiner), lengths=counts)
+    assert found.ops == {OP: 1}
+    assert found.attributes(OP, "Tmask", "by_length") == [tf.int32, combiner == "mean" or None]
+
+
+def test_masks_of_numbers_that_clients_give(tmp_path: Path) -> None:
+    def function(x: Any, mask: Any) -> Any:
+        return tf.reduce_sum(x * mask[:, :, None], 1) / (tf.reduce_sum(mask, 1, keepdims=True) + 0.5)
+
+    found = run(tmp_path, function, mask=numbers)
+    assert found.ops == {OP: 1}
+    assert found.attributes(OP, "Tmask", "epsilon") == [tf.float32, 0.5]
+
+
+def test_sequences_of_single_numbers(tmp_path: Path) -> None:
+    def function(x: Any, ids: Any) -> Any:
+        mask = tf.cast(tf.not_equal(ids, 0), tf.float32)
+        return tf.reduce_sum(mask[:, :, None] * x[:, :, :1], 1) / (tf.reduce_sum(mask, 1, keepdims=True) + 1e-8)
+
+    found = run(tmp_path, function, ids=ids)
+    assert found.ops[OP] == 1
+    assert found.attributes(OP, "combiner") == [b"mean"]
+
+
+def test_one_mask_for_two_sequences(tmp_path: Path) -> None:
+    def function(x: Any, ids: Any) -> Any:
+        return tf.concat([deepctr("mean")(x, ids), deepctr("mean")(2.0 * x, ids)], 2)
+
+    assert run(tmp_path, function, ids=ids).ops == {OP: 2, "NotEqual": 1, "Mul": 1, "ConcatV2": 1}
+
+
+def test_a_mean_by_another_number_keeps_its_division(tmp_path: Path) -> None:
+    def function(x: Any, ids: Any) -> Any:
+        mask = tf.cast(ids > 0, tf.float32)
+        return tf.reduce_sum(x * mask[:, :, None], 1) / (2.0 + tf.reduce_sum(mask[:, 1:], 1, keepdims=True))
+
+    found = run(tmp_path, function, ids=ids)
+    assert found.attributes(OP, "combiner") == [b"sum"]
+    assert found.ops["RealDiv"] == 1
+
+
+ALONE: dict[str, Callable[..., Any]] = {
+    "gates over experts": lambda x, ids: tf.reduce_sum(x * tf.nn.softmax(x[:, :, 0])[:, :, None], 1),
+    "another axis": lambda x, ids: tf.reduce_sum(x * tf.cast(ids > 0, tf.float32)[:, :, None], 2),
+    "a mask of elements": lambda x, ids: tf.reduce_sum(x * tf.cast(x > 0, tf.float32), 1),
+    "a mask of rows": lambda x, ids: tf.reduce_sum(x * tf.cast(ids[:, :1] > 0, tf.float32)[:, :, None], 1),
+    "no mask": lambda x, ids: tf.reduce_sum(x, 1) / 3.0,
+}
+
+
+@pytest.mark.parametrize("which", ALONE)
+def test_what_is_not_the_pattern_stays(which: str, tmp_path: Path) -> None:
+    found = run(tmp_path, ALONE[which], ids=ids)
+    assert OP not in found.ops
+    assert not found.reasons

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every test of a pass over interactions does: export, cut, fuse twice, and compare scores with the export's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from graph_tools_support import Feeds
+from host_support import LIBRARY
+from idiom_models import export_function
+from pass_checks import KEY, all_answers
+
+from graph_tools.cutting import rewrite
+from graph_tools.graph import Node, attribute
+from graph_tools.model import Model
+from graph_tools.op_library import load_library
+from graph_tools.options import CutOptions
+from graph_tools.passes.base import Pass
+from graph_tools.passes.prune_unreachable import PruneUnreachable
+from graph_tools.readers import read_model
+from graph_tools.writer import write_saved_model
+
+_PLAIN = {"Placeholder", "Const", "VarHandleOp", "ReadVariableOp", "Identity", "IdentityN"}
+ROWS = (1, 2, 7)
+
+
+@dataclass
+class Fused:
+    """What a pass made of a model.
+
+    Attributes
+    ----------
+    ops : Counter of str
+        The ops that compute something.
+    reasons : list of str
+        Why sites stay as they are.
+    """
+
+    model: Model
+    ops: Counter[str]
+    reasons: list[str]
+
+    def node(self, op: str) -> Node:
+        """Return the only node of an op."""
+        (found,) = self.model.graph.of(op)
+        return found
+
+    def attributes(self, op: str, *names: str) -> list[Any]:
+        """Return attributes of the only node of an op."""
+        return [attribute(self.node(op), one) for one in names]
+
+
+def floats(*shape: int, seed: int = 0, scale: float = 1.0) -> np.ndarray:
+    """Make float32 of both signs."""
+    return (scale * np.random.default_rng(seed + len(shape)).normal(size=shape)).astype(np.float32)
+
+
+def requests(**sizes: Any) -> list[Feeds]:
+    """Make requests of 1, 2 and 7 rows; a size is a tuple for float32, or makes the array of a number of rows."""
+    return [
+        {name: one(rows) if callable(one) else floats(rows, *one, seed=rows) for name, one in sizes.items()}
+        for rows in ROWS
+    ]
+
+
+def fuse(tmp_path: Path, function: Callable[..., Any], feeds: list[Feeds], *passes: Pass, **held: Any) -> Fused:
+    """Export a function of the requests' inputs, cut and fuse it, and compare what it gives for the requests."""
+    import tensorflow as tf
+
+    load_library(LIBRARY)
+    source = tmp_path / "source"
+    for name in ("source", "fused"):
+        assert not (tmp_path / name).exists()
+    specs = [tf.TensorSpec([None, *one.shape[1:]], one.dtype, name=name) for name, one in feeds[0].items()]
+
+    def named(*inputs: Any) -> dict[str, Any]:
+        found = function(*inputs)
+        return found if isinstance(found, dict) else {"y": found}
+
+    export_function(source, named, specs, **held)
+    return fuse_model(source, tmp_path / "fused", feeds, *passes)
+
+
+def fuse_model(source: Path, out: Path, feeds: list[Feeds], *passes: Pass) -> Fused:
+    """Cut and fuse a model, twice, and compare its answers with the source's."""
+    load_library(LIBRARY)
+    model = read_model(source)
+    rewrite(model, CutOptions(keep_graph_names=True))
+    results = [one.apply(model) for one in passes]
+    names = set(model.graph.nodes)
+    for one in passes:
+        assert one.apply(model).applied == 0
+    assert set(model.graph.nodes) == names
+    PruneUnreachable().apply(model)
+    assert len(model.graph) == len(names), "a pass leaves what nothing uses"
+    write_saved_model(model, out)
+    for before, after in zip(all_answers(source, feeds, KEY), all_answers(out, feeds, KEY), strict=True):
+        for key, value in before.items():
+            assert (value.dtype, value.shape) == (after[key].dtype, after[key].shape)
+            np.testing.assert_allclose(after[key], value, rtol=1e-5, atol=1e-5, err_msg=key)
+    ops = Counter(node.op for node in model.graph if node.op not in _PLAIN)
+    return Fused(model, ops, [why for one in results for _, why in one.refused])
