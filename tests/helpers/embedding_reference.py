@@ -84,10 +84,7 @@ class Table:
             self.places = dict(zip(keys, numbers, strict=True))
 
     def row(self, key: Any) -> Array:
-        if self.places is None:
-            place = key if 0 <= key < len(self.rows) else None
-        else:
-            place = self.places.get(key)
+        place = (key if 0 <= key < len(self.rows) else None) if self.places is None else self.places.get(key)
         if place is not None:
             return self.rows[place]
         if self.spec.absent_key == "error":

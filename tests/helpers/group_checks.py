@@ -10,13 +10,13 @@ from typing import Any
 import embedding_reference
 import numpy as np
 import pytest
-from graph_tools.op_library import load_library
 from graph_tools_support import Feeds
 from idiom_models import KEY
 
 from graph_tools.fused.embedding_plan import EmbeddingPlan
 from graph_tools.graph import Node, Output
 from graph_tools.model import Model
+from graph_tools.op_library import load_library
 from graph_tools.options import CutOptions
 from graph_tools.passes import run_passes, serving_passes
 from graph_tools.passes.base import PassResult
@@ -55,7 +55,9 @@ class Fused:
     @property
     def features(self) -> list[str]:
         """The tensors that the one group is given."""
-        return [one.node for one in embedding_reference.features_of(self.model, embedding_reference.group(self.model)[0])]
+        return [
+            one.node for one in embedding_reference.features_of(self.model, embedding_reference.group(self.model)[0])
+        ]
 
     @property
     def tables(self) -> list[Any]:
@@ -174,4 +176,3 @@ def _source(model: Model, output: Output) -> Output:
         output = node.inputs[output.port if node.op == "IdentityN" else 0]
         node = model.graph[output.node]
     return output
-

@@ -13,10 +13,37 @@ from graph_tools.passes._match import constant_list, first_column, skip, source
 from graph_tools.passes._sizes import Size, SizeFinder, Sizes, Symbol
 
 _UNARY = {
-    "Abs", "Acos", "Ceil", "Cos", "Elu", "Erf", "Exp", "Expm1", "Floor", "IsFinite", "IsInf", "IsNan", "LeakyRelu", "Log",
-    "Log1p", "LogSoftmax", "Neg", "Reciprocal", "Relu6", "Rint", "Round", "Rsqrt", "Selu", "Sign", "Sin", "Snapshot",
-    "Softplus", "Sqrt", "Square", "StopGradient",
-}  # fmt: skip
+    "Abs",
+    "Acos",
+    "Ceil",
+    "Cos",
+    "Elu",
+    "Erf",
+    "Exp",
+    "Expm1",
+    "Floor",
+    "IsFinite",
+    "IsInf",
+    "IsNan",
+    "LeakyRelu",
+    "Log",
+    "Log1p",
+    "LogSoftmax",
+    "Neg",
+    "Reciprocal",
+    "Relu6",
+    "Rint",
+    "Round",
+    "Rsqrt",
+    "Selu",
+    "Sign",
+    "Sin",
+    "Snapshot",
+    "Softplus",
+    "Sqrt",
+    "Square",
+    "StopGradient",
+}
 _BINARY = {"Div", "FloorDiv", "Mod", "Pow", "SquaredDifference", "TruncateMod", "Xdivy", "Xlogy"}
 _REDUCTIONS = {"All", "Any", "Max", "Mean", "Min", "Prod", "Sum"}
 _FIRST = {"ArgMax", "ArgMin"}
@@ -74,7 +101,10 @@ class Batches(SizeFinder):
         found = self._static(output)
         if found is None:
             return None
-        return tuple(Symbol("size", output, i) if one is None else one for i, one in enumerate(found))
+        sizes = [Symbol("size", output, i) if one is None else one for i, one in enumerate(found)]
+        if sizes and self.graph[output.node].op == "RecCollapseRows":
+            sizes[0] = Symbol("size", Output(output.node), 0)  # all that it gives has the same number of rows
+        return tuple(sizes)
 
     def _more(self, node: Node, output: Output) -> Sizes | None:
         if node.op in {"Split", "SplitV", "StridedSlice", "Transpose"}:
@@ -89,6 +119,9 @@ class Batches(SizeFinder):
             return self._reduced(node)
         if node.op in {"ConcatV2", "Pack"}:
             return self._joined(node)
+        if node.op == "RecExpandRows":
+            value, like = self.of(node.inputs[0]), self.of(node.inputs[1])
+            return (like[0], *value[1:]) if value and like else None
         if node.op == "Tile":
             return self._tiled(node)
         if node.op == "SegmentSum":
@@ -139,7 +172,9 @@ class Batches(SizeFinder):
         if node.op == "StridedSlice":
             begin, step = (constant_list(self.graph, node.inputs[i]) for i in (1, 3))
             masks = [attribute(node, f"{key}_mask", 0) for key in ("new_axis", "shrink_axis", "ellipsis")]
-            whole = attribute(node, "end_mask", 0) & 1 and (attribute(node, "begin_mask", 0) & 1 or (begin or [1])[0] == 0)
+            whole = attribute(node, "end_mask", 0) & 1 and (
+                attribute(node, "begin_mask", 0) & 1 or (begin or [1])[0] == 0
+            )
             known = whole and not masks[0] and not masks[1] & 1 and step is not None and step[0] == 1
             return (before[0], *after[1:]) if known or (masks[2] & 1 and not masks[0] and not masks[1] & 1) else None
         axis = constant_list(self.graph, node.inputs[0 if node.op == "Split" else 2])

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 
@@ -127,7 +128,8 @@ def emit(model: Model, group: Group, tables: TableMaker, name: str) -> dict[Outp
     attrs = {"Tfeatures": types, "num_tables": len(handles), "num_outputs": len(plan.made), "plan": made.to_json()}
     node = graph.add(OP, [*plan.features, *handles], name=name, attrs=attrs)
     return {
-        root.output: _shaped(model, root, node.output(number)) for root, number in zip(group.roots, numbers, strict=True)
+        root.output: _shaped(model, root, node.output(number))
+        for root, number in zip(group.roots, numbers, strict=True)
     }
 
 
@@ -136,5 +138,5 @@ def _shaped(model: Model, root: Root, made: Output) -> Output:
     piece = root.piece
     if piece.sequence is not None or len(piece.shape) == 1:
         return made
-    shape: Sequence[int] = [-1, *(int(one) for one in piece.shape)]  # type: ignore[call-overload]
+    shape: Sequence[int] = [-1, *cast(Sequence[int], piece.shape)]
     return add_reshape(model.graph, made, np.float32, shape, f"{root.output.node}/shape")

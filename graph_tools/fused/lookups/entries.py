@@ -13,7 +13,6 @@ from graph_tools.graph import Node, Output, dtype_of
 from graph_tools.passes._match import constant, first_column, is_constant, skip, source
 from graph_tools.passes._sizes import Size, Symbol
 
-
 # Give indices, values and shape of a sparse tensor.
 _SPARSE = {"RaggedTensorToSparse", "StringSplitV2"}
 
@@ -206,7 +205,9 @@ class EntryFinder:
         masked = self.masks.apply(others, replace(found, key=key), shaped=False)
         if isinstance(masked, str):
             return masked
-        return Entries(masked, rows[0], fill.name, *([tensors[2], bool(positive)] if weights is not None else []))
+        if weights is None:
+            return Entries(masked, rows[0], fill.name)
+        return Entries(masked, rows[0], fill.name, tensors[2], bool(positive))
 
     def _drop_before(self, tensors: list[Output]) -> tuple[list[Output], list[Factor]] | None:
         """See through the drop of entries: return what it was made of, and the tests that the others passed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
@@ -70,7 +71,10 @@ class Joiner:
             return None
         if len({(*one[:place], *one[place + 1 :]) for one in shapes}) > 1:
             return None
-        total = sum(int(one[place]) for one in shapes)  # type: ignore[misc]
+        sizes = [one[place] for one in shapes]
+        if not is_static(sizes):
+            return None
+        total = sum(cast(list[int], sizes))
         return self._joined(found, (*shapes[0][:place], total, *shapes[0][place + 1 :]))
 
     def _joined(self, pieces: list[Piece], shape: tuple[Size, ...]) -> Piece:
@@ -231,9 +235,11 @@ class Joiner:
                 best = output
             if node.controls or output.port:
                 return best
-            if node.op == "Cast" and attribute(node, "SrcT").name in _NUMBERS and attribute(node, "DstT") in ("float32",):
-                output = node.inputs[0]
-            elif self.batches.keeps_rows(node):
+            if (
+                node.op == "Cast"
+                and attribute(node, "SrcT").name in _NUMBERS
+                and attribute(node, "DstT") in ("float32",)
+            ) or self.batches.keeps_rows(node):
                 output = node.inputs[0]
             else:
                 return best
@@ -251,4 +257,3 @@ class Joiner:
     def _alike(self, one: tuple[Size, ...], other: tuple[Size, ...]) -> bool:
         leader = self.batches.leader
         return tuple(map(leader, one)) == tuple(map(leader, other))
-

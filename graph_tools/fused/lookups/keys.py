@@ -137,7 +137,9 @@ class KeyFinder:
             return self._arithmetic(node)
         if node.op == "ClipByValue":
             low, high = (self._number(one) for one in inputs[1:])
-            return (inputs[0], Clip(low, high)) if low is not None and high is not None and low <= high else (None, None)
+            return (
+                (inputs[0], Clip(low, high)) if low is not None and high is not None and low <= high else (None, None)
+            )
         return None, None
 
     def _arithmetic(self, node: Node) -> tuple[Output | None, Step | None]:

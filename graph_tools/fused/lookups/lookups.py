@@ -17,7 +17,7 @@ from graph_tools.fused.lookups.pieces import Part, Piece, is_static, row_width
 from graph_tools.fused.lookups.rows import Gathered, RowFinder, dim_of
 from graph_tools.fused.lookups.tables import ArrayIndex, DefaultRows, HashIndex, StoredRows, TableSource
 from graph_tools.fused.lookups.vocabularies import Vocabulary
-from graph_tools.graph import Node, Output, attribute
+from graph_tools.graph import Node, Output
 from graph_tools.model import Model
 from graph_tools.passes._match import constant, constant_list, is_constant, operand, skip, source
 from graph_tools.passes._ranges import RangeFinder
@@ -85,9 +85,13 @@ class LookupFinder:
             return f"mask '{mask}' has not one element for each id"
         place = found.numbers
         repaired = source(self.graph, place, "SelectV2", "Select")
-        if repaired is not None and factors(self.graph, repaired.inputs[0]) == tests:
-            if constant(self.graph, repaired.inputs[2]) is not None and self.batches.of(repaired.inputs[1]) == ids:
-                place = repaired.inputs[1]
+        if (
+            repaired is not None
+            and factors(self.graph, repaired.inputs[0]) == tests
+            and constant(self.graph, repaired.inputs[2]) is not None
+            and self.batches.of(repaired.inputs[1]) == ids
+        ):
+            place = repaired.inputs[1]
         numbers = self.numbers.of(place)
         if isinstance(numbers, str):
             return numbers

@@ -211,7 +211,9 @@ class NumberFinder:
                 number = self._number(node.inputs[1])
                 if number is None:
                     return None
-                changes.append(("min", number) if node.op == "Minimum" else ("add", -number if node.op == "Sub" else number))
+                changes.append(
+                    ("min", number) if node.op == "Minimum" else ("add", -number if node.op == "Sub" else number)
+                )
             elif node.op == "Cast":
                 if not (attribute(node, "SrcT").is_integer and attribute(node, "DstT").name in ("int32", "int64")):
                     return None

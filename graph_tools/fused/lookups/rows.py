@@ -105,7 +105,12 @@ class RowFinder:
         product = source(graph, node.inputs[0], "Mul")
         bias = operand(graph, node, 1)
         pair = graph[bias.node]
-        if product is None or pair.op != "Split" or bias.port != 1 or operand(graph, product, 1) != Output(pair.name, 0):
+        if (
+            product is None
+            or pair.op != "Split"
+            or bias.port != 1
+            or operand(graph, product, 1) != Output(pair.name, 0)
+        ):
             return None
         wide, halves = source(graph, product.inputs[0], "Cast"), source(graph, pair.inputs[1], "Cast")
         if wide is None or halves is None or attribute(wide, "SrcT").name != "uint8":

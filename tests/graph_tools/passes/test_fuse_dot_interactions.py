@@ -56,18 +56,23 @@ SPELLINGS: dict[str, tuple[Callable[[Any], Any], list[int]]] = {
     "tfrs": (tfrs(False, False), pairs_of(LOWER)),
     "tfrs with itself": (tfrs(True, False), pairs_of(DIAGONAL)),
     "tfrs with zeros": (tfrs(False, True), np.where(LOWER.ravel(), np.arange(COUNT * COUNT), -1).tolist()),
-    "constant mask": (lambda x: tf.ensure_shape(tf.boolean_mask(products(x), LOWER, axis=1), [None, 10]), pairs_of(LOWER)),
+    "constant mask": (
+        lambda x: tf.ensure_shape(tf.boolean_mask(products(x), LOWER, axis=1), [None, 10]),
+        pairs_of(LOWER),
+    ),
     "indices": (
-        lambda x: tf.gather(tf.reshape(products(x), [-1, COUNT * COUNT]), [7, 3, 24, 7], axis=1), [7, 3, 24, 7],
+        lambda x: tf.gather(tf.reshape(products(x), [-1, COUNT * COUNT]), [7, 3, 24, 7], axis=1),
+        [7, 3, 24, 7],
     ),
     "transposed": (
-        lambda x: tf.gather(tf.reshape(tf.matmul(x, tf.transpose(x, [0, 2, 1])), [-1, 25]), [1, 2], axis=1), [1, 2],
+        lambda x: tf.gather(tf.reshape(tf.matmul(x, tf.transpose(x, [0, 2, 1])), [-1, 25]), [1, 2], axis=1),
+        [1, 2],
     ),
     "times a mask": (
         lambda x: tf.reshape(products(x) * LOWER.astype(np.float32), [-1, 25]),
         np.where(LOWER.ravel(), np.arange(COUNT * COUNT), -1).tolist(),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
@@ -109,11 +114,12 @@ def test_vectors_that_are_joined_already_are_taken_so(tmp_path: Path) -> None:
 
 REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "values decide": (
-        lambda x: tf.reshape(products(x) * tf.cast(products(x) > 0, tf.float32), [-1, 25]), "does not follow from constants",
+        lambda x: tf.reshape(products(x) * tf.cast(products(x) > 0, tf.float32), [-1, 25]),
+        "does not follow from constants",
     ),
     "other numbers": (lambda x: tf.reshape(products(x) * 0.5, [-1, 25]), "other numbers than 0 and 1"),
     "rows are picked": (lambda x: tf.gather(products(x), [0], axis=0), "picks rows"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("which", REFUSED)

@@ -23,7 +23,12 @@ WORDS = ("apple", "pear", "", "plum", "fig")
 
 
 def fuse_words(
-    path: Path, numbers: Callable[[Any, Any, Any], Any], values: list[int], default: int, rows: int = 9, dtype: str = "string"
+    path: Path,
+    numbers: Callable[[Any, Any, Any], Any],
+    values: list[int],
+    default: int,
+    rows: int = 9,
+    dtype: str = "string",
 ) -> Fused:
     """Fuse `gather(weights, numbers(tf, table, x))` with a hash table from words to `values`."""
     import tensorflow as tf
@@ -51,7 +56,12 @@ ABSENT = strings("apple", "nothing", "fig", "", "apple ")
 def test_a_vocabulary_and_its_rows_are_one_table(values: list[int], tmp_path: Path) -> None:
     made = fuse_words(tmp_path, find, values, 7)
     (held,) = made.tables
-    assert (held.index_kind, held.absent_key, held.rows.shape, held.default_rows.shape) == ("string", "default", (5, 4), (1, 4))
+    assert (held.index_kind, held.absent_key, held.rows.shape, held.default_rows.shape) == (
+        "string",
+        "default",
+        (5, 4),
+        (1, 4),
+    )
     assert made.ops() == set()
     assert not made.model.hash_tables
     assert not made.model.init
@@ -73,10 +83,14 @@ def test_a_word_that_is_absent_gives_zeros_where_a_mask_says_so(tmp_path: Path) 
     def serve(x: Any) -> dict[str, Any]:
         found = held.lookup(x)
         rows = tf.gather(weights, tf.maximum(found, 0))
-        return {"rows": tf.where((found >= 0)[:, None], tf.gather(weights, tf.where(found >= 0, found, np.int64(0))), 0.0),
-                "other": rows}  # fmt: skip
+        return {
+            "rows": tf.where((found >= 0)[:, None], tf.gather(weights, tf.where(found >= 0, found, np.int64(0))), 0.0),
+            "other": rows,
+        }
 
-    made = fused(export_function(tmp_path / "in", serve, [tf.TensorSpec([None], "string", name="x")], weights=weights, held=held))
+    made = fused(
+        export_function(tmp_path / "in", serve, [tf.TensorSpec([None], "string", name="x")], weights=weights, held=held)
+    )
     assert sorted(one.absent_key for one in made.tables) == ["error", "zeros"]  # the other's numbers are a feature
     made.check({"x": ABSENT})
 
@@ -95,9 +109,10 @@ OUT_OF_VOCABULARY: dict[str, tuple[str, Callable[[Any, Any, Any], Any]]] = {
         ),
     ),
     "remainders": (
-        "int64", lambda tf, held, x: tf.where(tf.not_equal(held.lookup(x), -1), held.lookup(x), tf.math.floormod(x, 4) + 5)
+        "int64",
+        lambda tf, held, x: tf.where(tf.not_equal(held.lookup(x), -1), held.lookup(x), tf.math.floormod(x, 4) + 5),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", OUT_OF_VOCABULARY)
@@ -185,7 +200,9 @@ ABSENT_ROWS = {"zeros": None, "one row": table(1, 5, 3), "powers": table(8, 5, 3
 
 
 @pytest.mark.parametrize("absent", ABSENT_ROWS)
-@pytest.mark.parametrize("keys", [SPARSE_KEYS, DENSE_KEYS, np.append(DENSE_KEYS[::3], 7)], ids=["hashed", "dense", "gaps"])
+@pytest.mark.parametrize(
+    "keys", [SPARSE_KEYS, DENSE_KEYS, np.append(DENSE_KEYS[::3], 7)], ids=["hashed", "dense", "gaps"]
+)
 def test_tables_of_other_systems_keep_what_absent_keys_are_given(keys: np.ndarray, absent: str, tmp_path: Path) -> None:
     made, held = _converted(tmp_path, keys, ABSENT_ROWS[absent])
     asked = np.concatenate([keys, [1, 2, -1, -(1 << 63), (1 << 63) - 1, 39, 64, 70]])
@@ -235,9 +252,7 @@ def test_hashes_of_words_are_looked_up_in_a_table_with_keys(tmp_path: Path) -> N
 
     import tensorflow as tf
 
-    held = tf.lookup.StaticHashTable(
-        tf.lookup.KeyValueTensorInitializer(np.arange(0, 8, 2), np.array([3, 1, 2, 0])), 4
-    )
+    held = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(np.arange(0, 8, 2), np.array([3, 1, 2, 0])), 4)
     weights = tf.Variable(table(5, 4))
     specs = [tf.TensorSpec([None], "string", name="x")]
     source = export_function(
