@@ -57,7 +57,7 @@ def pairwise(x: Array) -> Any:
 def test_fm(shape: tuple[int, int, int], threads: int) -> None:
     x = floats(*shape)
     expected = pairwise(x)
-    flat = x.reshape(shape[0], -1)
+    flat = x.reshape(shape[0], shape[1] * shape[2])
     assert_close(run("RecFmInteraction", [x], threads), tf.reduce_sum(expected, 1, keepdims=True))
     assert_close(run("RecFmInteraction", [x], threads, output="vector", keep_dims=True), expected[:, None])
     assert_close(run("RecFmInteraction", [flat], threads, output="vector", dim=shape[2]), expected)
@@ -80,7 +80,7 @@ def test_dot(shape: tuple[int, int, int], threads: int) -> None:
     pairs = [i * count + j for i in range(count) for j in range(i + 1)]
     everything = tf.reshape(tf.matmul(x, x, transpose_b=True), [shape[0], count * count])
     attributes: dict[str, Any] = {"num_fields": count, "dim": shape[2]}
-    found = run("RecDotInteraction", [x.reshape(shape[0], -1)], threads, pairs=pairs, **attributes)
+    found = run("RecDotInteraction", [x.reshape(shape[0], shape[1] * shape[2])], threads, pairs=pairs, **attributes)
     assert_close(found, tf.gather(everything, pairs, axis=1))
     some = np.random.default_rng(0).integers(-1, count * count, 7)
     expected = np.where(some < 0, 0, np.asarray(everything)[:, some])
