@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "src/kernels/panel_matmul_strips.h"
 
@@ -20,25 +19,24 @@ struct Plain {
 
   template <PanelType kType>
   static void Run(const Strip& s) {
-    float sums[kPanelColumns] = {};
     float totals[kPanelColumns] = {};
-    std::copy_n(s.bias != nullptr ? s.bias : s.dst, s.last_columns, sums);
-    for (int64_t i = 0; i < s.k; ++i) {
-      if (i > 0 && i % kSumLength == 0) {
-        for (int64_t j = 0; j < kPanelColumns; ++j) totals[j] += std::exchange(sums[j], 0.0f);
+    std::copy_n(s.bias != nullptr ? s.bias : s.dst, s.last_columns, totals);
+    for (int64_t begin = 0; begin < s.k; begin += kSumLength) {
+      float sums[kPanelColumns] = {};
+      for (int64_t i = begin; i < std::min(begin + kSumLength, s.k); ++i) {
+        const float x = s.src[i];
+        if constexpr (kType == PanelType::kFloat32) {
+          const auto* weights = reinterpret_cast<const float*>(s.weights + i * kStepBytes);
+          for (int64_t j = 0; j < kPanelColumns; ++j) sums[j] += x * weights[j];
+        } else {
+          const auto* weights = reinterpret_cast<const uint16_t*>(s.weights + i / 2 * kStepBytes) + i % 2;
+          for (int64_t j = 0; j < kPanelColumns; ++j) sums[j] += x * Bfloat16ToFloat(weights[2 * j]);
+        }
       }
-      const float x = s.src[i];
-      if constexpr (kType == PanelType::kFloat32) {
-        const auto* weights = reinterpret_cast<const float*>(s.weights + i * kStepBytes);
-        for (int64_t j = 0; j < kPanelColumns; ++j) sums[j] += x * weights[j];
-      } else {
-        const auto* weights = reinterpret_cast<const uint16_t*>(s.weights + i / 2 * kStepBytes) + i % 2;
-        for (int64_t j = 0; j < kPanelColumns; ++j) sums[j] += x * Bfloat16ToFloat(weights[2 * j]);
-      }
+      for (int64_t j = 0; j < kPanelColumns; ++j) totals[j] += sums[j];
     }
-    for (int64_t j = 0; j < kPanelColumns; ++j) sums[j] += totals[j];
     // In this order a NaN stays one.
-    for (int j = 0; j < s.last_columns; ++j) s.dst[j] = sums[j] < s.floor ? s.floor : sums[j];
+    for (int j = 0; j < s.last_columns; ++j) s.dst[j] = totals[j] < s.floor ? s.floor : totals[j];
   }
 };
 

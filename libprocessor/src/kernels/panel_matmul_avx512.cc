@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "src/kernels/panel_matmul_strips.h"
@@ -14,106 +15,114 @@ namespace {
 constexpr int kWideRows = 6;
 constexpr int kTallRows = 14;
 
+// Keeps loads that follow behind what comes before: all registers are taken.
+#define PROCESSOR_LOAD_AFTER(pointer) asm volatile("" : "+r"(pointer))
+
 template <int kRows, int kVectors, PanelType kType>
 PROCESSOR_TARGET_AVX512 void Run(const Strip& s) {
+  constexpr bool kFloat = kType == PanelType::kFloat32;
   // A second set of sums for every other row of weights hides the latency of additions where there are few.
   constexpr int kSets = kRows * kVectors < 8 ? 2 : 1;
   const __mmask16 last = static_cast<__mmask16>(0xffffu >> (16 - s.last_columns));
-  __m512 sums[kSets][kRows][kVectors];
-  // Sums of sums, in memory: the registers are needed.
-  __m512 totals[kRows][kVectors];
-  const bool long_sum = s.k > kSumLength;
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-    const float* start = s.bias != nullptr ? s.bias : s.dst + r * s.dst_stride;
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      const __mmask16 mask = v + 1 == kVectors ? last : static_cast<__mmask16>(0xffff);
-      sums[0][r][v] = _mm512_maskz_loadu_ps(mask, start + 16 * v);
-      if constexpr (kSets == 2) sums[1][r][v] = _mm512_setzero_ps();
-      if (long_sum) totals[r][v] = _mm512_setzero_ps();
-    }
-  }
-
-  const float* src = s.src;
+  // Three rows share a pointer: the third is at twice the stride, which an address may say.
+  constexpr int kPointers = (kRows + 2) / 3;
   const int64_t stride = s.src_stride;
-  const unsigned char* weights = s.weights;
-  // `kSumLength` is even, so that only the last part may be odd.
-  for (int64_t begin = 0; begin < s.k; begin += kSumLength) {
-    const int64_t end = std::min(begin + kSumLength, s.k);
-    for (int64_t i = 0; i + 1 < end - begin; i += 2) {
-      __m512 even[kVectors], odd[kVectors];
+  const float* src[kPointers];
 #pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) {
-        _mm_prefetch(reinterpret_cast<const char*>(weights) + 64 * v + kFetchAheadBytes, _MM_HINT_T0);
-        if constexpr (kType == PanelType::kFloat32) {
-          _mm_prefetch(reinterpret_cast<const char*>(weights) + 64 * v + kFetchAheadBytes + kStepBytes, _MM_HINT_T0);
-          even[v] = _mm512_loadu_ps(weights + 64 * v);
-          odd[v] = _mm512_loadu_ps(weights + 64 * v + kStepBytes);
-        } else {
-          const __m512i both = _mm512_loadu_si512(weights + 64 * v);
-          even[v] = _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, both, 16));
-          odd[v] = _mm512_castsi512_ps(_mm512_and_si512(both, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
-        }
-      }
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        const __m512 x = _mm512_set1_ps(src[r * stride]);
-#pragma GCC unroll 16
-        for (int v = 0; v < kVectors; ++v) sums[0][r][v] = _mm512_fmadd_ps(x, even[v], sums[0][r][v]);
-      }
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        const __m512 x = _mm512_set1_ps(src[r * stride + 1]);
-#pragma GCC unroll 16
-        for (int v = 0; v < kVectors; ++v) sums[kSets - 1][r][v] = _mm512_fmadd_ps(x, odd[v], sums[kSets - 1][r][v]);
-      }
-      src += 2;
-      weights += kType == PanelType::kFloat32 ? 2 * kStepBytes : kStepBytes;
-    }
-    if (end == s.k) break;
+  for (int p = 0; p < kPointers; ++p) src[p] = s.src + 3 * p * stride;
+  const unsigned char *weights = s.weights, *fetch = s.fetch;
+  // Narrow strips fetch for later panels, which need not come into the first-level cache yet.
+  constexpr _mm_hint kHint = kVectors > 2 ? _MM_HINT_T0 : _MM_HINT_T1;
+  // An empty sum is a turn too. `kSumLength` is even, so that only the last part may be odd.
+  int64_t begin = 0;
+  do {
+    const int64_t length = std::min(kSumLength, s.k - begin);
+    __m512 sums[kSets][kRows][kVectors];
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) {
-        totals[r][v] = _mm512_add_ps(totals[r][v], sums[0][r][v]);
         sums[0][r][v] = _mm512_setzero_ps();
-        if constexpr (kSets == 2) {
-          totals[r][v] = _mm512_add_ps(totals[r][v], sums[1][r][v]);
-          sums[1][r][v] = _mm512_setzero_ps();
-        }
+        if constexpr (kSets == 2) sums[1][r][v] = _mm512_setzero_ps();
       }
     }
-  }
-  if (s.k % 2 != 0) {
+    for (int64_t i = 0; i + 1 < length; i += 2) {
+      __m512 row[kVectors];
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      __m512 row;
-      if constexpr (kType == PanelType::kFloat32) {
-        row = _mm512_loadu_ps(weights + 64 * v);
-      } else {
-        row = _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, _mm512_loadu_si512(weights + 64 * v), 16));
+      for (int v = 0; v < kVectors; ++v) {
+        _mm_prefetch(reinterpret_cast<const char*>(fetch) + 64 * v, kHint);
+        if constexpr (kFloat) {
+          row[v] = _mm512_loadu_ps(weights + 64 * v);
+        } else {
+          const __m512i both = _mm512_loadu_si512(weights + 64 * v);
+          row[v] = _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, both, 16));
+        }
       }
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-        sums[0][r][v] = _mm512_fmadd_ps(_mm512_set1_ps(src[r * stride]), row, sums[0][r][v]);
+        const __m512 x = _mm512_set1_ps(src[r / 3][r % 3 * stride]);
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) sums[0][r][v] = _mm512_fmadd_ps(x, row[v], sums[0][r][v]);
+      }
+      if constexpr (kFloat) weights += kStepBytes;
+      PROCESSOR_LOAD_AFTER(weights);
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) {
+        if constexpr (kFloat) {
+          _mm_prefetch(reinterpret_cast<const char*>(fetch) + 64 * (kVectors + v), kHint);
+          row[v] = _mm512_loadu_ps(weights + 64 * v);
+        } else {
+          const __m512i both = _mm512_loadu_si512(weights + 64 * v);
+          row[v] = _mm512_castsi512_ps(_mm512_and_si512(both, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+        }
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        const __m512 x = _mm512_set1_ps(src[r / 3][r % 3 * stride + 1]);
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) sums[kSets - 1][r][v] = _mm512_fmadd_ps(x, row[v], sums[kSets - 1][r][v]);
+      }
+      weights += kStepBytes;
+      fetch += s.fetch_step;
+#pragma GCC unroll 16
+      for (int p = 0; p < kPointers; ++p) {
+        src[p] += 2;
+        PROCESSOR_LOAD_AFTER(src[p]);
       }
     }
-  }
-
-  const __m512 floor = _mm512_set1_ps(s.floor);
+    if (length % 2 != 0) {
 #pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
+      for (int v = 0; v < kVectors; ++v) {
+        __m512 row;
+        if constexpr (kFloat) {
+          row = _mm512_loadu_ps(weights + 64 * v);
+        } else {
+          row = _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, _mm512_loadu_si512(weights + 64 * v), 16));
+        }
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      const __mmask16 mask = v + 1 == kVectors ? last : static_cast<__mmask16>(0xffff);
-      __m512 sum = sums[0][r][v];
-      if constexpr (kSets == 2) sum = _mm512_add_ps(sum, sums[1][r][v]);
-      if (long_sum) sum = _mm512_add_ps(sum, totals[r][v]);
-      // Of two operands with a NaN the second is the answer.
-      _mm512_mask_storeu_ps(s.dst + r * s.dst_stride + 16 * v, mask, _mm512_maskz_max_ps(mask, floor, sum));
+        for (int r = 0; r < kRows; ++r) {
+          sums[0][r][v] = _mm512_fmadd_ps(_mm512_set1_ps(src[r / 3][r % 3 * stride]), row, sums[0][r][v]);
+        }
+      }
     }
-  }
+
+    const float* bias = begin == 0 ? s.bias : nullptr;
+    begin += kSumLength;
+    const __m512 floor = _mm512_set1_ps(begin < s.k ? -std::numeric_limits<float>::infinity() : s.floor);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      float* const dst = s.dst + r * s.dst_stride;
+      const float* const start = bias != nullptr ? bias : dst;
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) {
+        const __mmask16 mask = v + 1 == kVectors ? last : static_cast<__mmask16>(0xffff);
+        __m512 sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, start + 16 * v), sums[0][r][v]);
+        if constexpr (kSets == 2) sum = _mm512_add_ps(sum, sums[1][r][v]);
+        // Of two operands with a NaN the second is the answer.
+        _mm512_mask_storeu_ps(dst + 16 * v, mask, _mm512_maskz_max_ps(mask, floor, sum));
+      }
+    }
+  } while (begin < s.k);
 }
 
 template <int kVectors, PanelType kType, int... kRow>

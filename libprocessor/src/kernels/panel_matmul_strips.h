@@ -11,11 +11,11 @@
 
 namespace processor {
 
-/// Weights are fetched this far ahead: about what memory gives in the time that it takes to answer.
+/// A stream of weights is fetched this far ahead: about what memory gives in the time that it takes to answer.
 constexpr int64_t kFetchAheadBytes = 4096;
 
-/// Terms that are added up one after another. Sums of so many are added to a total: in one chain of a thousand terms,
-/// rounding would cost a digit more than it costs TensorFlow.
+/// Terms that are added up one after another. The sums of so many are added to what is in dst: in one chain of a
+/// thousand terms, rounding would cost a digit more than it costs TensorFlow.
 constexpr int64_t kSumLength = 128;
 
 /// Some rows times some columns of one panel, whose sums stay in registers.
@@ -24,6 +24,8 @@ struct Strip {
   const float* src;
   int64_t src_stride;
   const unsigned char* weights;  // the first column of the strip in the first step
+  const unsigned char* fetch;  // what is fetched meanwhile, and by how many bytes it moves on with two rows of weights
+  int64_t fetch_step;
   const float* bias;
   float floor;
   float* dst;
@@ -37,44 +39,57 @@ using StripFunction = void (*)(const Strip&);
 ///   kLanes                     floats of a vector,
 ///   kMaxRows                   most rows of a strip,
 ///   Vectors(rows, left)        how many vectors wide a strip is, if `left` vectors are left of the panel,
-///   Find(rows, vectors, type)  the function.
+///   Find(rows, vectors, type)  the function; it also takes fewer rows than Vectors was asked for.
+///
+/// A panel that is read once only is fetched shortly before it is used. Where it is read several times the next panel is
+/// fetched at an even pace meanwhile: only the first reading would wait for memory otherwise.
 template <typename Traits>
 void MultiplyInStrips(const PanelMatmul& m) {
-  // With many rows a panel is read again for each block of them, and should not leave the second-level cache.
-  constexpr int64_t kChunk = 1024;
   const int64_t blocks = (m.rows + Traits::kMaxRows - 1) / Traits::kMaxRows;
-  const int64_t chunk = blocks > 1 && m.shape.k > 2 * kChunk ? kChunk : m.shape.k;
+  if (blocks == 0) return;
+  const int64_t most_rows = (m.rows + blocks - 1) / blocks;
+  // One block reads its weights as a stream. Two share a part that stays in the first-level cache; more are busy for so
+  // long that the second level will do.
+  const int64_t chunk = blocks == 1 ? std::max<int64_t>(m.shape.k, 1) : blocks == 2 ? kSumLength : 8 * kSumLength;
   const int64_t rows_per_step = m.shape.type == PanelType::kFloat32 ? 1 : 2;
-  // An empty sum is one chunk too.
-  for (int64_t begin = 0; begin == 0 || begin < m.shape.k; begin += std::max<int64_t>(chunk, 1)) {
-    const int64_t k = std::min(chunk, m.shape.k - begin);
-    const bool last = begin + k == m.shape.k;
-    for (int64_t column = 0; column < m.shape.n; column += kPanelColumns) {
-      const unsigned char* panel = static_cast<const unsigned char*>(m.panels) +
-                                   column / kPanelColumns * m.shape.panel_bytes() + begin / rows_per_step * kStepBytes;
-      const int64_t columns = std::min(kPanelColumns, m.shape.n - column);
-      const int64_t vectors = (columns + Traits::kLanes - 1) / Traits::kLanes;
-      for (int64_t block = 0; block < blocks; ++block) {
-        // Blocks of equal size, or one more: a rest of one row would cost almost as much as a full block.
-        const int64_t row = m.rows * block / blocks, rows = m.rows * (block + 1) / blocks - row;
-        for (int64_t vector = 0; vector < vectors;) {
-          const int width = Traits::Vectors(rows, vectors - vector);
-          const int64_t lane = vector * Traits::kLanes;
-          Strip strip;
-          strip.k = k;
+  const int64_t pair_bytes = 2 * kStepBytes / rows_per_step;
+  for (int64_t column = 0; column < m.shape.n; column += kPanelColumns) {
+    const unsigned char* panel =
+        static_cast<const unsigned char*>(m.panels) + column / kPanelColumns * m.shape.panel_bytes();
+    const int64_t columns = std::min(kPanelColumns, m.shape.n - column);
+    const int64_t vectors = (columns + Traits::kLanes - 1) / Traits::kLanes;
+    const int64_t first_width = Traits::Vectors(most_rows, vectors);
+    const int64_t readings = blocks * ((vectors + first_width - 1) / first_width);
+    const int64_t pace = readings >= 8 ? 8 : readings >= 4 ? 4 : readings >= 2 ? 2 : 1;
+    int64_t fetched = 0;
+    for (int64_t vector = 0; vector < vectors;) {
+      const int width = Traits::Vectors(most_rows, vectors - vector);
+      const int64_t lane = vector * Traits::kLanes;
+      Strip strip;
+      strip.src_stride = m.src_stride;
+      strip.fetch_step = pair_bytes / pace;
+      strip.dst_stride = m.dst_stride;
+      strip.last_columns =
+          static_cast<int>(std::min<int64_t>(Traits::kLanes, columns - lane - (width - 1) * Traits::kLanes));
+      // An empty sum is a chunk too.
+      for (int64_t begin = 0; begin == 0 || begin < m.shape.k; begin += chunk) {
+        strip.k = std::min(chunk, m.shape.k - begin);
+        strip.weights = panel + begin / rows_per_step * kStepBytes + lane * 4;
+        strip.bias = m.bias == nullptr || begin != 0 ? nullptr : m.bias + column + lane;
+        strip.floor = begin + strip.k == m.shape.k ? m.floor : -std::numeric_limits<float>::infinity();
+        for (int64_t block = 0; block < blocks; ++block) {
+          // Blocks of equal size, or one more: a rest of one row would cost almost as much as a full block.
+          const int64_t row = m.rows * block / blocks, rows = m.rows * (block + 1) / blocks - row;
           strip.src = m.src + row * m.src_stride + begin;
-          strip.src_stride = m.src_stride;
-          strip.weights = panel + lane * 4;
-          strip.bias = m.bias == nullptr || begin != 0 ? nullptr : m.bias + column + lane;
-          strip.floor = last ? m.floor : -std::numeric_limits<float>::infinity();
           strip.dst = m.dst + row * m.dst_stride + column + lane;
-          strip.dst_stride = m.dst_stride;
-          strip.last_columns =
-              static_cast<int>(std::min<int64_t>(Traits::kLanes, columns - lane - (width - 1) * Traits::kLanes));
+          strip.fetch = pace == 1 ? strip.weights + kFetchAheadBytes : panel + m.shape.panel_bytes() + fetched;
           Traits::Find(rows, width, m.shape.type)(strip);
-          vector += width;
+          // Beyond its end, what is there already is asked for again.
+          fetched += strip.k / 2 * strip.fetch_step;
+          if (fetched >= m.shape.panel_bytes()) fetched = 0;
         }
       }
+      vector += width;
     }
   }
 }

@@ -12,7 +12,7 @@ namespace processor {
 namespace {
 
 // Rows of our own products come in blocks of 14 at most; 126 is nine of them, and little enough for one oneDNN kernel.
-constexpr int64_t kMostRows = 126;
+constexpr int64_t kMostRows = 128;
 constexpr int64_t kFewestRows = 14;
 // Values of a block share the second-level cache with the weights that pass through.
 constexpr int64_t kBlockBytes = int64_t{1} << 20;

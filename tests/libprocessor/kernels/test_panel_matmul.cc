@@ -102,9 +102,10 @@ TEST(PanelMatmul, AddsUpInChunks) {
   Random random;
   for (Isa isa : processor::SupportedIsas()) {
     for (PanelType type : {PanelType::kFloat32, PanelType::kBfloat16}) {
-      // Twice the length of a chunk and an odd rest.
+      // Longer than two chunks, for two blocks of rows and for more, and an odd rest.
       Check(isa, type, {17, 2077, 19}, false, 0, false, &random);
       Check(isa, type, {17, 2077, 19}, true, kNothing, true, &random);
+      Check(isa, type, {60, 2077, 19}, false, kNothing, false, &random);
     }
   }
 }
