@@ -84,7 +84,8 @@ class Table:
             self.places = dict(zip(keys, numbers, strict=True))
 
     def row(self, key: Any) -> Array:
-        place = (key if 0 <= key < len(self.rows) else None) if self.places is None else self.places.get(key)
+        places = self.places
+        place = places.get(key) if places is not None else key if 0 <= key < len(self.rows) else None
         if place is not None:
             return self.rows[place]
         if self.spec.absent_key == "error":
@@ -168,6 +169,9 @@ def _looked_up(column: Lookup, rows: Any, table: Table, features: Sequence[Array
             found = [zero if gone else table.row(key) for key, gone, _ in entries]
             made.append(np.stack(found) if sequence else np.concatenate(found))
             continue
+        if column.weights is not None and column.positive_weights:
+            given = features[column.weights].reshape(-1)
+            entries = [entry for entry in entries if given[entry[2]] > 0]
         kept = [(table.row(key), place) for key, gone, place in entries if not gone]
         if not kept:
             made.append(zero if column.empty is None else table.row(_bytes(column.empty)))

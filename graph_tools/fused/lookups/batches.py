@@ -13,37 +13,10 @@ from graph_tools.passes._match import constant_list, first_column, skip, source
 from graph_tools.passes._sizes import Size, SizeFinder, Sizes, Symbol
 
 _UNARY = {
-    "Abs",
-    "Acos",
-    "Ceil",
-    "Cos",
-    "Elu",
-    "Erf",
-    "Exp",
-    "Expm1",
-    "Floor",
-    "IsFinite",
-    "IsInf",
-    "IsNan",
-    "LeakyRelu",
-    "Log",
-    "Log1p",
-    "LogSoftmax",
-    "Neg",
-    "Reciprocal",
-    "Relu6",
-    "Rint",
-    "Round",
-    "Rsqrt",
-    "Selu",
-    "Sign",
-    "Sin",
-    "Snapshot",
-    "Softplus",
-    "Sqrt",
-    "Square",
-    "StopGradient",
-}
+    "Abs", "Acos", "Ceil", "Cos", "Elu", "Erf", "Exp", "Expm1", "Floor", "IsFinite", "IsInf", "IsNan", "LeakyRelu",
+    "Log", "Log1p", "LogSoftmax", "Neg", "Reciprocal", "Relu6", "Rint", "Round", "Rsqrt", "Selu", "Sign", "Sin",
+    "Snapshot", "Softplus", "Sqrt", "Square", "StopGradient",
+}  # fmt: skip
 _BINARY = {"Div", "FloorDiv", "Mod", "Pow", "SquaredDifference", "TruncateMod", "Xdivy", "Xlogy"}
 _REDUCTIONS = {"All", "Any", "Max", "Mean", "Min", "Prod", "Sum"}
 _FIRST = {"ArgMax", "ArgMin"}

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 
 from graph_tools.fused.embedding_plan import Column, Copy, EmbeddingPlan, GroupOutput, Key, Linear, Lookup
 from graph_tools.fused.lookups.contents import table_spec
 from graph_tools.fused.lookups.groups import Group, Root
-from graph_tools.fused.lookups.pieces import KeySource, Part, Piece
+from graph_tools.fused.lookups.pieces import KeySource, Part, Piece, static
 from graph_tools.fused.lookups.tables import TableSource
 from graph_tools.fused.lookups.vocabularies import Vocabularies
 from graph_tools.graph import Output, dtype_of
@@ -138,5 +137,5 @@ def _shaped(model: Model, root: Root, made: Output) -> Output:
     piece = root.piece
     if piece.sequence is not None or len(piece.shape) == 1:
         return made
-    shape: Sequence[int] = [-1, *cast(Sequence[int], piece.shape)]
+    shape: Sequence[int] = [-1, *static(piece.shape)]
     return add_reshape(model.graph, made, np.float32, shape, f"{root.output.node}/shape")

@@ -205,9 +205,7 @@ class EntryFinder:
         masked = self.masks.apply(others, replace(found, key=key), shaped=False)
         if isinstance(masked, str):
             return masked
-        if weights is None:
-            return Entries(masked, rows[0], fill.name)
-        return Entries(masked, rows[0], fill.name, tensors[2], bool(positive))
+        return Entries(masked, rows[0], fill.name, None if weights is None else tensors[2], bool(positive))
 
     def _drop_before(self, tensors: list[Output]) -> tuple[list[Output], list[Factor]] | None:
         """See through the drop of entries: return what it was made of, and the tests that the others passed."""

@@ -23,6 +23,7 @@ _SELECTS = {"Select", "SelectV2"}
 # Give the same whatever the elements are.
 _OF_SHAPE = {"OnesLike", "Rank", "Shape", "ShapeN", "Size", "ZerosLike"}
 _QUOTIENTS = {"DivNoNan", "RealDiv"}
+_EXPLAINED = {*SEGMENT_OPS, *_SELECTS, "GatherV2", "Mul", "ResourceGather", "SegmentSum"}
 
 
 class PieceFinder:
@@ -61,7 +62,9 @@ class PieceFinder:
             self._flow.add(node.name)
         if self._is_fixed(node):
             self._fixed.add(node.name)
-        piece = None if node.controls or node.name not in self.batches.needs else self._find(node)
+        piece = self._find(node) if node.name in self.batches.needs else None
+        if piece and node.controls:
+            piece = f"it runs after '{node.controls[0]}'"
         reads = node.op in SEGMENT_OPS or (node.op in {"ResourceGather", "GatherV2"} and self._reads_rows(node))
         self._depths[node.name] = max((self._depths.get(one, 0) for one in before), default=0) + reads
         if isinstance(piece, Piece) and piece.looks_up and node.name in self._flow:
@@ -70,7 +73,7 @@ class PieceFinder:
             piece = "its ids are the same in every request of so many rows"
         if isinstance(piece, Piece):
             self.pieces[node.output()] = piece
-        elif piece and (reads or node.op in {*_SELECTS, "Mul", "SegmentSum"}):
+        elif piece and node.op in _EXPLAINED:
             self.refused[node.name] = piece
 
     def _is_fixed(self, node: Node) -> bool:

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 
 from graph_tools.fused.lookups.batches import Batches, is_reshape, joined_axis, joined_parts
-from graph_tools.fused.lookups.pieces import Part, Piece, as_sequence, is_static, row_width
+from graph_tools.fused.lookups.pieces import Part, Piece, as_sequence, is_static, row_width, static
 from graph_tools.graph import Node, Output, attribute, dtype_of
 from graph_tools.passes._match import constant_list, skip
 from graph_tools.passes._sizes import Size
@@ -71,10 +70,7 @@ class Joiner:
             return None
         if len({(*one[:place], *one[place + 1 :]) for one in shapes}) > 1:
             return None
-        sizes = [one[place] for one in shapes]
-        if not is_static(sizes):
-            return None
-        total = sum(cast(list[int], sizes))
+        total = sum(row_width(one[place : place + 1]) for one in shapes)
         return self._joined(found, (*shapes[0][:place], total, *shapes[0][place + 1 :]))
 
     def _joined(self, pieces: list[Piece], shape: tuple[Size, ...]) -> Piece:
@@ -129,7 +125,7 @@ class Joiner:
             return None
         row = value[0] if value.ndim == len(sizes) else value
         try:
-            return np.broadcast_to(row, tuple(map(int, sizes[1:]))).reshape(-1)  # type: ignore[arg-type]
+            return np.broadcast_to(row, static(sizes[1:])).reshape(-1)
         except ValueError:
             return None
 

@@ -81,7 +81,7 @@ class KeyFinder:
             return self.walk(node.inputs[0], shaped) if self._loses_nothing(node) else (output, ())
         if node.op == "Bucketize":
             return self._bucketized(node, shaped)
-        before, step = self._step(node)
+        before, step = self.step(node)
         if before is None or step is None:
             return output, ()
         values, steps = self.walk(before, shaped)
@@ -118,7 +118,7 @@ class KeyFinder:
             values = skip(self.graph, node.inputs[0])
         return values, (Bucketize(boundaries),)
 
-    def _step(self, node: Node) -> tuple[Output | None, Step | None]:
+    def step(self, node: Node) -> tuple[Output | None, Step | None]:
         """Return what a node computes, and from which input."""
         inputs = node.inputs
         if node.op == "StringToHashBucketFast":

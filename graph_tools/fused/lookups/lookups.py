@@ -255,7 +255,9 @@ class LookupFinder:
         if made.op == "Range":
             size = source(self.graph, made.inputs[1], "Size")
             begins = is_constant(self.graph, made.inputs[0], 0) and is_constant(self.graph, made.inputs[2], 1)
-            if begins and size is not None and operand(self.graph, size, 0) == skip(self.graph, found.numbers):
+            sizes = self.batches.of(found.numbers)
+            counted = self.batches.of(size.inputs[0]) if size is not None else None
+            if begins and sizes is not None and len(sizes) == 1 and counted == sizes:
                 return found
         if made.op == "Unique" and numbers.port == 1 and skip(self.graph, found.numbers) == made.output(0):
             return replace(found, numbers=made.inputs[0])

@@ -6,11 +6,11 @@ What is understood here goes into a table with keys; what is not stays in the gr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from graph_tools.fused.embedding_plan import Add, FastHash, Mod, Step
+from graph_tools.fused.embedding_plan import Add, FastHash, Mod, Step, WrapNegative
 from graph_tools.fused.lookups.keys import KeyFinder
 from graph_tools.fused.lookups.pieces import KeySource
 from graph_tools.fused.lookups.tables import ArrayIndex, DefaultRows, HashIndex, Index
@@ -70,7 +70,7 @@ class NumberFinder:
 
     def of(self, numbers: Output, shaped: bool = True) -> Numbers | str:
         """Return what row numbers are made of; a reason only where not even the numbers can be a feature."""
-        for form in (self._in_range, self._remapped, self._hashed):
+        for form in (self._in_range, self._remapped, self._hashed, self._counted_from_the_end):
             found = form(skip(self.graph, numbers), shaped)
             if found is not None:
                 return found
@@ -156,6 +156,24 @@ class NumberFinder:
             absent: str | DefaultRows = DefaultRows(default) if default >= 0 else "error"
             return self._with_table(found, absent, shaped, None)
         return self._with_absent_branch(output, shaped)
+
+    def _counted_from_the_end(self, output: Output, shaped: bool) -> Numbers | None:
+        """Recognise numbers of a hash table of which negative ones, an absent key's, count from the end of the rows."""
+        ids, step = self.keys.step(self.graph[output.node])
+        found = (
+            self._hashed(skip(self.graph, ids), shaped) if ids is not None and isinstance(step, WrapNegative) else None
+        )
+        if found is None or not isinstance(found.index, HashIndex) or not isinstance(step, WrapNegative):
+            return None
+        vocabulary = self.vocabularies.of(found.index.handle)
+        peeled = self._peel(ids, shaped) if ids is not None else None
+        if isinstance(vocabulary, str) or changed(vocabulary.least, found.index.changes) < 0:
+            return None
+        if found.absent != "error":
+            return found
+        default = self._default(peeled) if peeled is not None else None
+        known = default is not None and -step.by <= default < 0
+        return replace(found, absent=DefaultRows(default + step.by)) if known and default is not None else None
 
     def _with_absent_branch(self, output: Output, shaped: bool) -> Numbers | None:
         """Recognise `select(found < 0, number of an absent key, found)` and its other spellings."""

@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import cast
 
 from graph_tools.fused.embedding_plan import LAYOUTS, Step
 from graph_tools.fused.lookups.tables import TableSource
@@ -150,10 +149,15 @@ class Piece:
 
 def row_width(shape: tuple[Size, ...]) -> int:
     """Return the number of elements of a shape of numbers."""
-    return math.prod(int(one) for one in shape if isinstance(one, int))
+    return math.prod(static(shape))
 
 
-def is_static(shape: Sequence[Size]) -> bool:
+def static(shape: tuple[Size, ...]) -> tuple[int, ...]:
+    """Return the sizes of a shape that are numbers."""
+    return tuple(one for one in shape if isinstance(one, int))
+
+
+def is_static(shape: tuple[Size, ...]) -> bool:
     return all(isinstance(one, int) for one in shape)
 
 
@@ -161,7 +165,7 @@ def positions(piece: Piece) -> int | None:
     """Return T where a flat piece [batch, T, w] is made of lookups of T values each, so that it is a sequence too."""
     if len(piece.shape) != 2 or not is_static(piece.shape) or not piece.is_plain or piece.sequence is not None:
         return None
-    count = cast(int, piece.shape[0])
+    count = static(piece.shape)[0]
     part = piece.parts[0]
     if len(piece.parts) != 1 or part.key is None or part.key.length != count:
         return None

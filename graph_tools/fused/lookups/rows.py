@@ -142,6 +142,8 @@ class RowFinder:
 
 
 def _described(name: str, tensor: TensorSource) -> StoredRows | str:
+    if tensor.dtype.kind not in "fV":
+        return ""
     row_type = _ROW_TYPES.get(np.dtype(tensor.dtype))
     if row_type is None or not tensor.shape:
         return f"'{name}' holds {tensor.dtype}{list(tensor.shape)}, expected rows of float32, float16 or bfloat16"

@@ -74,11 +74,9 @@ def test_rows_beside_numbers_are_one_output(tmp_path: Path) -> None:
     assert not made.model.variables
     assert [one.absent_key for one in made.tables] == ["error", "error"]
     feeds = {
-        "a": np.array([0, 9, 3]),
-        "b": np.array([[19], [0], [7]], np.int32),
-        "x": table(3, 2),
-        "age": np.array([1, 2, 3], np.float32),
-    }
+        "a": np.array([0, 9, 3]), "b": np.array([[19], [0], [7]], np.int32),
+        "x": table(3, 2), "age": np.array([1, 2, 3], np.float32),
+    }  # fmt: skip
     made.check(
         feeds, {key: value[:1] for key, value in feeds.items()}, {key: value[:0] for key, value in feeds.items()}
     )
@@ -92,14 +90,10 @@ def test_a_row_that_is_not_there_is_refused_as_before(ids: list[int], tmp_path: 
 STEPS: dict[str, tuple[str, Callable[[Any, Any], Any], tuple[Any, ...]]] = {
     "fast hash": ("string", lambda tf, x: tf.strings.to_hash_bucket_fast(x, 10), (FastHash(10),)),
     "strong hash": (
-        "string",
-        lambda tf, x: tf.strings.to_hash_bucket_strong(x, 10, [3, -4]),
-        (StrongHash(10, (3, -4)),),
+        "string", lambda tf, x: tf.strings.to_hash_bucket_strong(x, 10, [3, -4]), (StrongHash(10, (3, -4)),)
     ),
     "hash of digits": (
-        "int64",
-        lambda tf, x: tf.strings.to_hash_bucket_fast(tf.strings.as_string(x), 10),
-        (ToString(), FastHash(10)),
+        "int64", lambda tf, x: tf.strings.to_hash_bucket_fast(tf.strings.as_string(x), 10), (ToString(), FastHash(10))
     ),
     "remainder": ("int64", lambda tf, x: tf.math.floormod(x, 10), (Mod(10),)),
     "offset": ("int64", lambda tf, x: tf.math.floormod(x, 7) + 3, (Mod(7), Add(3))),
@@ -107,12 +101,9 @@ STEPS: dict[str, tuple[str, Callable[[Any, Any], Any], tuple[Any, ...]]] = {
     "bounds": ("int64", lambda tf, x: tf.raw_ops.ClipByValue(t=x, clip_value_min=1, clip_value_max=8), (Clip(1, 8),)),
     "least": ("int64", lambda tf, x: tf.minimum(tf.maximum(x, 0), 9), (Clip(0, _LARGEST), Clip(-_LARGEST - 1, 9))),
     "cast": ("int32", lambda tf, x: tf.math.floormod(tf.cast(x, tf.int64), 10), (Mod(10),)),
-    "buckets": (
-        "float32",
-        lambda tf, x: tf.raw_ops.Bucketize(input=x, boundaries=[-1.0, 0.5, 3.0]),
-        (Bucketize((-1.0, 0.5, 3.0)),),
-    ),
-}
+    "buckets": ("float32", lambda tf, x: tf.raw_ops.Bucketize(input=x, boundaries=[-1.0, 0.5, 3.0]),
+                (Bucketize((-1.0, 0.5, 3.0)),)),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", STEPS)
@@ -166,9 +157,7 @@ MASKS: dict[str, tuple[str, Callable[[Any, Any, Any], Any], dict[str, Any]]] = {
         {"ignore": "", "steps": (FastHash(10),)},
     ),
     "missing number": (
-        "int64",
-        lambda tf, w, x: tf.where((x != 3)[:, None], tf.gather(w, x), tf.zeros([4])),
-        {"ignore": 3},
+        "int64", lambda tf, w, x: tf.where((x != 3)[:, None], tf.gather(w, x), tf.zeros([4])), {"ignore": 3}
     ),
     "negative": (
         "int64",
@@ -186,7 +175,7 @@ MASKS: dict[str, tuple[str, Callable[[Any, Any, Any], Any], dict[str, Any]]] = {
         {"ignore": -1},
     ),
     "factor": ("int64", lambda tf, w, x: tf.gather(w, x) * tf.cast(x != 3, tf.float32)[:, None], {"ignore": 3}),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", MASKS)
@@ -198,13 +187,8 @@ def test_a_value_that_counts_as_none_reads_as_zeros(case: str, tmp_path: Path) -
     made = fuse_function(tmp_path, lambda ids: {"y": make(tf, weights, ids)}, [spec("ids", dtype)], weights=weights)
     assert made.plan.keys == (Key(0, **fields),)
     assert made.ops() == set()
-    values = {
-        "missing number": [3, 0, 9],
-        "factor": [3, 0, 9],
-        "negative": [-7, 0, 9],
-        "both": [-7, 5, 0, 9],
-        "repaired": [-1, 0, 9],
-    }
+    values = {"missing number": [3, 0, 9], "factor": [3, 0, 9], "negative": [-7, 0, 9], "both": [-7, 5, 0, 9],
+              "repaired": [-1, 0, 9]}  # fmt: skip
     ids = strings("", "a", " ") if dtype == "string" else np.array(values[case])
     made.check({"ids": ids}, {"ids": ids[:1]})
 
@@ -230,11 +214,8 @@ def test_the_wide_part_is_added_up(tmp_path: Path) -> None:
 
     def serve(a: Any, b: Any, x: Any) -> dict[str, Any]:
         wide = [tf.gather(held[0], a), tf.gather(held[1], b), tf.gather(held[2], a), tf.matmul(x, kernel)]
-        return {
-            "wide": tf.nn.bias_add(tf.add_n(wide), bias),
-            "deep": tf.concat([tf.gather(held[0], a), x], 1),
-            "all": tf.concat([x, tf.gather(held[1], b)], 1),
-        }
+        return {"wide": tf.nn.bias_add(tf.add_n(wide), bias), "deep": tf.concat([tf.gather(held[0], a), x], 1),
+                "all": tf.concat([x, tf.gather(held[1], b)], 1)}  # fmt: skip
 
     specs = [spec("a"), spec("b"), spec("x", "float32", 2)]
     made = fuse_function(tmp_path, serve, specs, held=held, kernel=kernel, bias=bias)
