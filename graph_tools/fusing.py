@@ -25,6 +25,7 @@ from graph_tools.report.data import as_data
 from graph_tools.report.fuse import FusedPass, FuseReport, describe_sites, our_nodes
 from graph_tools.report.table_files import describe_table_files
 from graph_tools.store.saved_tables import TableOutput
+from graph_tools.user_rows import all_user_inputs
 from graph_tools.verification import SAMPLES, Tolerance, VerifyReport, verify
 
 
@@ -68,7 +69,8 @@ def fuse(
     op_library : path, optional
         libprocessor.so; by default PROCESSOR_LIBRARY, or the one of the installed `processor` package.
     user_inputs : sequence of str
-        Inputs that are the user's where rows are items: their side is computed once for a request.
+        Names or patterns (`fnmatch`) of inputs that are the user's where rows are items: their side is computed once
+        for a request, which may have one row of them, or as many equal ones as there are items.
     memory_limit : int [bytes]
     dry_run : bool
         Write nothing; the report says what would be fused.
@@ -162,6 +164,7 @@ def optimize(
     def fuse_graph(model: Model, report: FuseReport) -> None:
         told.begin("Fusing")
         report.fused = [_run(model, one) for one in fusing_passes(fusing)]
+        report.user_inputs = all_user_inputs(model)
         # Sites are named as the source names them until here.
         tidying: list[Pass] = [PruneUnreachable(), MoveConstants()]
         report.passes += [

@@ -84,6 +84,9 @@ class Rows(SymbolicShapes):
                 return
         if not self.sides[node.name] or self.value(node.output()) is not None:
             return
+        if node.op == "IdentityN":
+            self._shapes |= {node.output(port): self.of(one) for port, one in enumerate(node.inputs)}
+            return
         found = rows_of(self, node)
         if isinstance(found, str):
             self.crossing[node.name] = found

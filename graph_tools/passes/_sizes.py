@@ -187,7 +187,17 @@ class SizeFinder:
             if not left or not right or attribute(node, "transpose_a", False):
                 return None
             return (left[0], right[0 if attribute(node, "transpose_b", False) else 1])
+        if node.op in {"RecCollapseRows", "RecExpandRows"}:
+            return self._rows_apart(node, output)
         return self._sparse(node, output)
+
+    def _rows_apart(self, node: Node, output: Output) -> Sizes | None:
+        """Sizes where the rows of a user are fewer than those of items."""
+        if node.op == "RecCollapseRows":  # all that it gives has the same number of rows
+            given, rows = self.of(node.inputs[output.port]), (Symbol("size", node.output(), 0),)
+            return (*rows, *given[1:]) if given else None
+        value, like = (self.of(one) for one in node.inputs)
+        return (like[0], *value[1:]) if value and like else None
 
     def _sparse(self, node: Node, output: Output) -> Sizes | None:
         """Sizes of what ops on sparse tensors, and some others, give."""

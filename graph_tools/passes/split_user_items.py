@@ -14,8 +14,7 @@ from graph_tools.passes._row_rules import BATCH_PRODUCTS, BROADCASTS
 from graph_tools.passes._rows import ITEMS, USER, Rows
 from graph_tools.passes._user_columns import ProductSplitter, SplitProduct, find_products
 from graph_tools.passes.base import Pass, PassResult
-
-COLLAPSE, EXPAND = "RecCollapseRows", "RecExpandRows"
+from graph_tools.user_rows import COLLAPSE, EXPAND
 
 _NO_WORK = {
     "Cast", "ConcatV2", "ExpandDims", "Identity", "Pack", "Placeholder", "Reshape", "Slice", "Snapshot", "Split",

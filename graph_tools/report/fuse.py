@@ -57,6 +57,8 @@ class FuseReport(CutReport):
         Those of `cut`, which come before.
     fused : list of FusedPass
     fuse_options : dict
+    user_inputs : list of str
+        Inputs that may come with one row for many items: those asked for, if the model was split.
     table_files : list of TableRecord
     precision : Precision or None
         None where verification failed.
@@ -66,6 +68,7 @@ class FuseReport(CutReport):
 
     fused: list[FusedPass] = field(default_factory=list)
     fuse_options: dict[str, Any] = field(default_factory=dict)
+    user_inputs: list[str] = field(default_factory=list)
     table_files: list[TableRecord] = field(default_factory=list)
     precision: Precision | None = None
     library: str = ""

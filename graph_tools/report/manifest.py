@@ -62,7 +62,7 @@ def _fused(report: FuseReport) -> dict[str, Any]:
             {key: value for key, value in vars(one).items() if key not in {"shared", "notes"}}
             for one in report.table_files
         ],
-        "user_inputs": report.fuse_options["user_inputs"],
+        "user_inputs": report.user_inputs,
         "fusing": [
             {"name": one.name, "applied": one.applied, "refused": len(one.refused), "sites": as_data(one.sites)}
             for one in report.fused

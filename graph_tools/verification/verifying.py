@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from graph_tools.readers import read_model
 from graph_tools.readers.absent_keys import base_name
 from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.report.cut import disk_bytes
+from graph_tools.user_rows import user_inputs
 from graph_tools.verification.compare import OutputComparison, Tolerance
 from graph_tools.verification.generate import Generator
 from graph_tools.verification.report import Asked, Refused, Side, VerifyReport
@@ -41,6 +42,7 @@ from graph_tools.verification.tables import (
     largest_share,
     pair_by_name,
 )
+from graph_tools.verification.user_rows import completed, in_all_forms
 
 SAMPLES = 32
 
@@ -110,7 +112,8 @@ def verify(
     )
     names = common_signatures(first, second, report)
     known = [one for one in (asking, first, second) if one is not None]
-    asked = _requests(known, names, list(requests), samples, seed, report)
+    users = {name: user_inputs(second.graph, second.signatures[name]) for name in names}
+    asked = _requests(known, users, list(requests), samples, seed, report)
     large = None
     held = [size - _mapped_bytes(one) for size, one in zip(sizes, (first, second), strict=True)]
     if memory_limit is not None and max(*held, *map(_table_bytes, (first, second))) > memory_limit:
@@ -160,10 +163,18 @@ def _input_problems(name: str, a: Signature, b: Signature) -> Iterable[str]:
 
 
 def _requests(
-    known: list[Model], names: list[str], files: Sequence[str | Path], samples: int, seed: int, report: VerifyReport
+    known: list[Model],
+    users: Mapping[str, list[str]],
+    files: Sequence[str | Path],
+    samples: int,
+    seed: int,
+    report: VerifyReport,
 ) -> list[Request]:
-    """Gather the recorded requests, then the generated ones; the first model says what a request is."""
-    a = known[0]
+    """Gather the recorded requests, then the generated ones, for the signatures that `users` gives the inputs of.
+
+    The first model says what a request is.
+    """
+    a, names = known[0], users
     asked: list[Request] = []
     for file in files:
         recorded = read_requests(file, a.signatures)
@@ -175,8 +186,9 @@ def _requests(
         # Nobody asked for this file: what is in it is for the server.
         except GraphToolsError as error:
             report.not_compared.append(str(error))
-    for name in names:
-        asked.extend(Generator(*known, name=name, seed=seed).requests(samples))
+    asked = [completed(one, users[one.signature]) for one in asked]
+    for name, user in users.items():
+        asked.extend(in_all_forms(Generator(*known, name=name, seed=seed).requests(samples), user))
     return asked
 
 
@@ -218,7 +230,7 @@ class _Runners:
             raise LoadError(f"{model.path}: {error}, expected a model that TensorFlow loads") from error
         self.how[number] = runner.how
         try:
-            return runner.run(asked, lambda: self.progress.advance(1))
+            return runner.run([one.shortest for one in asked] if number else asked, lambda: self.progress.advance(1))
         finally:
             runner.close()
 

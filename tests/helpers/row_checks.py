@@ -40,7 +40,7 @@ def split(source: Path, *user: str) -> tuple[Model, PassResult]:
 
 
 def forms(feeds: Feeds, user: Iterable[str]) -> list[tuple[Feeds, Feeds]]:
-    """Return what both models are asked: user rows that differ, equal ones, and one row for the split model alone."""
+    """Return what both models are asked: rows of users that differ, equal rows, one row for the split model alone."""
     user = set(user)
     rows = max((len(value) for key, value in feeds.items() if key not in user and np.ndim(value)), default=0)
     once = {key: value[:1] if key in user else value for key, value in feeds.items()}

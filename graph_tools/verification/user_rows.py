@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests for one user and many items, in each form in which a split model takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from graph_tools.tensors import Array
+from graph_tools.verification.request import Request
+
+
+def in_all_forms(requests: Iterable[Request], user: Sequence[str]) -> Iterator[Request]:
+    """Add to requests whose rows are of many users some of one user: with equal rows, and with one row, in turns."""
+    forms = 0
+    for request in requests:
+        yield request
+        rows = item_rows(request.inputs, user)
+        if user and rows and rows > 1:
+            once = {key: value[:1] if key in user else value for key, value in request.inputs.items()}
+            equal = _repeated(once, user, rows)
+            form, short = ("one row of the user", once) if forms % 2 else ("equal rows of the user", None)
+            yield Request(request.signature, equal, f"{request.origin}, {form}", short=short)
+            forms += 1
+
+
+def completed(request: Request, user: Sequence[str]) -> Request:
+    """Give a recorded request of one row of the user the rows that a model needs that is not split."""
+    rows = item_rows(request.inputs, user)
+    if not user or rows is None or rows == 1 or any(request.inputs[key].shape[:1] != (1,) for key in user):
+        return request
+    return replace(request, inputs=_repeated(request.inputs, user, rows), short=request.inputs)
+
+
+def item_rows(inputs: Mapping[str, Array], user: Sequence[str]) -> int | None:
+    """Count the rows of what is not the user's; None where nothing has rows."""
+    return max((len(value) for key, value in inputs.items() if key not in user and value.ndim), default=None)
+
+
+def _repeated(inputs: Mapping[str, Array], user: Sequence[str], rows: int) -> dict[str, Array]:
+    return {key: np.repeat(value, rows, 0) if key in user else value for key, value in inputs.items()}
