@@ -21,7 +21,8 @@ struct CpuFeatures {
   bool amd = false;
 };
 
-/// The CPU that this process runs on. What the operating system or ONEDNN_MAX_CPU_ISA withholds, it does not have.
+/// The CPU that this process runs on. What the operating system withholds, it does not have; of bfloat16 arithmetic,
+/// neither what ONEDNN_MAX_CPU_ISA withholds.
 const CpuFeatures& ThisCpu();
 
 /// "avx512", "avx2" or "plain".
