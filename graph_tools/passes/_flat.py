@@ -15,6 +15,7 @@ from graph_tools.passes._values import Values
 from graph_tools.tensors import Array
 
 _VIEWS = {"Reshape", "Squeeze", "ExpandDims"}
+_MASKS = ("begin", "end", "new_axis", "shrink_axis", "ellipsis")
 
 
 class Flat:
@@ -48,6 +49,8 @@ class Flat:
         """Say whether a node gives the elements of its input in their order."""
         if node.controls:
             return False
+        if node.op == "StridedSlice":
+            return self._keeps_everything(node)
         return node.op in _VIEWS or (node.op == "Transpose" and self._keeps_order(node))
 
     def _keeps_order(self, node: Node) -> bool:
@@ -56,6 +59,26 @@ class Flat:
             return False
         moved = [one for one in order if sizes[one] != Size(1)]
         return moved == sorted(moved)
+
+    def _keeps_everything(self, node: Node) -> bool:
+        """Say whether a slice only adds or drops dimensions of size 1: `x[:, None]`, `x[:, :, 0]`."""
+        sizes, masks = self.shapes.of(node.inputs[0]), [attribute(node, f"{one}_mask", 0) for one in _MASKS]
+        bounds = [self.shapes.numbers(one) for one in node.inputs[1:4]]
+        begin_open, end_open, new, shrink, ellipsis = masks
+        if sizes is None or any(one is None for one in bounds) or ellipsis:
+            return False
+        axis = 0
+        for i, (begin, step) in enumerate(zip(bounds[0] or [], bounds[2] or [], strict=True)):
+            bit = 1 << i
+            if new & bit:
+                continue
+            if shrink & bit:
+                if sizes[axis] != Size(1) or begin not in (0, -1):
+                    return False
+            elif not (begin_open & bit and end_open & bit) or step != 1:
+                return False
+            axis += 1
+        return True
 
     def source(self, output: Output) -> Output:
         """Return the first output that has the same elements."""

@@ -75,7 +75,8 @@ def fuse(flat: Flat, fusion: Fusion) -> None:
     """Put a node in the place of what computes the root, and of views of it where the node gives that shape."""
     model, graph = flat.model, flat.graph
     root = _settle(flat, fusion)
-    sizes = flat.known(root)
+    # What the pattern says of its own root counts where TensorFlow does not know it.
+    sizes = _completed(flat.known(root), fusion) if root == fusion.root else flat.known(root)
     attrs = dict(fusion.attrs)
     given = fusion.shape
     if fusion.keep_dims is not None:
@@ -100,15 +101,28 @@ def reshapable(flat: Flat, root: Output) -> bool:
 
 
 def _settle(flat: Flat, fusion: Fusion) -> Output:
-    """Return the root, or the first view of it that has the shape that the node gives."""
-    output = fusion.root
-    shapes = [one for one in (fusion.shape, fusion.keep_dims) if one is not None]
-    while not any(_fits(flat.known(output), one) for one in shapes):
+    """Return the root, or the first view of it that has a shape that the node gives, the one with more dimensions."""
+    output, best = fusion.root, None
+    if any(_fits(_completed(flat.known(output), fusion), one) for one in (fusion.shape, fusion.keep_dims) if one):
+        best = output
+    while best is None or fusion.keep_dims is not None:
         user = flat.only_user(output)
         if user is None or not flat.is_view(user) or not reshapable(flat, user.output()):
-            return fusion.root
+            break
         output = user.output()
-    return output
+        sizes = flat.known(output)
+        if fusion.keep_dims is not None and _fits(sizes, fusion.keep_dims):
+            return output
+        if best is None and _fits(sizes, fusion.shape):
+            best = output
+    return best or fusion.root
+
+
+def _completed(sizes: list[int | None], fusion: Fusion) -> list[int | None]:
+    """Fill in sizes after the first that are not known, where the node gives as many dimensions."""
+    if len(sizes) != len(fusion.shape):
+        return sizes
+    return [sizes[0], *(b if a is None else a for a, b in zip(sizes[1:], fusion.shape[1:], strict=True))]
 
 
 def _fits(sizes: list[int | None], shape: tuple[int | None, ...]) -> bool:

@@ -37,6 +37,9 @@ class FuseCrossNetworks(InteractionPass):
                 self._refused[node.name] = found
             elif found is not None:
                 self._layers[found.root] = found
+        # What is a layer without its bias looks like one, too.
+        inside = {name for one in self._layers.values() for name in one.nodes - {one.root.node}}
+        self._layers = {root: one for root, one in self._layers.items() if root.node not in inside}
         ends = [chain[-1] for chain in self._chains(flat)]
         return [flat.graph[name] for name in [*self._refused, *(one.root.node for one in ends)]]
 

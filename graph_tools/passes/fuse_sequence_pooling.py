@@ -137,7 +137,7 @@ def _max(flat: Flat, node: Node) -> _Pooling | None:
         return None
     if shifted.op == "SelectV2":
         values, padding = skip(flat.graph, shifted.inputs[1]), flat.scalar(shifted.inputs[2])
-        whole = flat.sizes(values) == flat.sizes(shifted.output())
+        whole = flat.known(values) == flat.known(shifted.output())
         mask = None if padding is None or not whole else _mask(flat, values, shifted.inputs[0])
         return None if mask is None else _Pooling(values, mask, {"combiner": "max", "padding": padding})
     for side in (0,) if shifted.op == "Sub" else (0, 1):

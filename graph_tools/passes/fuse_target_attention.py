@@ -104,8 +104,11 @@ def _network(site: Site, flat: Flat, output: Output) -> Any:
 def _scores(flat: Flat, output: Output, keys: Any) -> _Scores | str | None:
     """Follow scores [rows, 1, length] back to the network; None where they are none."""
     found = _Scores(output)
-    node = flat.direct(output, "Softmax")
+    node = flat.node(output, "Softmax")
     if node is not None:
+        sizes = flat.known(node.output())
+        if sizes[-1:] != [keys[1].known] or any(one != 1 for one in sizes[1:-1]):
+            return None
         found.softmax, output = True, skip(flat.graph, node.inputs[0])
     output, found.scale = _scaled(flat, output)
     select = flat.node(output, "SelectV2", "Select")
@@ -126,7 +129,7 @@ def _scores(flat: Flat, output: Output, keys: Any) -> _Scores | str | None:
 
 def _scaled(flat: Flat, output: Output) -> tuple[Output, float]:
     """Follow a factor back that is the same for all scores."""
-    node = flat.direct(output, "Mul", "RealDiv", "Div")
+    node = flat.node(output, "Mul", "RealDiv", "Div")
     for side in () if node is None else ((0, 1) if node.op == "Mul" else (0,)):
         number = flat.scalar(node.inputs[1 - side]) if node is not None else None
         if number and node is not None:

@@ -78,13 +78,12 @@ def tfrs_low_rank(x: Any, kernels: list[Any], biases: list[Any]) -> Any:
 
 @pytest.mark.parametrize("layers", [1, 3])
 def test_vectors(layers: int, tmp_path: Path) -> None:
-    for i, (function, sizes, bias) in enumerate(
-        (
-            (deepctr_vector, (WIDTH, 1), (WIDTH, 1)),
-            (plain_vector, (WIDTH, 1), (WIDTH,)),
-            (summed_vector, (WIDTH,), (1, WIDTH)),
-        )
-    ):
+    spellings: list[tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]] = [
+        (deepctr_vector, (WIDTH, 1), (WIDTH, 1)),
+        (plain_vector, (WIDTH, 1), (WIDTH,)),
+        (summed_vector, (WIDTH,), (1, WIDTH)),
+    ]
+    for i, (function, sizes, bias) in enumerate(spellings):
         (tmp_path / str(i)).mkdir()
         found = run(tmp_path / str(i), function, variables(layers, *sizes, bias=bias))
         assert found.ops == {OP: 1}

@@ -103,7 +103,7 @@ def test_a_word_that_is_absent_gives_zeros_where_a_mask_says_so(tmp_path: Path) 
 =======
         rows = tf.gather(weights, tf.maximum(found, 0))
         return {"rows": tf.where((found >= 0)[:, None], tf.gather(weights, tf.where(found >= 0, found, np.int64(0))), 0.0),
-                "other": rows}  # fmt: skip
+                "other": rows}
 
     made = fused(export_function(tmp_path / "in", serve, [tf.TensorSpec([None], "string", name="x")], weights=weights, held=held))
 >>>>>>> b92d3342319c91ace5560fc53afd65890deaa17a
@@ -132,7 +132,7 @@ OUT_OF_VOCABULARY: dict[str, tuple[str, Callable[[Any, Any, Any], Any]]] = {
         "int64", lambda tf, held, x: tf.where(tf.not_equal(held.lookup(x), -1), held.lookup(x), tf.math.floormod(x, 4) + 5)
 >>>>>>> b92d3342319c91ace5560fc53afd65890deaa17a
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", OUT_OF_VOCABULARY)
