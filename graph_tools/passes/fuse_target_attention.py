@@ -123,8 +123,8 @@ def _scores(flat: Flat, output: Output, keys: Any) -> _Scores | str | None:
     if found.mask is None and found.scale == 1.0:
         output, found.scale = _scaled(flat, output)
     found.network = output
-    sizes = flat.sizes(output)
-    return found if sizes and len(sizes) > 1 and alike(sizes[0], keys[0]) else None
+    whole = flat.sizes(output)
+    return found if whole and len(whole) > 1 and alike(whole[0], keys[0]) else None
 
 
 def _scaled(flat: Flat, output: Output) -> tuple[Output, float]:
