@@ -183,6 +183,7 @@ def optimize(
             tolerance=asked.tolerance,
             memory_limit=cutting.memory_limit,
             asking=asked.read(),
+            rounding=False,
             progress=told,
         )
 

@@ -175,5 +175,8 @@ def _verdict(found: dict[str, Any], judged_too: bool) -> str:
     answered = sum(one["answered"] for one in found["signatures"])
     both = sum(one["a"] is not None and one["b"] is not None for one in found["refused"])
     refused = f" ({both:,} refused by both)" if both else ""
+    unsettled = sum(one["unsettled"] for one in found["outputs"])
+    if unsettled:
+        judged += f"; {unsettled:,} of {sum(one['elements'] for one in found['outputs']):,} scores hang on rounding"
     asked = f"{answered:,} of {found['requests']:,} requests{refused}, {found['rows']:,} rows"
     return f"{word} {asked}: {difference}, {judged}"

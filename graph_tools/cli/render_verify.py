@@ -40,6 +40,7 @@ def _outputs(outputs: list[dict[str, Any]], width: int) -> Table:
                 escape(f"{one['signature']}: {one['name']}" if several else one["name"]),
                 f"{one['elements']:,}",
                 f"[red]{one['beyond']:,}[/]" if one["beyond"] else "0",
+                f"{one['unsettled']:,}" if one["unsettled"] else "",
                 "bit-exact" if one["bit_exact"] else f"{float(one['max_abs_difference']):.2g}",
                 "" if one["bit_exact"] else f"{float(one['max_rel_difference']):.2g}",
                 "" if ranked is None else f"{ranked:.6f}",
@@ -48,7 +49,7 @@ def _outputs(outputs: list[dict[str, Any]], width: int) -> Table:
             ]
         )
     columns: Columns = {"output": "name"}
-    numbers = ("elements", "beyond", "max |a-b|", "max rel", "rank corr.", "NaN a/b", "AUC a/b")
+    numbers = ("elements", "beyond", "unsettled", "max |a-b|", "max rel", "rank corr.", "NaN a/b", "AUC a/b")
     columns |= dict.fromkeys(numbers, "right")
     return table("Outputs", columns, rows, width, optional=("rank corr.", "max rel"))
 

@@ -24,6 +24,7 @@ from graph_tools.verification.generate import Generator
 from graph_tools.verification.report import Asked, Refused, Side, VerifyReport
 from graph_tools.verification.request import Request
 from graph_tools.verification.requests import WARM_UP_FILE, read_requests
+from graph_tools.verification.rounding import Slacks, slacks
 from graph_tools.verification.runner import (
     Answer,
     LoadError,
@@ -59,6 +60,7 @@ def verify(
     memory_limit: int | None = None,
     tables: Callable[[Model, Model], Iterable[Pair]] | None = None,
     asking: Model | None = None,
+    rounding: bool = True,
     progress: Progress | None = None,
 ) -> VerifyReport:
     """Compare what two models answer.
@@ -84,6 +86,9 @@ def verify(
         Says which tables of the models are the same, where names do not: a conversion knows what became of which.
     asking : Model, optional
         One that both were made from: requests are made for it, since it shows its vocabularies and tables.
+    rounding : bool
+        Let scores of fused models differ further where the first model's own do so when a number of the request changes
+        in its last place.
     progress : optional
 
     Returns
@@ -121,7 +126,10 @@ def verify(
     runners = _Runners(first, second, large, told)
     answers = runners.answers(asked)
     report.a.how, report.b.how = runners.how
-    _compare(asked, answers, first, names, report)
+    rounded: Slacks = {}
+    if rounding and any(our_ops(one.graph) for one in (first, second)):
+        rounded = slacks(asked, *answers, allowed, runners.ask_first)
+    _compare(asked, answers, first, names, report, rounded)
     if large is not None:
         told.begin("Comparing tables row by row")
         _compare_tables(first, second, tables, large, memory_limit or 0, report)
@@ -198,6 +206,7 @@ class _Runners:
     def __init__(self, a: Model, b: Model, large: int | None, progress: Progress) -> None:
         self.models, self.large, self.progress = (a, b), large, progress
         self.how = ["", ""]
+        self._loads: list[Callable[[Model], Runner]] = []
 
     def answers(self, asked: list[Request]) -> tuple[list[Answer], list[Answer]]:
         staged = [_is_rewritten(one) or _has_large(one, self.large) for one in self.models]
@@ -208,17 +217,19 @@ class _Runners:
             loaders = [SessionRunner]
         failure: LoadError | None = None
         for load in loaders:
+            self._loads = [(lambda one: StagedRunner(one, self.large)) if one else load for one in staged]
             try:
-                first, second = (
-                    self._side(number, (lambda one: StagedRunner(one, self.large)) if staged[number] else load, asked)
-                    for number in (0, 1)
-                )
+                first, second = (self._side(number, self._loads[number], asked) for number in (0, 1))
             except LoadError as error:
                 failure = error
             else:
                 return first, second
         assert failure is not None
         raise UnreadableError(str(failure)) from failure
+
+    def ask_first(self, asked: list[Request]) -> list[Answer]:
+        """Ask the first model more, once both are known to load."""
+        return self._side(0, self._loads[0], asked)
 
     def _side(self, number: int, load: Callable[[Model], Runner], asked: list[Request]) -> list[Answer]:
         model = self.models[number]
@@ -270,11 +281,16 @@ def _is_rewritten(model: Model) -> bool:
 
 
 def _compare(
-    asked: list[Request], answers: tuple[list[Answer], list[Answer]], a: Model, names: list[str], report: VerifyReport
+    asked: list[Request],
+    answers: tuple[list[Answer], list[Answer]],
+    a: Model,
+    names: list[str],
+    report: VerifyReport,
+    rounded: Slacks,
 ) -> None:
     outputs: dict[tuple[str, str], OutputComparison] = {}
     signatures = {name: Asked(name) for name in names}
-    for request, first, second in zip(asked, *answers, strict=True):
+    for number, (request, first, second) in enumerate(zip(asked, *answers, strict=True)):
         of = signatures[request.signature]
         of.generated += request.generated
         of.recorded += not request.generated
@@ -290,7 +306,8 @@ def _compare(
             place = (request.signature, key)
             if place not in outputs:
                 outputs[place] = OutputComparison(*place, a.signatures[request.signature].outputs[key].dtype.name)
-            outputs[place].add(first[key], second[key], report.tolerance, request.origin, request.labels)
+            slack = rounded.get(number, {}).get(key)
+            outputs[place].add(first[key], second[key], report.tolerance, request.origin, request.labels, slack)
     for one in outputs.values():
         one.finish()
         if not one.elements and not one.shapes and signatures[one.signature].answered:

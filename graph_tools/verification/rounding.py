@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of a difference is a matter of rounding: the model is asked again with numbers changed in their last place.
+
+A fused op adds in another order than the model that is right. Where a request has numbers such as 1e6 that cancel, two
+orders are further apart than the tolerance, and neither is wrong: the model itself answers otherwise as soon as a
+number of the request changes in its last place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from graph_tools.tensors import Array
+from graph_tools.verification.compare import Tolerance, is_real, outside
+from graph_tools.verification.request import Request
+from graph_tools.verification.runner import Answer
+
+# What sums of some hundred numbers may be apart by, in terms of what one last place of each number does.
+_FACTOR = 4.0
+# All up, all down, and two mixtures.
+_NUDGES = 4
+
+Slacks = dict[int, dict[str, Array]]
+"""By number of the request and by output: what may be added to the tolerance of each element."""
+
+
+def slacks(
+    asked: Sequence[Request],
+    first: Sequence[Answer],
+    second: Sequence[Answer],
+    tolerance: Tolerance,
+    ask: Callable[[list[Request]], list[Answer]],
+) -> Slacks:
+    """Measure how far the first model's answers depend on rounding, where the second's are beyond the tolerance.
+
+    Parameters
+    ----------
+    asked : sequence of Request
+    first, second : sequence of Answer
+    tolerance : Tolerance
+    ask : callable
+        Asks the first model.
+    """
+    wanted = [
+        number
+        for number, (a, b) in enumerate(zip(first, second, strict=True))
+        if isinstance(a, dict) and isinstance(b, dict) and _differ(a, b, tolerance) and _has_numbers(asked[number])
+    ]
+    if not wanted:
+        return {}
+    nudged = [_nudged(asked[number], kind) for number in wanted for kind in range(_NUDGES)]
+    answers = ask(nudged)
+    found: Slacks = {}
+    for place, number in enumerate(wanted):
+        again = answers[place * _NUDGES : (place + 1) * _NUDGES]
+        answer = first[number]
+        assert isinstance(answer, dict)
+        found[number] = {key: _slack(value, key, again) for key, value in answer.items() if is_real(value)}
+    return found
+
+
+def _differ(a: dict[str, Array], b: dict[str, Array], tolerance: Tolerance) -> bool:
+    return any(
+        key in b and is_real(value) and is_real(b[key]) and value.shape == b[key].shape
+        and bool(outside(value, b[key], tolerance).any())
+        for key, value in a.items()
+    )  # fmt: skip
+
+
+def _has_numbers(request: Request) -> bool:
+    return any(value.dtype.kind == "f" for value in request.inputs.values())
+
+
+def _nudged(request: Request, kind: int) -> Request:
+    """Change every real number of a request in its last place."""
+    rng = np.random.default_rng(kind)
+
+    def nudge(value: Array) -> Array:
+        if value.dtype.kind != "f":
+            return value
+        up = np.full(value.shape, kind == 0) if kind < 2 else rng.random(value.shape) < 0.5
+        target = np.where(up, np.inf, -np.inf).astype(value.dtype)
+        moved: Array = np.nextafter(value, target)
+        return moved
+
+    return replace(request, inputs={key: nudge(value) for key, value in request.inputs.items()})
+
+
+def _slack(value: Array, key: str, again: Sequence[Answer]) -> Array:
+    moved = np.zeros(value.shape)
+    for one in again:
+        if isinstance(one, dict) and one[key].shape == value.shape:
+            with np.errstate(invalid="ignore"):
+                apart = np.abs(one[key].astype(np.float64) - value.astype(np.float64))
+            moved = np.maximum(moved, np.where(np.isfinite(apart), apart, 0.0))
+    return _FACTOR * moved
