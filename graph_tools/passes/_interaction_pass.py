@@ -101,21 +101,16 @@ def reshapable(flat: Flat, root: Output) -> bool:
 
 
 def _settle(flat: Flat, fusion: Fusion) -> Output:
-    """Return the root, or the first view of it that has a shape that the node gives, the one with more dimensions."""
-    output, best = fusion.root, None
-    if any(_fits(_completed(flat.known(output), fusion), one) for one in (fusion.shape, fusion.keep_dims) if one):
-        best = output
-    while best is None or fusion.keep_dims is not None:
+    """Return the last view of the root that has a shape that the node gives, or the root."""
+    shapes = [one for one in (fusion.shape, fusion.keep_dims) if one is not None]
+    output = best = fusion.root
+    while True:
         user = flat.only_user(output)
         if user is None or not flat.is_view(user) or not reshapable(flat, user.output()):
-            break
+            return best
         output = user.output()
-        sizes = flat.known(output)
-        if fusion.keep_dims is not None and _fits(sizes, fusion.keep_dims):
-            return output
-        if best is None and _fits(sizes, fusion.shape):
+        if any(_fits(flat.known(output), one) for one in shapes):
             best = output
-    return best or fusion.root
 
 
 def _completed(sizes: list[int | None], fusion: Fusion) -> list[int | None]:
