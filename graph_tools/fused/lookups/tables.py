@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-IDENTITY = "identity"
-"""Name that rows have which are those of an identity matrix, and no variable's."""
+from graph_tools.graph import Output
 
 
 @dataclass(frozen=True)
@@ -111,3 +110,16 @@ class TableSource:
     span: int
     index: Index | None = None
     absent: str | DefaultRows = "error"
+
+    @property
+    def string_keys(self) -> bool:
+        return isinstance(self.index, HashIndex) and self.index.strings
+
+    def handles(self) -> list[Output]:
+        """List the nodes that hold its content."""
+        names = [self.rows.values, self.rows.scale_bias]
+        if isinstance(self.index, HashIndex):
+            names.append(self.index.handle)
+        elif self.index is not None:
+            names.append(self.index.values)
+        return [Output(name) for name in names if name is not None]
