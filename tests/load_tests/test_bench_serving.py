@@ -117,7 +117,7 @@ def test_answers_that_differ_end_the_run(bench_serving: Path, library: Path, tin
         "seconds": 0.05,
         "warmup": 0,
     }
-    with pytest.raises(ProgramError, match="the answers differ: request 0: output 'prob'") as failure:
+    with pytest.raises(ProgramError, match="the answers differ: processor: request 0: output 'prob'") as failure:
         run_program(bench_serving, arguments)
     assert failure.value.status == 2
 
