@@ -38,7 +38,7 @@ class FuseEmbeddingGroups(Pass):
     def apply(self, model: Model) -> PassResult:
         result = PassResult(self.name, nodes_before=len(model.graph))
         finder = _find(model)
-        tables = TableMaker(model, finder.lookups.numbers.vocabularies)
+        tables = TableMaker(model, finder.lookups.vocabularies)
         groups = find_groups(finder)
         made = [(group, emit(model, group, tables, "embedding_group")) for group in groups]
         for group, outputs in made:

@@ -129,8 +129,17 @@ class Batches(SizeFinder):
             return None
         rows = left[-1 if attribute(node, "adj_x", False) else -2]
         columns = right[-2 if attribute(node, "adj_y", False) else -1]
-        longer = max(left[:-2], right[:-2], key=len)
-        return (*longer, rows, columns)
+        before = self._joint(left[:-2], right[:-2])
+        return None if before is None else (*before, rows, columns)
+
+    @staticmethod
+    def _joint(left: Sizes, right: Sizes) -> Sizes | None:
+        """Return the sizes of what is broadcast to both."""
+        length = max(len(left), len(right))
+        left, right = (1,) * (length - len(left)) + left, (1,) * (length - len(right)) + right
+        if any(a != b and a != 1 and b != 1 for a, b in zip(left, right, strict=True)):
+            return None
+        return tuple(b if a == 1 else a for a, b in zip(left, right, strict=True))
 
     def _rows_kept(self, node: Node, output: Output) -> Sizes | None:
         """Return what is inferred for a node that moves or picks columns, with the rows that it was given."""

@@ -9,16 +9,13 @@ import numpy as np
 
 from graph_tools.errors import ConversionError
 from graph_tools.fused.lookups.numbers import changed
-from graph_tools.fused.lookups.tables import ArrayIndex, DefaultRows, HashIndex, StoredRows, TableSource
+from graph_tools.fused.lookups.tables import IDENTITY, ArrayIndex, DefaultRows, HashIndex, StoredRows, TableSource
 from graph_tools.fused.lookups.vocabularies import Vocabularies, Vocabulary
 from graph_tools.graph.attributes import const_array
 from graph_tools.model import Model
 from graph_tools.store.spec import EncodedRows, QuantisedRows, TableSpec
 from graph_tools.tables.rows import is_quantised
 from graph_tools.tensors import Array, ArrayTensor, StreamTensor, TensorSource, rows_between
-
-#: Keys of a table that are sorted, and so held in memory.
-MOST_SORTED_KEYS = 1 << 27
 
 
 def table_spec(model: Model, source: TableSource, vocabularies: Vocabularies) -> TableSpec:
@@ -88,6 +85,8 @@ def _flat(tensor: TensorSource) -> TensorSource:
 
 
 def _stored(model: Model, name: str) -> TensorSource:
+    if name.startswith(f"{IDENTITY}/"):
+        return ArrayTensor(np.eye(int(name.removeprefix(f"{IDENTITY}/")), dtype=np.float32))
     held = model.variables.get(name)
     return held if held is not None else ArrayTensor(const_array(model.graph[name]))
 
@@ -159,10 +158,6 @@ def _numbers(vocabulary: Vocabulary, index: HashIndex, begin: int) -> TensorSour
 
 def _by_text(vocabulary: Vocabulary, index: HashIndex) -> tuple[TensorSource, Array]:
     """Return string keys in the order of their rows, and the number of the row for each."""
-    count = vocabulary.keys.shape[0]
-    if count > MOST_SORTED_KEYS:
-        raise ConversionError(f"table '{index.handle}': {count} keys in an order of their own, expected fewer than "
-                              f"{MOST_SORTED_KEYS}")  # fmt: skip
     numbers = _numbers(vocabulary, index, 0).read()
     order = np.argsort(numbers, kind="stable")
     return ArrayTensor(vocabulary.keys.read()[order]), numbers[order]

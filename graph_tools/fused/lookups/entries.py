@@ -49,7 +49,12 @@ class EntryFinder:
         self.graph = batches.graph
 
     def of(
-        self, numbers: Output, segments: Output, count: Output | None, weights: Output | None = None
+        self,
+        numbers: Output,
+        segments: Output,
+        count: Output | None,
+        weights: Output | None = None,
+        absent_as_zeros: bool = True,
     ) -> Entries | str:
         """Return the values that row numbers are made of, with their rows.
 
@@ -63,7 +68,13 @@ class EntryFinder:
             Rows of the result; None: as many as `segments` reach.
         weights : Output [n], optional
             Only for rows that were filled.
+        absent_as_zeros : bool
+            Keys that are left out since a table does not hold them may count, and be zeros.
         """
+        if weights is None and count is not None:
+            whole = self._with_dropped(numbers, segments, count, absent_as_zeros)
+            if whole is not None:
+                return whole
         found = self.numbers.of(numbers, shaped=False)
         if isinstance(found, str):
             return found
@@ -83,10 +94,24 @@ class EntryFinder:
                 return kept
             return self._sparse(found, matrix, count) or self._segments(found, segments, count)
         if node.op == "GatherNd":
-            dropped = self._dropped(found, node, count)
-            if dropped is not None:
-                return dropped
+            left = self._dropped(found, node, count)
+            if left is not None:
+                return left
         return self._segments(found, segments, count)
+
+    def _with_dropped(self, numbers: Output, segments: Output, count: Output, absent_as_zeros: bool) -> Entries | None:
+        """Recognise row numbers of which some are left out after they were found."""
+        dropped = self._drop_before([skip(self.graph, numbers), skip(self.graph, segments)])
+        if dropped is None:
+            return None
+        (all_numbers, all_segments), tests = dropped
+        whole = self.of(all_numbers, all_segments, count)
+        if isinstance(whole, str):
+            return None
+        masked = self.masks.apply(tests, whole.numbers, whole.numbers.key.layout == "dense")
+        if isinstance(masked, str) or (masked.absent != whole.numbers.absent and not absent_as_zeros):
+            return None
+        return replace(whole, numbers=masked)
 
     def _kept(self, found: Numbers, matrix: Output, count: Output) -> Entries | None:
         """Recognise `x → Where(x ≠ missing)`: the values of a matrix that are there."""
@@ -190,22 +215,37 @@ class EntryFinder:
             if not same or not is_constant(self.graph, filled.inputs[3], 1.0):
                 return f"weights '{weights}' are not those of one sparse tensor with the ids"
             tensors.append(skip(self.graph, filled.inputs[1]))
-        dropped = self._drop_before(tensors)
-        if dropped is not None:
-            tensors, tests = dropped
+        left = self._drop_before(tensors)
+        if left is not None:
+            tensors, tests = left
         indices, values = tensors[:2]
         positive = [one for one in tests if one.op == "Positive"]
         if any(weights is None or one.tensor != tensors[2] for one in positive):
             return f"mask of '{positive[0].tensor}' is not one of the weights"
-        key = self.keys.of(values, shaped=False)
+        dense = weights is None and self._is_one_each(indices, values)
+        key = self.keys.of(values, shaped=dense)
         if isinstance(key, str):
             return key
-        key = replace(key, steps=(*key.steps, *found.key.steps), layout="sparse", indices=indices, shape=shape)
+        key = replace(key, steps=(*key.steps, *found.key.steps))
+        if not dense:
+            key = replace(key, layout="sparse", indices=indices, shape=shape)
         others = [one for one in tests if one.op != "Positive"]
-        masked = self.masks.apply(others, replace(found, key=key), shaped=False)
+        masked = self.masks.apply(others, replace(found, key=key), shaped=dense)
         if isinstance(masked, str):
             return masked
         return Entries(masked, rows[0], fill.name, None if weights is None else tensors[2], bool(positive))
+
+    def _is_one_each(self, indices: Output, values: Output) -> bool:
+        """Recognise the indices of a value for each row: `transpose([range(batch), zeros])`."""
+        node = self.graph[skip(self.graph, indices).node]
+        if node.op == "Cast":
+            node = self.graph[skip(self.graph, node.inputs[0]).node]
+        pack = source(self.graph, node.inputs[0], "Pack") if node.op == "Transpose" else None
+        rows = source(self.graph, pack.inputs[0], "Range") if pack is not None and len(pack.inputs) == 2 else None
+        if rows is None or [self.keys.number(rows.inputs[i]) for i in (0, 2)] != [0, 1]:
+            return False
+        count, sizes = self.batches.vector(rows.inputs[1]), self.batches.of(values)
+        return bool(count and sizes and len(sizes) == 1 and self.batches.equal(count[0], sizes[0]))
 
     def _drop_before(self, tensors: list[Output]) -> tuple[list[Output], list[Factor]] | None:
         """See through the drop of entries: return what it was made of, and the tests that the others passed."""

@@ -23,6 +23,7 @@ _SELECTS = {"Select", "SelectV2"}
 # Give the same whatever the elements are.
 _OF_SHAPE = {"OnesLike", "Rank", "Shape", "ShapeN", "Size", "ZerosLike"}
 _QUOTIENTS = {"DivNoNan", "RealDiv"}
+_READS = {*SEGMENT_OPS, "OneHot"}
 _EXPLAINED = {*SEGMENT_OPS, *_SELECTS, "GatherV2", "Mul", "ResourceGather", "SegmentSum"}
 
 
@@ -46,7 +47,7 @@ class PieceFinder:
         self._flow: set[str] = set()
         self._fixed: set[str] = set()
         self.lookups = LookupFinder(model, self.batches)
-        self.joins = Joiner(self.batches, Values(model), self.pieces.get, lambda output: self._depths[output.node])
+        self.joins = Joiner(self.batches, Values(model), self.pieces.get, self.depth)
         for node in self.graph.ordered():
             self._visit(node)
         for name, reason in self.lookups.numbers.refused.items():
@@ -54,7 +55,7 @@ class PieceFinder:
 
     def depth(self, output: Output) -> int:
         """Return how many lookups a tensor needs, one after another."""
-        return self._depths[output.node]
+        return self._depths.get(output.node, 0)
 
     def _visit(self, node: Node) -> None:
         before = [one.node for one in node.inputs]
@@ -65,7 +66,7 @@ class PieceFinder:
         piece = self._find(node) if node.name in self.batches.needs else None
         if piece and node.controls:
             piece = f"it runs after '{node.controls[0]}'"
-        reads = node.op in SEGMENT_OPS or (node.op in {"ResourceGather", "GatherV2"} and self._reads_rows(node))
+        reads = node.op in _READS or (node.op in {"ResourceGather", "GatherV2"} and self._reads_rows(node))
         self._depths[node.name] = max((self._depths.get(one, 0) for one in before), default=0) + reads
         if isinstance(piece, Piece) and piece.looks_up and node.name in self._flow:
             piece = "it runs in a branch or loop of TensorFlow 1"
@@ -106,6 +107,8 @@ class PieceFinder:
             total = self.pieces.get(node.inputs[0])
             if total is not None and total.looks_up:
                 found = self.lookups.averaged(node, total) or self.lookups.normalised(node, total)
+        elif node.op == "OneHot":
+            found = self.lookups.one_hot(node)
         elif node.op == "SegmentSum":
             found = self.lookups.weighted(node)
         if not found and node.op in _JOINS:

@@ -22,6 +22,7 @@ from graph_tools.fused.embedding_plan import (
 )
 from graph_tools.fused.lookups.batches import Batches, is_reshape
 from graph_tools.fused.lookups.pieces import KeySource
+from graph_tools.fused.lookups.vocabularies import Vocabularies
 from graph_tools.graph import Node, Output, attribute, dtype_of
 from graph_tools.passes._match import constant, skip, source
 from graph_tools.passes._ranges import ANY, RangeFinder
@@ -36,8 +37,8 @@ _AS_STRING = {"precision": -1, "scientific": False, "shortest": False, "width": 
 class KeyFinder:
     """Makes keys of ids in a graph that does not change meanwhile."""
 
-    def __init__(self, batches: Batches, ranges: RangeFinder) -> None:
-        self.batches, self.ranges = batches, ranges
+    def __init__(self, batches: Batches, ranges: RangeFinder, vocabularies: Vocabularies) -> None:
+        self.batches, self.ranges, self.vocabularies = batches, ranges, vocabularies
         self.graph = batches.graph
         self._known: dict[Output, tuple[Output, tuple[Step, ...]]] = {}
 
@@ -85,6 +86,8 @@ class KeyFinder:
         if before is None or step is None:
             return output, ()
         values, steps = self.walk(before, shaped)
+        if step == Add(0):
+            return values, steps
         if isinstance(step, (FastHash, StrongHash, LegacyHash)):
             return values, (*steps, step)
         if any(isinstance(one, (Mod, WrapNegative)) for one in (*steps, step)) and self._may_overflow(before):
@@ -136,7 +139,7 @@ class KeyFinder:
         if node.op in {"Add", "AddV2", "Sub", "Mul", "FloorMod", "Maximum", "Minimum"}:
             return self._arithmetic(node)
         if node.op == "ClipByValue":
-            low, high = (self._number(one) for one in inputs[1:])
+            low, high = (self.number(one) for one in inputs[1:])
             return (
                 (inputs[0], Clip(low, high)) if low is not None and high is not None and low <= high else (None, None)
             )
@@ -146,10 +149,10 @@ class KeyFinder:
         dtype: Any = attribute(node, "T")
         if dtype.name not in ("int32", "int64"):
             return None, None
-        number, before = self._number(node.inputs[1]), node.inputs[0]
+        number, before = self.number(node.inputs[1]), node.inputs[0]
         if number is None and node.op not in {"Sub", "FloorMod"}:
-            number, before = self._number(node.inputs[0]), node.inputs[1]
-        if number is None or self._number(before) is not None:
+            number, before = self.number(node.inputs[0]), node.inputs[1]
+        if number is None or self.number(before) is not None:
             return None, None
         if node.op == "FloorMod":
             return (before, Mod(number)) if number > 0 else (None, None)
@@ -168,13 +171,23 @@ class KeyFinder:
         added = source(self.graph, select.inputs[1], "AddV2", "Add")
         if less is None or added is None or skip(self.graph, less.inputs[0]) != ids:
             return None, None
-        if self._number(less.inputs[1]) != 0 or skip(self.graph, added.inputs[0]) != ids:
+        if self.number(less.inputs[1]) != 0 or skip(self.graph, added.inputs[0]) != ids:
             return None, None
-        number = self._number(added.inputs[1])
+        number = self.number(added.inputs[1])
         return (ids, WrapNegative(number)) if number is not None and number > 0 else (None, None)
 
-    def _number(self, output: Output) -> int | None:
-        """Return the one element of an integer constant."""
+    def number(self, output: Output) -> int | None:
+        """Return the number that an integer tensor holds in every request, the size of a hash table as well."""
+        node = self.graph[skip(self.graph, output).node]
+        if node.op == "LookupTableSizeV2":
+            vocabulary = self.vocabularies.of(skip(self.graph, node.inputs[0]).node)
+            return None if isinstance(vocabulary, str) else vocabulary.keys.shape[0]
+        if node.op in {"Fill", "Tile"}:
+            return self.number(node.inputs[1 if node.op == "Fill" else 0])
+        if node.op == "Mul":
+            factors = [self.number(one) for one in node.inputs]
+            if 0 in factors:
+                return 0
         array = constant(self.graph, output)
         if array is None or array.size != 1 or array.dtype.kind not in "iu" or array.ndim > 1:
             return None

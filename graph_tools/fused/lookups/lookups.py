@@ -15,9 +15,9 @@ from graph_tools.fused.lookups.masks import MaskFinder, as_numbers, covers, fact
 from graph_tools.fused.lookups.numbers import NumberFinder, Numbers, changed
 from graph_tools.fused.lookups.pieces import Part, Piece, is_static, row_width
 from graph_tools.fused.lookups.rows import Gathered, RowFinder, dim_of
-from graph_tools.fused.lookups.tables import ArrayIndex, DefaultRows, HashIndex, StoredRows, TableSource
-from graph_tools.fused.lookups.vocabularies import Vocabulary
-from graph_tools.graph import Node, Output
+from graph_tools.fused.lookups.tables import IDENTITY, ArrayIndex, DefaultRows, HashIndex, StoredRows, TableSource
+from graph_tools.fused.lookups.vocabularies import Vocabularies, Vocabulary
+from graph_tools.graph import Node, Output, attribute
 from graph_tools.model import Model
 from graph_tools.passes._match import constant, constant_list, is_constant, operand, skip, source
 from graph_tools.passes._ranges import RangeFinder
@@ -26,6 +26,8 @@ from graph_tools.passes._sizes import Size
 from graph_tools.tensors import rows_per_chunk
 
 _SEGMENTS = {"SparseSegmentMean": "mean", "SparseSegmentSum": "sum", "SparseSegmentSqrtN": "sqrtn"}
+# Columns of ones and zeros: their table has as many rows.
+_MOST_ONE_HOT = 1024
 # What is added to a number of values so that none of them is no division by zero.
 _TINY = 1e-6
 SEGMENT_OPS = {*_SEGMENTS, *(f"{op}WithNumSegments" for op in _SEGMENTS)}
@@ -43,7 +45,8 @@ class LookupFinder:
     def __init__(self, model: Model, batches: Batches) -> None:
         ranges = RangeFinder(model)
         self.model, self.graph, self.batches = model, model.graph, batches
-        self.keys = KeyFinder(batches, ranges)
+        self.vocabularies = Vocabularies(model)
+        self.keys = KeyFinder(batches, ranges, self.vocabularies)
         self.numbers = NumberFinder(model, self.keys)
         self.masks = MaskFinder(self.keys, self.numbers)
         self.rows = RowFinder(model)
@@ -131,6 +134,31 @@ class LookupFinder:
         gone = {axis % len(before) for axis in axes}
         return 0 not in gone and all(i in gone or one == 1 for i, one in enumerate(before[1:], 1))
 
+    def one_hot(self, node: Node) -> Piece | str:
+        """Return the rows of an identity matrix that a OneHot gives; zeros for ids that it does not have."""
+        depth, on, off = (constant(self.graph, one) for one in node.inputs[1:4])
+        rank = len(self.batches.of(node.inputs[0]) or ())
+        last = attribute(node, "axis", -1) in (-1, rank)
+        if depth is None or on is None or off is None or not last or node.controls or on.dtype != np.float32:
+            return ""
+        size = int(depth.item())
+        if not 0 < size <= _MOST_ONE_HOT or on.item() != 1 or off.item() != 0:
+            return f"ones and zeros of {size} columns, expected at most {_MOST_ONE_HOT}"
+        rows = StoredRows(f"{IDENTITY}/{size}", None, "fp32", size, (size,))
+        ids, tests = node.inputs[0], None
+        select = source(self.graph, ids, "SelectV2", "Select")
+        if select is not None and (self.keys.number(select.inputs[2]) or 0) < 0:
+            tests = factors(self.graph, select.inputs[0])
+            same = self.batches.of(select.inputs[0]) == self.batches.of(select.inputs[1]) == self.batches.of(ids)
+            tests, ids = (tests, select.inputs[1]) if same else (None, ids)
+        numbers = self.numbers.of(ids)
+        if tests is not None and not isinstance(numbers, str):
+            masked = self.masks.apply(tests, numbers)
+            numbers = self.numbers.of(node.inputs[0]) if isinstance(masked, str) else masked
+        if isinstance(numbers, str):
+            return numbers
+        return self._piece(Gathered(rows, node.inputs[0], (node.name,)), numbers)
+
     def combined(self, node: Node) -> Piece | str:
         """Return the rows that an op on segments adds up."""
         stored = self.rows.table(node.inputs[0])
@@ -145,26 +173,25 @@ class LookupFinder:
         if node.controls or len(stored.row_shape) != 1:
             return f"'{node.name}' waits for other nodes, or rows of '{stored.values}' are no vectors"
         count = node.inputs[3] if node.op.endswith("WithNumSegments") else None
-        found = self.entries.of(numbers, node.inputs[2], count)
+        combiner = _SEGMENTS[node.op.removesuffix("WithNumSegments")]
+        assert combiner in COMBINERS
+        found = self.entries.of(numbers, node.inputs[2], count, absent_as_zeros=combiner == "sum")
         if isinstance(found, str):
             return found
         table = self._table(stored, found.numbers)
         if isinstance(table, str):
             return table
-        combiner = _SEGMENTS[node.op.removesuffix("WithNumSegments")]
-        assert combiner in COMBINERS
         return self._combined(node, found, table, combiner)
 
     def _combined(self, node: Node, found: Entries, table: TableSource, combiner: str) -> Piece | str:
         empty: int | str | None = None
         if found.fill is not None:
-            filled = self._empty(found.numbers, self.graph[found.fill])
-            if filled is None:
-                # Its row is found; a Select that makes it zeros may be what is wanted.
-                self.fills[node.output()] = found.fill
-                return f"default id of '{found.fill}' is hashed or changed after it is filled in"
-            empty = filled
             self.fills[node.output()] = found.fill
+            # Where each row has a value, none is filled.
+            if found.numbers.key.layout != "dense":
+                empty = self._empty(found.numbers, self.graph[found.fill])
+                if empty is None:
+                    return f"default id of '{found.fill}' is hashed or changed after it is filled in"
         part = Part(
             0,
             table.dim,
@@ -300,6 +327,9 @@ class LookupFinder:
     def _table(self, rows: StoredRows, numbers: Numbers) -> TableSource | str:
         dim = dim_of(rows)
         absent, span = numbers.absent, rows.count if numbers.span is None else numbers.span
+        if rows.values.startswith(f"{IDENTITY}/"):
+            beyond = isinstance(absent, DefaultRows) and absent.first >= rows.count
+            absent, span = "zeros" if beyond or absent == "error" else absent, min(span, rows.count)
         if span > rows.count:
             return f"keys up to {span} for the {rows.count} rows of '{rows.values}'"
         if isinstance(absent, DefaultRows) and absent.first + absent.count > rows.count:
@@ -316,7 +346,7 @@ class LookupFinder:
         """Say whether every number that an index holds is that of a row."""
         index = numbers.index
         if isinstance(index, HashIndex):
-            vocabulary = self.numbers.vocabularies.of(index.handle)
+            vocabulary = self.vocabularies.of(index.handle)
             assert isinstance(vocabulary, Vocabulary)
             if vocabulary.most < vocabulary.least:
                 return True

@@ -117,6 +117,8 @@ class MaskFinder:
             return f"mask of '{test.tensor}' is not one of looked-up values"
         if test.op == "NotEqual" and raw:
             return self._ignoring(found, test.number)
+        if test.op == "AtLeast" and test.number == 0 and self.numbers.is_row(test.tensor, shaped):
+            return found
         if found.index is not None:
             absent = self._absent(test, found)
             if absent is not None:

@@ -14,12 +14,13 @@ from graph_tools.fused.embedding_plan import Add, FastHash, Mod, Step, WrapNegat
 from graph_tools.fused.lookups.keys import KeyFinder
 from graph_tools.fused.lookups.pieces import KeySource
 from graph_tools.fused.lookups.tables import ArrayIndex, DefaultRows, HashIndex, Index
-from graph_tools.fused.lookups.vocabularies import Vocabularies
 from graph_tools.graph import Node, Output, attribute
 from graph_tools.model import Model
-from graph_tools.passes._match import FINDS, constant, skip, source
+from graph_tools.passes._match import FINDS, skip, source
 from graph_tools.tensors import TensorSource
 
+# Strings are put into the order of their rows, in memory.
+_MOST_SORTED = 1 << 27
 _MISSING = {"Less": "absent", "Equal": "absent", "GreaterEqual": "present", "NotEqual": "present"}
 
 
@@ -65,12 +66,12 @@ class NumberFinder:
 
     def __init__(self, model: Model, keys: KeyFinder) -> None:
         self.model, self.graph, self.keys = model, model.graph, keys
-        self.vocabularies = Vocabularies(model)
+        self.vocabularies = keys.vocabularies
         self.refused: dict[str, str] = {}
 
     def of(self, numbers: Output, shaped: bool = True) -> Numbers | str:
         """Return what row numbers are made of; a reason only where not even the numbers can be a feature."""
-        for form in (self._in_range, self._remapped, self._hashed, self._counted_from_the_end):
+        for form in (self._in_range, self._kept_in_range, self._remapped, self._hashed, self._counted_from_the_end):
             found = form(skip(self.graph, numbers), shaped)
             if found is not None:
                 return found
@@ -86,11 +87,11 @@ class NumberFinder:
         cast = source(self.graph, less.inputs[0], "Bitcast") if less is not None else None
         if select is None or less is None or cast is None or attribute(cast, "T").name != "int64":
             return None
-        span, shifted = self._number(less.inputs[1]), skip(self.graph, cast.inputs[0])
+        span, shifted = self.keys.number(less.inputs[1]), skip(self.graph, cast.inputs[0])
         if span is None or attribute(cast, "type").name != "uint64" or skip(self.graph, select.inputs[1]) != shifted:
             return None
         node = self.graph[shifted.node]
-        low = self._number(node.inputs[1]) if node.op == "Sub" else None
+        low = self.keys.number(node.inputs[1]) if node.op == "Sub" else None
         return shifted, span, select.inputs[2], low or 0
 
     def _in_range(self, output: Output, shaped: bool) -> Numbers | None:
@@ -111,13 +112,42 @@ class NumberFinder:
             rows = DefaultRows(rows.first, rows.count, low % rows.count)
         return Numbers(key, None, rows, span)
 
+    def _kept_in_range(self, output: Output, shaped: bool) -> Numbers | None:
+        """Recognise `select(ids < 0 or ids >= n, default, ids)`."""
+        select = source(self.graph, output, "SelectV2", "Select")
+        either = source(self.graph, select.inputs[0], "LogicalOr") if select is not None else None
+        if select is None or either is None:
+            return None
+        ids, tests = skip(self.graph, select.inputs[2]), {}
+        for one in either.inputs:
+            test = source(self.graph, one, "Less", "GreaterEqual")
+            if test is not None and skip(self.graph, test.inputs[0]) == ids:
+                tests[test.op] = self.keys.number(test.inputs[1])
+        span, default = tests.get("GreaterEqual"), self.keys.number(select.inputs[1])
+        key = self.keys.of(ids, shaped)
+        if tests.get("Less") != 0 or not span or span < 0 or default is None or default < 0 or isinstance(key, str):
+            return None
+        return Numbers(key, None, DefaultRows(default), span)
+
+    def is_row(self, output: Output, shaped: bool = True) -> bool:
+        """Say whether no request can make a number of a row negative."""
+        if self.keys.ranges.is_nonnegative(output):
+            return True
+        found = self.of(output, shaped)
+        if isinstance(found, str) or not isinstance(found.absent, DefaultRows):
+            return False
+        if not isinstance(found.index, HashIndex):
+            return True
+        vocabulary = self.vocabularies.of(found.index.handle)
+        return not isinstance(vocabulary, str) and changed(vocabulary.least, found.index.changes) >= 0
+
     def _remapped(self, output: Output, shaped: bool) -> Numbers | None:
         """Recognise row numbers that a variable of integers holds for each key."""
         node, absent = self.graph[output.node], None
         if node.op == "SelectV2":
             less = source(self.graph, node.inputs[0], "Less")
             inside = skip(self.graph, node.inputs[2])
-            if less is None or skip(self.graph, less.inputs[0]) != inside or self._number(less.inputs[1]) != 0:
+            if less is None or skip(self.graph, less.inputs[0]) != inside or self.keys.number(less.inputs[1]) != 0:
                 return None
             absent, node = node.inputs[1], self.graph[inside.node]
         if node.op == "Cast" and attribute(node, "SrcT").name == "int32":
@@ -137,7 +167,7 @@ class NumberFinder:
         shifted, span, last, low = found
         keys = skip(self.graph, self.graph[shifted.node].inputs[0]) if low else shifted
         key = self.keys.of(keys, shaped)
-        if self._number(last) != span or held.shape[0] <= span or isinstance(key, str):
+        if self.keys.number(last) != span or held.shape[0] <= span or isinstance(key, str):
             return None
         number = _element(held, span)
         rows = DefaultRows(number) if absent is None else self._absent_rows(absent, keys, shaped)
@@ -184,7 +214,7 @@ class NumberFinder:
         first = _MISSING[test.op] == "absent"
         absent, present = select.inputs[1 if first else 2], select.inputs[2 if first else 1]
         found, tested = self._peel(present, shaped), self._peel(test.inputs[0], shaped)
-        against = self._number(test.inputs[1])
+        against = self.keys.number(test.inputs[1])
         if found is None or tested is None or tested.changes or found.find is not tested.find or against is None:
             return None
         default = self._default(tested)
@@ -213,7 +243,10 @@ class NumberFinder:
             if vocabulary.least < number if kind == "below" else vocabulary.holds(number):
                 self.refused[find.name] = f"table '{handle}' gives a key the number that stands for an absent one"
                 return None
-        strings = attribute(find, "Tin").name == "string"
+        strings, count = attribute(find, "Tin").name == "string", vocabulary.keys.shape[0]
+        if strings and vocabulary.values is not None and count > _MOST_SORTED:
+            self.refused[find.name] = f"table '{handle}' has {count} strings in an order of their own"
+            return None
         return Numbers(key, HashIndex(handle, strings, found.changes), absent, None, find.output())
 
     def _peel(self, output: Output, shaped: bool) -> _Found | None:
@@ -226,7 +259,7 @@ class NumberFinder:
             if node.op in FINDS:
                 return _Found(node, tuple(reversed(changes))) if attribute(node, "Tout").is_integer else None
             if node.op in {"AddV2", "Add", "Sub", "Minimum"}:
-                number = self._number(node.inputs[1])
+                number = self.keys.number(node.inputs[1])
                 if number is None:
                     return None
                 changes.append(
@@ -240,12 +273,12 @@ class NumberFinder:
             output = node.inputs[0]
 
     def _default(self, found: _Found) -> int | None:
-        number = self._number(found.find.inputs[2])
+        number = self.keys.number(found.find.inputs[2])
         return None if number is None else changed(number, found.changes)
 
     def _absent_rows(self, output: Output, keys: Output, shaped: bool) -> DefaultRows | None:
         """Recognise the row number of an absent key: one for all, or by the remainder of the key."""
-        number = self._number(output)
+        number = self.keys.number(output)
         if number is not None:
             return DefaultRows(number) if number >= 0 else None
         wanted = self.keys.walk(keys, shaped)
@@ -255,12 +288,6 @@ class NumberFinder:
             return None
         count = _remainder(rest[-1])
         return None if count is None else DefaultRows(first, count)
-
-    def _number(self, output: Output) -> int | None:
-        array = constant(self.graph, output)
-        if array is None or array.size != 1 or array.dtype.kind not in "iu":
-            return None
-        return int(array.reshape(-1)[0])
 
 
 def changed(number: int, changes: tuple[tuple[str, int], ...]) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graph_tools.graph import Output
+IDENTITY = "identity"
+"""Name that rows have which are those of an identity matrix, and no variable's."""
 
 
 @dataclass(frozen=True)
@@ -110,16 +111,3 @@ class TableSource:
     span: int
     index: Index | None = None
     absent: str | DefaultRows = "error"
-
-    @property
-    def string_keys(self) -> bool:
-        return isinstance(self.index, HashIndex) and self.index.strings
-
-    def handles(self) -> list[Output]:
-        """List the nodes that hold its content."""
-        names = [self.rows.values, self.rows.scale_bias]
-        if isinstance(self.index, HashIndex):
-            names.append(self.index.handle)
-        elif self.index is not None:
-            names.append(self.index.values)
-        return [Output(name) for name in names if name is not None]

@@ -85,7 +85,12 @@ class Vocabularies:
         keys, values = (self._array(one) for one in filler.inputs[1:3])
         if keys is None or values is None:
             return f"table '{handle}' is filled with what is no constant"
-        return _described(ArrayTensor(keys.reshape(-1)), ArrayTensor(values.reshape(-1)), handle)
+        keys, values = keys.reshape(-1), values.reshape(-1)
+        if len(keys) != len(values):
+            return f"table '{handle}' is filled with {len(keys)} keys and {len(values)} values"
+        # A key may stand twice, with one value.
+        first = sorted({key: i for i, key in reversed(list(enumerate(keys.tolist())))}.values())
+        return _described(ArrayTensor(keys[first]), ArrayTensor(values[first]), handle)
 
     def _array(self, output: Output) -> Array | None:
         graph = self.model.graph

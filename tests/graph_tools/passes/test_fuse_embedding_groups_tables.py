@@ -112,7 +112,7 @@ OUT_OF_VOCABULARY: dict[str, tuple[str, Callable[[Any, Any, Any], Any]]] = {
         "int64",
         lambda tf, held, x: tf.where(held.lookup(x) != -1, held.lookup(x), tf.math.floormod(x, 4) + 5),
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", OUT_OF_VOCABULARY)
