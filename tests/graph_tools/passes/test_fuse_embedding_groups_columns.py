@@ -30,7 +30,7 @@ def _build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         vocabulary("other", WORDS, default_value=1),
         vocabulary("words", WORDS),
         columns.categorical_column_with_identity("id", 20, default_value=3),
-        columns.categorical_column_with_hash_bucket("code", 50, dtype="int64"),
+        columns.categorical_column_with_hash_bucket("code", 50, dtype=v1.int64),
         columns.bucketized_column(columns.numeric_column("age"), [1.0, 5.0, 20.0]),
     ]
     deep = [columns.embedding_column(one, 4, combiner="sum") for one in categorical]
