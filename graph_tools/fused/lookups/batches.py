@@ -19,6 +19,10 @@ _UNARY = {
 }  # fmt: skip
 _BINARY = {"Div", "FloorDiv", "Mod", "Pow", "SquaredDifference", "TruncateMod", "Xdivy", "Xlogy"}
 _REDUCTIONS = {"All", "Any", "Max", "Mean", "Min", "Prod", "Sum"}
+# Ops that other passes made: a row for each of what they are given.
+_FUSED = {
+    "RecCrossNetwork", "RecDotInteraction", "RecFmInteraction", "RecProduct", "RecSequencePooling", "RecTargetAttention",
+}  # fmt: skip
 _FIRST = {"ArgMax", "ArgMin"}
 
 
@@ -82,6 +86,9 @@ class Batches(SizeFinder):
     def _more(self, node: Node, output: Output) -> Sizes | None:
         if node.op in {"Split", "SplitV", "StridedSlice", "Transpose"}:
             return self._rows_kept(node, output)
+        if node.op in _FUSED and not output.port:
+            before, after = self.of(node.inputs[node.op == "RecTargetAttention"]), self._inferred(output)
+            return (before[0], *after[1:]) if before and after else None
         if node.op in _UNARY:
             return self.of(node.inputs[0])
         if node.op in _BINARY:
@@ -189,6 +196,12 @@ class Batches(SizeFinder):
 
     def _learn(self, node: Node) -> None:
         """Note that a node refuses parts of different sizes."""
+        if node.op == "RecTargetAttention" and node.name in self.needs:
+            query, keys = self.of(node.inputs[0]), self.of(node.inputs[1])
+            # It counts elements: a row for each of the keys'.
+            if query and keys and self.total(query[1:]) == self.total(keys[2:]):
+                self._join(query[0], keys[0], self.needs[node.name])
+            return
         if node.op not in {"ConcatV2", "Pack", "AddN"} or node.name not in self.needs:
             return
         axis = None if node.op == "AddN" else joined_axis(self, node)
