@@ -164,7 +164,7 @@ def optimize(
     def fuse_graph(model: Model, report: FuseReport) -> None:
         told.begin("Fusing")
         report.fused = [_run(model, one) for one in fusing_passes(fusing)]
-        report.user_inputs = all_user_inputs(model)
+        report.user_inputs = all_user_inputs(model, fusing.user_inputs)
         # Sites are named as the source names them until here.
         tidying: list[Pass] = [PruneUnreachable(), MoveConstants()]
         report.passes += [

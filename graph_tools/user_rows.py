@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from graph_tools.graph import Graph
 from graph_tools.model import Model, Signature
+from graph_tools.options import matching
 
 #: The ops that keep one row of a user apart from the rows of items.
 COLLAPSE, EXPAND = "RecCollapseRows", "RecExpandRows"
@@ -16,7 +19,12 @@ def user_inputs(graph: Graph, signature: Signature) -> list[str]:
     return [key for key, endpoint in signature.inputs.items() if endpoint.tensor in given]
 
 
-def all_user_inputs(model: Model) -> list[str]:
-    """Name those of all signatures, each once."""
-    names = [user_inputs(model.graph, one) for one in model.signatures.values()]
-    return list(dict.fromkeys(name for one in names for name in one))
+def all_user_inputs(model: Model, asked: Iterable[str] = ()) -> list[str]:
+    """Name those of all signatures, each once, if there are any: with what was asked for and nothing uses."""
+    names: dict[str, None] = {}
+    for signature in model.signatures.values():
+        split = user_inputs(model.graph, signature)
+        unused = [key for key, endpoint in signature.inputs.items() if not model.graph.users(endpoint.tensor.node)]
+        also = matching(asked, unused) if split else []
+        names |= dict.fromkeys(key for key in signature.inputs if key in split or key in also)
+    return list(names)

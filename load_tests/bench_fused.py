@@ -68,19 +68,22 @@ TAIL = 1.25
 FIGURES = ("requests_per_s", "mean_us", "p50_us", "p99_us", "cpu_s_per_1000")
 
 
-def fuse(workload: str, precision: str, cache: Path, library: Path) -> Path:
+def fuse(workload: str, precision: str, cache: Path, library: Path, user_inputs: Sequence[str] = ()) -> Path:
     """Optimise a workload with `graph-tools optimize`, verified, and return the folder.
+
+    With `user_inputs` its user's side is split from the items'.
 
     Raises
     ------
     ProgramError
         It failed; the message is its output.
     """
-    target = cache / "fused" / f"{workload}-{precision}"
+    target = cache / "fused" / f"{workload}-{precision}{'-split' if user_inputs else ''}"
     shutil.rmtree(target, ignore_errors=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "graph_tools", "optimize", str(ensure_model(workload, cache)), str(target)]
     command += ["--precision", precision, "--op-library", str(library)]
+    command += ["--user-inputs", ",".join(user_inputs)] if user_inputs else []
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if done.returncode:
         raise ProgramError("graph-tools optimize", done.returncode, done.stdout + done.stderr)

@@ -34,6 +34,11 @@ BATCH_PRODUCTS = {"BatchMatMulV2", "BatchMatMulV3"}
 
 _ONE = Size(1)
 _FIRST_ONLY = {"AvgPool", "Conv2D", "DepthwiseConv2dNative", "MaxPool", "SparseLookup"}
+#: Ops of libprocessor that take tensors of rows beside weights.
+_FUSED = {
+    "RecCrossNetwork", "RecDotInteraction", "RecFmInteraction", "RecProduct", "RecSequencePooling",
+    "RecTargetAttention",
+}  # fmt: skip
 _REDUCTIONS = {"All", "Any", "EuclideanNorm", "Max", "Mean", "Min", "Prod", "Sum"}
 _ALONG_AN_AXIS = {"ArgMax": 1, "ArgMin": 1, "Cumsum": 1, "Cumprod": 1, "ExpandDims": 1, "SplitV": 2}
 
@@ -53,6 +58,11 @@ def _first(rows: Rows, node: Node) -> Size | None:
 def _second(rows: Rows, node: Node) -> Size | None:
     others = [*node.inputs[:1], *node.inputs[2:]]
     return rows.first(node.inputs[1]) if all(map(rows.is_free, others)) else None
+
+
+def _fused(rows: Rows, node: Node) -> Size | None:
+    found = {rows.first(one) if rows.has_rows(one) else None for one in node.inputs if not rows.is_free(one)}
+    return found.pop() if len(found) == 1 else None
 
 
 def _rank(rows: Rows, output: Output) -> int:
@@ -139,6 +149,21 @@ def _batch_mat_mul(rows: Rows, node: Node) -> Size | None:
         fits = ranks[0] < ranks[1] or (rows.of(a) or ())[:1] == (_ONE,)
         return rows.first(b) if fits else None
     return rows.first(a) if ranks[0] == ranks[1] and rows.first(a) == rows.first(b) else None
+
+
+def _einsum(rows: Rows, node: Node) -> Size | None:
+    """Follow the first letter of the result where it is that of every operand with rows, and of no other."""
+    operands, _, result = attribute(node, "equation", b"").decode().replace(" ", "").partition("->")
+    letters = operands.split(",")
+    if not result or "." in operands or len(letters) != len(node.inputs):
+        return None
+    found: set[Size | None] = set()
+    for one, names in zip(node.inputs, letters, strict=True):
+        if rows.is_free(one):
+            found |= {None} if result[0] in names else set()
+        else:
+            found.add(rows.first(one) if names[:1] == result[0] and names.count(result[0]) == 1 else None)
+    return found.pop() if len(found) == 1 else None
 
 
 def _reshape(rows: Rows, node: Node) -> Size | None:
@@ -258,6 +283,7 @@ Rule = Callable[["Rows", Node], Size | None]
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(SAME_SHAPE | _FIRST_ONLY, _first),
     **dict.fromkeys(BROADCASTS | {"StringJoin"}, _elementwise),
+    **dict.fromkeys(_FUSED, _fused),
     **dict.fromkeys(_REDUCTIONS, _reduce),
     **dict.fromkeys(_ALONG_AN_AXIS, _along_an_axis),
     **dict.fromkeys(("BiasAdd", "LogSoftmax", "Softmax", "TopKV2"), _last_axis),
@@ -268,6 +294,7 @@ _RULES: dict[str, Rule] = {
     "AddN": _add_n,
     "BroadcastTo": _broadcast_to,
     "ConcatV2": _concat,
+    "Einsum": _einsum,
     "Fill": _fill,
     "GatherNd": _gather_nd,
     "LookupTableFindV2": _second,

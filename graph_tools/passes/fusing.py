@@ -26,8 +26,6 @@ Make = Callable[[FuseOptions], Pass]
 
 
 PASSES: tuple[tuple[type[Pass], Make], ...] = (
-    # Before all: it knows TensorFlow's ops, and the others make ops of each side.
-    (SplitUserItems, lambda options: SplitUserItems(options.user_inputs)),
     # Interactions list the rows of one lookup many times: they are recognised before lookups become columns, and then
     # take them once. Before towers, too, which would take their products and sums for layers.
     (FuseProducts, lambda _: FuseProducts()),
@@ -36,6 +34,9 @@ PASSES: tuple[tuple[type[Pass], Make], ...] = (
     (FuseCrossNetworks, lambda _: FuseCrossNetworks()),
     # A candidate that is repeated for each position would be looked up as often.
     (FuseTargetAttention, lambda _: FuseTargetAttention()),
+    # After what is recognised by one tensor that several nodes take, of which the user's side makes two; before what
+    # makes an op of both sides.
+    (SplitUserItems, lambda options: SplitUserItems(options.user_inputs)),
     # What is left of a lookup after it is a tensor of columns, which the others take as it is.
     (FuseEmbeddingGroups, lambda _: FuseEmbeddingGroups()),
     # What lookups have not pooled themselves.

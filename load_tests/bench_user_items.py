@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure what it brings to compute the user's side of a request once: one user and 512 items.
+
+    python -m load_tests.bench_user_items            # the figures: about three minutes
+    python -m load_tests.bench_user_items --quick    # answers and plumbing only
+
+Optimises W1 with and without `--user-inputs C1,...,C20`, lets `bench_serving` (libprocessor/bench) send both in turns
+requests of 512 items, and compares the answers. The user's features come as 512 equal rows, as one row, which only the
+split model takes, and as rows that differ, where nothing is won. Prints a table and the targets, and writes
+results/bench_user_items.json. docs/benchmarks.md explains it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from rich.markup import escape
+from rich.table import Table
+
+from load_tests._environment import describe_environment, usable_cpus
+from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
+from load_tests._report import Target, make_console, print_targets, write_results
+from load_tests.bench_fused import FIGURES, PRECISIONS, fuse, loaded_precisions
+from load_tests.bench_serving import default_config
+from load_tests.request_files import Array, encode_request, random_inputs, write_requests
+
+__all__ = ["FORMS", "TARGETS", "judge", "main", "summarise"]
+
+USER_INPUTS = tuple(f"C{i}" for i in range(1, 21))
+ITEMS = 512
+REQUESTS = 16
+#: Least ratio of requests/s of the split model to those of the other, with one user in a request.
+TARGETS = {"fp32": 1.35, "bf16": 1.5}
+#: By how much scores of the two may differ: the first layer adds up in another order.
+TOLERANCES = {"fp32": 1e-5, "bf16": 1e-2}
+#: How the user's features come: what both models are asked, and what the split one is asked instead.
+FORMS = {"equal rows": ("equal", "equal"), "one row": ("equal", "one"), "rows that differ": ("differ", "differ")}
+
+
+def _equal(inputs: dict[str, Array]) -> dict[str, Array]:
+    return {key: np.repeat(value, ITEMS, 0) if key in USER_INPUTS else value for key, value in _one(inputs).items()}
+
+
+def _one(inputs: dict[str, Array]) -> dict[str, Array]:
+    return {key: value[:1] if key in USER_INPUTS else value for key, value in inputs.items()}
+
+
+_SHAPES: dict[str, Callable[[dict[str, Array]], dict[str, Array]]] = {
+    "equal": _equal,
+    "one": _one,
+    "differ": lambda inputs: inputs,
+}
+
+
+def ensure_requests(folder: Path) -> dict[str, Path]:
+    """Write files of the same requests in each shape, if they are not there, and return them by shape."""
+    files = {shape: folder / f"W1-user-{shape}-{ITEMS}-eas.bin" for shape in _SHAPES}
+    for shape, file in files.items():
+        if not file.exists():
+            rng = np.random.default_rng([ITEMS, len(USER_INPUTS)])
+            inputs = (random_inputs("W1", ITEMS, rng) for _ in range(REQUESTS))
+            write_requests(file, (encode_request(_SHAPES[shape](one), "eas") for one in inputs))
+    return files
+
+
+def contestants(
+    models: dict[str, Path], precision: str, requests: Path, config: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """List the two engines of one case, as `bench_serving --contestants` takes them; the reference first."""
+    common = {"engine": "processor", "config": config, "tolerance": TOLERANCES[precision]}
+    engines = [{"name": name, "model": str(model.resolve())} | common for name, model in models.items()]
+    engines[-1]["requests"] = str(requests)
+    return engines
+
+
+def summarise(precision: str, form: str, output: dict[str, Any]) -> dict[str, Any]:
+    """Turn the output of one run of the program into one case of the results.
+
+    Returns
+    -------
+    case : dict
+        `engines`: by name the medians over the rounds, and the rounds; `speedup`: the ratio of requests/s of the split
+        model to the other's, `cpu_saved`: of CPU time the other way round.
+    """
+    engines = {
+        one["engine"]: {name: median(each[name] for each in one["rounds"]) for name in FIGURES}
+        | {"max_abs_difference": one["max_abs_difference"], "rounds": one["rounds"]}
+        for one in output["engines"]
+    }
+    whole, split = engines["unsplit"], engines["split"]
+    return {
+        "precision": precision,
+        "form": form,
+        "items": ITEMS,
+        "threads": output["threads"],
+        "speedup": round(split["requests_per_s"] / whole["requests_per_s"], 4),
+        "cpu_saved": round(whole["cpu_s_per_1000"] / split["cpu_s_per_1000"], 4),
+        "engines": engines,
+    }
+
+
+def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
+    """Hold the cases of one user against the targets."""
+    return [
+        Target(
+            f"W1, 1 user x {ITEMS} items in {case['form']}, {case['precision']}, requests/s over unsplit",
+            case["speedup"],
+            TARGETS[case["precision"]],
+            at_least=True,
+        )
+        for case in cases
+        if case["form"] != "rows that differ"
+    ]
+
+
+def _table(cases: Sequence[dict[str, Any]]) -> Table:
+    table = Table(title=f"W1, {len(USER_INPUTS)} features of a user and {ITEMS} items (codec included)")
+    for heading in ("precision", "user's features", "model"):
+        table.add_column(heading)
+    for heading in ("requests/s", "over unsplit", "p50 ms", "p99 ms", "CPU s/1,000", "max |Δ|"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for case in cases:
+        for name, engine in case["engines"].items():
+            split = name == "split"
+            table.add_row(
+                "" if split else case["precision"],
+                "" if split else case["form"],
+                f"[bold]{name}[/]" if split else name,
+                f"{engine['requests_per_s']:,.1f}",
+                f"{case['speedup']:.2f}" if split else "",
+                f"{engine['p50_us'] / 1000:.2f}",
+                f"{engine['p99_us'] / 1000:.2f}",
+                f"{engine['cpu_s_per_1000']:.2f}",
+                f"{engine['max_abs_difference']:.1e}" if split else "",
+                end_section=split,
+            )
+    return table
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure what computing the user's side of a request once brings.")
+    parser.add_argument("--quick", action="store_true", help="check answers and plumbing; the figures mean nothing")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
+    parser.add_argument("--forms", nargs="+", choices=list(FORMS), default=list(FORMS))
+    parser.add_argument("--rounds", type=int, help="rounds of each model (default 7)")
+    parser.add_argument("--seconds", type=float, help="length of a round (default 2)")
+    parser.add_argument("--threads", type=int, default=usable_cpus(), help="client threads (default: one a CPU)")
+    parser.add_argument("--bench-dir", type=Path, help="folder of the program bench_serving")
+    parser.add_argument("--library", type=Path, help="libprocessor.so")
+    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
+    parser.add_argument("--output", type=Path, help="file of the results (default results/bench_user_items.json)")
+    parsed = parser.parse_args(arguments)
+    parsed.rounds = parsed.rounds or (1 if parsed.quick else 7)
+    parsed.seconds = parsed.seconds or (0.2 if parsed.quick else 2.0)
+    parsed.warmup = 0.05 if parsed.quick else 0.5
+    name = "bench_user_items_quick.json" if parsed.quick else "bench_user_items.json"
+    parsed.output = parsed.output or ROOT / "results" / name
+    return parsed
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Optimise, measure, print and write.
+
+    Returns
+    -------
+    status : int
+        0; 1 if answers differ, something failed, or with --strict a target was missed.
+    """
+    options = _parse(arguments)
+    console = make_console()
+    cases: list[dict[str, Any]] = []
+    try:
+        program, library = find_program("bench_serving", options.bench_dir), find_library(options.library)
+        requests = ensure_requests(options.cache / "requests")
+        models: dict[str, dict[str, Path]] = {}
+        for precision in options.precisions:
+            console.print(f"Optimising W1, {precision}")
+            models[precision] = {
+                "unsplit": fuse("W1", precision, options.cache, library),
+                "split": fuse("W1", precision, options.cache, library, USER_INPUTS),
+            }
+        precisions = loaded_precisions({"W1 split": {one: by["split"] for one, by in models.items()}}, library)
+        for precision in options.precisions:
+            for form in options.forms:
+                console.print(f"Measuring {precision}, {form}")
+                both, own = (requests[shape] for shape in FORMS[form])
+                config = default_config(usable_cpus())
+                output = run_program(
+                    program,
+                    {
+                        "requests": both,
+                        "protocol": "eas",
+                        "library": library,
+                        "contestants": json.dumps(contestants(models[precision], precision, own, config)),
+                        "threads": options.threads,
+                        "seconds": options.seconds,
+                        "warmup": options.warmup,
+                        "rounds": options.rounds,
+                    },
+                )
+                cases.append(summarise(precision, form, output))
+    except (ProgramError, FileNotFoundError) as error:
+        console.print(f"[bold red]The run failed:[/] {escape(str(error))}")
+        return 1
+    targets = [] if options.quick else judge(cases)
+    console.print(_table(cases))
+    if options.quick:
+        console.print("A quick run: the answers agree; its figures are no measurement, and are held against no target.")
+    else:
+        print_targets(console, targets)
+    write_results(
+        options.output,
+        {
+            "benchmark": "user_items",
+            "quick": options.quick,
+            "environment": describe_environment(ROOT),
+            "settings": {"rounds": options.rounds, "seconds": options.seconds, "precisions": precisions},
+            "cases": cases,
+            "targets": [target.to_json() for target in targets],
+        },
+    )
+    console.print(f"Written to {options.output}")
+    return 1 if options.strict and not all(target.ok for target in targets) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
