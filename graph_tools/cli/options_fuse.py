@@ -55,7 +55,8 @@ UserInputs = Annotated[
     typer.Option(
         metavar="NAME,...",
         show_default=False,
-        help="Inputs that are the user's, where rows are items: their side is computed once for a request.",
+        help="Inputs that are the user's, where rows are items: their side is computed once for a request. "
+        "Patterns are allowed: 'user_*'.",
     ),
 ]
 

@@ -20,6 +20,7 @@ _NO_WORK = {
     "Cast", "ConcatV2", "ExpandDims", "Identity", "Pack", "Placeholder", "Reshape", "Slice", "Snapshot", "Split",
     "SplitV", "Squeeze", "StopGradient", "StridedSlice", "Unpack",
 }  # fmt: skip
+_AS_MANY = {"AddN", "BatchMatMul", "ConcatV2", "Pack", "Select"}
 _WHY = "what is the user's alone is computed once"
 
 
@@ -121,9 +122,9 @@ def _plan(model: Model, group: _Group) -> _Plan | list[tuple[str, str]]:
     for one in group.user:
         if not rows.has_rows(one):
             return [(one.node, "it has no first dimension of any size, expected one for the rows")]
-    like = next((one for one in items if one in group.common and rows.has_rows(one)), None)
+    like = _with_a_row_for_each_item(rows, [one for one in items if one in group.common])
     if like is None:
-        return [(", ".join(group.signatures), "every input is the user's, expected one with a row for each item")]
+        return [(", ".join(group.signatures), "no input meets the user's with a row for each item")]
     crossing = {name: why for name, why in rows.crossing.items() if USER in rows.sides[name]}
     if crossing:
         # What follows from another is not said again.
@@ -135,6 +136,29 @@ def _plan(model: Model, group: _Group) -> _Plan | list[tuple[str, str]]:
     if not products and not works:
         return [(", ".join(group.signatures), "nothing is computed of the user's inputs alone")]
     return _Plan(rows, products, like)
+
+
+def _with_a_row_for_each_item(rows: Rows, inputs: Iterable[Output]) -> Output | None:
+    """Return an input whose rows meet those of the user: best where TensorFlow demands that they are as many.
+
+    The parts of sparse and ragged tensors have other rows, and end where these are made dense.
+    """
+    meeting = {one: _meets(rows, one) for one in inputs if rows.has_rows(one)}
+    return next((one for strict in (True, False) for one, found in meeting.items() if strict in found), None)
+
+
+def _meets(rows: Rows, output: Output) -> set[bool]:
+    """Follow rows of items to where a node takes the user's as well, and say whether those nodes demand as many."""
+    found: set[bool] = set()
+    seen, waiting = {output.node}, [output.node]
+    while waiting:
+        for user in rows.graph.users(waiting.pop()):
+            if USER in rows.sides[user.name]:
+                found.add(user.op in _AS_MANY)
+            elif user.name not in seen and rows.has_rows(user.output()):
+                seen.add(user.name)
+                waiting.append(user.name)
+    return found
 
 
 class _Splitter:

@@ -230,8 +230,8 @@ def test_what_the_items_do_among_themselves_does_not_matter(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("user", "why"),
     [
-        (("user", "item"), "every input is the user's, expected one with a row for each item"),
-        (("*",), "every input is the user's, expected one with a row for each item"),
+        (("user", "item"), "no input meets the user's with a row for each item"),
+        (("*",), "no input meets the user's with a row for each item"),
         (("none",), None),
         ((), None),
     ],
@@ -273,6 +273,70 @@ def test_inputs_without_rows(tmp_path: Path) -> None:
     assert result.refused == [("scale", "it has no first dimension of any size, expected one for the rows")]
     feeds = [{"x": floats(rows, 3), "z": floats(rows, 3, seed=9), "scale": np.float32(2)} for rows in (2, 4)]
     checked(source, feeds, "x")
+
+
+def test_rows_are_counted_where_they_must_be_as_many(tmp_path: Path) -> None:
+    """An input that meets the user's by a product may have one row, and parts of a sparse tensor have others."""
+
+    def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        context, user, item = (v1.placeholder(v1.float32, [None, 3], name=name) for name in ("a", "user", "z"))
+        bags = v1.sparse_placeholder(v1.int64, [None, None], name="bags")
+        pooled = v1.nn.safe_embedding_lookup_sparse(variable(v1, "table", ITEMS, 3), bags, combiner="sum")
+        y = dense(v1, v1.concat([v1.sin(user), pooled, item], 1), 2, "one") + v1.reduce_sum(context * user, 1)[:, None]
+        parts = {"0": bags.indices, "1": bags.values, "2": bags.dense_shape}
+        return {**parts, "a": context, "user": user, "z": item}, {"y": v1.identity(y, name="y")}
+
+    source = export_graph(tmp_path / "source", build)
+    model, result = split(source, "user")
+    assert (result.applied, result.refused) == (1, [])
+    assert {node.inputs[-1].node for node in model.graph.of(COLLAPSE, EXPAND)} == {"z"}
+    _, result = split(source, "1")
+    assert result.applied == 0
+    assert all("is not known to act on each row alone" in why for _, why in result.refused)
+
+
+def test_signatures_have_their_own_user_or_share_one(tmp_path: Path) -> None:
+    model, result = split(two_signatures(tmp_path / "same", ("x",), ("x",)), "x", "w")
+    assert [[one.node for one in node.inputs] for node in model.graph.of(COLLAPSE)] == [["x", "z"]]
+    model, result = split(two_signatures(tmp_path / "others", ("x",), ("w",)), "x", "w")
+    assert result.applied == 2
+    assert sorted([one.node for one in node.inputs] for node in model.graph.of(COLLAPSE)) == [["w", "z"], ["x", "z"]]
+    _, result = split(two_signatures(tmp_path / "some", ("x",), ("w", "x")), "x", "w")
+    why = "another signature has some of its user inputs, expected all or none"
+    assert sorted(result.refused) == [("first", why), ("second", why)]
+
+
+def two_signatures(path: Path, one: tuple[str, ...], other: tuple[str, ...]) -> Path:
+    """Export two scores of `z` and other inputs in one graph."""
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+    with v1.Graph().as_default(), v1.Session() as session:
+        inputs = {name: v1.placeholder(v1.float32, [None, 3], name=name) for name in sorted({*one, *other, "z"})}
+        builder = v1.saved_model.Builder(str(path))
+        signatures = {}
+        for key, names in (("first", one), ("second", other)):
+            y = v1.identity(sum(v1.sin(inputs[name]) for name in names) * inputs["z"], name=key)
+            taken = {each: inputs[each] for each in (*names, "z")}
+            signatures[key] = v1.saved_model.signature_def_utils.predict_signature_def(taken, {"y": y})
+        builder.add_meta_graph_and_variables(session, ["serve"], signature_def_map=signatures)
+        builder.save()
+    return path
+
+
+def test_einsum_and_normalisation_act_on_rows(tmp_path: Path) -> None:
+    def score(v1: Any, user: Any, item: Any) -> Any:
+        kernel = variable(v1, "kernel", DIM, 3, 2)
+        a, b = (v1.einsum("bi,ijk->bjk", one, kernel) for one in (user, item))
+        return v1.nn.softmax(v1.einsum("bjk,bjk->bj", a, b)) + v1.einsum("bj->b", item)[:, None]
+
+    model, result = checked(export(tmp_path, score), requests(), "user")
+    assert result.applied == 1
+    _, result = split(export(tmp_path / "more", lambda v1, u, i: v1.einsum("bi,ci->bc", u, i)), "user")
+    assert [why.split("(")[1] for _, why in result.refused] == [
+        "Einsum) may mix rows, expected an op on each row alone"
+    ]
+    assert count(model, COLLAPSE) == 1
 
 
 def test_wide_and_deep(wdl_model: Path, tmp_path: Path) -> None:
