@@ -32,6 +32,10 @@ BROADCASTS = {
 #: The same of products of matrices, over all dimensions but the last two.
 BATCH_PRODUCTS = {"BatchMatMulV2", "BatchMatMulV3"}
 
+#: The number of rows of a request, whichever it is; no node has this name.
+SYMBOL = ("", 0, 0)
+ROWS = Size(1, (SYMBOL,))
+
 _ONE = Size(1)
 _FIRST_ONLY = {"AvgPool", "Conv2D", "DepthwiseConv2dNative", "MaxPool", "SparseLookup"}
 #: Ops of libprocessor that take tensors of rows beside weights.
@@ -43,12 +47,27 @@ _REDUCTIONS = {"All", "Any", "EuclideanNorm", "Max", "Mean", "Min", "Prod", "Sum
 _ALONG_AN_AXIS = {"ArgMax": 1, "ArgMin": 1, "Cumsum": 1, "Cumprod": 1, "ExpandDims": 1, "SplitV": 2}
 
 
-def rows_of(rows: Rows, node: Node) -> Size | str:
-    """Return the first size of what a node gives, or why it is not seen to act on each row alone."""
+def is_multiple(size: Size) -> bool:
+    """Say whether a size is the number of rows, once, times something else."""
+    return size.symbols.count(SYMBOL) == 1
+
+
+def is_number_of_rows(size: Size) -> bool:
+    """Say whether a size is the number of rows itself."""
+    return size == ROWS
+
+
+def rows_of(rows: Rows, node: Node) -> Size | None:
+    """Return the first size of what a node gives, or None where it is not seen to act on each row alone."""
     rule = _RULES.get(node.op)
-    if rule is None:
-        return f"'{node.name}' ({node.op}) is not known to act on each row alone"
-    return rule(rows, node) or f"'{node.name}' ({node.op}) may mix rows, expected an op on each row alone"
+    return rule(rows, node) if rule else None
+
+
+def why_not(node: Node) -> str:
+    """Say why rows cannot be followed through a node."""
+    if node.op in _RULES:
+        return f"'{node.name}' ({node.op}) may mix rows, expected an op on each row alone"
+    return f"'{node.name}' ({node.op}) is not known to act on each row alone"
 
 
 def _first(rows: Rows, node: Node) -> Size | None:
@@ -172,13 +191,7 @@ def _reshape(rows: Rows, node: Node) -> Size | None:
     if rows.first(node.inputs[0]) is None or before is None or not after:
         return None
     found = quotient(product(before), product(after[1:]))
-    return found if found is not None and _counts_rows(rows, found) else None
-
-
-def _counts_rows(rows: Rows, size: Size) -> bool:
-    from graph_tools.passes._rows import is_multiple
-
-    return is_multiple(size)
+    return found if found is not None and is_multiple(found) else None
 
 
 def _squeeze(rows: Rows, node: Node) -> Size | None:
@@ -250,19 +263,19 @@ def _tile(rows: Rows, node: Node) -> Size | None:
     if not times or not sizes:
         return None
     if rows.is_free(node.inputs[0]):
-        return times[0] if sizes[0] == _ONE and _counts_rows(rows, times[0]) else None
+        return times[0] if sizes[0] == _ONE and is_multiple(times[0]) else None
     return rows.first(node.inputs[0]) if times[0] == _ONE else None
 
 
 def _fill(rows: Rows, node: Node) -> Size | None:
     sizes = rows.value(node.inputs[0])
-    filled = sizes and _counts_rows(rows, sizes[0]) and rows.is_free(node.inputs[1])
+    filled = sizes and is_multiple(sizes[0]) and rows.is_free(node.inputs[1])
     return sizes[0] if sizes and filled else None
 
 
 def _broadcast_to(rows: Rows, node: Node) -> Size | None:
     before, after = rows.of(node.inputs[0]), rows.value(node.inputs[1])
-    if before is None or not after or not _counts_rows(rows, after[0]):
+    if before is None or not after or not is_multiple(after[0]):
         return None
     if rows.is_free(node.inputs[0]):
         return after[0] if len(before) < len(after) or before[0] == _ONE else None

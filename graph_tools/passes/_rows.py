@@ -7,12 +7,9 @@ from collections.abc import Iterable
 
 from graph_tools.graph import Node, Output, op_def, output_types, shapes
 from graph_tools.model import Model
-from graph_tools.passes._row_rules import SAME_SHAPE, rows_of
+from graph_tools.passes._row_entries import Entries, entries_of, has_entries
+from graph_tools.passes._row_rules import ROWS, SAME_SHAPE, SYMBOL, is_multiple, rows_of, why_not
 from graph_tools.passes._symbolic_shapes import Rule, Size, Sizes, SymbolicShapes
-
-#: The number of rows of a request, whichever it is; no node has this name.
-_SYMBOL = ("", 0, 0)
-ROWS = Size(1, (_SYMBOL,))
 
 USER, ITEMS = "user", "items"
 Sides = frozenset[str]
@@ -31,6 +28,10 @@ class Rows(SymbolicShapes):
     ----------
     sides : dict of str to frozenset
         By node: whose rows it is made from, `USER`, `ITEMS`, both or none.
+    entries : dict of Output to Entries
+        Tensors that have an entry for each of the values of a row.
+    filled : dict of Output to Size
+        Entries of which each row has one at least, and how many rows these are.
     crossing : dict of str to str
         Nodes that are not seen to act on each row alone, with the reason.
     """
@@ -39,6 +40,8 @@ class Rows(SymbolicShapes):
         shape_of = shapes(model)
         self.inputs = {one: side for outputs, side in ((items, ITEMS), (user, USER)) for one in outputs}
         self.sides: dict[str, Sides] = {}
+        self.entries: dict[Output, Entries] = {}
+        self.filled: dict[Output, Size] = {}
         self.crossing: dict[str, str] = {}
         super().__init__(model.graph, shape_of)
 
@@ -51,12 +54,12 @@ class Rows(SymbolicShapes):
         if not self.sides.get(output.node):
             return True
         value = self.value(output)
-        return value is not None and not any(_SYMBOL in one.symbols for one in value)
+        return value is not None and not any(SYMBOL in one.symbols for one in value)
 
     def first(self, output: Output) -> Size | None:
         """Return the first size of a tensor of rows: their number, or a multiple where a row is several of it."""
         sizes = self.of(output)
-        if not sizes or not is_multiple(sizes[0]) or any(_SYMBOL in one.symbols for one in sizes[1:]):
+        if not sizes or not is_multiple(sizes[0]) or any(SYMBOL in one.symbols for one in sizes[1:]):
             return None
         return sizes[0]
 
@@ -87,24 +90,24 @@ class Rows(SymbolicShapes):
         if node.op == "IdentityN":
             self._shapes |= {node.output(port): self.of(one) for port, one in enumerate(node.inputs)}
             return
-        found = rows_of(self, node)
-        if isinstance(found, str):
-            self.crossing[node.name] = found
-            return
-        for output in self._outputs(node):
+        if has_entries(self, node):
+            found = entries_of(self, node)
+        else:
+            size = rows_of(self, node)
+            found = None if size is None else dict.fromkeys(self._ports(node), size)
+        if found is None:
+            self.crossing[node.name] = why_not(node)
+        for port, what in (found or {}).items():
+            output = node.output(port)
             sizes = self.of(output)
-            if sizes:
-                self._shapes[output] = (found, *sizes[1:])
+            if isinstance(what, Entries):
+                self.entries[output] = what
+            elif sizes:
+                self._shapes[output] = (what, *sizes[1:])
 
-    def _outputs(self, node: Node) -> list[Output]:
+    def _ports(self, node: Node) -> range:
         described = op_def(node.op, self.graph.op_defs)
-        count = 1 if described is None else len(output_types(described, node.attrs))
-        return [node.output(port) for port in range(count)]
-
-
-def is_multiple(size: Size) -> bool:
-    """Say whether a size is the number of rows, once, times something else."""
-    return size.symbols.count(_SYMBOL) == 1
+        return range(1 if described is None else len(output_types(described, node.attrs)))
 
 
 def _same(shapes: SymbolicShapes, node: Node) -> Sizes | None:

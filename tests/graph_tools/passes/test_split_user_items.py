@@ -339,6 +339,82 @@ def test_einsum_and_normalisation_act_on_rows(tmp_path: Path) -> None:
     assert count(model, COLLAPSE) == 1
 
 
+def bags(score: Callable[[Any, Any, Any], Any], path: Path) -> Path:
+    """Export `score(v1, words, item)` of words string [batch, n], padded with '', and item [batch, DIM]."""
+
+    def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        words = v1.placeholder(v1.string, [None, None], name="words")
+        item = v1.placeholder(v1.float32, [None, DIM], name="item")
+        return {"words": words, "item": item}, {"y": v1.identity(score(v1, words, item), name="y")}
+
+    return export_graph(path / "source", build)
+
+
+def bag_requests() -> list[dict[str, np.ndarray]]:
+    random = np.random.default_rng(6)
+    words = np.array([b"", b"a", b"b", b"c"], object)
+    return [{"words": random.choice(words, (rows, 5)), "item": floats(rows, DIM)} for rows in (1, 2, 6)]
+
+
+@pytest.mark.parametrize("combiner", ["mean", "sum", "sqrtn"])
+def test_bags_of_a_user_are_pooled_once(tmp_path: Path, combiner: str) -> None:
+    def score(v1: Any, words: Any, item: Any) -> Any:
+        parts = [item]
+        for which in (words, v1.where(v1.equal(words, b"a"), v1.fill(v1.shape(words), b""), words)):
+            sparse = v1.sparse.from_dense(which)
+            hashed = v1.strings.to_hash_bucket_fast(sparse.values, USERS)
+            ids = v1.SparseTensor(sparse.indices, hashed, sparse.dense_shape)
+            table = variable(v1, f"table{len(parts)}", USERS, DIM)
+            parts.append(v1.nn.safe_embedding_lookup_sparse(table, ids, combiner=combiner))
+        return dense(v1, v1.concat(parts, 1), 3, "one")
+
+    model, result = checked(bags(score, tmp_path), bag_requests(), "words")
+    assert result.applied == 1
+    assert (count(model, COLLAPSE), count(model, EXPAND), count(model, "MatMul")) == (1, 0, 2)
+
+
+def test_entries_are_followed_to_segments(tmp_path: Path) -> None:
+    def score(v1: Any, words: Any, item: Any) -> Any:
+        sparse = v1.sparse.from_dense(words)
+        filled, _ = v1.sparse.fill_empty_rows(sparse, b"none")
+        rows, column = (v1.cast(filled.indices[:, i], v1.int32) for i in (0, 1))
+        found = v1.gather(variable(v1, "table", USERS, DIM), v1.strings.to_hash_bucket_fast(filled.values, USERS))
+        pooled = v1.segment_mean(found * v1.cast(column + 1, v1.float32)[:, None] * 0.5, rows)
+        again = v1.math.unsorted_segment_sum(v1.sin(found), rows, v1.shape(item)[0])
+        return pooled + item + again
+
+    model, result = checked(bags(score, tmp_path), bag_requests(), "words")
+    assert result.applied == 1
+    # The last sum asks how many items there are: its entries are those of all rows.
+    assert {model.graph.input(node, 0).op for node in model.graph.of(EXPAND)} == {COLLAPSE, "NotEqual"}
+
+
+MIXED_ENTRIES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
+    "numbers of rows are values": lambda v1, columns, numbers, rows: v1.unsorted_segment_sum(
+        v1.cast(numbers, v1.float32), numbers, rows
+    ),
+    "as many as there are": lambda v1, columns, numbers, rows: v1.segment_sum(columns, numbers),
+    "some of the entries": lambda v1, columns, numbers, rows: v1.unsorted_segment_sum(columns[1:], numbers[1:], rows),
+    "all entries": lambda v1, columns, numbers, rows: v1.reduce_sum(columns, 0, keepdims=True),
+    "segments of values": lambda v1, columns, numbers, rows: v1.unsorted_segment_sum(
+        columns, v1.cast(columns, v1.int32), rows
+    ),
+    "another number of rows": lambda v1, columns, numbers, rows: v1.unsorted_segment_sum(columns, numbers, 2 * rows),
+}
+
+
+@pytest.mark.parametrize("what", MIXED_ENTRIES)
+def test_entries_of_several_rows_are_refused(tmp_path: Path, what: str) -> None:
+    def score(v1: Any, words: Any, item: Any) -> Any:
+        places = v1.where(v1.not_equal(words, b""))
+        numbers, columns = v1.cast(places[:, 0], v1.int32), v1.cast(places[:, 1], v1.float32)
+        return item + MIXED_ENTRIES[what](v1, columns, numbers, v1.shape(words)[0])[:, None]
+
+    _, result = split(bags(score, tmp_path), "words")
+    assert result.applied == 0
+    assert result.refused
+
+
 def test_wide_and_deep(wdl_model: Path, tmp_path: Path) -> None:
     random = np.random.default_rng(2)
     words = np.array([b"", b"7", b"68fd1e64", b"a word"], object)
