@@ -63,6 +63,32 @@ def find_mask(flat: Flat, output: Output, positions: Sizes) -> Mask | None:
     return Mask(origin, origin, dtype) if dtype is not None and dtype.name in {"bool", "float32"} else None
 
 
+def find_masks(flat: Flat, output: Output, positions: Sizes) -> tuple[Mask, ...]:
+    """Find the masks of one dtype that all let a position count where an output is true; none where it is no mask."""
+    whole = find_mask(flat, output, positions)
+    if whole is None:
+        return ()
+    parts = [find_mask(flat, one, positions) for one in _all_of(flat, whole.given)]
+    found = tuple(one for one in parts if one is not None)
+    return found if parts and len(found) == len(parts) and len({one.dtype for one in found}) == 1 else (whole,)
+
+
+def _all_of(flat: Flat, output: Output) -> list[Output]:
+    """List what an output is the conjunction of: `All(ConcatV2(a, b), -1)` with a and b expanded, or LogicalAnd."""
+    node = flat.node(output, "All", "LogicalAnd")
+    if node is None:
+        return []
+    if node.op == "LogicalAnd":
+        same = all(flat.known(one) == flat.known(node.output()) for one in node.inputs)
+        return [leaf for one in node.inputs for leaf in _all_of(flat, one) or [one]] if same else []
+    joined = flat.direct(node.inputs[0], "ConcatV2")
+    last = len(flat.known(node.inputs[0])) - 1
+    if joined is None or flat.reduced(node) != (last,) or flat.shapes.numbers(joined.inputs[-1]) not in ([-1], [last]):
+        return []
+    parts = list(joined.inputs[:-1])
+    return parts if all(flat.known(one)[-1:] == [1] for one in parts) else []
+
+
 def _is_boolean(flat: Flat, output: Output) -> bool:
     import tensorflow as tf
 

@@ -14,7 +14,7 @@ from graph_tools.model import Model
 from graph_tools.passes._attention_units import is_product_of_rows, read_network, read_parts, weights_of
 from graph_tools.passes._flat import Flat
 from graph_tools.passes._interaction_pass import Fusion, InteractionPass, reshapable
-from graph_tools.passes._masks import Mask, alike, find_mask
+from graph_tools.passes._masks import Mask, alike, find_masks
 from graph_tools.passes._match import skip
 from graph_tools.passes._tower_pieces import Site
 from graph_tools.passes._tower_search import find_pieces
@@ -26,7 +26,7 @@ class _Scores:
     """Scores of positions on their way from a network to the product with keys."""
 
     network: Output
-    mask: Mask | None = None
+    masks: tuple[Mask, ...] = ()
     padding: float = 0.0
     softmax: bool = False
     scale: float = 1.0
@@ -76,10 +76,10 @@ class FuseTargetAttention(InteractionPass):
         if not reshapable(flat, node.output()):
             return f"shape of '{node.name}' is not known"
         weights = weights_of(layers)
-        masks = [] if scores.mask is None else [scores.mask.given]
+        masks = [one.given for one in scores.masks]
         attrs: dict[str, Any] = {
             "num_masks": len(masks),
-            "Tmask": np.bool_ if scores.mask is None else scores.mask.dtype,
+            "Tmask": scores.masks[0].dtype if masks else np.bool_,
             "num_weights": len(weights),
             "parts": names,
             "activations": [one.activation for one in layers],
@@ -114,13 +114,13 @@ def _scores(flat: Flat, output: Output, keys: Any) -> _Scores | str | None:
     select = flat.node(output, "SelectV2", "Select")
     if select is not None:
         padding = flat.scalar(select.inputs[2])
-        found.mask = find_mask(flat, select.inputs[0], keys[:2])
-        if padding is None or found.mask is None:
+        found.masks = find_masks(flat, select.inputs[0], keys[:2])
+        if padding is None or not found.masks:
             return f"'{select.name}' selects by no mask of positions, or something else than one number"
         if len(flat.known(select.inputs[0])) != len(flat.known(select.output())) or select.op == "Select":
             return f"'{select.name}' broadcasts its mask, expected one of the shape of the scores"
         found.padding, output = padding, skip(flat.graph, select.inputs[1])
-    if found.mask is None and found.scale == 1.0:
+    if not found.masks and found.scale == 1.0:
         output, found.scale = _scaled(flat, output)
     found.network = output
     whole = flat.sizes(output)

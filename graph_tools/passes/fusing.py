@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from graph_tools.errors import UsageError
 from graph_tools.options import FuseOptions
 from graph_tools.passes.base import Pass
+from graph_tools.passes.drop_field_reshapes import DropFieldReshapes
 from graph_tools.passes.fuse_cross_networks import FuseCrossNetworks
 from graph_tools.passes.fuse_dense_towers import FuseDenseTowers
 from graph_tools.passes.fuse_dot_interactions import FuseDotInteractions
@@ -39,6 +40,8 @@ PASSES: tuple[tuple[type[Pass], Make], ...] = (
     (SplitUserItems, lambda options: SplitUserItems(options.user_inputs)),
     # What is left of a lookup after it is a tensor of columns, which the others take as it is.
     (FuseEmbeddingGroups, lambda _: FuseEmbeddingGroups()),
+    # Columns were reshaped for interactions that take them as they are.
+    (DropFieldReshapes, lambda _: DropFieldReshapes()),
     # What lookups have not pooled themselves.
     (FuseSequencePooling, lambda _: FuseSequencePooling()),
     # Whatever dense layers are left, between the columns and the scores.

@@ -165,10 +165,11 @@ class Unit:
         return tf.matmul(tf.nn.softmax(scores) if softmax else scores, keys)
 
     def run(self, query: Array, keys: Array, mask: Array | None, threads: int = 1, **attributes: Any) -> Array:
-        given = [] if mask is None else [mask]
+        # A second mask lets everything count.
+        given = [] if mask is None else [mask, np.full(mask.shape, 1000, mask.dtype)] if len(mask) % 2 else [mask]
         return run(
             "RecTargetAttention", [query, keys, *given, *self.weights], threads, num_masks=len(given),
-            Tmask=np.bool_ if mask is None else mask.dtype, num_weights=len(self.weights), parts=self.parts,
+            Tmask=np.bool_ if mask is None else mask.dtype.type, num_weights=len(self.weights), parts=self.parts,
             activations=self.activations, alphas=[0.25] * len(self.activations), **attributes,
         )  # fmt: skip
 

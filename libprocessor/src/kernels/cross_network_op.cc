@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "src/kernels/cross_network.h"
 #include "src/kernels/prepared_kernel.h"
 #include "src/kernels/row_shards.h"
+#include "src/kernels/shared_weights.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -63,58 +62,57 @@ class CrossNetworkOp : public tf::OpKernel, public PreparedKernel {
                 absl::InvalidArgumentError(absl::StrCat("num_biases: ", num_biases_, ", expected none or ", layers)));
   }
 
-  absl::Status Prepare(absl::Span<const tf::Tensor* const> constants, tf::ResourceMgr*) override {
-    std::vector<const tf::Tensor*> weights;
-    for (int64_t i = 0; i < num_kernels_ + num_biases_; ++i) {
-      if (constants.size() <= i + 1 || constants[i + 1] == nullptr) return absl::OkStatus();
-      weights.push_back(constants[i + 1]);
-    }
-    return PrepareOnce(weights);
+  absl::Status Prepare(absl::Span<const tf::Tensor* const> constants, tf::ResourceMgr* resources) override {
+    return network_.Prepare(*this, constants, 1, num_kernels_ + num_biases_, resources, Maker());
   }
 
   void Compute(tf::OpKernelContext* context) override {
     const tf::Tensor& x = context->input(0);
-    std::vector<const tf::Tensor*> weights;
-    if (!prepared_.load(std::memory_order_acquire)) {
-      for (int64_t i = 0; i < num_kernels_ + num_biases_; ++i) weights.push_back(&context->input(i + 1));
-      OP_REQUIRES_OK(context, PrepareOnce(weights));
-    }
-    OP_REQUIRES(context, x.dims() == 2 && x.dim_size(1) == width_,
+    OP_REQUIRES_OK(context, network_.Compute(*this, context, 1, num_kernels_ + num_biases_, Maker()));
+    const Network& network = *network_.get();
+    OP_REQUIRES(context, x.dims() == 2 && x.dim_size(1) == network.width,
                 absl::InvalidArgumentError(
-                    absl::StrCat("x: shape ", x.shape().DebugString(), ", expected [rows, ", width_, "]")));
+                    absl::StrCat("x: shape ", x.shape().DebugString(), ", expected [rows, ", network.width, "]")));
     tf::Tensor* result = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, x.shape(), &result));
     const float* src = x.flat<float>().data();
     float* dst = result->flat<float>().data();
-    const int64_t cost = vectors_ ? 2 * (num_kernels_ + 1) * width_ : matrices_->row_cost();
+    const int64_t cost = network.vectors ? 2 * (num_kernels_ + 1) * network.width : network.matrices->row_cost();
     ForRows(context, x.dim_size(0), cost, [&](int64_t begin, int64_t end) {
-      const int64_t offset = begin * width_;
-      if (vectors_) {
-        vectors_->Rows(src + offset, end - begin, dst + offset);
+      const int64_t offset = begin * network.width;
+      if (network.vectors) {
+        network.vectors->Rows(src + offset, end - begin, dst + offset);
       } else {
-        matrices_->Rows(src + offset, end - begin, ThreadScratch(matrices_->scratch()), dst + offset);
+        float* scratch = ThreadScratch(network.matrices->scratch());
+        network.matrices->Rows(src + offset, end - begin, scratch, dst + offset);
       }
     });
   }
 
  private:
-  absl::Status PrepareOnce(const std::vector<const tf::Tensor*>& weights) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (prepared_.load(std::memory_order_relaxed)) return absl::OkStatus();
-    int64_t width = 0, rank = 0;
-    TF_RETURN_IF_ERROR(Measure(weights, &width, &rank));
-    std::vector<const float*> kernels, biases;
-    for (size_t i = 0; i < weights.size(); ++i) {
-      (i < num_kernels_ ? kernels : biases).push_back(weights[i]->flat<float>().data());
-    }
-    if (is_vector_) {
-      vectors_ = std::make_unique<CrossVectors>(kernels, biases, width);
-    } else {
-      matrices_ = std::make_unique<CrossMatrices>(kernels, biases, width, rank, transposed_);
-    }
-    width_ = width;
-    prepared_.store(true, std::memory_order_release);
-    return absl::OkStatus();
+  struct Network {
+    int64_t width = 0;
+    std::unique_ptr<const CrossVectors> vectors;    // either these
+    std::unique_ptr<const CrossMatrices> matrices;  // or these
+  };
+
+  auto Maker() const {
+    return [this](const std::vector<const tf::Tensor*>& weights, std::unique_ptr<Network>* network) -> absl::Status {
+      *network = std::make_unique<Network>();
+      int64_t& width = (*network)->width;
+      int64_t rank = 0;
+      TF_RETURN_IF_ERROR(Measure(weights, &width, &rank));
+      std::vector<const float*> kernels, biases;
+      for (size_t i = 0; i < weights.size(); ++i) {
+        (i < num_kernels_ ? kernels : biases).push_back(weights[i]->flat<float>().data());
+      }
+      if (is_vector_) {
+        (*network)->vectors = std::make_unique<CrossVectors>(kernels, biases, width);
+      } else {
+        (*network)->matrices = std::make_unique<CrossMatrices>(kernels, biases, width, rank, transposed_);
+      }
+      return absl::OkStatus();
+    };
   }
 
   /// Finds width and rank and checks that all weights have shapes for them.
@@ -150,12 +148,7 @@ class CrossNetworkOp : public tf::OpKernel, public PreparedKernel {
   bool transposed_ = false;
   int64_t num_kernels_ = 0;
   int64_t num_biases_ = 0;
-  std::mutex mutex_;
-  std::atomic<bool> prepared_{false};
-  // From here on: written once, before prepared_ is set.
-  int64_t width_ = 0;
-  std::unique_ptr<CrossVectors> vectors_;
-  std::unique_ptr<CrossMatrices> matrices_;
+  SharedWeights<Network> network_;
 };
 
 REGISTER_KERNEL_BUILDER(Name("RecCrossNetwork").Device(tf::DEVICE_CPU), CrossNetworkOp);

@@ -92,7 +92,7 @@ void TargetAttention::Fill(Packed* packed, const AttentionLayer& layer) const {
 
 size_t TargetAttention::scratch(int64_t length) const {
   const int64_t rows = group_rows(length);
-  return 2 * kBlock * widest_ + rows * (query_.shape.n + 2 * length);
+  return 2 * kBlock * widest_ + rows * (query_.shape.n + 2 * length) + length;
 }
 
 int64_t TargetAttention::position_cost() const {
@@ -113,18 +113,22 @@ class TargetAttention::Group {
     from_query_ = blocks_[1] + kBlock * unit.widest_;
     scores_ = from_query_ + unit.group_rows(length) * unit.query_.shape.n;
     weights_ = scores_ + unit.group_rows(length) * length;
+    more_ = weights_ + unit.group_rows(length) * length;
   }
 
-  void Rows(const float* query, const float* keys, const SequenceMask* mask, int64_t first, int64_t rows,
+  void Rows(const float* query, const float* keys, absl::Span<const SequenceMask> masks, int64_t first, int64_t rows,
             float* pooled) {
     const int64_t dim = unit_.dim_, inputs = unit_.layers_[0].shape.k;
     Multiply(unit_.query_, rows, query, unit_.query_.bias.data(), from_query_);
     for (int64_t row = 0; row < rows; ++row) {
       float* weights = weights_ + row * length_;
-      if (mask != nullptr) mask->Row(first + row, weights);
+      for (size_t i = 0; i < masks.size(); ++i) {
+        masks[i].Row(first + row, i == 0 ? weights : more_);
+        for (int64_t t = 0; i > 0 && t < length_; ++t) weights[t] = more_[t] == 0 ? 0 : weights[t];
+      }
       for (int64_t t = 0; t < length_; ++t) {
         const int64_t place = row * length_ + t;
-        if (mask != nullptr && weights[t] == 0) {
+        if (!masks.empty() && weights[t] == 0) {
           scores_[place] = unit_.rule_.padding;
           continue;
         }
@@ -201,17 +205,18 @@ class TargetAttention::Group {
   float* from_query_;
   float* scores_;
   float* weights_;
+  float* more_;
   int64_t count_ = 0;
   int64_t rows_[kBlock];
   int64_t places_[kBlock];
 };
 
-void TargetAttention::Rows(const float* query, const float* keys, const SequenceMask* mask, int64_t begin, int64_t end,
-                           int64_t length, float* scratch, float* pooled, Isa isa) const {
+void TargetAttention::Rows(const float* query, const float* keys, absl::Span<const SequenceMask> masks, int64_t begin,
+                           int64_t end, int64_t length, float* scratch, float* pooled, Isa isa) const {
   Group group(*this, isa, length, scratch);
   const int64_t most = group_rows(length);
   for (int64_t row = begin; row < end; row += most) {
-    group.Rows(query + row * dim_, keys + row * length * dim_, mask, row, std::min(most, end - row),
+    group.Rows(query + row * dim_, keys + row * length * dim_, masks, row, std::min(most, end - row),
                pooled + row * dim_);
   }
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "src/kernels/cpu_features.h"
 #include "src/kernels/row_math.h"
 #include "src/kernels/sequence_mask.h"
@@ -59,10 +60,10 @@ class TargetAttention {
   ///
   /// \param query [rows, dim]
   /// \param keys [rows, length, dim]
-  /// \param mask of all rows, or null where every position counts
+  /// \param masks of all rows; a position counts if all let it
   /// \param pooled [rows, dim]
-  void Rows(const float* query, const float* keys, const SequenceMask* mask, int64_t begin, int64_t end, int64_t length,
-            float* scratch, float* pooled, Isa isa = ThisCpu().isa) const;
+  void Rows(const float* query, const float* keys, absl::Span<const SequenceMask> masks, int64_t begin, int64_t end,
+            int64_t length, float* scratch, float* pooled, Isa isa = ThisCpu().isa) const;
 
  private:
   // Positions that pass through the network at a time.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
-#include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "src/kernels/prepared_kernel.h"
 #include "src/kernels/row_shards.h"
+#include "src/kernels/shared_weights.h"
 #include "src/kernels/target_attention.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -22,7 +22,7 @@ namespace tf = tensorflow;
 REGISTER_OP("RecTargetAttention")
     .Input("query: float")
     .Input("keys: float")
-    .Input("mask: num_masks * Tmask")
+    .Input("masks: num_masks * Tmask")
     .Input("weights: num_weights * float")
     .Output("pooled: float")
     .Attr("num_masks: int >= 0")
@@ -56,7 +56,8 @@ made to sum up to 1; what is pooled is the sum of the keys times their scores.
 
 query: [rows, dim], or of as many elements.
 keys: [rows, length, dim].
-mask: none, or one, bool or float with as many elements as [rows, length], or integers: the length of each history.
+masks: bool or float with as many elements as [rows, length], or integers: the length of each history. A position counts
+  if all let it.
 weights: for each layer the kernel [inputs, units], the bias [units], and the weights of its activation, [units] or [1]:
   alpha of prelu; alpha, scale and shift of dice.
 pooled: [rows, dim], or [rows, 1, dim] with `keep_dims`.
@@ -108,8 +109,6 @@ class TargetAttentionOp : public tf::OpKernel, public PreparedKernel {
       }
       weights += 2 + layers_.back().weights;
     }
-    OP_REQUIRES(context, num_masks_ <= 1,
-                absl::InvalidArgumentError(absl::StrCat("num_masks: ", num_masks_, ", expected 0 or 1")));
     OP_REQUIRES(context, num_weights_ == weights,
                 absl::InvalidArgumentError(
                     absl::StrCat("num_weights: ", num_weights_, ", expected ", weights, " for these activations")));
@@ -118,24 +117,15 @@ class TargetAttentionOp : public tf::OpKernel, public PreparedKernel {
         absl::InvalidArgumentError(absl::StrCat("alphas: ", alphas_.size(), ", expected none or ", layers_.size())));
   }
 
-  absl::Status Prepare(absl::Span<const tf::Tensor* const> constants, tf::ResourceMgr*) override {
-    std::vector<const tf::Tensor*> weights;
-    for (int64_t i = 0; i < num_weights_; ++i) {
-      const size_t input = 2 + num_masks_ + i;
-      if (input >= constants.size() || constants[input] == nullptr) return absl::OkStatus();
-      weights.push_back(constants[input]);
-    }
-    return PrepareOnce(weights);
+  absl::Status Prepare(absl::Span<const tf::Tensor* const> constants, tf::ResourceMgr* resources) override {
+    return unit_.Prepare(*this, constants, 2 + num_masks_, num_weights_, resources, Maker());
   }
 
   void Compute(tf::OpKernelContext* context) override {
     const tf::Tensor &query = context->input(0), &keys = context->input(1);
-    if (!prepared_.load(std::memory_order_acquire)) {
-      std::vector<const tf::Tensor*> weights;
-      for (int64_t i = 0; i < num_weights_; ++i) weights.push_back(&context->input(2 + num_masks_ + i));
-      OP_REQUIRES_OK(context, PrepareOnce(weights));
-    }
-    const int64_t dim = unit_->dim();
+    OP_REQUIRES_OK(context, unit_.Compute(*this, context, 2 + num_masks_, num_weights_, Maker()));
+    const TargetAttention& unit = *unit_.get();
+    const int64_t dim = unit.dim();
     OP_REQUIRES(context, keys.dims() == 3 && keys.dim_size(2) == dim,
                 absl::InvalidArgumentError(
                     absl::StrCat("keys: shape ", keys.shape().DebugString(), ", expected [rows, length, ", dim, "]")));
@@ -143,23 +133,29 @@ class TargetAttentionOp : public tf::OpKernel, public PreparedKernel {
     OP_REQUIRES(context, query.NumElements() == rows * dim,
                 absl::InvalidArgumentError(absl::StrCat("query: shape ", query.shape().DebugString(), ", expected ",
                                                         rows, " of ", dim, " elements")));
-    SequenceMask mask;
-    if (num_masks_ > 0) OP_REQUIRES_OK(context, SequenceMask::Read(context->input(2), rows, length, &mask));
+    absl::InlinedVector<SequenceMask, 4> masks(num_masks_);
+    for (int64_t i = 0; i < num_masks_; ++i) {
+      OP_REQUIRES_OK(context, SequenceMask::Read(context->input(2 + i), rows, length, &masks[i]));
+    }
     tf::TensorShape shape({rows, dim});
     if (keep_dims_) shape.InsertDim(1, 1);
     tf::Tensor* result = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, shape, &result));
     float* pooled = result->flat<float>().data();
-    ForRows(context, rows, length * unit_->position_cost(), [&](int64_t begin, int64_t end) {
-      unit_->Rows(query.flat<float>().data(), keys.flat<float>().data(), num_masks_ > 0 ? &mask : nullptr, begin, end,
-                  length, ThreadScratch(unit_->scratch(length)), pooled);
+    ForRows(context, rows, length * unit.position_cost(), [&](int64_t begin, int64_t end) {
+      unit.Rows(query.flat<float>().data(), keys.flat<float>().data(), masks, begin, end, length,
+                ThreadScratch(unit.scratch(length)), pooled);
     });
   }
 
  private:
-  absl::Status PrepareOnce(const std::vector<const tf::Tensor*>& weights) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (prepared_.load(std::memory_order_relaxed)) return absl::OkStatus();
+  auto Maker() const {
+    return [this](const std::vector<const tf::Tensor*>& weights, std::unique_ptr<TargetAttention>* unit) {
+      return Make(weights, unit);
+    };
+  }
+
+  absl::Status Make(const std::vector<const tf::Tensor*>& weights, std::unique_ptr<TargetAttention>* unit) const {
     std::vector<AttentionLayer> layers;
     std::vector<std::vector<float>> held;
     int64_t dim = 0, inputs = 0;
@@ -198,8 +194,7 @@ class TargetAttentionOp : public tf::OpKernel, public PreparedKernel {
       layers.push_back(layer);
       next += 2 + kind.weights;
     }
-    unit_ = std::make_unique<TargetAttention>(dim, parts_, layers, rule_);
-    prepared_.store(true, std::memory_order_release);
+    *unit = std::make_unique<TargetAttention>(dim, parts_, layers, rule_);
     return absl::OkStatus();
   }
 
@@ -210,10 +205,7 @@ class TargetAttentionOp : public tf::OpKernel, public PreparedKernel {
   bool keep_dims_ = false;
   int64_t num_masks_ = 0;
   int64_t num_weights_ = 0;
-  std::mutex mutex_;
-  std::atomic<bool> prepared_{false};
-  // Written once, before prepared_ is set.
-  std::unique_ptr<TargetAttention> unit_;
+  SharedWeights<TargetAttention> unit_;
 };
 
 REGISTER_KERNEL_BUILDER(Name("RecTargetAttention").Device(tf::DEVICE_CPU), TargetAttentionOp);
