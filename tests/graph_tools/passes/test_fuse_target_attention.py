@@ -110,6 +110,21 @@ def test_lengths(tmp_path: Path) -> None:
     assert found.attributes(OP, "Tmask") == [tf.int32]
 
 
+def test_two_masks_of_which_both_must_hold(tmp_path: Path) -> None:
+    """Write what Keras makes of the masks of joined histories."""
+    network = Network(4)
+
+    def function(query: Any, keys: Any, history: Any) -> Any:
+        scores = tf.transpose(network(tf.concat([repeated(query), keys, query - keys, query * keys], -1)), (0, 2, 1))
+        both = [tf.expand_dims(tf.not_equal(history, one), -1) for one in (0, 2)]
+        mask = tf.expand_dims(tf.reduce_all(tf.concat(both, -1), axis=-1), 1)
+        return tf.matmul(tf.nn.softmax(tf.where(mask, scores, PADDING)), keys)
+
+    found = run(tmp_path, function, network)
+    assert found.ops == {OP: 1, "NotEqual": 2}
+    assert found.attributes(OP, "num_masks") == [2]
+
+
 def hand_written(network: Network) -> Callable[[Any, Any, Any], Any]:
     """Tile the query, take parts in another order, scale scores, and squeeze what comes out."""
 
