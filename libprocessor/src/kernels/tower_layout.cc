@@ -11,11 +11,11 @@
 namespace processor {
 namespace {
 
-// Rows of our own products come in blocks of 14 at most; 126 is nine of them, and little enough for one oneDNN kernel.
+// More rows than this gain nothing: they are busy for longer than weights need to come.
 constexpr int64_t kMostRows = 128;
 constexpr int64_t kFewestRows = 14;
-// Values of a block share the second-level cache with the weights that pass through.
-constexpr int64_t kBlockBytes = int64_t{1} << 20;
+// Values that outgrow the second-level cache cost less than reading all weights once more.
+constexpr int64_t kBlockBytes = int64_t{4} << 20;
 // With bfloat16 arithmetic: up to so many rows wait for the weights only, and are computed by our own products.
 constexpr int64_t kFewHalfRows = 4;
 
