@@ -14,7 +14,7 @@ from graph_tools.passes._row_rules import BATCH_PRODUCTS, BROADCASTS
 from graph_tools.passes._rows import ITEMS, USER, Rows
 from graph_tools.passes._user_columns import ProductSplitter, SplitProduct, find_products
 from graph_tools.passes.base import Pass, PassResult
-from graph_tools.user_rows import COLLAPSE, EXPAND
+from graph_tools.user_rows import COLLAPSE, EXPAND, user_inputs
 
 _NO_WORK = {
     "Cast", "ConcatV2", "ExpandDims", "Identity", "Pack", "Placeholder", "Reshape", "Slice", "Snapshot", "Split",
@@ -72,14 +72,11 @@ class _Group:
         self.user, self.signatures = user, signatures
 
     @property
-    def items(self) -> list[Output]:
-        """The other inputs, those first that all signatures have."""
-        counted: dict[Output, int] = {}
-        for signature in self.signatures.values():
-            for endpoint in signature.inputs.values():
-                counted[endpoint.tensor] = counted.get(endpoint.tensor, 0) + 1
-        self.common = {one for one, count in counted.items() if count == len(self.signatures)}
-        return [one for one in counted if one not in self.user]
+    def items(self) -> dict[Output, bool]:
+        """The other inputs, and whether all signatures have them."""
+        inputs = [{end.tensor for end in one.inputs.values()} for one in self.signatures.values()]
+        found = dict.fromkeys(end.tensor for one in self.signatures.values() for end in one.inputs.values())
+        return {one: all(one in each for each in inputs) for one in found if one not in self.user}
 
 
 def _groups(model: Model, patterns: Sequence[str], result: PassResult) -> Iterable[_Group]:
@@ -88,9 +85,12 @@ def _groups(model: Model, patterns: Sequence[str], result: PassResult) -> Iterab
     for name, signature in model.signatures.items():
         keys = matching(patterns, signature.inputs)
         used = [one for one in (signature.inputs[key].tensor for key in keys) if model.graph.uses(one)]
-        if any(user.op == COLLAPSE for one in used for user in model.graph.users(one.node)):
-            continue
-        if used:
+        split = user_inputs(model.graph, signature)
+        if split:
+            # As often as a model is fused again.
+            if used and not set(split) <= set(keys):
+                result.refused.append((name, f"it is split already: the user's are {', '.join(split)}"))
+        elif used:
             groups.setdefault(frozenset(used), _Group(used, {})).signatures[name] = signature
     for one, group in groups.items():
         if any(one & other for other in groups if other != one):
@@ -122,7 +122,7 @@ def _plan(model: Model, group: _Group) -> _Plan | list[tuple[str, str]]:
     for one in group.user:
         if not rows.has_rows(one):
             return [(one.node, "it has no first dimension of any size, expected one for the rows")]
-    like = _with_a_row_for_each_item(rows, [one for one in items if one in group.common])
+    like = _with_a_row_for_each_item(rows, [one for one, everywhere in items.items() if everywhere])
     if like is None:
         return [(", ".join(group.signatures), "no input meets the user's with a row for each item")]
     crossing = {name: why for name, why in rows.crossing.items() if USER in rows.sides[name]}
@@ -262,8 +262,8 @@ class _Splitter:
 
     def _collapse(self) -> None:
         used = {one: self.graph.uses(one) for one in self.group.user}
-        attrs = {"T": [dtype_of(self.graph, one) for one in used]}
-        node = self.graph.add(COLLAPSE, list(used), name="user_rows", attrs=attrs)
+        attrs = {"T": [dtype_of(self.graph, one) for one in used], "Tlike": dtype_of(self.graph, self.like)}
+        node = self.graph.add(COLLAPSE, [*used, self.like], name="user_rows", attrs=attrs)
         for port, uses in enumerate(used.values()):
             for user, index in uses:
                 self.graph.set_input(user, index, node.output(port))

@@ -157,8 +157,12 @@ def test_a_host_takes_one_row_of_the_user(source: Path, split: Path) -> None:
         for asked in (one, repeated(one, 6)):
             found, wanted = model.run(asked), answers(source, repeated(one, 6))
             np.testing.assert_allclose(found["score"], wanted["score"], rtol=1e-5, atol=1e-5)
-        with pytest.raises(processor.errors.InvalidArgumentError):
-            model.run(request(6, 2))
+        for users, items in ((2, 6), (6, 1), (0, 1)):
+            for asked in (request(items, users), repeated(request(items, 1), users) | {"item": [b"a"] * items}):
+                with pytest.raises(
+                    processor.errors.InvalidArgumentError, match=f": {users} rows, expected 1 or {items}"
+                ):
+                    model.run(asked)
 
 
 def test_a_model_that_mixes_rows_is_left_alone(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def _write_stock(model: Model, out: Path, signature: str) -> None:
     copy.graph = Graph.from_graph_def(model.graph.to_graph_def())
     copy.signatures = {signature: model.signatures[signature]}
     for node in copy.graph.of(COLLAPSE):
-        for port, one in enumerate(node.inputs):
+        for port, one in enumerate(node.inputs[:-1]):
             copy.graph.replace(node.output(port), one)
         copy.graph.remove(node.name, "the requests are collapsed")
     for node in copy.graph.of(EXPAND):

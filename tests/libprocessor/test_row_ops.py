@@ -30,10 +30,12 @@ def values(dtype: Any, *shape: int, seed: int = 0) -> Array:
     return np.array([b"w%d" % n * (1 + n % 5) for n in numbers.flat], object).reshape(shape)
 
 
-def collapse(*inputs: Array) -> list[Array]:
+def collapse(*inputs: Array, rows: int | None = None) -> list[Array]:
     types: list[Any] = [np.asarray(one).dtype.type if one.dtype != object else object for one in inputs]
     types = [object if one is np.object_ else one for one in types]
-    return Ops("RecCollapseRows", types, {"T": types}, outputs=len(inputs))(*inputs)
+    like = np.zeros(max(len(one) for one in inputs) if rows is None else rows, np.float32)
+    attrs = {"T": types, "Tlike": np.float32}
+    return Ops("RecCollapseRows", [*types, np.float32], attrs, outputs=len(inputs))(*inputs, like)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -60,19 +62,27 @@ def test_one_other_element_keeps_everything(dtype: Any, place: tuple[int, int]) 
             np.testing.assert_array_equal(found, given)
 
 
-def test_inputs_of_one_row_stay() -> None:
+def test_one_row_beside_many() -> None:
     one, many = values(np.int64, 1, 2), np.repeat(values(object, 1, 3), 4, 0)
     found = collapse(one, many)
     np.testing.assert_array_equal(found[0], one)
     np.testing.assert_array_equal(found[1], many[:1])
-    rows = values(object, 4, 3)
-    found = collapse(one, rows)
-    assert [len(each) for each in found] == [1, 4]
+    # What the others have differs: all have as many rows.
+    for row in (one, values(object, 1, 2, 2), np.zeros((1, 0), np.float32)):
+        rows = values(object, 4, 3)
+        found = collapse(row, rows)
+        np.testing.assert_array_equal(found[0], np.repeat(row, 4, 0))
+        np.testing.assert_array_equal(found[1], rows)
+    for found in collapse(one, values(object, 1, 3), rows=7):
+        assert len(found) == 1
 
 
 def test_no_rows_stay_none() -> None:
     assert collapse(np.zeros((0, 3), np.float32))[0].shape == (0, 3)
     assert collapse(np.zeros((4, 0), np.float32))[0].shape == (1, 0)
+    # One user, and no items to score.
+    assert collapse(np.zeros((1, 3), np.float32), rows=0)[0].shape == (1, 3)
+    assert [len(one) for one in collapse(values(np.int64, 1, 2), values(object, 0, 2), rows=0)] == [0, 0]
 
 
 def test_strings_of_equal_beginnings_differ() -> None:
@@ -83,10 +93,13 @@ def test_strings_of_equal_beginnings_differ() -> None:
 
 
 def test_wrong_shapes_are_refused() -> None:
-    with pytest.raises(tf.errors.InvalidArgumentError, match="input 1: 4 rows, expected 3 as input 0 has, or 1"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="input 0: 3 rows, expected 1 or 4 as like has"):
         collapse(values(np.int64, 3), values(np.int64, 4))
+    for users in (0, 3):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"input 0: {users} rows, expected 1 or 1 as like has"):
+            collapse(np.zeros((users, 2), np.float32), rows=1)
     with pytest.raises(tf.errors.InvalidArgumentError, match="input 0: a scalar"):
-        collapse(np.array(1.0, np.float32))
+        collapse(np.array(1.0, np.float32), rows=1)
     expand = Ops("RecExpandRows", [np.float32, np.int64], {"T": np.float32, "Tlike": np.int64})
     with pytest.raises(tf.errors.InvalidArgumentError, match="value: 2 rows, expected 1 or 3 as like has"):
         expand(np.zeros((2, 2), np.float32), np.zeros(3, np.int64))

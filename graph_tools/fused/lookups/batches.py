@@ -78,10 +78,7 @@ class Batches(SizeFinder):
         found = self._static(output)
         if found is None:
             return None
-        sizes = [Symbol("size", output, i) if one is None else one for i, one in enumerate(found)]
-        if sizes and self.graph[output.node].op == "RecCollapseRows":
-            sizes[0] = Symbol("size", Output(output.node), 0)  # all that it gives has the same number of rows
-        return tuple(sizes)
+        return tuple(Symbol("size", output, i) if one is None else one for i, one in enumerate(found))
 
     def _more(self, node: Node, output: Output) -> Sizes | None:
         if node.op in {"Split", "SplitV", "StridedSlice", "Transpose"}:
@@ -99,9 +96,6 @@ class Batches(SizeFinder):
             return self._reduced(node)
         if node.op in {"ConcatV2", "Pack"}:
             return self._joined(node)
-        if node.op == "RecExpandRows":
-            value, like = self.of(node.inputs[0]), self.of(node.inputs[1])
-            return (like[0], *value[1:]) if value and like else None
         if node.op == "Tile":
             return self._tiled(node)
         if node.op == "SegmentSum":

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "src/kernels/repeat_row.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -14,31 +15,37 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 using tensorflow::tstring;
+using tensorflow::shape_inference::DimensionHandle;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
 
 REGISTER_OP("RecCollapseRows")
     .Input("inputs: T")
+    .Input("like: Tlike")
     .Output("outputs: T")
     .Attr("T: list(type) >= 1")
+    .Attr("Tlike: type")
     .SetShapeFn([](InferenceContext* c) {
-      for (int i = 0; i < c->num_inputs(); ++i) {
+      const DimensionHandle rows = c->UnknownDim();
+      for (int i = 0; i < c->num_outputs(); ++i) {
         ShapeHandle shape = c->input(i);
         if (c->RankKnown(shape)) {
           TF_RETURN_IF_ERROR(c->WithRankAtLeast(shape, 1, &shape));
-          TF_RETURN_IF_ERROR(c->ReplaceDim(shape, 0, c->UnknownDim(), &shape));
+          TF_RETURN_IF_ERROR(c->ReplaceDim(shape, 0, rows, &shape));
         }
         c->set_output(i, shape);
       }
       return absl::OkStatus();
     })
     .Doc(R"doc(
-Passes one row of each input on where all rows of all inputs are equal, bit by bit; else everything.
+Passes one row of each input on where all rows of all inputs are equal, bit by bit; else all rows.
 
-For the features of one user that come once for each of many items. Inputs of one row stay as they are.
+For the features of one user that come once, or once for each of many items. What comes once among others that come with
+rows that differ is repeated.
 
 inputs: [batch, ...] or [1, ...] each.
-outputs: [1, ...] each, or as they came.
+like: [batch, ...]; only its first dimension counts.
+outputs: [1, ...] each, or [batch, ...] each.
 )doc");
 
 bool RowsAreEqual(const Tensor& tensor) {
@@ -63,7 +70,7 @@ bool RowsAreEqual(const Tensor& tensor) {
 class CollapseRowsOp : public tensorflow::OpKernel {
  public:
   explicit CollapseRowsOp(tensorflow::OpKernelConstruction* context) : OpKernel(context) {
-    for (int i = 0; i < num_inputs(); ++i) {
+    for (int i = 0; i < num_outputs(); ++i) {
       const tensorflow::DataType type = input_type(i);
       OP_REQUIRES(
           context, type == tensorflow::DT_STRING || tensorflow::DataTypeCanUseMemcpy(type),
@@ -73,30 +80,43 @@ class CollapseRowsOp : public tensorflow::OpKernel {
   }
 
   void Compute(OpKernelContext* context) override {
-    int64_t rows = 1;
-    int rows_from = 0;
-    for (int i = 0; i < context->num_inputs(); ++i) {
+    const Tensor& like = context->input(num_outputs());
+    OP_REQUIRES(context, like.dims() >= 1,
+                absl::InvalidArgumentError(absl::StrCat("node '", name(), "': like: a scalar, expected [rows, ...]")));
+    const int64_t rows = like.dim_size(0);
+    bool one_row = true, equal = true;
+    for (int i = 0; i < num_outputs(); ++i) {
       const Tensor& tensor = context->input(i);
       OP_REQUIRES(context, tensor.dims() >= 1,
                   absl::InvalidArgumentError(
                       absl::StrCat("node '", name(), "': input ", i, ": a scalar, expected [rows, ...]")));
       const int64_t here = tensor.dim_size(0);
-      if (here == rows || here == 1) continue;
-      OP_REQUIRES(
-          context, rows == 1,
-          absl::InvalidArgumentError(absl::StrCat("node '", name(), "': input ", i, ": ", here, " rows, expected ",
-                                                  rows, " as input ", rows_from, " has, or 1")));
-      rows = here;
-      rows_from = i;
+      OP_REQUIRES(context, here == rows || here == 1,
+                  absl::InvalidArgumentError(absl::StrCat("node '", name(), "': input ", i, ": ", here,
+                                                          " rows, expected 1 or ", rows, " as like has")));
+      one_row &= here == 1;
     }
     // No row could stand for none.
-    bool equal = rows > 1;
-    for (int i = 0; i < context->num_inputs() && equal; ++i) equal = RowsAreEqual(context->input(i));
-    for (int i = 0; i < context->num_inputs(); ++i) {
+    for (int i = 0; i < num_outputs() && equal && !one_row; ++i) equal = rows > 0 && RowsAreEqual(context->input(i));
+    for (int i = 0; i < num_outputs(); ++i) {
       const Tensor& tensor = context->input(i);
-      // The first row shares the memory of all.
-      context->set_output(i, equal && tensor.dim_size(0) > 1 ? tensor.Slice(0, 1) : tensor);
+      if (!equal && tensor.dim_size(0) == 1 && rows != 1) {
+        OP_REQUIRES_OK(context, Repeat(context, i, rows));
+      } else {
+        // The first row shares the memory of all.
+        context->set_output(i, equal && tensor.dim_size(0) > 1 ? tensor.Slice(0, 1) : tensor);
+      }
     }
+  }
+
+ private:
+  static absl::Status Repeat(OpKernelContext* context, int number, int64_t rows) {
+    TensorShape shape = context->input(number).shape();
+    if (absl::Status set = shape.SetDimWithStatus(0, rows); !set.ok()) return set;
+    Tensor* output = nullptr;
+    if (absl::Status made = context->allocate_output(number, shape, &output); !made.ok()) return made;
+    RepeatRow(context->input(number), output);
+    return absl::OkStatus();
   }
 };
 

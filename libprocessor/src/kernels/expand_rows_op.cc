@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <cstring>
-
 #include "absl/strings/str_cat.h"
+#include "src/kernels/repeat_row.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -14,7 +12,6 @@ namespace {
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
-using tensorflow::tstring;
 using tensorflow::shape_inference::DimensionHandle;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
@@ -70,15 +67,7 @@ class ExpandRowsOp : public tensorflow::OpKernel {
     OP_REQUIRES_OK(context, shape.SetDimWithStatus(0, rows));
     Tensor* output = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, shape, &output));
-    if (value.dtype() == tensorflow::DT_STRING) {
-      const tstring* src = value.flat<tstring>().data();
-      tstring* dst = output->flat<tstring>().data();
-      for (int64_t r = 0; r < rows; ++r) dst = std::copy_n(src, value.NumElements(), dst);
-      return;
-    }
-    const auto src = value.tensor_data();
-    char* dst = const_cast<char*>(output->tensor_data().data());
-    for (int64_t r = 0; r < rows && !src.empty(); ++r) std::memcpy(dst + r * src.size(), src.data(), src.size());
+    RepeatRow(value, output);
   }
 };
 
