@@ -179,3 +179,14 @@ def test_a_pattern_must_match(source: Path, tmp_path: Path) -> None:
         UsageError, match=r"--user-inputs: no input 'usr_\*', expected some of: item, price, user_id, user_w"
     ):
         fuse(source, tmp_path / "out", user_inputs=["usr_*"])
+
+
+def test_models_of_deepctr(deepctr_model: Path, tmp_path: Path) -> None:
+    """Interactions take both sides; what they are fused to takes the user's rows repeated."""
+    user = ["C0", "C1", "city", "hist"]
+    report = fuse(deepctr_model, tmp_path / "out", precision="fp32", user_inputs=user, samples=8)
+    assert outcome(report).refused == []
+    assert sorted(report.user_inputs) == sorted(user)
+    assert report.verification is not None
+    assert report.verification["passed"]
+    assert not any("MatMul" in node.op for node in read_model(tmp_path / "out").graph)

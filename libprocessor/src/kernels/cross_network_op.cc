@@ -63,12 +63,15 @@ class CrossNetworkOp : public tf::OpKernel, public PreparedKernel {
   }
 
   absl::Status Prepare(absl::Span<const tf::Tensor* const> constants, tf::ResourceMgr* resources) override {
-    return network_.Prepare(*this, constants, 1, num_kernels_ + num_biases_, resources, Maker());
+    return network_.Prepare(*this, constants, 1, num_kernels_ + num_biases_, resources,
+                            [this](const auto& weights, auto* network) { return Make(weights, network); });
   }
 
   void Compute(tf::OpKernelContext* context) override {
     const tf::Tensor& x = context->input(0);
-    OP_REQUIRES_OK(context, network_.Compute(*this, context, 1, num_kernels_ + num_biases_, Maker()));
+    OP_REQUIRES_OK(context,
+                   network_.Compute(*this, context, 1, num_kernels_ + num_biases_,
+                                    [this](const auto& weights, auto* network) { return Make(weights, network); }));
     const Network& network = *network_.get();
     OP_REQUIRES(context, x.dims() == 2 && x.dim_size(1) == network.width,
                 absl::InvalidArgumentError(
@@ -96,23 +99,21 @@ class CrossNetworkOp : public tf::OpKernel, public PreparedKernel {
     std::unique_ptr<const CrossMatrices> matrices;  // or these
   };
 
-  auto Maker() const {
-    return [this](const std::vector<const tf::Tensor*>& weights, std::unique_ptr<Network>* network) -> absl::Status {
-      *network = std::make_unique<Network>();
-      int64_t& width = (*network)->width;
-      int64_t rank = 0;
-      TF_RETURN_IF_ERROR(Measure(weights, &width, &rank));
-      std::vector<const float*> kernels, biases;
-      for (size_t i = 0; i < weights.size(); ++i) {
-        (i < num_kernels_ ? kernels : biases).push_back(weights[i]->flat<float>().data());
-      }
-      if (is_vector_) {
-        (*network)->vectors = std::make_unique<CrossVectors>(kernels, biases, width);
-      } else {
-        (*network)->matrices = std::make_unique<CrossMatrices>(kernels, biases, width, rank, transposed_);
-      }
-      return absl::OkStatus();
-    };
+  absl::Status Make(const std::vector<const tf::Tensor*>& weights, std::unique_ptr<Network>* network) const {
+    *network = std::make_unique<Network>();
+    int64_t& width = (*network)->width;
+    int64_t rank = 0;
+    TF_RETURN_IF_ERROR(Measure(weights, &width, &rank));
+    std::vector<const float*> kernels, biases;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      (i < num_kernels_ ? kernels : biases).push_back(weights[i]->flat<float>().data());
+    }
+    if (is_vector_) {
+      (*network)->vectors = std::make_unique<CrossVectors>(kernels, biases, width);
+    } else {
+      (*network)->matrices = std::make_unique<CrossMatrices>(kernels, biases, width, rank, transposed_);
+    }
+    return absl::OkStatus();
   }
 
   /// Finds width and rank and checks that all weights have shapes for them.

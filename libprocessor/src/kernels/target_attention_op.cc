@@ -118,12 +118,14 @@ class TargetAttentionOp : public tf::OpKernel, public PreparedKernel {
   }
 
   absl::Status Prepare(absl::Span<const tf::Tensor* const> constants, tf::ResourceMgr* resources) override {
-    return unit_.Prepare(*this, constants, 2 + num_masks_, num_weights_, resources, Maker());
+    return unit_.Prepare(*this, constants, 2 + num_masks_, num_weights_, resources,
+                         [this](const auto& weights, auto* unit) { return Make(weights, unit); });
   }
 
   void Compute(tf::OpKernelContext* context) override {
     const tf::Tensor &query = context->input(0), &keys = context->input(1);
-    OP_REQUIRES_OK(context, unit_.Compute(*this, context, 2 + num_masks_, num_weights_, Maker()));
+    OP_REQUIRES_OK(context, unit_.Compute(*this, context, 2 + num_masks_, num_weights_,
+                                          [this](const auto& weights, auto* unit) { return Make(weights, unit); }));
     const TargetAttention& unit = *unit_.get();
     const int64_t dim = unit.dim();
     OP_REQUIRES(context, keys.dims() == 3 && keys.dim_size(2) == dim,
@@ -149,12 +151,6 @@ class TargetAttentionOp : public tf::OpKernel, public PreparedKernel {
   }
 
  private:
-  auto Maker() const {
-    return [this](const std::vector<const tf::Tensor*>& weights, std::unique_ptr<TargetAttention>* unit) {
-      return Make(weights, unit);
-    };
-  }
-
   absl::Status Make(const std::vector<const tf::Tensor*>& weights, std::unique_ptr<TargetAttention>* unit) const {
     std::vector<AttentionLayer> layers;
     std::vector<std::vector<float>> held;
