@@ -12,7 +12,7 @@ CONFIGURE := $(BIN)/cmake -S . -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/pyt
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help bench-fused bench-user-items bench-kernels bench-graph-tools bench-large-table demo build lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-tsan lint fmt typecheck bench endurance fuzz \
+.PHONY: help bench-fused bench-user-items bench-deepctr bench-kernels bench-graph-tools bench-large-table demo build lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-tsan lint fmt typecheck bench endurance fuzz \
         docs check clean dist
 
 ## help: list the targets
@@ -28,7 +28,7 @@ $(VENV)/.stamp-%: pyproject.toml
 	$(Q)echo "Installing the packages for '$*' into $(VENV) (the first time this takes a minute or two)"
 	$(Q)$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	$(Q)$(BIN)/python -m pip install --quiet --disable-pip-version-check --group $*
-	$(Q)$(if $(filter test lint,$*),$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WITHOUT_TENSORFLOW))
+	$(Q)$(if $(filter test lint bench,$*),$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WITHOUT_TENSORFLOW))
 	$(Q)touch $@
 
 # Other engines, to compare with: nothing that users need, so in an environment of their own.
@@ -99,7 +99,7 @@ bench: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_codec
 	$(Q)$(BIN)/python -m load_tests.python_threads
 	$(Q)$(BIN)/python -m load_tests.bench_memory --only sessions
-	$(Q)$(MAKE) --no-print-directory bench-fused bench-user-items bench-kernels
+	$(Q)$(MAKE) --no-print-directory bench-fused bench-user-items bench-deepctr bench-kernels
 
 ## bench-fused: fused models against stock TensorFlow, ONNX Runtime, OpenVINO and oneDNN alone, in one run
 bench-fused: lib $(VENV)/.stamp-bench .venv-peers/.stamp
@@ -108,6 +108,10 @@ bench-fused: lib $(VENV)/.stamp-bench .venv-peers/.stamp
 ## bench-user-items: one user and 512 items, with the user's side computed once and without
 bench-user-items: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_user_items $(BENCH_ARGS)
+
+## bench-deepctr: DeepFM, DCN, xDeepFM, AutoInt, DIN, BST, MMoE and PLE, fused, against stock TensorFlow
+bench-deepctr: lib $(VENV)/.stamp-bench
+	$(Q)$(BIN)/python -m load_tests.bench_deepctr $(BENCH_ARGS)
 
 ## bench-kernels: products, lookups and interactions against oneDNN and the memory of the machine
 bench-kernels: lib

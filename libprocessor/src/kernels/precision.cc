@@ -11,14 +11,14 @@ absl::Status ChoosePrecision(std::string_view attribute, const CpuFeatures& cpu,
     *precision = Precision::kFloat32;
     return absl::OkStatus();
   }
-  if (attribute != "bf16") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("precision: '", absl::Utf8SafeCHexEscape(attribute), "', expected auto, fp32 or bf16"));
+  if (attribute != "bf16" && attribute != "bf16_weights") {
+    return absl::InvalidArgumentError(absl::StrCat("precision: '", absl::Utf8SafeCHexEscape(attribute),
+                                                   "', expected auto, fp32, bf16 or bf16_weights"));
   }
   if (cpu.isa == Isa::kPlain) {
     return absl::FailedPreconditionError("precision: bf16 on a CPU without AVX2, expected fp32 or auto");
   }
-  const bool fast = cpu.amx_bf16 || (cpu.avx512_bf16 && cpu.amd);
+  const bool fast = attribute == "bf16" && (cpu.amx_bf16 || (cpu.avx512_bf16 && cpu.amd));
   *precision = fast ? Precision::kBfloat16 : Precision::kBfloat16Weights;
   return absl::OkStatus();
 }

@@ -19,8 +19,8 @@ enum class Precision {
   kBfloat16Weights,
 };
 
-/// Chooses for the attribute `precision` of an op: "fp32", "bf16", or "auto", which the library has replaced by one of
-/// them where it means more than "fp32".
+/// Chooses for the attribute `precision` of an op: "fp32", "bf16", "bf16_weights" (of which no more than the weights is
+/// ever rounded), or "auto", which the library has replaced by one of them where it means more than "fp32".
 /// \return INVALID_ARGUMENT for another text, FAILED_PRECONDITION for bf16 on a CPU without AVX2.
 absl::Status ChoosePrecision(std::string_view attribute, const CpuFeatures& cpu, Precision* precision);
 

@@ -86,11 +86,17 @@ absl::Status ReadArtefact(const std::string& dir, Artefact* artefact) {
     return Damaged(path, absl::StrCat("a permitted precision '", permitted, "'"), "bf16 or fp32");
   }
   artefact->bf16 = permitted == "bf16";
+  const auto certificate = precision->find("certificate");
+  if (certificate != precision->end() && !certificate->is_null()) {
+    if (!certificate->is_object()) return Damaged(path, "a 'certificate' that is no object", "one");
+    artefact->bf16_arithmetic = certificate->value("arithmetic", nlohmann::json()) != "bf16 weights";
+  }
   if (precision->contains("reason") && (*precision)["reason"].is_string()) artefact->reason = (*precision)["reason"];
   return absl::OkStatus();
 }
 
-absl::Status SetPrecision(const Artefact& artefact, PrecisionLimit limit, GraphDef* graph, PrecisionChoice* choice) {
+absl::Status SetPrecision(const Artefact& artefact, PrecisionLimit limit, GraphDef* graph, PrecisionChoice* choice,
+                          const CpuFeatures& cpu) {
   std::set<std::string> written;
   ForEachNode(graph, [&](NodeDef* node) {
     if (node->op() == kTower) written.insert(PrecisionOf(*node));
@@ -98,10 +104,11 @@ absl::Status SetPrecision(const Artefact& artefact, PrecisionLimit limit, GraphD
   if (written.empty()) return absl::OkStatus();
 
   Precision on_cpu = Precision::kFloat32;
-  const absl::Status possible = ChoosePrecision("bf16", ThisCpu(), &on_cpu);
-  const std::string cpu = on_cpu == Precision::kBfloat16 ? "the CPU computes with bf16"
-                                                         : "the CPU gains nothing by bf16 arithmetic: bf16 weights, "
-                                                           "fp32 arithmetic";
+  const absl::Status possible = ChoosePrecision("bf16", cpu, &on_cpu);
+  const std::string computes = on_cpu == Precision::kBfloat16
+                                   ? "the CPU computes with bf16"
+                                   : "the CPU gains nothing by bf16 arithmetic: bf16 weights, fp32 arithmetic";
+  const char* for_auto = "fp32";
   bool bf16 = false;
   if (limit == PrecisionLimit::kFloat32) {
     choice->reason = "the configuration asks for fp32";
@@ -112,7 +119,7 @@ absl::Status SetPrecision(const Artefact& artefact, PrecisionLimit limit, GraphD
                        "; fuse it with --precision auto, or set \"precision\": \"fp32\" in the configuration"));
     }
     bf16 = true;
-    choice->reason = absl::StrCat("the model was fused with --precision bf16; ", cpu);
+    choice->reason = absl::StrCat("the model was fused with --precision bf16; ", computes);
   } else if (written.count("auto") == 0) {
     choice->reason = artefact.reason.empty() ? "the model was fused with fp32" : artefact.reason;
   } else if (!artefact.fused) {
@@ -121,9 +128,18 @@ absl::Status SetPrecision(const Artefact& artefact, PrecisionLimit limit, GraphD
     choice->reason = artefact.reason;
   } else if (!possible.ok()) {
     choice->reason = absl::StrCat("the certificate permits bf16, but ", possible.message());
+  } else if (on_cpu == Precision::kBfloat16 && !artefact.bf16_arithmetic) {
+    bf16 = true;
+    on_cpu = Precision::kBfloat16Weights;
+    for_auto = "bf16_weights";
+    choice->reason =
+        "the certificate permits bf16 weights: it was measured on a CPU without bf16 arithmetic; fuse the model on "
+        "this "
+        "one to have its arithmetic measured";
   } else {
     bf16 = true;
-    choice->reason = absl::StrCat("the certificate permits bf16; ", cpu);
+    for_auto = "bf16";
+    choice->reason = absl::StrCat("the certificate permits bf16; ", computes);
   }
   choice->precision = bf16 ? PrecisionName(on_cpu) : "fp32";
   ForEachNode(graph, [&](NodeDef* node) {
@@ -132,7 +148,7 @@ absl::Status SetPrecision(const Artefact& artefact, PrecisionLimit limit, GraphD
     if (limit == PrecisionLimit::kFloat32) {
       (*node->mutable_attr())[kPrecision].set_s("fp32");
     } else if (was == "auto") {
-      (*node->mutable_attr())[kPrecision].set_s(bf16 ? "bf16" : "fp32");
+      (*node->mutable_attr())[kPrecision].set_s(for_auto);
     }
   });
   return absl::OkStatus();

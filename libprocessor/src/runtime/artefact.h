@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "src/kernels/cpu_features.h"
 #include "src/runtime/model_config.h"
 #include "tensorflow/core/framework/graph.pb.h"
 
@@ -16,9 +17,10 @@ constexpr int kOpsVersion = 1;
 
 /// What the manifest says that matters when a model is loaded.
 struct Artefact {
-  bool fused = false;  // made by `graph-tools fuse`
-  bool bf16 = false;   // its certificate permits bf16
-  std::string reason;  // what the certificate says, in a sentence
+  bool fused = false;           // made by `graph-tools fuse`
+  bool bf16 = false;            // its certificate permits bf16
+  bool bf16_arithmetic = true;  // and was measured with bf16 products, or else with weights rounded to bf16 alone
+  std::string reason;           // what the certificate says, in a sentence
 };
 
 /// Does the graph use our ops?
@@ -36,10 +38,10 @@ struct PrecisionChoice {
 };
 
 /// Writes into the towers whose precision is "auto" what the artefact permits, the CPU is good for and the
-/// configuration allows.
+/// configuration allows: bf16 products only where the certificate was measured with them.
 /// \return FAILED_PRECONDITION if bf16 is forced and the CPU cannot compute with it.
 absl::Status SetPrecision(const Artefact& artefact, PrecisionLimit limit, tensorflow::GraphDef* graph,
-                          PrecisionChoice* choice);
+                          PrecisionChoice* choice, const CpuFeatures& cpu = ThisCpu());
 
 }  // namespace processor
 

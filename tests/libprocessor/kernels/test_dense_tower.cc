@@ -340,6 +340,8 @@ TEST(DenseTower, ChoosesPrecisionByTheCpu) {
   cpu.amx_bf16 = true;
   EXPECT_TRUE(processor::ChoosePrecision("bf16", cpu, &precision).ok());
   EXPECT_EQ(precision, Precision::kBfloat16);
+  EXPECT_TRUE(processor::ChoosePrecision("bf16_weights", cpu, &precision).ok());
+  EXPECT_EQ(precision, Precision::kBfloat16Weights);
   EXPECT_TRUE(processor::ChoosePrecision("fp32", cpu, &precision).ok());
   EXPECT_EQ(precision, Precision::kFloat32);
 }

@@ -75,10 +75,11 @@ TEST_F(ArtefactTest, NewerOpsAreRefused) {
 }
 
 TEST_F(ArtefactTest, DamageIsNamed) {
-  for (const char* text :
-       {"", "[]", "{\"fused\": tru", R"({"fused": 1})", R"({"fused": true, "requires": []})",
-        R"({"fused": true, "requires": {"recprocessor_ops": "1"}})", R"({"fused": true, "precision": 3})",
-        R"({"fused": true, "precision": {}})", R"({"fused": true, "precision": {"permitted": "fp8"}})"}) {
+  for (const char* text : {"", "[]", "{\"fused\": tru", R"({"fused": 1})", R"({"fused": true, "requires": []})",
+                           R"({"fused": true, "requires": {"recprocessor_ops": "1"}})",
+                           R"({"fused": true, "precision": 3})", R"({"fused": true, "precision": {}})",
+                           R"({"fused": true, "precision": {"permitted": "bf16", "certificate": 1}})",
+                           R"({"fused": true, "precision": {"permitted": "fp8"}})"}) {
     Write(text);
     const absl::Status status = Read();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << text << ": " << status;
@@ -99,6 +100,26 @@ TEST_F(ArtefactTest, CertificateDecidesAboutAuto) {
     EXPECT_EQ(Written(graph), permitted ? "bf16" : "fp32");
     EXPECT_EQ(choice.precision == "fp32", !permitted);
     EXPECT_FALSE(choice.reason.empty());
+  }
+}
+
+TEST_F(ArtefactTest, ArithmeticIsThatOfTheCertificate) {
+  CpuFeatures cpu;
+  cpu.isa = Isa::kAvx512;
+  cpu.amx_bf16 = true;
+  for (const bool arithmetic : {false, true}) {
+    Write(R"({"fused": true, "precision": {"permitted": "bf16", "certificate": {"arithmetic": ")" +
+          std::string(arithmetic ? "bf16" : "bf16 weights") + "\"}}}");
+    ASSERT_TRUE(Read().ok());
+    tensorflow::GraphDef graph = Tower("auto");
+    PrecisionChoice choice;
+    ASSERT_TRUE(SetPrecision(artefact_, PrecisionLimit::kAuto, &graph, &choice, cpu).ok());
+    EXPECT_EQ(Written(graph), arithmetic ? "bf16" : "bf16_weights");
+    EXPECT_EQ(choice.precision, arithmetic ? "bf16" : "bf16 weights");
+    // What somebody forced was not measured by anybody.
+    graph = Tower("bf16");
+    ASSERT_TRUE(SetPrecision(artefact_, PrecisionLimit::kAuto, &graph, &choice, cpu).ok());
+    EXPECT_EQ(choice.precision, "bf16");
   }
 }
 

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure well-known architectures, from DeepCTR through Keras 2, fused against stock TensorFlow.
+
+    python -m load_tests.bench_deepctr            # the figures: about eight minutes
+    python -m load_tests.bench_deepctr --quick    # answers and plumbing only
+
+Trains and exports the models, optimises each with `graph-tools optimize` in fp32, lets `bench_serving` send both the
+same requests in turns, prints a table and writes results/bench_deepctr.json. docs/benchmarks.md explains it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from rich.markup import escape
+from rich.table import Table
+
+from load_tests._environment import describe_environment, usable_cpus
+from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
+from load_tests._report import Target, make_console, print_targets, write_results
+from load_tests.bench_serving import default_config
+from load_tests.request_files import encode_request, write_requests
+from load_tests.workloads import _wheels
+
+__all__ = ["MODELS", "inputs_of", "judge", "main", "summarise"]
+
+#: Those that the table is printed for; `make_deepctr.py` tells what they are made of.
+MODELS = ("DeepFM", "DCN", "xDeepFM", "AutoInt", "DIN", "BST", "MMOE", "PLE")
+ROWS = (1, 128)
+TOLERANCE = 1e-5
+REQUESTS = 64
+FIGURES = ("requests_per_s", "p50_us", "p99_us", "cpu_s_per_1000")
+
+# Ids are below these; a history's are 0 behind its length.
+_SIZES = {
+    "C0": 100,
+    "C1": 200,
+    "C2": 300,
+    "C3": 400,
+    "hist": 60,
+    "user": 300,
+    "gender": 3,
+    "item_id": 500,
+    "cate_id": 40,
+}
+_DTYPES = {"DT_FLOAT": np.float32, "DT_INT32": np.int32, "DT_INT64": np.int64}
+
+
+def inputs_of(specs: Sequence[dict[str, Any]], rows: int, random: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
+    """Draw the inputs of one request.
+
+    Parameters
+    ----------
+    specs : sequence of dict
+        The inputs of the signature, as `processor_model_signatures` describes them.
+    rows : int
+    random : numpy.random.Generator
+
+    Returns
+    -------
+    inputs : dict
+        By name, each with `rows` rows.
+    """
+    inputs: dict[str, npt.NDArray[Any]] = {}
+    lengths = random.integers(1, 21, rows)
+    for spec in specs:
+        name, shape = spec["name"], (rows, *spec["shape"][1:])
+        if spec["dtype"] == "DT_STRING":
+            words = [b"city %d" % number for number in random.integers(0, 40, rows)]
+            inputs[name] = np.array(words, object).reshape(shape)
+            continue
+        if name == "seq_length":
+            values: npt.NDArray[Any] = lengths.reshape(shape)
+        elif name.startswith("hist_"):
+            ids = random.integers(1, _SIZES[name.removeprefix("hist_")] + 1, shape)
+            values = ids * (np.arange(shape[1]) < lengths[:, None])
+        elif name in _SIZES:
+            values = random.integers(0, _SIZES[name], shape)
+        else:
+            values = random.standard_normal(shape)
+        inputs[name] = values.astype(_DTYPES[spec["dtype"]])
+    return inputs
+
+
+def export(cache: Path, names: Sequence[str]) -> Path:
+    """Train and export the models that are not in the cache, and return the folder that holds them.
+
+    Raises
+    ------
+    ProgramError
+        It failed; the message is its output.
+    """
+    out = cache / "deepctr"
+    missing = [name for name in names if not (out / name / "saved_model.pb").is_file()]
+    if missing:
+        script = Path(_wheels.__file__).with_name("make_deepctr.py")
+        command = [sys.executable, str(script), str(_wheels.unpacked_wheel("deepctr", "0.9.4")), str(out), *missing]
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""})
+        if done.returncode:
+            raise ProgramError("make_deepctr.py", done.returncode, done.stderr)
+    return out
+
+
+def optimise(source: Path, target: Path, library: Path) -> None:
+    """Cut, fuse and verify a model in fp32.
+
+    Raises
+    ------
+    ProgramError
+        It failed, or scores differ; the message is its output.
+    """
+    shutil.rmtree(target, ignore_errors=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "graph_tools", "optimize", str(source), str(target)]
+    command += ["--precision", "fp32", "--op-library", str(library)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    if done.returncode:
+        raise ProgramError("graph-tools optimize", done.returncode, done.stdout + done.stderr)
+
+
+def signature_of(model: Path, library: Path) -> list[dict[str, Any]]:
+    """Ask the library for the inputs of a model's default signature."""
+    code = (
+        "import json, sys, processor\n"
+        "model = processor.Model(sys.argv[1], config={'session_num': 1})\n"
+        "print(json.dumps(next(one for one in model.signatures if one['default'])['inputs']))\n"
+    )
+    environment = os.environ | {"PROCESSOR_LIBRARY": str(library)}
+    command = [sys.executable, "-c", code, str(model)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+    if done.returncode:
+        raise ProgramError("processor", done.returncode, done.stderr)
+    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def summarise(model: str, rows: int, output: dict[str, Any]) -> dict[str, Any]:
+    """Turn the output of one run of the program into one case of the results.
+
+    Returns
+    -------
+    case : dict
+        `engines`: by name the medians over the rounds, and the rounds; `speedup`: fused over stock, in requests/s.
+    """
+    engines = {
+        one["engine"]: {name: median(each[name] for each in one["rounds"]) for name in FIGURES}
+        | {"max_abs_difference": one["max_abs_difference"], "rounds": one["rounds"]}
+        for one in output["engines"]
+    }
+    speedup = engines["fused"]["requests_per_s"] / engines["stock"]["requests_per_s"]
+    return {"model": model, "rows": rows, "speedup": round(speedup, 4), "engines": engines}
+
+
+def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
+    """None may be slower than stock TensorFlow."""
+    return [
+        Target(f"{case['model']} at {case['rows']} rows, requests/s over stock", case["speedup"], 1.0, at_least=True)
+        for case in cases
+    ]
+
+
+def _table(cases: Sequence[dict[str, Any]]) -> Table:
+    table = Table(title="DeepCTR's models, fused in fp32 (codec included), beside stock TensorFlow (inputs ready made)")
+    table.add_column("model")
+    for heading in ("rows", "stock req/s", "fused req/s", "over stock", "p99 ms", "CPU s/1,000", "max |Δ|"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for number, case in enumerate(cases):
+        stock, fused = case["engines"]["stock"], case["engines"]["fused"]
+        first = number == 0 or cases[number - 1]["model"] != case["model"]
+        table.add_row(
+            case["model"] if first else "",
+            str(case["rows"]),
+            f"{stock['requests_per_s']:,.0f}",
+            f"{fused['requests_per_s']:,.0f}",
+            f"[bold]{case['speedup']:.2f}[/]",
+            f"{fused['p99_us'] / 1000:.3f}",
+            f"{fused['cpu_s_per_1000']:.3f}",
+            f"{fused['max_abs_difference']:.1e}",
+        )
+    return table
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure DeepCTR's models, fused, against stock TensorFlow.")
+    parser.add_argument("--quick", action="store_true", help="check answers and plumbing; the figures mean nothing")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--rows", nargs="+", type=int, default=list(ROWS), help="batch sizes (default 1 128)")
+    parser.add_argument("--rounds", type=int, help="rounds of each engine (default 5)")
+    parser.add_argument("--seconds", type=float, help="length of a round (default 1)")
+    parser.add_argument("--bench-dir", type=Path, help="folder of the program bench_serving")
+    parser.add_argument("--library", type=Path, help="libprocessor.so")
+    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
+    parser.add_argument("--output", type=Path, help="file of the results (default results/bench_deepctr.json)")
+    parsed = parser.parse_args(arguments)
+    parsed.rounds = parsed.rounds or (1 if parsed.quick else 5)
+    parsed.seconds = parsed.seconds or (0.2 if parsed.quick else 1.0)
+    parsed.warmup = 0.05 if parsed.quick else 0.5
+    name = "bench_deepctr_quick.json" if parsed.quick else "bench_deepctr.json"
+    parsed.output = parsed.output or ROOT / "results" / name
+    return parsed
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Export, optimise, measure, print and write.
+
+    Returns
+    -------
+    status : int
+        0; 1 if answers differ, something failed, or with --strict a target was missed.
+    """
+    options = _parse(arguments)
+    console = make_console()
+    cases: list[dict[str, Any]] = []
+    try:
+        program, library = find_program("bench_serving", options.bench_dir), find_library(options.library)
+        console.print("Training and exporting the models that are not in the cache")
+        exported = export(options.cache, options.models)
+        for model in options.models:
+            console.print(f"Optimising and measuring {model}")
+            source, fused = exported / model, options.cache / "fused" / f"deepctr-{model}"
+            optimise(source, fused, library)
+            specs = signature_of(source, library)
+            for rows in options.rows:
+                random = np.random.default_rng([rows, *model.encode()])
+                requests = options.cache / "requests" / f"deepctr-{model}-{rows}-eas.bin"
+                write_requests(
+                    requests, (encode_request(inputs_of(specs, rows, random), "eas") for _ in range(REQUESTS))
+                )
+                contestants = [
+                    {"name": "stock", "engine": "stock", "model": str(source.resolve())},
+                    {
+                        "name": "fused",
+                        "engine": "processor",
+                        "model": str(fused.resolve()),
+                        "config": default_config(usable_cpus()),
+                        "tolerance": TOLERANCE,
+                    },
+                ]
+                output = run_program(
+                    program,
+                    {
+                        "requests": requests,
+                        "protocol": "eas",
+                        "library": library,
+                        "contestants": json.dumps(contestants),
+                        "threads": usable_cpus(),
+                        "seconds": options.seconds,
+                        "warmup": options.warmup,
+                        "rounds": options.rounds,
+                    },
+                )
+                cases.append(summarise(model, rows, output))
+    except (ProgramError, FileNotFoundError) as error:
+        console.print(f"[bold red]The run failed:[/] {escape(str(error))}")
+        return 1
+    targets = [] if options.quick else judge(cases)
+    console.print(_table(cases))
+    if options.quick:
+        console.print("A quick run: the answers agree; its figures are no measurement, and are held against no target.")
+    else:
+        print_targets(console, targets)
+    write_results(
+        options.output,
+        {
+            "benchmark": "deepctr",
+            "quick": options.quick,
+            "environment": describe_environment(ROOT),
+            "settings": {"rounds": options.rounds, "seconds": options.seconds},
+            "cases": cases,
+            "targets": [target.to_json() for target in targets],
+        },
+    )
+    console.print(f"Written to {options.output}")
+    return 1 if options.strict and not all(target.ok for target in targets) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
