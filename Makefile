@@ -132,11 +132,12 @@ endurance: lib $(VENV)/.stamp-bench
 
 CLANG := $(firstword $(foreach name,clang++ clang++-19 clang++-18 clang++-17 clang++-16 clang++-15 clang++-14,$(shell command -v $(name))))
 
-## fuzz: fuzz the codecs, the reader of tables (libFuzzer if there is clang) and the Python binding for FUZZ_SECONDS=60 each
+## fuzz: fuzz the codecs, the readers of tables and plans (libFuzzer if there is clang) and the Python binding for FUZZ_SECONDS=60 each
 fuzz: lib $(VENV)/.stamp-test
 	$(Q)$(CONFIGURE) -B build/fuzz -DPROCESSOR_FUZZ=ON $(if $(CLANG),-DCMAKE_CXX_COMPILER=$(CLANG)) $(QUIET)
 	$(Q)$(BIN)/cmake --build build/fuzz --parallel $(JOBS) \
-		--target fuzz_codec_driver fuzz_table_driver $(if $(CLANG),fuzz_codec fuzz_table)
+		--target fuzz_codec_driver fuzz_table_driver fuzz_plan_driver \
+		$(if $(CLANG),fuzz_codec fuzz_table fuzz_plan)
 	$(Q)libprocessor/fuzz/run.sh build/fuzz $(or $(FUZZ_SECONDS),60)
 	$(Q)$(BIN)/python -m pytest tests/processor/test_random_requests.py --hypothesis-profile=fuzz
 

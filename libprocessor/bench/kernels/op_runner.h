@@ -10,6 +10,7 @@
 #include "tensorflow/core/framework/device.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace processor::bench {
@@ -23,10 +24,12 @@ class OpRunner {
   /// A handle of a resource that the kernel will find. Takes over the reference.
   template <class T>
   tensorflow::Tensor AddResource(const std::string& name, T* resource) {
+    tensorflow::ResourceMgr* resources = device_->resource_manager();
+    const std::string& container = resources->default_container();
     tensorflow::Tensor handle(tensorflow::DT_RESOURCE, tensorflow::TensorShape({}));
     handle.scalar<tensorflow::ResourceHandle>()() =
-        tensorflow::MakeResourceHandle<T>(device_->resource_manager()->default_container(), name, *device_);
-    Check(device_->resource_manager()->Create(device_->resource_manager()->default_container(), name, resource));
+        tensorflow::MakeResourceHandle(container, name, *device_, tensorflow::TypeIndex::Make<T>());
+    Check(resources->Create(container, name, resource));
     return handle;
   }
 

@@ -32,7 +32,7 @@ PROCESSOR_TARGET_AVX512 void Run(const Strip& s) {
   for (int p = 0; p < kPointers; ++p) src[p] = s.src + 3 * p * stride;
   const unsigned char *weights = s.weights, *fetch = s.fetch;
   // Narrow strips fetch for later panels, which need not come into the first-level cache yet.
-  constexpr _mm_hint kHint = kVectors > 2 ? _MM_HINT_T0 : _MM_HINT_T1;
+  constexpr auto kHint = kVectors > 2 ? _MM_HINT_T0 : _MM_HINT_T1;
   // An empty sum is a turn too. `kSumLength` is even, so that only the last part may be odd.
   int64_t begin = 0;
   do {

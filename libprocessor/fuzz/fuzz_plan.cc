@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any text as the plan of a RecDenseTower or RecEmbeddingGroup: it is refused, or everything in it points at what the op
+// has; a tower then computes what plain loops do, and keys are computed from values without leaving their memory.
+//
+// inputs_plan.cc writes the bytes before the text: which op, and what the op has.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plan_input.h"
+#include "src/kernels/dense_tower.h"
+#include "src/kernels/embedding_plan.h"
+#include "src/kernels/huge_memory.h"
+#include "src/kernels/key_steps.h"
+#include "src/kernels/tower_layout.h"
+#include "src/kernels/tower_run.h"
+#include "tower_reference.h"
+
+namespace {
+
+using processor::DenseTower;
+using processor::EmbeddingPlan;
+using processor::HugeMemory;
+using processor::KeySteps;
+using processor::TowerInput;
+using processor::TowerLayout;
+using processor::TowerPlan;
+using processor::fuzz::PlanInput;
+using processor::testing::Matrix;
+using processor::testing::RandomWeights;
+using tensorflow::tstring;
+
+void Require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "fuzz_plan: %s\n", what);
+  std::abort();
+}
+
+void CheckTower(const PlanInput& input) {
+  TowerPlan plan;
+  const auto weights = static_cast<int>(input.weights.size()), inputs = static_cast<int>(input.widths.size());
+  if (!processor::ParseTowerPlan(input.text, inputs, weights, input.outputs, &plan).ok()) return;
+  // Powers of a few values grow beyond what floats hold, and a difference of infinities says nothing.
+  if (plan.layers.size() > 12) return;
+  const RandomWeights random(input.weights);
+  std::shared_ptr<const DenseTower> tower;
+  const processor::TowerOptions options{processor::Precision::kFloat32, processor::ThisCpu().isa, false};
+  if (!DenseTower::Create(plan, random.views(), options, &tower).ok()) return;
+
+  std::vector<std::vector<float>> numbers;
+  std::vector<TowerInput> views;
+  std::vector<Matrix> matrices;
+  for (const int64_t width : input.widths) {
+    std::vector<float> values(input.rows * width);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * 37 % 19) / 19 - 0.5f;
+    matrices.push_back({input.rows, width, {values.begin(), values.end()}});
+    numbers.push_back(std::move(values));
+    views.push_back({numbers.back().data(), input.rows, width});
+  }
+  std::shared_ptr<const TowerLayout> layout;
+  if (!TowerLayout::Create(tower, views, input.rows, &layout).ok()) return;
+  std::vector<std::vector<float>> got;
+  for (int i = 0; i < input.outputs; ++i) got.emplace_back(input.rows * layout->output_width(i), -77.0f);
+  std::vector<float*> outputs;
+  for (std::vector<float>& output : got) outputs.push_back(output.data());
+  const HugeMemory single(layout->single_floats() * sizeof(float));
+  const int64_t block = std::min<int64_t>(layout->block_rows(), 3);
+  const HugeMemory scratch(layout->block_floats(block) * sizeof(float));
+  const processor::TowerRun run(*layout, views, outputs, reinterpret_cast<float*>(single.data()));
+  Require(run.ComputeSingles().ok(), "a tower that was made does not run");
+  Require(run.ComputeRows(0, input.rows, block, reinterpret_cast<float*>(scratch.data())).ok(),
+          "a tower that was made does not run");
+
+  const std::vector<Matrix> expected = processor::testing::TowerReference(*tower, random.views()).Compute(matrices);
+  for (int i = 0; i < input.outputs; ++i) {
+    Require(expected[i].width == layout->output_width(i), "an output of another width");
+    for (int64_t r = 0; r < input.rows; ++r) {
+      for (int64_t j = 0; j < expected[i].width; ++j) {
+        const double want = expected[i].At(r, j), found = got[i][r * expected[i].width + j];
+        if (!std::isfinite(want) || std::abs(want) > 1e4) continue;
+        Require(std::abs(found - want) <= 1e-3 + 1e-3 * std::abs(want), "an output of other numbers");
+      }
+    }
+  }
+}
+
+template <typename T>
+void RunSteps(const processor::PlanKey& key, tensorflow::DataType type, const std::vector<T>& values) {
+  KeySteps steps;
+  if (!KeySteps::Make(key, type, &steps).ok()) return;
+  std::vector<uint8_t> none(values.size());
+  if (steps.gives_strings()) {
+    std::vector<tstring> keys(values.size());
+    steps.Strings(values.data(), values.size(), keys.data(), none.data());
+  } else {
+    std::vector<int64_t> keys(values.size());
+    steps.Numbers(values.data(), values.size(), keys.data(), none.data());
+  }
+}
+
+void CheckGroup(const PlanInput& input) {
+  constexpr int kTables = 3;
+  const auto features = static_cast<int>(input.widths.size());
+  EmbeddingPlan plan;
+  if (!processor::ParseEmbeddingPlan(input.text, features, kTables, input.outputs, &plan).ok()) return;
+  const auto is = [](int number, int count) { return number >= 0 && number < count; };
+  const auto keys = static_cast<int>(plan.keys.size());
+  Require(static_cast<int>(plan.outputs.size()) == input.outputs, "a plan of other outputs");
+  for (const processor::PlanOutput& output : plan.outputs) {
+    Require(output.width >= 0 && output.sequence < keys, "an output of what is not there");
+    Require(output.initial.empty() || static_cast<int64_t>(output.initial.size()) == output.width, "a wrong start");
+  }
+  for (const processor::PlanColumn& column : plan.columns) {
+    Require(is(column.output, input.outputs) && column.offset >= 0, "a column in no output");
+    if (column.kind == processor::ColumnKind::kLookup) {
+      Require(is(column.key, keys) && is(column.table, kTables) && column.weights < features, "a lookup in nothing");
+    } else {
+      Require(is(column.feature, features), "a column of no feature");
+    }
+  }
+  for (const processor::PlanKey& key : plan.keys) {
+    Require(is(key.feature, features) && key.structure < features && key.extent < features, "a key of no feature");
+    RunSteps<int64_t>(key, tensorflow::DT_INT64, {0, 1, -1, 40, INT64_MAX, INT64_MIN, 7});
+    RunSteps<int32_t>(key, tensorflow::DT_INT32, {0, 1, -1, INT32_MAX, INT32_MIN});
+    RunSteps<float>(key, tensorflow::DT_FLOAT, {0, 1.5f, -1, INFINITY, NAN});
+    RunSteps<tstring>(key, tensorflow::DT_STRING, {"", "a", "some words that are longer than a small string", "7"});
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  PlanInput input;
+  if (!processor::fuzz::ReadPlanInput(data, size, &input)) return 0;
+  if (input.is_tower) {
+    CheckTower(input);
+  } else {
+    CheckGroup(input);
+  }
+  return 0;
+}
