@@ -21,6 +21,8 @@ target_link_libraries(processor_tests PRIVATE processor_messages GTest::gtest_ma
 target_include_directories(processor_tests PRIVATE tests/libprocessor/codec tests/libprocessor/runtime)
 # What is tested is optimised as it is shipped; the tests themselves need not be, and compile in half the time.
 target_compile_options(processor_tests PRIVATE -O1)
+target_precompile_headers(processor_tests PRIVATE <string> <vector> <gtest/gtest.h> <nlohmann/json.hpp>
+                          <tensorflow/core/framework/op_kernel.h> <tensorflow/core/framework/tensor.h>)
 
 # Kernels and tables, without the runtime.
 file(GLOB PROCESSOR_KERNEL_TEST_SOURCES CONFIGURE_DEPENDS tests/libprocessor/kernels/test_*.cc
