@@ -8,6 +8,9 @@ BUILD := build/release
 JOBS ?= $(shell nproc)
 Q := $(if $(V),,@)
 QUIET := $(if $(V),,> /dev/null)
+# Each process of tests holds TensorFlow and models: a gigabyte or two.
+TEST_JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
+PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
 CONFIGURE := $(BIN)/cmake -S . -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja)
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
@@ -53,15 +56,15 @@ demo: lib $(VENV)/.stamp-demo
 
 ## test: everything needed to test, then the tests
 test: lib $(VENV)/.stamp-test
-	$(Q)$(BIN)/python -m pytest -m 'not long' $(PYTEST_ARGS)
+	$(Q)$(PYTEST) -m 'not long' $(PYTEST_ARGS)
 
 ## test-fast: the tests that take less than ten seconds each
 test-fast: lib $(VENV)/.stamp-test
-	$(Q)$(BIN)/python -m pytest -m 'not slow and not long' $(PYTEST_ARGS)
+	$(Q)$(PYTEST) -m 'not slow and not long' $(PYTEST_ARGS)
 
 ## test-lib: the tests of the library (C++ unit tests, C ABI, checkpoints, life cycle, concurrency)
 test-lib: lib $(VENV)/.stamp-test
-	$(Q)$(BIN)/python -m pytest tests/libprocessor $(PYTEST_ARGS)
+	$(Q)$(PYTEST) tests/libprocessor $(PYTEST_ARGS)
 
 # Optimised a little, or the tests take minutes.
 SANITIZED := $(CONFIGURE) -DPROCESSOR_TESTS=ON -DCMAKE_BUILD_TYPE=Sanitize -DCMAKE_C_FLAGS_SANITIZE=-O1 \
@@ -90,7 +93,7 @@ test-tsan: lib-tsan
 
 ## test-py: the tests of the Python packages
 test-py: lib $(VENV)/.stamp-test
-	$(Q)$(BIN)/python -m pytest tests/processor tests/graph_tools tests/demo tests/load_tests $(PYTEST_ARGS)
+	$(Q)$(PYTEST) tests/processor tests/graph_tools tests/demo tests/load_tests $(PYTEST_ARGS)
 
 ## bench: requests/s, latency, CPU, codecs and memory against stock TensorFlow; JSON in results/
 bench: lib $(VENV)/.stamp-bench

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from build_lock import build_lock
 from host_support import require, run, run_ok
 from model_builders import linear_score
 from packaging.requirements import Requirement
@@ -211,7 +212,8 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The distribution of `make dist`, unpacked into an empty folder."""
     build = ROOT / "build" / "release"
     cmake = Path(sys.executable).with_name("cmake")
-    run_ok([cmake, "--build", build, "--target", "processor_dist"], timeout=1700)
+    with build_lock():
+        run_ok([cmake, "--build", build, "--target", "processor_dist"], timeout=1700)
     folder = tmp_path_factory.mktemp("dist")
     run_ok([sys.executable, ROOT / "tools" / "make_dist.py", "--build", build, "--output", folder, "--level", "0"])
     (archive,) = folder.glob("*.tar.gz")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Export the reference models, each once."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -80,8 +81,17 @@ def ensure_model(name: str, cache: Path = CACHE) -> Path:
     if any(folder.rglob("saved_model.pb")):
         return folder
     cache.mkdir(parents=True, exist_ok=True)
+    # One process exports it; others that want it meanwhile wait.
+    with (cache / f".{workload.folder}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not any(folder.rglob("saved_model.pb")):
+            _export(workload, folder)
+    return folder
+
+
+def _export(workload: Workload, folder: Path) -> None:
     # Beside the target and renamed when complete: a run that is interrupted leaves no half model in the cache.
-    scratch = Path(tempfile.mkdtemp(prefix=f".{workload.folder}-", dir=cache))
+    scratch = Path(tempfile.mkdtemp(prefix=f".{workload.folder}-", dir=folder.parent))
     try:
         generator = Path(__file__).with_name(workload.generator)
         subprocess.run([sys.executable, str(generator), str(scratch / "model")], check=True, stdout=sys.stderr)
@@ -89,4 +99,3 @@ def ensure_model(name: str, cache: Path = CACHE) -> Path:
         (scratch / "model").rename(folder)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return folder

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from build_lock import build_lock
 
 BUILD = Path("build") / "release"
 
@@ -26,9 +27,10 @@ def test_program(name: str, repository: Path, tmp_path: Path) -> None:
     configure += [f"-DPython_EXECUTABLE={sys.executable}", f"-DCMAKE_MAKE_PROGRAM={tools / 'ninja'}"]
     build = [str(tools / "cmake"), "--build", str(BUILD), "--target", name]
     build += ["--parallel", str(len(os.sched_getaffinity(0)))]
-    for command in (configure, build):
-        done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
+    with build_lock():
+        for command in (configure, build):
+            done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
     program = repository / BUILD / "tests" / name
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     ended = subprocess.run([program], cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One build at a time in build/release: tests run in several processes."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+BUILD = Path(__file__).resolve().parents[2] / "build" / "release"
+
+
+@contextmanager
+def build_lock() -> Iterator[Path]:
+    """Answer the folder once nobody else builds in it."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (BUILD / ".tests.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield BUILD
