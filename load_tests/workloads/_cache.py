@@ -90,11 +90,12 @@ def ensure_model(name: str, cache: Path = CACHE) -> Path:
 
 
 def _export(workload: Workload, folder: Path) -> None:
+    # What it prints goes to stderr, also where Python's own is somebody's buffer.
     # Beside the target and renamed when complete: a run that is interrupted leaves no half model in the cache.
     scratch = Path(tempfile.mkdtemp(prefix=f".{workload.folder}-", dir=folder.parent))
     try:
         generator = Path(__file__).with_name(workload.generator)
-        subprocess.run([sys.executable, str(generator), str(scratch / "model")], check=True, stdout=sys.stderr)
+        subprocess.run([sys.executable, str(generator), str(scratch / "model")], check=True, stdout=2)
         shutil.rmtree(folder, ignore_errors=True)
         (scratch / "model").rename(folder)
     finally:

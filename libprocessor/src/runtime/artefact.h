@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "src/kernels/cpu_features.h"
+#include "src/kernels/precision.h"
 #include "src/runtime/model_config.h"
 #include "tensorflow/core/framework/graph.pb.h"
 
