@@ -49,6 +49,7 @@ def main() -> int:
     export_models(models)
     parameters_of = {
         "processor_tests": [],
+        "processor_kernel_tests": [],
         # A race is seen only when it happens.
         "processor_thread_tests": ["--gtest_repeat=5", "--gtest_brief=1"],
         "processor_test_c_api": [str(models / "host" / "7")],
