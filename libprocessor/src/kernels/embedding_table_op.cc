@@ -104,6 +104,8 @@ absl::Status Replace(OpKernelContext* context, const ResourceHandle& handle,
   absl::Status status = tensorflow::LookupResource(context, handle, &found);
   // Initialised again with what it is: requests that run meanwhile shall not find it missing.
   if (status.ok() && found->shared_table() == table) return absl::OkStatus();
+  // A handle of something else, which the manager would not take over: nor would it give back its reference.
+  if (!status.ok() && status.code() != absl::StatusCode::kNotFound) return status;
   tensorflow::core::RefCountPtr<EmbeddingTableResource> created(new EmbeddingTableResource(std::move(table)));
   for (;;) {
     status = tensorflow::DeleteResource(context, handle);
