@@ -14,7 +14,8 @@ function(add_test_program name)
 endfunction()
 
 file(GLOB PROCESSOR_TEST_SOURCES CONFIGURE_DEPENDS tests/libprocessor/runtime/test_*.cc
-                                                   tests/libprocessor/codec/test_*.cc)
+                                                   tests/libprocessor/codec/test_*.cc
+                                                   tests/libprocessor/host/test_*.cc)
 add_test_program(processor_tests ${PROCESSOR_TEST_SOURCES} tests/libprocessor/codec/oracle.cc
                  tests/libprocessor/codec/differential.cc tests/libprocessor/runtime/failing_allocations.cc)
 target_link_libraries(processor_tests PRIVATE processor_messages GTest::gtest_main)
@@ -60,6 +61,7 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   libprocessor/src/runtime/pinned_pool.cc
   libprocessor/src/runtime/session_slot.cc
   libprocessor/src/runtime/stats.cc
+  libprocessor/src/runtime/thread_starter.cc
   tests/libprocessor/runtime/test_cpuset.cc
   tests/libprocessor/runtime/test_deadline_reaper.cc
   tests/libprocessor/runtime/test_histogram.cc

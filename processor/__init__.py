@@ -10,6 +10,7 @@ The library is opened when it is first needed, not by this import.
 from importlib.metadata import PackageNotFoundError, version
 
 from processor._lib import library_path, load_library
+from processor._result import Answer
 from processor.errors import (
     AbortedError,
     AlreadyExistsError,
@@ -29,6 +30,7 @@ from processor.errors import (
     UnimplementedError,
     UnknownError,
 )
+from processor.host import Host
 from processor.model import Model
 from processor.signature import Signature, TensorSpec
 
@@ -40,10 +42,12 @@ except PackageNotFoundError:  # a checkout on sys.path
 __all__ = [
     "AbortedError",
     "AlreadyExistsError",
+    "Answer",
     "CancelledError",
     "DataLossError",
     "DeadlineExceededError",
     "FailedPreconditionError",
+    "Host",
     "InternalError",
     "InvalidArgumentError",
     "Model",

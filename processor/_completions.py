@@ -53,13 +53,29 @@ class LoopQueue:
         request : cdata processor_request *
             Borrowed until the first suspension.
         """
+        start, cancel = self._lib.processor_model_run_async, self._lib.processor_model_cancel
+        return await self._run(loop, start, cancel, model, request)
+
+    async def run_on_host(self, loop: asyncio.AbstractEventLoop, host: Any, request: Any) -> Result:
+        """Run a request on a host, as `run` does on a model.
+
+        Parameters
+        ----------
+        host : cdata processor_host *
+        request : cdata processor_host_request *
+            Borrowed until the first suspension.
+        """
+        start, cancel = self._lib.processor_host_process_async, self._lib.processor_host_cancel
+        return await self._run(loop, start, cancel, host, request)
+
+    async def _run(self, loop: asyncio.AbstractEventLoop, start: Any, cancel: Any, runner: Any, request: Any) -> Result:
         tag = next(self._tags)
         target, number = ffi.new("processor_target *"), ffi.new("uint64_t *")
         target.struct_size = _TARGET_SIZE
         target.tag = tag
         target.queue = self._queue
         error = ffi.new("processor_error *")
-        status = self._lib.processor_model_run_async(model, request, target, number, error)
+        status = start(runner, request, target, number, error)
         check_error(status, error)
         # Even if it has ended by now, nobody takes it before this coroutine waits.
         future: asyncio.Future[Result] = loop.create_future()
@@ -68,7 +84,7 @@ class LoopQueue:
             return await future
         except asyncio.CancelledError:
             # NOT_FOUND, for one that runs already, changes nothing here: its result is dropped when it comes.
-            self._lib.processor_model_cancel(model, number[0], NULL)
+            cancel(runner, number[0], NULL)
             raise
 
     def _deliver(self) -> None:
@@ -85,10 +101,13 @@ class LoopQueue:
         taken: list[tuple[int, Result | None, Exception | None]] = []
         while number := self._lib.processor_queue_next(self._queue, self._completions, _CAPACITY):
             for completion in self._completions[0:number]:
+                result = None if completion.result == NULL else Result(completion.result)
                 if completion.error.code:
-                    taken.append((completion.tag, None, make_error(completion.error)))
+                    error = make_error(completion.error)
+                    error.answer = None if result is None else result.to_answer()
+                    taken.append((completion.tag, None, error))
                 else:
-                    taken.append((completion.tag, Result(completion.result), None))
+                    taken.append((completion.tag, result, None))
         return taken
 
     def free_if_idle(self) -> bool:

@@ -34,7 +34,14 @@ def deadline_us(deadline: float | None) -> int:
         raise InvalidArgumentError(f"deadline: {deadline!r}, expected seconds on time.monotonic()") from error
 
 
-def _checked_priority(priority: int) -> int:
+def checked_priority(priority: int) -> int:
+    """Return a priority.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it does not fit into 32 bits.
+    """
     if not isinstance(priority, int) or not -_INT32_MAX - 1 <= priority <= _INT32_MAX:
         raise InvalidArgumentError(f"priority: {priority!r}, expected an integer of 32 bits")
     return priority
@@ -50,7 +57,7 @@ class Request:
         self.struct = ffi.new("processor_request *")
         self.struct.struct_size = _REQUEST_SIZE
         self.struct.deadline_us = deadline_us(deadline)
-        self.struct.priority = _checked_priority(priority)
+        self.struct.priority = checked_priority(priority)
         self.struct.signature_name = signature
         self._kept: list[Any] = [signature]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import sys
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,47 @@ from processor._ffi import ffi
 from processor._lib import get_lib
 
 _TENSOR_SIZE: int = ffi.sizeof("struct processor_tensor")
+_INFO_SIZE: int = ffi.sizeof("struct processor_result_info")
+
+
+class Answer(NamedTuple):
+    """What a host answered, and who did.
+
+    Attributes
+    ----------
+    data : bytes
+        The serialised response; empty after a failure.
+    model_name : str or None
+        None if the request was for no model that is known.
+    model_version : int
+        -1 if there is none.
+    arm : str or None
+        Why this version answered: "baseline", "arm", "pinned" or "fallback".
+    session : int
+        -1 if none ran it.
+    cpuset : str or None
+        The CPUs of the session, as in "0-3"; "" if it runs anywhere.
+    queue_ns, decode_ns, run_ns, encode_ns, total_ns : int [ns]
+        Waiting, reading the request, inside TensorFlow, writing the response, and all from admission to the answer.
+    batch_rows : int
+        Rows of the batch that it was part of; 0 if it ran alone.
+    retry_after_us : int [us]
+        When to try again, if it was refused because too many wait; else 0.
+    """
+
+    data: bytes
+    model_name: str | None
+    model_version: int
+    arm: str | None
+    session: int
+    cpuset: str | None
+    queue_ns: int
+    decode_ns: int
+    run_ns: int
+    encode_ns: int
+    total_ns: int
+    batch_rows: int
+    retry_after_us: int
 
 
 class Result:
@@ -41,6 +82,27 @@ class Result:
     def to_json(self) -> Any:
         """Return what the bytes of the result say, as JSON."""
         return json.loads(self.to_bytes())
+
+    def to_answer(self) -> Answer:
+        """Return the bytes of a host's result with what it says of itself."""
+        info = ffi.new("processor_result_info *")
+        info.struct_size = _INFO_SIZE
+        get_lib().processor_result_get_info(self._pointer, info)
+        return Answer(
+            data=self.to_bytes(),
+            model_name=_text(info.model_name),
+            model_version=info.model_version,
+            arm=_text(info.arm),
+            session=info.session,
+            cpuset=_text(info.cpuset),
+            queue_ns=info.queue_ns,
+            decode_ns=info.decode_ns,
+            run_ns=info.run_ns,
+            encode_ns=info.encode_ns,
+            total_ns=info.total_ns,
+            batch_rows=info.batch_rows,
+            retry_after_us=info.retry_after_us,
+        )
 
     def to_arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         """Return the tensors of the result by name: read-only views for numbers, arrays of bytes for strings."""
@@ -74,6 +136,10 @@ class _View:
         # Read-only: an output may share its memory with a variable of the model.
         address = int(ffi.cast("uintptr_t", data))
         self.__array_interface__ = {"version": 3, "data": (address, True), "shape": shape, "typestr": typestr}
+
+
+def _text(text: Any) -> str | None:
+    return None if text == ffi.NULL else ffi.string(text).decode("utf-8", "replace")
 
 
 def _shape(tensor: Any) -> tuple[int, ...]:

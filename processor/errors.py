@@ -7,15 +7,22 @@ in `code`: the canonical one of gRPC and TensorFlow.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from processor._ffi import ffi
 
+if TYPE_CHECKING:
+    from processor._result import Answer
+
 
 class ProcessorError(Exception):
-    """Any failure of the library. `code` is the canonical status number."""
+    """Any failure of the library. `code` is the canonical status number.
+
+    `answer` is what a host says of a request that failed, such as when to try again; None of anything else.
+    """
 
     code: ClassVar[int] = ffi.integer_const("PROCESSOR_UNKNOWN")
+    answer: Answer | None = None
 
 
 class CancelledError(ProcessorError, RuntimeError):

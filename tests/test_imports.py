@@ -30,7 +30,8 @@ INCLUDES = {
     # TensorFlow alone can load the ops: they know nothing of the runtime.
     "kernels": {"src/tables/"},
     "tables": set(),
-    "c_api": {"src/codec/", "src/runtime/"},
+    "host": {"src/codec/", "src/runtime/"},
+    "c_api": {"src/codec/", "src/host/", "src/runtime/"},
 }
 
 

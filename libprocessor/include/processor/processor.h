@@ -32,7 +32,7 @@
  *  5. A pointer that is returned is borrowed, and lives as long as the object that gave it.
  *  6. `const T *`: concurrent calls are allowed. `T *`: the caller serialises.
  *  7. A callback takes `void *user_data`, may come on any thread, must not block, and must not call a function that
- *     waits for requests (`*_free`, `*_drain`, `processor_model_run*` without `_async`).
+ *     waits for requests (`*_free`, `*_drain`, `processor_model_run*` and `processor_host_process` without `_async`).
  *  8. A struct that can grow starts with `uint32_t struct_size`, which the caller sets to `sizeof` of the struct. What
  *     lies behind the size that the caller gave is taken as zero.
  *  9. `processor_abi_version()` is checked by every binding before anything else: the major part must be equal, the
@@ -43,8 +43,10 @@
  * and nothing in an error to free. Messages read `<object>: <what was found>, expected <what>`; a text longer than the
  * struct is cut there and logged whole. No C++ exception passes this boundary.
  *
- * Model handles are checked: a call on a model that has been freed answers FAILED_PRECONDITION (for a long time after,
- * though not for ever, since the memory of a handle is used again after 4,096 later loads).
+ * A *host* serves many models and versions, as a file says: see "Hosts" below and docs/model_host.md.
+ *
+ * Handles of models and hosts are checked: a call on one that has been freed answers FAILED_PRECONDITION (for a long time
+ * after, though not for ever, since the memory of a handle is used again after 4,096 later loads).
  */
 #ifndef PROCESSOR_PROCESSOR_H_
 #define PROCESSOR_PROCESSOR_H_
@@ -68,7 +70,7 @@ extern "C" {
  * @{ */
 
 /** Version of the ABI that this header describes: major << 16 | minor. */
-#define PROCESSOR_ABI_VERSION 0x00010000
+#define PROCESSOR_ABI_VERSION 0x00010001
 
 /** \brief Answer the ABI version of the library, major << 16 | minor. */
 PROCESSOR_API uint32_t processor_abi_version(void);
@@ -345,6 +347,18 @@ typedef struct processor_result_info {
   int64_t decode_ns;
   int64_t run_ns;
   int64_t encode_ns;
+  /** Of a host: the model's name; NULL if the request was not for one that is known. The texts live as long as the result. */
+  const char *model_name;
+  /** Of a host: why this version answered, "baseline", "arm", "pinned" or "fallback"; else NULL. */
+  const char *arm;
+  /** Of a host: the CPUs of the session, as in "0-3"; "" if it runs anywhere, NULL if none ran. */
+  const char *cpuset;
+  /** Nanoseconds from admission to the answer. */
+  int64_t total_ns;
+  /** Rows of the batch that the request was part of; 0 if it ran alone. */
+  int64_t batch_rows;
+  /** Of a host that answered RESOURCE_EXHAUSTED: when to try again, in microseconds from now; else 0. */
+  int64_t retry_after_us;
 } processor_result_info;
 
 /** \brief Answer the time on the clock of deadlines: CLOCK_MONOTONIC in microseconds. */
@@ -383,7 +397,8 @@ PROCESSOR_API processor_status processor_model_run_batch(const processor_model *
 /**
  * \brief Receive the end of an asynchronous request: exactly once for each that was accepted.
  *
- * \param result  belongs to the receiver, who frees it; NULL if `error->code` is not OK.
+ * \param result  belongs to the receiver, who frees it. NULL if `error->code` is not OK, except of a host: there it is a
+ *                result without bytes, for processor_result_get_info(), unless memory was short.
  * \param error   lives for the length of the call.
  */
 typedef void (*processor_done_fn)(void *user_data, uint64_t tag, processor_result *result,
@@ -394,9 +409,9 @@ typedef struct processor_queue processor_queue;
 
 /** \brief One asynchronous request that has ended. */
 typedef struct processor_completion {
-  /** As given to processor_model_run_async(). */
+  /** As given in the target. */
   uint64_t tag;
-  /** Belongs to the receiver, who frees it; NULL if `error.code` is not OK. */
+  /** Belongs to the receiver, who frees it; see processor_done_fn for when it is NULL. */
   processor_result *result;
   processor_error error;
 } processor_completion;
@@ -482,6 +497,145 @@ PROCESSOR_API processor_status processor_result_get_info(const processor_result 
 
 /** \brief Free a result; its views end. */
 PROCESSOR_API void processor_result_free(processor_result *result);
+
+/** @} */
+
+/** \defgroup host Hosts
+ * A host serves the models and versions that a file in a *state directory* names, and follows that file: it loads, warms
+ * up, switches, moves to other CPUs and unloads in the background. Requests are bytes of a protocol; routing between
+ * versions, admission, batching and statistics are the host's. docs/model_host.md is its documentation.
+ * @{ */
+
+/** A host. Every function on it may be called from any number of threads at once, also while it is freed. */
+typedef struct processor_host processor_host;
+
+/** \brief Which host to be, and where. */
+typedef struct processor_host_options {
+  uint32_t struct_size;
+  /** PROCESSOR_ABI_VERSION of the header that the caller was compiled with. */
+  uint32_t abi_version;
+  /** Folder that holds desired.json; made if it is not there. */
+  const char *state_dir;
+  /** 1 to 64 letters, digits, '-', '_' and '.', not beginning with '.'. One process at a time has it. */
+  const char *host_id;
+  /** CPUs that versions are loaded on, as in "0-1"; NULL: as desired.json says. */
+  const char *maintenance_cpus;
+} processor_host_options;
+
+/** \brief A key and bytes, as gRPC's metadata or HTTP's headers bring them. */
+typedef struct processor_pair {
+  /** Ends with a NUL; upper and lower case are the same. */
+  const char *key;
+  const void *value;
+  size_t value_size;
+} processor_pair;
+
+/**
+ * \brief One request to a host.
+ *
+ * What the bytes say of the model need not be said here, and may not be said differently.
+ */
+typedef struct processor_host_request {
+  uint32_t struct_size;
+  /** As in processor_request. */
+  int32_t priority;
+  /** As in processor_request. */
+  int64_t deadline_us;
+  /** As in processor_build_info(), `protocols`: "tfserving", "eas" and so on. */
+  const char *protocol;
+  /** As in docs/model_host.md, "Predict" and so on; NULL: the first one of the protocol. */
+  const char *method;
+  const void *data;
+  size_t size;
+  /** NULL or "": as the bytes say, else the only model that there is. */
+  const char *model_name;
+  /** 0: as the bytes say, else as the label or the routing says. */
+  int64_t model_version;
+  /** NULL or "": none. */
+  const char *version_label;
+  /** [num_metadata]. "x-routing-key" decides the arm of an experiment. */
+  const processor_pair *metadata;
+  size_t num_metadata;
+} processor_host_request;
+
+/**
+ * \brief Open a state directory and begin to serve what its desired.json names.
+ *
+ * Returns before models are loaded: processor_host_status() shows how far they are.
+ *
+ * \param[out] host  the caller frees it with processor_host_free(); NULL on failure.
+ * \return INVALID_ARGUMENT for an id or CPUs that cannot be, ALREADY_EXISTS if a host with that id runs,
+ *         PERMISSION_DENIED or UNAVAILABLE for a folder that cannot be written,
+ *         FAILED_PRECONDITION for another ABI version.
+ */
+PROCESSOR_API processor_status processor_host_create(const processor_host_options *options, processor_host **host,
+                                                     processor_error *error);
+
+/**
+ * \brief Answer one request and wait for it.
+ *
+ * \param[out] result  the response's bytes and, by processor_result_get_info(), who answered. After a failure, it is a
+ *                     result without bytes whose information says what is known, `retry_after_us` for one; or NULL, if the
+ *                     arguments are wrong or memory is short. The caller frees it either way.
+ * \return as processor_model_run(), and NOT_FOUND for a model, version or label that is not served,
+ *         UNAVAILABLE for one that is not ready, UNIMPLEMENTED for an unknown protocol or method,
+ *         RESOURCE_EXHAUSTED if it is refused because too many wait.
+ */
+PROCESSOR_API processor_status processor_host_process(const processor_host *host, const processor_host_request *request,
+                                                      processor_result **result, processor_error *error);
+
+/**
+ * \brief Start a request and return at once.
+ *
+ * \param[out] request_id  NULL, or where to put the number for processor_host_cancel(); 0 if it has ended already.
+ * \return OK if the target hears of it: exactly once, perhaps before this returns, and also if the request is refused.
+ *         Any other status is a fault of the arguments, or of a host that has been freed; the target hears nothing then.
+ */
+PROCESSOR_API processor_status processor_host_process_async(const processor_host *host,
+                                                            const processor_host_request *request,
+                                                            const processor_target *target, uint64_t *request_id,
+                                                            processor_error *error);
+
+/**
+ * \brief Cancel an asynchronous request that has not begun to run; its target hears CANCELLED.
+ *
+ * \return as processor_model_cancel().
+ */
+PROCESSOR_API processor_status processor_host_cancel(const processor_host *host, uint64_t request_id,
+                                                     processor_error *error);
+
+/** \brief Answer what is served, as JSON: what actual.json holds, as it is now. */
+PROCESSOR_API processor_status processor_host_status(const processor_host *host, processor_result **result,
+                                                     processor_error *error);
+
+/** \brief Answer counters and histograms, as text in the exposition format of Prometheus. */
+PROCESSOR_API processor_status processor_host_metrics(const processor_host *host, processor_result **result,
+                                                      processor_error *error);
+
+/**
+ * \brief Have actual.json tell where the host program listens.
+ *
+ * \param name     "grpc", "rest" or whatever it is.
+ * \param address  as in "127.0.0.1:8500"; NULL: it does not listen any more.
+ */
+PROCESSOR_API processor_status processor_host_set_endpoint(const processor_host *host, const char *name,
+                                                           const char *address, processor_error *error);
+
+/**
+ * \brief Refuse new requests with UNAVAILABLE and wait until the admitted ones have been answered.
+ *
+ * \param deadline_us  see processor_request.deadline_us; 0 waits without end.
+ * \return OK when no request is left, DEADLINE_EXCEEDED otherwise; the host goes on draining then.
+ */
+PROCESSOR_API processor_status processor_host_drain(const processor_host *host, int64_t deadline_us,
+                                                    processor_error *error);
+
+/**
+ * \brief Free a host: refuse new requests, fail the waiting ones with CANCELLED, wait for the running ones, unload.
+ *
+ * A version that is being loaded is given up, as in processor_model_free(). A second call on the same handle does nothing.
+ */
+PROCESSOR_API void processor_host_free(processor_host *host);
 
 /** @} */
 

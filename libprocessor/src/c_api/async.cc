@@ -1,26 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The modern ABI's requests that nobody waits for, queues of completions, and batches, which wait for several.
-#include <sys/eventfd.h>
-#include <unistd.h>
-
+// The modern ABI's requests that nobody waits for, and batches, which wait for several.
 #include <condition_variable>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "processor/processor.h"
 #include "src/c_api/boundary.h"
+#include "src/c_api/completion.h"
 #include "src/c_api/handle.h"
 #include "src/c_api/request_work.h"
 #include "src/c_api/result.h"
 #include "src/runtime/model.h"
-
-struct processor_queue {
-  int fd = -1;
-  mutable std::mutex mutex;
-  mutable std::list<processor_completion> completions;
-};
 
 namespace {
 
@@ -29,22 +20,10 @@ using processor::GetModel;
 using processor::Guard;
 using processor::Model;
 
-// Moves a list of one completion to the queue. It comes from threads where nobody could do anything about a failure, so
-// it allocates nothing.
-void Push(const processor_queue &queue, std::list<processor_completion> &completion) noexcept {
-  std::lock_guard<std::mutex> lock(queue.mutex);
-  queue.completions.splice(queue.completions.end(), completion);
-  // Readable from the first completion until the last has been taken.
-  if (queue.completions.size() == 1) {
-    const uint64_t one = 1;
-    (void)!write(queue.fd, &one, sizeof one);
-  }
-}
-
 class TargetWork : public processor::AsyncWork {
  public:
   TargetWork(const processor_request &request, const processor_target &target)
-      : owned_(request), reader_(owned_.view(), /*lent=*/false), target_(target), completion_(1) {
+      : owned_(request), reader_(owned_.view(), /*lent=*/false), completion_(target) {
     priority = request.priority;
     deadline_us = request.deadline_us;
   }
@@ -61,28 +40,19 @@ class TargetWork : public processor::AsyncWork {
     if (status.ok()) {
       reader_.result->timing = timing;
     } else {
-      processor::Report(status, &completion_.front().error);
       reader_.result.reset();
     }
-    Answer(std::move(reader_.result));
+    completion_.Tell(status, std::move(reader_.result));
   }
 
   void Answer(std::unique_ptr<processor_result> result) noexcept {
-    processor_completion &completion = completion_.front();
-    completion.tag = target_.tag;
-    completion.result = result.release();
-    if (target_.done != nullptr) {
-      target_.done(target_.user_data, completion.tag, completion.result, &completion.error);
-    } else {
-      Push(*target_.queue, completion_);
-    }
+    completion_.Tell(absl::OkStatus(), std::move(result));
   }
 
  private:
   const processor::OwnedRequest owned_;
   processor::RequestReader reader_;
-  const processor_target target_;
-  std::list<processor_completion> completion_;  // one, made before there is anything to tell
+  processor::Completion completion_;
 };
 
 absl::Status Start(const processor_model *handle, const processor_request *given, const processor_target *given_target,
@@ -90,10 +60,7 @@ absl::Status Start(const processor_model *handle, const processor_request *given
   processor_request request;
   processor_target target;
   if (absl::Status s = processor::ReadRequest(given, &request); !s.ok()) return s;
-  if (absl::Status s = processor::ReadStruct(given_target, "target", &target); !s.ok()) return s;
-  if (target.done == nullptr && target.queue == nullptr) {
-    return absl::InvalidArgumentError("target: neither done nor queue, expected one");
-  }
+  if (absl::Status s = processor::ReadTarget(given_target, &target); !s.ok()) return s;
   std::shared_ptr<Model> model;
   if (absl::Status s = GetModel(handle, &model); !s.ok()) return s;
   auto work = std::make_shared<TargetWork>(request, target);
@@ -242,43 +209,6 @@ processor_status processor_model_cancel(const processor_model *handle, uint64_t 
 processor_status processor_model_run_batch(const processor_model *model, const processor_request *requests,
                                            size_t num_requests, processor_result **results, processor_error *errors) {
   return Guard(nullptr, [&] { return RunBatch(model, requests, num_requests, results, errors); });
-}
-
-processor_status processor_queue_create(processor_queue **queue, processor_error *error) {
-  return Guard(error, [&]() -> absl::Status {
-    if (queue == nullptr) return absl::InvalidArgumentError("queue: NULL, expected where to put it");
-    *queue = nullptr;
-    const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (fd < 0) return absl::ResourceExhaustedError("queue: no file descriptor to be had");
-    auto made = std::make_unique<processor_queue>();
-    made->fd = fd;
-    *queue = made.release();
-    return absl::OkStatus();
-  });
-}
-
-int processor_queue_fd(const processor_queue *queue) { return queue == nullptr ? -1 : queue->fd; }
-
-size_t processor_queue_next(const processor_queue *queue, processor_completion *completions, size_t capacity) {
-  if (queue == nullptr || completions == nullptr) return 0;
-  std::lock_guard<std::mutex> lock(queue->mutex);
-  size_t count = 0;
-  while (count < capacity && !queue->completions.empty()) {
-    completions[count++] = queue->completions.front();
-    queue->completions.pop_front();
-  }
-  if (queue->completions.empty() && count > 0) {
-    uint64_t unused;
-    (void)!read(queue->fd, &unused, sizeof unused);
-  }
-  return count;
-}
-
-void processor_queue_free(processor_queue *queue) {
-  if (queue == nullptr) return;
-  for (processor_completion &completion : queue->completions) processor_result_free(completion.result);
-  close(queue->fd);
-  delete queue;
 }
 
 }  // extern "C"

@@ -24,4 +24,12 @@ processor_status Report(const absl::Status &status, processor_error *error) noex
   return static_cast<processor_status>(status.code());
 }
 
+absl::Status CheckAbiVersion(uint32_t version) {
+  constexpr uint32_t kMajor = PROCESSOR_ABI_VERSION >> 16, kMinor = PROCESSOR_ABI_VERSION & 0xFFFF;
+  const uint32_t major = version >> 16, minor = version & 0xFFFF;
+  if (major == kMajor && minor <= kMinor) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("abi_version: ", major, ".", minor, " found, expected ", kMajor, ".0 to ", kMajor, ".", kMinor));
+}
+
 }  // namespace processor

@@ -45,6 +45,9 @@ void WriteStruct(Struct src, Struct *dst) {
   std::memcpy(dst, &src, std::min<size_t>(size, sizeof(Struct)));
 }
 
+/// \return FAILED_PRECONDITION if a caller was compiled with a header that this library does not serve.
+absl::Status CheckAbiVersion(uint32_t version);
+
 /// Element `index` of an array whose elements have the size that the first of them says.
 template <typename Struct>
 const Struct *ElementAt(const Struct *first, size_t index) {

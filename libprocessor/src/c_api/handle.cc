@@ -1,37 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/c_api/handle.h"
 
-#include <deque>
 #include <utility>
 
+#include "src/c_api/quarantine.h"
+
 namespace processor {
-namespace {
-
-constexpr size_t kQuarantine = 4096;
-
-struct FreedHandles {
-  std::mutex mutex;
-  std::deque<processor_model *> handles;  // longest ago first
-};
-
-FreedHandles &Freed() {
-  static FreedHandles *freed = new FreedHandles;  // threads of a host may free models while the process exits
-  return *freed;
-}
-
-}  // namespace
 
 processor_model *MakeHandle(std::shared_ptr<Model> model) {
-  processor_model *handle = nullptr;
-  {
-    FreedHandles &freed = Freed();
-    std::lock_guard<std::mutex> lock(freed.mutex);
-    if (freed.handles.size() > kQuarantine) {
-      handle = freed.handles.front();
-      freed.handles.pop_front();
-    }
-  }
-  if (handle == nullptr) handle = new processor_model;
+  processor_model *handle = Quarantine<processor_model>::Global().Take();
   std::lock_guard<std::mutex> lock(handle->mutex);
   handle->batch_count = model->config().batch_process_count;
   handle->model = std::move(model);
@@ -61,9 +38,7 @@ void FreeHandle(processor_model *handle) {
   }
   if (model == nullptr) return;
   model->Close();
-  FreedHandles &freed = Freed();
-  std::lock_guard<std::mutex> lock(freed.mutex);
-  freed.handles.push_back(handle);
+  Quarantine<processor_model>::Global().Put(handle);
 }
 
 }  // namespace processor

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Handles of models that outlive their models: a host that calls process() on a handle that another thread has just
 // freed gets a status, not a crash.
-//
-// The memory of a handle is never returned to the allocator. It waits until 4,096 later handles have been freed, then
-// becomes the handle of a new model.
 #ifndef PROCESSOR_C_API_HANDLE_H_
 #define PROCESSOR_C_API_HANDLE_H_
 

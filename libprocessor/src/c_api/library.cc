@@ -81,6 +81,9 @@ size_t processor_sizeof(const char *struct_name) {
       {"processor_request", sizeof(processor_request)},
       {"processor_result_info", sizeof(processor_result_info)},
       {"processor_completion", sizeof(processor_completion)},
+      {"processor_host_options", sizeof(processor_host_options)},
+      {"processor_host_request", sizeof(processor_host_request)},
+      {"processor_pair", sizeof(processor_pair)},
       {"processor_target", sizeof(processor_target)},
   };
   for (const auto &entry : sizes) {

@@ -22,12 +22,7 @@ absl::Status Load(const processor_load_options *given, processor_model **handle)
   *handle = nullptr;
   processor_load_options options;
   if (absl::Status s = processor::ReadStruct(given, "options", &options); !s.ok()) return s;
-  const uint32_t major = options.abi_version >> 16, minor = options.abi_version & 0xFFFF;
-  if (major != PROCESSOR_ABI_VERSION >> 16 || minor > (PROCESSOR_ABI_VERSION & 0xFFFF)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("abi_version: ", major, ".", minor, " found, expected ", PROCESSOR_ABI_VERSION >> 16, ".0 to ",
-                     PROCESSOR_ABI_VERSION >> 16, ".", PROCESSOR_ABI_VERSION & 0xFFFF));
-  }
+  if (absl::Status s = processor::CheckAbiVersion(options.abi_version); !s.ok()) return s;
   processor::ModelConfig config;
   const char *json = options.config == nullptr ? "{}" : options.config;
   if (absl::Status s = ParseModelConfig(json, processor::ConfigDialect::kModern, &config); !s.ok()) return s;

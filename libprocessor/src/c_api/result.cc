@@ -48,6 +48,15 @@ processor_status processor_result_get_info(const processor_result *result, proce
   answer.decode_ns = timing.decode_ns;
   answer.run_ns = timing.run_ns;
   answer.encode_ns = timing.encode_ns;
+  answer.total_ns = timing.total_ns;
+  answer.arm = result->arm;
+  answer.retry_after_us = result->retry_after_us;
+  if (result->texts != nullptr) {
+    const auto &cpusets = result->texts->cpusets;
+    answer.model_name = result->texts->model.c_str();
+    const bool ran = timing.session >= 0 && static_cast<size_t>(timing.session) < cpusets.size();
+    if (ran) answer.cpuset = cpusets[static_cast<size_t>(timing.session)].c_str();
+  }
   processor::WriteStruct(answer, info);
   return PROCESSOR_OK;
 }

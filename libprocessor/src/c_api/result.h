@@ -10,6 +10,7 @@
 #include "processor/processor.h"
 #include "src/c_api/tensor_view.h"
 #include "src/codec/buffer.h"
+#include "src/host/route_table.h"
 #include "src/runtime/stats.h"
 
 struct processor_result {
@@ -17,6 +18,10 @@ struct processor_result {
   processor::Buffer bytes;
   std::vector<processor::TensorView> tensors;
   processor::RequestTiming timing;
+  // Of a host.
+  std::shared_ptr<const processor::AnswerTexts> texts;
+  const char *arm = nullptr;
+  int64_t retry_after_us = 0;
 };
 
 namespace processor {

@@ -146,9 +146,11 @@ class Model::SlotTask : public Task {
   std::atomic<bool> ended_{false};
 };
 
-Model::Model(ModelConfig config, std::string base_dir)
+Model::Model(ModelConfig config, std::string base_dir, std::shared_ptr<LoadProgress> progress)
     : config_(std::move(config)),
       base_dir_(std::move(base_dir)),
+      progress_(std::move(progress)),
+      execution_(config_.execution),
       timeline_(config_.timeline),
       reaper_([this](uint64_t id) { Cancel(id, DeadlinePassed()).IgnoreError(); }) {
   for (int i = 0; i < config_.session_num; ++i) {
@@ -166,8 +168,10 @@ Model::Model(ModelConfig config, std::string base_dir)
 
 Model::~Model() { Close(); }
 
-absl::Status Model::Load(ModelConfig config, const std::string& base_dir, std::shared_ptr<Model>* model) {
-  std::shared_ptr<Model> result(new Model(std::move(config), base_dir));
+absl::Status Model::Load(ModelConfig config, const std::string& base_dir, std::shared_ptr<Model>* model,
+                         std::shared_ptr<LoadProgress> progress) {
+  if (progress == nullptr) progress = std::make_shared<LoadProgress>();
+  std::shared_ptr<Model> result(new Model(std::move(config), base_dir, std::move(progress)));
   if (absl::Status s = result->LoadFirst(); !s.ok()) {
     result->Close();
     return s;
@@ -293,7 +297,7 @@ absl::Status Model::ExecuteOrThrow(int session, Work& work) {
 }
 
 absl::Status Model::Run(Work& work) {
-  if (config_.execution == Execution::kPinned) {
+  if (execution() == Execution::kPinned) {
     const auto waited = std::make_shared<WaitedWork>(work);
     uint64_t id = 0;
     if (absl::Status s = Start(waited, -1, &id); !s.ok()) return s;
@@ -369,6 +373,12 @@ absl::Status Model::SetCpuset(std::string_view cpuset) {
   return status;
 }
 
+std::vector<std::string> Model::Cpusets() const {
+  std::vector<std::string> cpusets;
+  for (const auto& slot : slots_) cpusets.push_back(FormatCpuset(slot->cpus()));
+  return cpusets;
+}
+
 absl::Status Model::Drain(int64_t deadline_us) {
   State serving = State::kServing;
   if (!state_.compare_exchange_strong(serving, State::kDraining) && serving == State::kClosed) {
@@ -386,7 +396,7 @@ absl::Status Model::Drain(int64_t deadline_us) {
 
 void Model::Close() noexcept {
   if (state_.exchange(State::kClosed) == State::kClosed) return;
-  closing_ = true;
+  progress_->unwanted = true;
   {
     std::lock_guard<std::mutex> lock(update_mutex_);
     stop_updates_ = true;

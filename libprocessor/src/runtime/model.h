@@ -52,10 +52,17 @@ class AsyncWork : public Work {
   bool caller_keeps_deadline = false;
 };
 
+/// For whoever watches a load from another thread.
+struct LoadProgress {
+  std::atomic<bool> unwanted{false};  // set it to have the load given up
+  std::atomic<bool> warming{false};   // all is restored, and being warmed up
+};
+
 class Model {
  public:
-  /// Loads and warms up. `base_dir`: for a relative warm-up file; may be empty.
-  static absl::Status Load(ModelConfig config, const std::string& base_dir, std::shared_ptr<Model>* model);
+  /// Loads and warms up. `base_dir`: for a relative warm-up file; may be empty. `progress`: null if nobody watches.
+  static absl::Status Load(ModelConfig config, const std::string& base_dir, std::shared_ptr<Model>* model,
+                           std::shared_ptr<LoadProgress> progress = nullptr);
   ~Model();
 
   /// Runs a request and waits for it.
@@ -69,6 +76,11 @@ class Model {
   absl::Status Cancel(uint64_t id, const absl::Status& status);
 
   absl::Status SetCpuset(std::string_view cpuset);
+  /// The CPUs of each session, as in "0-3"; "" for one that was never told.
+  std::vector<std::string> Cpusets() const;
+  /// Where requests run from now on, whatever the configuration said.
+  void SetExecution(Execution execution) { execution_.store(execution); }
+  Execution execution() const { return execution_.load(); }
   absl::Status Drain(int64_t deadline_us);
   /// Refuses new requests, cancels waiting ones, waits for running ones, unloads.
   void Close() noexcept;
@@ -87,7 +99,7 @@ class Model {
   class SlotTask;
   enum class State { kServing, kDraining, kClosed };
 
-  explicit Model(ModelConfig config, std::string base_dir);
+  Model(ModelConfig config, std::string base_dir, std::shared_ptr<LoadProgress> progress);
   absl::Status LoadFirst();
   absl::Status WaitForSource(VersionSource* source);
   absl::Status FindSource(VersionSource* source);
@@ -111,6 +123,8 @@ class Model {
 
   const ModelConfig config_;
   const std::string base_dir_;
+  const std::shared_ptr<LoadProgress> progress_;  // of every load; unwanted once the model is being freed
+  std::atomic<Execution> execution_;
   std::vector<std::unique_ptr<SessionSlot>> slots_;
   std::atomic<uint64_t> next_session_{0};
   std::atomic<uint64_t> next_id_{1};
@@ -131,7 +145,6 @@ class Model {
   std::string update_error_;    // of the last attempt; empty if it succeeded
   std::string refused_update_;  // why a later checkpoint is not applied: incremental, or incomplete
 
-  std::atomic<bool> closing_{false};  // so that what is loading is given up
   std::mutex update_mutex_;
   std::condition_variable update_wake_;
   bool stop_updates_ = false;

@@ -98,13 +98,11 @@ std::string Model::InfoJson() const {
     info["load_ms"] = version->load_ms;
     info["zero_copy_inputs"] = version->may_borrow_inputs();
   }
-  info["execution"] = config_.execution == Execution::kInline ? "inline" : "pinned";
+  info["execution"] = execution() == Execution::kInline ? "inline" : "pinned";
   info["select_session_policy"] = PolicyName(config_.select_session_policy);
   info["sessions"] = slots_.size();
   info["intra_op_threads"] = config_.intra_op_parallelism_threads;
-  Json cpusets = Json::array();
-  for (const auto& slot : slots_) cpusets.push_back(FormatCpuset(slot->cpus()));
-  info["cpusets"] = cpusets;
+  info["cpusets"] = Cpusets();
   {
     std::lock_guard<std::mutex> lock(version_mutex_);
     info["update"] = {{"checkpoint_dir", config_.checkpoint_dir},

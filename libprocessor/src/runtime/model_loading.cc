@@ -90,8 +90,11 @@ absl::Status Model::LoadFirst() {
 absl::Status Model::LoadVersion(const VersionSource& source, bool background) {
   const int64_t start_ns = NowNs();
   std::shared_ptr<ModelVersion> loaded;
-  if (absl::Status s = ModelVersion::Load(config_, source, slots_, background, closing_, &loaded); !s.ok()) return s;
-  if (absl::Status s = WarmUp(config_, base_dir_, slots_.size(), closing_, *loaded); !s.ok()) return s;
+  if (absl::Status s = ModelVersion::Load(config_, source, slots_, background, progress_->unwanted, &loaded); !s.ok()) {
+    return s;
+  }
+  progress_->warming = true;
+  if (absl::Status s = WarmUp(config_, base_dir_, slots_.size(), progress_->unwanted, *loaded); !s.ok()) return s;
   loaded->load_ms = static_cast<double>(NowNs() - start_ns) / 1e6;
 
   std::lock_guard<std::mutex> lock(version_mutex_);
@@ -140,7 +143,7 @@ absl::Status Model::Update() {
 
 void Model::TryUpdate() {
   const absl::Status status = Attempt([this] { return Update(); });
-  if (closing_.load()) return;  // nobody is interested any more
+  if (progress_->unwanted.load()) return;  // nobody is interested any more
   const std::string error = status.ok() ? "" : status.ToString();
   std::lock_guard<std::mutex> lock(version_mutex_);
   // Once per fault, not once per poll.

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "src/runtime/thread_starter.h"
 #include "tensorflow/core/platform/env.h"
 
 namespace processor {
@@ -46,8 +47,10 @@ PinnedPool::PinnedPool(const std::string& name, int num_threads, const CpuSet& c
     : num_threads_(num_threads), env_(std::make_unique<PinnedEnv>(name, cpus)) {
   if (num_threads > 1 || single == Single::kOwn) {
     // No spinning: an idle model must leave its cores to others.
-    threads_ = std::make_unique<tensorflow::thread::ThreadPool>(env_.get(), tensorflow::ThreadOptions(), name,
-                                                                num_threads, /*low_latency_hint=*/false);
+    StartServingThreads([&] {
+      threads_ = std::make_unique<tensorflow::thread::ThreadPool>(env_.get(), tensorflow::ThreadOptions(), name,
+                                                                  num_threads, /*low_latency_hint=*/false);
+    });
   }
 }
 

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of a host that follows desired.json: its thread loads, switches, moves and unloads versions, publishes who
+// answers requests, and writes what is served. Requests never wait for it.
+#ifndef PROCESSOR_HOST_HOST_CONTROL_H_
+#define PROCESSOR_HOST_HOST_CONTROL_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "src/host/actual_state.h"
+#include "src/host/desired_state.h"
+#include "src/host/hosted_version.h"
+#include "src/host/maintenance.h"
+#include "src/host/memory_budget.h"
+#include "src/host/reconcile.h"
+#include "src/host/route_table.h"
+#include "src/host/state_directory.h"
+#include "src/runtime/cpuset.h"
+
+namespace processor {
+
+struct HostOptions {
+  std::string state_dir;
+  std::string host_id;
+  std::optional<std::string> maintenance_cpus;  // overrules desired.json
+};
+
+class HostControl {
+ public:
+  static absl::Status Start(const HostOptions& options, std::unique_ptr<HostControl>* control);
+  ~HostControl();
+
+  /// The table of the moment.
+  std::shared_ptr<const RouteTable> routes() const;
+
+  std::string ActualText() const;
+  /// "" as address: none.
+  void SetEndpoint(const std::string& name, const std::string& address);
+  void SetDraining();
+
+  /// The version that has a Servable::instance; null if it is gone. For requests that are cancelled.
+  std::shared_ptr<HostedVersion> FindInstance(uint16_t instance) const;
+
+  /// Gives up what is loading and ends the thread. Versions go on serving.
+  void Stop() noexcept;
+  /// Closes all versions: fails waiting requests, waits for running ones. After Stop().
+  void CloseVersions() noexcept;
+
+ private:
+  // A version that is there, or was tried.
+  struct Instance {
+    VersionInstance view;
+    DesiredVersion settings;  // as desired last
+    std::string path;
+    absl::Status error;
+    std::string since;
+    double load_ms = 0;
+    MemoryEstimate memory;
+    bool given_up = false;
+    int64_t retry_at_ns = 0;  // 0: never
+    int64_t retry_delay_ns = 0;
+    std::string cpuset;  // that was asked for last
+    absl::Status cpuset_error;
+    std::shared_ptr<LoadProgress> progress;
+    std::shared_ptr<HostedVersion> version;
+    std::shared_ptr<const AnswerTexts> texts;
+  };
+  // How the job on the maintenance thread ended.
+  struct JobEnd {
+    uint64_t instance = 0;
+    bool load = false;  // else an unload
+    absl::Status status;
+    std::unique_ptr<HostedVersion> version;
+  };
+
+  HostControl(const HostOptions& options, std::unique_ptr<StateDirectory> directory);
+  void Run();
+  void Tick();
+  void ReadDesired();
+  void CollectJob();
+  void Apply();
+  void SettleServing(const Plan& plan);
+  void UpdateSettings(Instance& instance, const DesiredVersion& wanted);
+  void RefreshTexts(Instance& instance);
+  void Publish(const Plan& plan);
+  std::shared_ptr<const Servable> MakeServable(const Instance& instance, bool is_baseline) const;
+  void SetDesiredError(const std::string& error);
+  void StartUnload();
+  void StartLoad(const std::vector<VersionToLoad>& waiting);
+  void Finish(uint64_t id, bool load, const absl::Status& status, std::unique_ptr<HostedVersion> version);
+  absl::Status FitsIntoMemory(const Instance& instance) const;
+  void SetState(Instance& instance, VersionState state);
+  void Fail(Instance& instance, const absl::Status& status);
+  Instance& At(uint64_t id) { return *instances_.at(id); }
+  CpuSet MaintenanceCpus();
+  void UpdateActual(const Plan& plan);
+  ActualVersion Describe(const Instance& instance) const;
+  void WriteActual();
+  bool AnyDraining() const;
+  static uint16_t CancelNumber(uint64_t id) { return static_cast<uint16_t>(id); }
+
+  const std::string host_id_;
+  const std::optional<std::string> maintenance_cpus_;
+  const std::unique_ptr<StateDirectory> directory_;
+
+  // Of the control thread alone.
+  DesiredState desired_;
+  std::map<uint64_t, std::unique_ptr<Instance>> instances_;
+  std::map<std::string, uint64_t> baselines_;  // what serves: instances
+  std::map<std::string, std::shared_ptr<std::atomic<uint64_t>>> keyless_;
+  std::vector<std::shared_ptr<const RouteTable>> old_tables_;
+  uint64_t next_instance_ = 1;
+  bool changed_ = true;  // since the table was made
+  bool started_ = false;
+  bool desired_missing_ = false;
+  std::string refused_;  // why desired.json, as it is, is not followed
+  bool written_warming_ = false;
+  int64_t memory_limit_ = 0;
+  std::string write_error_;
+  std::string maintenance_error_;
+  int64_t write_again_ns_ = 0;
+
+  mutable std::mutex table_mutex_;
+  std::shared_ptr<const RouteTable> table_ = std::make_shared<RouteTable>();
+
+  mutable std::mutex actual_mutex_;
+  ActualState actual_;
+  bool actual_dirty_ = true;
+
+  mutable std::mutex versions_mutex_;  // for FindInstance()
+  std::map<uint16_t, std::weak_ptr<HostedVersion>> versions_;
+
+  std::mutex wake_mutex_;
+  std::condition_variable wake_;
+  bool woken_ = false;
+  bool stop_ = false;
+  std::unique_ptr<JobEnd> job_end_;
+
+  Maintenance maintenance_;  // last, so that its job ends before what it uses
+  std::thread thread_;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_HOST_HOST_CONTROL_H_

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/host/model_host.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "src/codec/message_text.h"
+#include "src/runtime/deadline.h"
+#include "src/runtime/exception_status.h"
+
+namespace processor {
+namespace {
+
+constexpr int kInstanceShift = 48;  // numbers of requests: instance, then the model's own number
+constexpr int64_t kLeastRetryUs = 1000;
+
+bool IsPast(int64_t deadline_us) { return deadline_us != 0 && NowNs() / 1000 >= deadline_us; }
+
+// When those that wait now will have been answered.
+int64_t RetryAfterUs(const HostedVersion& version) {
+  const int64_t run_us = version.load().recent_run_ns.load(std::memory_order_relaxed) / 1000;
+  return std::max(kLeastRetryUs, version.queued() * run_us / version.sessions());
+}
+
+bool AsksForSignature(const HostRequest& request) { return request.protocol == "eas" && request.data.empty(); }
+
+}  // namespace
+
+absl::Status FindCodecOf(const HostRequest& request, const Codec** codec) {
+  *codec = FindCodec(request.protocol);
+  if (*codec == nullptr) {
+    return absl::UnimplementedError(absl::StrCat("protocol '", Printable(request.protocol),
+                                                 "': unknown, expected one of ", absl::StrJoin(Protocols(), ", ")));
+  }
+  const std::string_view only = request.protocol == "eas" ? "predict" : "Predict";
+  if (request.method.empty() || request.method == only) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("protocol '", request.protocol, "': method '", Printable(request.method),
+                                               "' unknown, expected ", only));
+}
+
+// Keeps a request that Admit() let in counted until the scope ends.
+class ModelHost::Admission {
+ public:
+  explicit Admission(ModelHost* host) : host_(host) {}
+  ~Admission() {
+    if (host_ != nullptr) host_->Leave();
+  }
+  Admission(const Admission&) = delete;
+  Admission& operator=(const Admission&) = delete;
+
+ private:
+  ModelHost* const host_;
+};
+
+absl::Status ModelHost::Create(const HostOptions& options, std::shared_ptr<ModelHost>* host) {
+  std::unique_ptr<HostControl> control;
+  if (absl::Status s = HostControl::Start(options, &control); !s.ok()) return s;
+  host->reset(new ModelHost(std::move(control)));
+  return absl::OkStatus();
+}
+
+ModelHost::~ModelHost() { Close(); }
+
+absl::Status ModelHost::Admit() {
+  in_flight_.fetch_add(1);
+  const State state = state_.load();
+  if (state == State::kServing) return absl::OkStatus();
+  Leave();
+  if (state == State::kDraining) return absl::UnavailableError("host: draining, expected one that serves");
+  return absl::FailedPreconditionError("host: freed, expected one that serves");
+}
+
+void ModelHost::Leave() noexcept {
+  if (in_flight_.fetch_sub(1) == 1 && state_.load() != State::kServing) {
+    std::lock_guard<std::mutex> lock(idle_mutex_);
+    idle_.notify_all();
+  }
+}
+
+absl::Status ModelHost::Route(HostCall& call) {
+  const HostRequest& request = call.request();
+  if (IsPast(request.deadline_us)) {
+    return absl::DeadlineExceededError("request: the deadline had passed before it ran");
+  }
+  if (absl::Status s = FindCodecOf(request, &call.codec); !s.ok()) return s;
+  RouteRequest wanted;
+  if (absl::Status s = SpecOf(request, &wanted.spec); !s.ok()) return s;
+  wanted.key = [&request](const RoutingRules& rules) { return RoutingKeyOf(request, rules); };
+  const std::shared_ptr<const RouteTable> table = control_->routes();
+  const ModelRoutes* routes = nullptr;
+  if (absl::Status s = table->Find(wanted.spec.name, &routes); !s.ok()) return s;
+  RouteChoice choice;
+  if (absl::Status s = ChooseVersion(*routes, wanted, &choice); !s.ok()) return s;
+  call.servable = std::move(choice.servable);
+  call.answer.arm = ChoiceName(choice.reason);
+  call.answer.texts = call.servable->texts;
+  call.answer.timing.model_version = call.servable->number;
+  return absl::OkStatus();
+}
+
+absl::Status ModelHost::EnterVersion(HostCall& call) {
+  const Servable& servable = *call.servable;
+  const HostedVersion& version = *servable.version;
+  const int64_t others = version.load().in_flight.fetch_add(1);
+  const int places = version.places();
+  absl::Status status;
+  if (servable.limits.max_in_flight > 0 && others >= servable.limits.max_in_flight) {
+    status = absl::ResourceExhaustedError(absl::StrCat("model '", servable.texts->model, "' version ", servable.number,
+                                                       ": ", others, " requests in flight, expected fewer than ",
+                                                       servable.limits.max_in_flight, " (max_in_flight)"));
+  } else if (places > 0 && others - places >= servable.limits.max_queue) {
+    status = absl::ResourceExhaustedError(absl::StrCat("model '", servable.texts->model, "' version ", servable.number,
+                                                       ": ", others - places, " requests wait, expected fewer than ",
+                                                       servable.limits.max_queue, " (max_queue)"));
+  }
+  if (status.ok()) return status;
+  call.answer.retry_after_us = RetryAfterUs(version);
+  LeaveVersion(call);
+  call.servable = nullptr;
+  return status;
+}
+
+void ModelHost::LeaveVersion(HostCall& call) noexcept { call.servable->version->load().in_flight.fetch_sub(1); }
+
+void ModelHost::Finish(HostCall& call, const absl::Status& status) noexcept {
+  RequestTiming& timing = call.answer.timing;
+  const int64_t number = timing.model_version;
+  if (call.servable != nullptr) {
+    timing = call.timing;
+    timing.model_version = number;
+    if (timing.run_ns > 0) call.servable->version->load().AddRun(timing.run_ns);
+    LeaveVersion(call);
+    call.servable = nullptr;
+  }
+  timing.total_ns = NowNs() - call.start_ns;
+  if (!status.ok()) call.answer.bytes = Buffer();
+}
+
+absl::Status ModelHost::Run(HostCall& call) {
+  if (absl::Status s = Route(call); !s.ok()) return s;
+  if (absl::Status s = EnterVersion(call); !s.ok()) return s;
+  Model& model = call.servable->version->model();
+  if (!AsksForSignature(call.request())) return model.Run(call);
+  return call.answer.bytes.Assign(model.DropInSignatureJson()) ? absl::OkStatus() : NoMemoryStatus();
+}
+
+absl::Status ModelHost::Process(const HostRequest& request, HostAnswer* answer) {
+  const int64_t start_ns = NowNs();
+  if (absl::Status s = Admit(); !s.ok()) return s;
+  const Admission admission(this);
+  HostCall call(request);
+  call.start_ns = start_ns;
+  const absl::Status status = Attempt([&] { return Run(call); });
+  Finish(call, status);
+  *answer = std::move(call.answer);
+  return status;
+}
+
+void ModelHost::AsyncCall::Done(const absl::Status& status) noexcept {
+  ModelHost* const host = host_;
+  host->Finish(*this, status);
+  End(status);
+  // Whoever frees the host waits for the threads that come here.
+  host->Leave();
+}
+
+absl::Status ModelHost::StartRouted(std::shared_ptr<AsyncCall> call, uint64_t* id) {
+  if (absl::Status s = Route(*call); !s.ok()) return s;
+  if (absl::Status s = EnterVersion(*call); !s.ok()) return s;
+  // Of a call that ends at once nothing may be looked at later.
+  const std::shared_ptr<const Servable> servable = call->servable;
+  Model& model = servable->version->model();
+  if (AsksForSignature(call->request())) {
+    if (!call->answer.bytes.Assign(model.DropInSignatureJson())) return NoMemoryStatus();
+    call->Done(absl::OkStatus());
+    return absl::OkStatus();
+  }
+  uint64_t number = 0;
+  if (absl::Status s = model.Start(std::move(call), /*preferred_session=*/-1, &number); !s.ok()) return s;
+  *id = uint64_t{servable->instance} << kInstanceShift | number;
+  return absl::OkStatus();
+}
+
+void ModelHost::Start(std::shared_ptr<AsyncCall> call, uint64_t* id) noexcept {
+  *id = 0;
+  call->start_ns = NowNs();
+  call->host_ = this;
+  if (absl::Status s = Admit(); !s.ok()) {
+    Finish(*call, s);
+    call->End(s);
+    return;
+  }
+  // What was started ends by Done() and is nobody else's.
+  const absl::Status status = Attempt([&] { return StartRouted(call, id); });
+  if (!status.ok()) call->Done(status);
+}
+
+absl::Status ModelHost::Cancel(uint64_t id) {
+  const auto version = control_->FindInstance(static_cast<uint16_t>(id >> kInstanceShift));
+  const uint64_t number = id & ((uint64_t{1} << kInstanceShift) - 1);
+  if (id == 0 || version == nullptr) return absl::NotFoundError(absl::StrCat("request ", id, ": not waiting"));
+  return version->model().Cancel(number, absl::CancelledError("request: cancelled before it ran"));
+}
+
+absl::Status ModelHost::Drain(int64_t deadline_us) {
+  State serving = State::kServing;
+  if (!state_.compare_exchange_strong(serving, State::kDraining) && serving == State::kClosed) {
+    return absl::FailedPreconditionError("host: freed, expected one that serves");
+  }
+  control_->SetDraining();
+  std::unique_lock<std::mutex> lock(idle_mutex_);
+  const auto idle = [this] { return in_flight_.load() == 0; };
+  if (deadline_us == 0) {
+    idle_.wait(lock, idle);
+    return absl::OkStatus();
+  }
+  if (idle_.wait_until(lock, DeadlinePoint(deadline_us), idle)) return absl::OkStatus();
+  return absl::DeadlineExceededError(absl::StrCat("host: ", in_flight_.load(), " requests left at the deadline"));
+}
+
+void ModelHost::Close() noexcept {
+  if (state_.exchange(State::kClosed) == State::kClosed) return;
+  control_->Stop();
+  control_->CloseVersions();
+  std::unique_lock<std::mutex> lock(idle_mutex_);
+  idle_.wait(lock, [this] { return in_flight_.load() == 0; });
+}
+
+}  // namespace processor

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many models in one process: answers requests by the table that HostControl keeps, within the limits of each version.
+#ifndef PROCESSOR_HOST_MODEL_HOST_H_
+#define PROCESSOR_HOST_MODEL_HOST_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/status.h"
+#include "src/host/host_call.h"
+#include "src/host/host_control.h"
+
+namespace processor {
+
+/// Every function may be called from any thread.
+class ModelHost {
+ public:
+  static absl::Status Create(const HostOptions& options, std::shared_ptr<ModelHost>* host);
+  ~ModelHost();
+
+  /// Answers a request and waits for it. `answer` is filled as far as it is known also if that fails.
+  absl::Status Process(const HostRequest& request, HostAnswer* answer);
+
+  /// A call that ends on any thread: exactly once, by `End()`.
+  class AsyncCall : public HostCall {
+   public:
+    using HostCall::HostCall;
+    void Done(const absl::Status& status) noexcept final;
+    virtual void End(const absl::Status& status) noexcept = 0;
+
+   private:
+    friend class ModelHost;
+    ModelHost* host_ = nullptr;
+  };
+
+  /// Starts a call, whose End() comes in any case. `id`: for Cancel(); 0 if it has ended.
+  void Start(std::shared_ptr<AsyncCall> call, uint64_t* id) noexcept;
+
+  /// \return NOT_FOUND if it does not wait.
+  absl::Status Cancel(uint64_t id);
+
+  std::string StatusText() const { return control_->ActualText(); }
+  std::string MetricsText() const { return ""; }
+  void SetEndpoint(const std::string& name, const std::string& address) { control_->SetEndpoint(name, address); }
+  absl::Status Drain(int64_t deadline_us);
+  /// Refuses new requests, cancels waiting ones, waits for running ones, unloads.
+  void Close() noexcept;
+
+ private:
+  class Admission;
+  enum class State { kServing, kDraining, kClosed };
+
+  explicit ModelHost(std::unique_ptr<HostControl> control) : control_(std::move(control)) {}
+  absl::Status Admit();
+  void Leave() noexcept;
+  /// Finds who answers a call, and whether it is let in.
+  absl::Status Route(HostCall& call);
+  absl::Status EnterVersion(HostCall& call);
+  absl::Status Run(HostCall& call);
+  absl::Status StartRouted(std::shared_ptr<AsyncCall> call, uint64_t* id);
+  /// After the call: counts it and says in its answer how it went.
+  void Finish(HostCall& call, const absl::Status& status) noexcept;
+  void LeaveVersion(HostCall& call) noexcept;
+
+  const std::unique_ptr<HostControl> control_;
+  std::atomic<State> state_{State::kServing};
+  std::atomic<int64_t> in_flight_{0};
+  std::mutex idle_mutex_;
+  std::condition_variable idle_;
+};
+
+/// The codec of a request's protocol and method.
+/// \return UNIMPLEMENTED, with what there is.
+absl::Status FindCodecOf(const HostRequest& request, const Codec** codec);
+
+}  // namespace processor
+
+#endif  // PROCESSOR_HOST_MODEL_HOST_H_

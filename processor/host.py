@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many models in one process, as a file in a state directory says."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import json
+import os
+import sys
+import warnings
+import weakref
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from processor._completions import loop_queue
+from processor._ffi import NULL, ffi
+from processor._host_request import HostRequest
+from processor._lib import get_lib
+from processor._request import deadline_us
+from processor._result import Answer, Result
+from processor._tensors import c_text
+from processor.errors import FailedPreconditionError, check_error, make_error
+
+_open_hosts: weakref.WeakSet[Host] = weakref.WeakSet()
+
+
+class Host:
+    """Serves the models and versions that `desired.json` in a state directory names, and follows that file.
+
+    Creating it does not wait for models; `status` shows how far they are. Every method may be called from any number of
+    threads at once, also while the host is closed; the GIL is released while the library works. Use it in a `with`
+    statement, or call `close`. docs/model_host.md describes the files, routing and statistics.
+
+    Parameters
+    ----------
+    state_dir : path-like
+        Made if it is not there.
+    host_id : str
+        One process at a time has it.
+    maintenance_cpus : str, optional
+        CPUs that versions are loaded on, as in "0-1"; by default as desired.json says.
+
+    Raises
+    ------
+    InvalidArgumentError
+        For an id or CPUs that cannot be.
+    AlreadyExistsError
+        If a host with that id runs.
+    PermissionDeniedError, UnavailableError
+        For a folder that cannot be written.
+    """
+
+    def __init__(
+        self, state_dir: str | os.PathLike[str], host_id: str = "host-0", maintenance_cpus: str | None = None
+    ) -> None:
+        self._handle: Any = None
+        self._lib = get_lib()
+        self._name = host_id
+        options = ffi.new("processor_host_options *")
+        options.struct_size = ffi.sizeof("struct processor_host_options")
+        options.abi_version = ffi.integer_const("PROCESSOR_ABI_VERSION")
+        cpus = NULL if maintenance_cpus is None else c_text("maintenance_cpus", maintenance_cpus)
+        kept = [c_text("state_dir", os.fspath(state_dir)), c_text("host_id", host_id), cpus]
+        options.state_dir, options.host_id, options.maintenance_cpus = kept
+        host, error = ffi.new("processor_host **"), ffi.new("processor_error *")
+        check_error(self._lib.processor_host_create(options, host, error), error)
+        self._handle = host[0]
+        _open_hosts.add(self)
+
+    def process(
+        self,
+        protocol: str,
+        data: Any,
+        *,
+        method: str | None = None,
+        model_name: str | None = None,
+        model_version: int = 0,
+        version_label: str | None = None,
+        metadata: Mapping[str, str | bytes] | None = None,
+        deadline: float | None = None,
+        priority: int = 0,
+    ) -> Answer:
+        """Answer one serialised request.
+
+        Parameters
+        ----------
+        protocol : str
+            "tfserving", "eas" and so on; see docs/model_host.md.
+        data : bytes-like
+            The request.
+        method : str, optional
+            By default the first one of the protocol.
+        model_name, model_version, version_label : optional
+            What the request says of its model outside of its bytes, as in a URL.
+        metadata : mapping, optional
+            As gRPC's metadata or HTTP's headers; "x-routing-key" decides the arm of an experiment.
+        deadline : float, optional [s]
+            On the clock of `time.monotonic()`. A request not yet running by then fails.
+        priority : int
+            Larger is more urgent. Concerns requests that wait.
+
+        Returns
+        -------
+        Answer
+            The response, and who gave it.
+
+        Raises
+        ------
+        NotFoundError, UnavailableError
+            For a model, version or label that is not served, or not ready.
+        ResourceExhaustedError
+            If too many requests wait.
+        ProcessorError
+            Whatever else it is, it has the attribute `answer`: an Answer without bytes that says what is known, such as
+            `retry_after_us`, or None.
+        """
+        request = HostRequest(
+            protocol, data, method, model_name, model_version, version_label, metadata, deadline, priority
+        )
+        result, error = ffi.new("processor_result **"), ffi.new("processor_error *")
+        status = self._lib.processor_host_process(self._open_handle(), request.struct, result, error)
+        answer = None if result[0] == NULL else Result(result[0]).to_answer()
+        if status or answer is None:
+            failure = make_error(error)
+            failure.answer = answer
+            raise failure
+        return answer
+
+    async def aprocess(
+        self,
+        protocol: str,
+        data: Any,
+        *,
+        method: str | None = None,
+        model_name: str | None = None,
+        model_version: int = 0,
+        version_label: str | None = None,
+        metadata: Mapping[str, str | bytes] | None = None,
+        deadline: float | None = None,
+        priority: int = 0,
+    ) -> Answer:
+        """Answer one serialised request as `process` does, without blocking the event loop.
+
+        Cancelling the task cancels the request if it still waits.
+        """
+        request = HostRequest(
+            protocol, data, method, model_name, model_version, version_label, metadata, deadline, priority
+        )
+        loop = asyncio.get_running_loop()
+        return (await loop_queue(loop).run_on_host(loop, self._open_handle(), request.struct)).to_answer()
+
+    def status(self) -> dict[str, Any]:
+        """Return what is served: the content of actual.json, as it is now."""
+        status: dict[str, Any] = json.loads(self._ask(self._lib.processor_host_status))
+        return status
+
+    def metrics(self) -> str:
+        """Return counters and histograms, as text in the exposition format of Prometheus."""
+        return self._ask(self._lib.processor_host_metrics).decode()
+
+    def set_endpoint(self, name: str, address: str | None) -> None:
+        """Have actual.json tell where the host program listens; None: it does not any more."""
+        error = ffi.new("processor_error *")
+        c_address = NULL if address is None else c_text("address", address)
+        check_error(
+            self._lib.processor_host_set_endpoint(self._open_handle(), c_text("name", name), c_address, error), error
+        )
+
+    def drain(self, deadline: float | None = None) -> None:
+        """Refuse new requests and wait until the admitted ones have been answered.
+
+        Parameters
+        ----------
+        deadline : float, optional [s]
+            On the clock of `time.monotonic()`; by default it waits without end.
+
+        Raises
+        ------
+        DeadlineExceededError
+            If requests are left by then; the host goes on draining.
+        """
+        error = ffi.new("processor_error *")
+        check_error(self._lib.processor_host_drain(self._open_handle(), deadline_us(deadline), error), error)
+
+    def close(self) -> None:
+        """Free the host: refuse new requests, cancel the waiting ones, wait for the running ones, unload.
+
+        A second call does nothing.
+        """
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            self._lib.processor_host_free(handle)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the host has been closed."""
+        return self._handle is None
+
+    def __enter__(self) -> Self:
+        self._open_handle()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self, _is_finalizing: Any = sys.is_finalizing) -> None:
+        if getattr(self, "_handle", None) is not None and not _is_finalizing():
+            warnings.warn(f"host {self._name}: not closed", ResourceWarning, source=self, stacklevel=2)
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"<processor.Host {self._name!r}{' (closed)' if self.closed else ''}>"
+
+    def _open_handle(self) -> Any:
+        handle = self._handle
+        if handle is None:
+            raise FailedPreconditionError(f"host {self._name}: closed, expected an open one")
+        return handle
+
+    def _ask(self, question: Any) -> bytes:
+        result, error = ffi.new("processor_result **"), ffi.new("processor_error *")
+        check_error(question(self._open_handle(), result, error), error)
+        return Result(result[0]).to_bytes()
+
+
+@atexit.register
+def _close_open_hosts() -> None:
+    # While the interpreter is whole, and before the destructors of TensorFlow's own globals run.
+    for host in list(_open_hosts):
+        host.close()
