@@ -470,6 +470,22 @@ PROCESSOR_API void processor_queue_free(processor_queue *queue);
 
 /** @} */
 
+/** \defgroup routing Routing
+ * @{ */
+
+/**
+ * \brief Answer the bucket, 0 to 9,999, of a routing key in the experiment layer with that salt.
+ *
+ * A pure function that never changes (docs/model_host.md, "Routing"): for clients and logs that want to know which arm
+ * of an experiment a key belongs to. NULL counts as no bytes.
+ *
+ * \param salt  [salt_size] bytes
+ * \param key   [key_size] bytes; of an integer its decimal text
+ */
+PROCESSOR_API uint32_t processor_routing_bucket(const void *salt, size_t salt_size, const void *key, size_t key_size);
+
+/** @} */
+
 /** \defgroup result Results
  * @{ */
 

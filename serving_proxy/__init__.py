@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deploy, split, watch and roll back models on one machine."""
