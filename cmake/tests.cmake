@@ -53,6 +53,7 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   libprocessor/src/kernels/huge_memory.cc
   libprocessor/src/kernels/tower_team.cc
   tests/libprocessor/kernels/test_tower_team.cc
+  libprocessor/src/runtime/batcher.cc
   libprocessor/src/runtime/cpuset.cc
   libprocessor/src/runtime/deadline_reaper.cc
   libprocessor/src/runtime/exception_status.cc
@@ -62,6 +63,7 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   libprocessor/src/runtime/session_slot.cc
   libprocessor/src/runtime/stats.cc
   libprocessor/src/runtime/thread_starter.cc
+  tests/libprocessor/runtime/test_batcher.cc
   tests/libprocessor/runtime/test_cpuset.cc
   tests/libprocessor/runtime/test_deadline_reaper.cc
   tests/libprocessor/runtime/test_histogram.cc

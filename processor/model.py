@@ -273,6 +273,29 @@ class Model:
         text = c_text("cpuset", cpuset)
         check_error(self._lib.processor_model_set_cpuset(self._open_handle(), text, error), error)
 
+    def set_batching(
+        self, mode: Literal["off", "zero_wait", "timed"], max_rows: int = 256, max_wait_us: int = 1000
+    ) -> None:
+        """Change how requests are put together, from now on.
+
+        Parameters
+        ----------
+        mode : {"off", "zero_wait", "timed"}
+            "zero_wait": a session that becomes free takes all that wait. "timed": it waits for more first.
+        max_rows : int
+            Of one run.
+        max_wait_us : int [us]
+            Of any request, with "timed".
+
+        Raises
+        ------
+        InvalidArgumentError
+            For an unknown mode or a number out of its range. Nothing has changed then.
+        """
+        options = {"mode": mode, "max_rows": max_rows, "max_wait_us": max_wait_us}
+        error, text = ffi.new("processor_error *"), c_text("batching", json.dumps(options))
+        check_error(self._lib.processor_model_set_batching(self._open_handle(), text, error), error)
+
     def drain(self, deadline: float | None = None) -> None:
         """Refuse new requests and wait until the admitted ones have been answered.
 

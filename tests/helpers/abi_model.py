@@ -100,9 +100,13 @@ class AbiModel:
         self._call(self._lib.processor_model_run, self._model, request, result)
         return self._take(result[0])
 
-    def start(self, inputs: Inputs, tag: int, deadline_us: int = 0, priority: int = 0) -> int:
+    def start(
+        self, inputs: Inputs, tag: int, deadline_us: int = 0, priority: int = 0, signature: str | None = None
+    ) -> int:
         """Start a request that ends in the queue; return its number."""
         request, _kept = _request(inputs, deadline_us, priority)
+        name = ffi.new("char[]", (signature or "").encode())
+        request.signature_name = name
         target, number = ffi.new("processor_target *"), ffi.new("uint64_t *")
         target.struct_size = ffi.sizeof("struct processor_target")
         target.tag, target.queue = tag, self._queue

@@ -31,6 +31,34 @@ def build_gated(path: Path) -> Path:
     return path
 
 
+def build_gated_rows(path: Path) -> Path:
+    """Two signatures over rows.
+
+    serving_default: x float32 [batch, columns] -> y float32 [batch], twice the sum of each row, or an error if one
+    begins with a negative number; gate: as `build_gated`.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf
+
+    module = tf.Module()
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.float32, name="x")])
+    def serve(x: Any) -> dict[str, Any]:
+        with tf.control_dependencies([tf.debugging.assert_non_negative(x[:, 0])]):
+            return {"y": 2.0 * tf.reduce_sum(x, axis=1)}
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.float32, name="x"), tf.TensorSpec([], tf.string, name="gate")]
+    )
+    def gate(x: Any, gate: Any) -> dict[str, Any]:
+        with tf.control_dependencies([tf.io.write_file(gate, "through")]):
+            return {"y": tf.identity(x)}
+
+    module.serve, module.gate = serve, gate
+    tf.saved_model.save(module, str(path), signatures={"serving_default": serve, "gate": gate})
+    return path
+
+
 def passing(number: float) -> dict[str, Any]:
     """Return the inputs of a request that nothing holds up."""
     return {"x": np.array([number], np.float32), "gate": _OPEN}

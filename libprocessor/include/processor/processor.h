@@ -233,10 +233,20 @@ PROCESSOR_API processor_status processor_model_set_cpuset(const processor_model 
                                                           processor_error *error);
 
 /**
+ * \brief Change how requests of a live model are put together.
+ *
+ * \param batching  JSON as the key `batching` of the configuration: {"mode": "zero_wait", "max_rows": 256}.
+ * \return INVALID_ARGUMENT if it does not parse, for an unknown key or a value out of its range; nothing has changed
+ *         then.
+ */
+PROCESSOR_API processor_status processor_model_set_batching(const processor_model *model, const char *batching,
+                                                            processor_error *error);
+
+/**
  * \brief Answer what is loaded, as JSON (processor_result_bytes()).
  *
  * Keys: `path`, `state`, `version`, `generation`, `checkpoint`, `signatures`, `sessions`, `executor`, `execution`,
- * `cpusets`, `warmup`, `load_ms`, `update`, `config`; docs/observability.md explains them.
+ * `cpusets`, `batching`, `warmup`, `load_ms`, `update`, `config`; docs/observability.md explains them.
  */
 PROCESSOR_API processor_status processor_model_info(const processor_model *model, processor_result **result,
                                                     processor_error *error);
@@ -256,7 +266,7 @@ PROCESSOR_API processor_status processor_model_signatures(const processor_model 
  *
  * Keys: `requests`, `responses` (by status name), `in_flight`, `queued`, `latency_us`, `queue_us`, `run_us`,
  * `overhead_us` (all of a request but queue and TensorFlow run), each {`count`, `mean`, `p50`, `p95`, `p99`, `p99.9`,
- * `max`}, and `sessions`, a list with the same per session.
+ * `max`}, `sessions`, a list with the same per session, and `batching`, what was run together.
  */
 PROCESSOR_API processor_status processor_model_stats(const processor_model *model, processor_result **result,
                                                      processor_error *error);

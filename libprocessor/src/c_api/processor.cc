@@ -80,6 +80,21 @@ processor_status processor_model_set_cpuset(const processor_model *handle, const
   });
 }
 
+processor_status processor_model_set_batching(const processor_model *handle, const char *batching,
+                                              processor_error *error) {
+  return Guard(error, [&]() -> absl::Status {
+    if (batching == nullptr) return absl::InvalidArgumentError("batching: NULL, expected JSON");
+    processor::BatchOptions options;
+    if (absl::Status s = processor::ParseBatchOptions(batching, &options); !s.ok()) {
+      return absl::Status(s.code(), absl::StrCat("batching: ", s.message()));
+    }
+    std::shared_ptr<Model> model;
+    if (absl::Status s = GetModel(handle, &model); !s.ok()) return s;
+    model->SetBatching(options);
+    return absl::OkStatus();
+  });
+}
+
 processor_status processor_model_info(const processor_model *handle, processor_result **result,
                                       processor_error *error) {
   return Ask(handle, result, error, [](const Model &model) { return model.InfoJson(); });

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deadlines of requests as points in time that a thread can wait for.
+// Deadlines of requests: points in time that a thread can wait for, and what those hear that have missed theirs.
 #ifndef PROCESSOR_RUNTIME_DEADLINE_H_
 #define PROCESSOR_RUNTIME_DEADLINE_H_
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+
+#include "absl/status/status.h"
+#include "src/runtime/stats.h"
 
 namespace processor {
 
@@ -14,6 +17,12 @@ namespace processor {
 inline std::chrono::steady_clock::time_point DeadlinePoint(int64_t deadline_us) {
   const int64_t clamped = std::clamp<int64_t>(deadline_us, 0, INT64_MAX / 1000);
   return std::chrono::steady_clock::time_point(std::chrono::microseconds(clamped));
+}
+
+inline bool IsPast(int64_t deadline_us) { return deadline_us != 0 && NowNs() / 1000 >= deadline_us; }
+
+inline absl::Status DeadlinePassed() {
+  return absl::DeadlineExceededError("request: the deadline had passed before it ran");
 }
 
 }  // namespace processor

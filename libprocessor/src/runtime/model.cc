@@ -6,14 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/runtime/deadline.h"
+#include "src/runtime/deadline_watch.h"
 #include "src/runtime/exception_status.h"
+#include "src/runtime/model_admission.h"
 
 namespace processor {
 namespace {
-
-absl::Status DeadlinePassed() { return absl::DeadlineExceededError("request: the deadline had passed before it ran"); }
-
-bool IsPast(int64_t deadline_us) { return deadline_us != 0 && NowNs() / 1000 >= deadline_us; }
 
 // Waits for one event, once.
 class Latch {
@@ -71,51 +69,18 @@ class WaitedWork : public AsyncWork {
 
 }  // namespace
 
-// Keeps a request that Admit() let in counted, also in the load of the slot that it has entered, until it is handed to
-// a task or the scope ends.
-class Model::Admission {
- public:
-  explicit Admission(Model* model) : model_(model) {}
-  Admission(const Admission&) = delete;
-  Admission& operator=(const Admission&) = delete;
-  ~Admission() {
-    if (slot_ != nullptr) slot_->load().fetch_sub(1, std::memory_order_relaxed);
-    if (model_ != nullptr) model_->Leave();
-  }
-
-  void Enter(SessionSlot* slot) {
-    slot_ = slot;
-    slot_->load().fetch_add(1, std::memory_order_relaxed);
-  }
-  /// From here on the task sees to it.
-  void HandOver() {
-    slot_ = nullptr;
-    model_ = nullptr;
-  }
-
- private:
-  Model* model_;
-  SessionSlot* slot_ = nullptr;
-};
-
 // A request in the queue of a slot. It is admitted while it exists: whichever of Run() and Fail() ends it leaves.
 class Model::SlotTask : public Task {
  public:
   SlotTask(Model* model, std::shared_ptr<AsyncWork> work, SessionSlot* slot)
-      : model_(model), work_(std::move(work)), slot_(slot), start_ns_(NowNs()) {}
+      : model_(model), work_(std::move(work)), slot_(slot), start_ns_(NowNs()), watch_(&model->reaper_) {}
 
   void Run(int session) noexcept override {
     work_->timing.queue_ns = NowNs() - start_ns_;
     End(model_->Execute(session, *work_));
   }
 
-  /// Has the deadline looked after while the task waits. It may have ended by now: then nothing is left behind, for
-  /// either this sees that it has, or End() sees that it is watched.
-  void WatchDeadline() noexcept {
-    watched_.store(true);
-    model_->reaper_.Add(deadline_us, id);
-    if (ended_.load()) ForgetDeadline();
-  }
+  void WatchDeadline() noexcept { watch_.Begin(deadline_us, id); }
 
   void Fail(const absl::Status& status) noexcept override {
     work_->timing.queue_ns = NowNs() - start_ns_;
@@ -126,24 +91,18 @@ class Model::SlotTask : public Task {
  private:
   void End(const absl::Status& status) noexcept {
     slot_->load().fetch_sub(1, std::memory_order_relaxed);
-    ended_.store(true);
-    ForgetDeadline();
+    watch_.End(deadline_us, id);
     // The caller may free the model as soon as it has heard, which waits for Leave().
     work_->Done(status);
     work_.reset();
     model_->Leave();
   }
 
-  void ForgetDeadline() {
-    if (watched_.load()) model_->reaper_.Remove(deadline_us, id);
-  }
-
   Model* const model_;
   std::shared_ptr<AsyncWork> work_;
   SessionSlot* const slot_;
   const int64_t start_ns_;
-  std::atomic<bool> watched_{false};
-  std::atomic<bool> ended_{false};
+  DeadlineWatch watch_;
 };
 
 Model::Model(ModelConfig config, std::string base_dir, std::shared_ptr<LoadProgress> progress)
@@ -152,7 +111,8 @@ Model::Model(ModelConfig config, std::string base_dir, std::shared_ptr<LoadProgr
       progress_(std::move(progress)),
       execution_(config_.execution),
       timeline_(config_.timeline),
-      reaper_([this](uint64_t id) { Cancel(id, DeadlinePassed()).IgnoreError(); }) {
+      reaper_([this](uint64_t id) { Cancel(id, DeadlinePassed()).IgnoreError(); }),
+      batcher_(BatcherSetup()) {
   for (int i = 0; i < config_.session_num; ++i) {
     SessionSlot::Options options;
     options.name = absl::StrCat("session-", i);
@@ -163,7 +123,9 @@ Model::Model(ModelConfig config, std::string base_dir, std::shared_ptr<LoadProgr
     options.max_queue_size = config_.max_queue_size;
     if (!config_.cpusets.empty()) options.cpus = config_.cpusets[i];
     slots_.push_back(std::make_unique<SessionSlot>(std::move(options)));
+    serve_tasks_.push_back(MakeServeTask(i));
   }
+  batcher_.SetOptions(config_.batching);
 }
 
 Model::~Model() { Close(); }
@@ -316,6 +278,7 @@ absl::Status Model::Run(Work& work) {
   }
   Admission admission(this);
   const int session = PickSession();
+  if (batcher_.on()) return RunBatched(work, session);
   admission.Enter(slots_[session].get());
   return Execute(session, work);
 }
@@ -328,9 +291,17 @@ absl::Status Model::Start(std::shared_ptr<AsyncWork> work, int preferred_session
   }
   Admission admission(this);
   const int session = preferred_session >= 0 ? preferred_session % static_cast<int>(slots_.size()) : PickSession();
-  const absl::Status status = Attempt([&] { return StartAdmitted(admission, std::move(work), session, id); });
+  const absl::Status status = Attempt([&] {
+    return batcher_.on() ? StartBatched(admission, std::move(work), session, id)
+                         : StartAdmitted(admission, std::move(work), session, id);
+  });
   if (!status.ok()) RecordRefusal(status, start_ns);
   return status;
+}
+
+// The id tells the slot, so that cancelling looks into one queue. It is never 0.
+uint64_t Model::NextId(int session) {
+  return next_id_.fetch_add(1, std::memory_order_relaxed) * slots_.size() + static_cast<uint64_t>(session);
 }
 
 absl::Status Model::StartAdmitted(Admission& admission, std::shared_ptr<AsyncWork> work, int session, uint64_t* id) {
@@ -339,8 +310,7 @@ absl::Status Model::StartAdmitted(Admission& admission, std::shared_ptr<AsyncWor
   const int32_t priority = work->priority;
   const bool caller_keeps_deadline = work->caller_keeps_deadline;
   auto task = std::make_shared<SlotTask>(this, std::move(work), &slot);
-  // The id tells the slot, so that cancelling looks into one queue.
-  task->id = next_id_.fetch_add(1, std::memory_order_relaxed) * slots_.size() + static_cast<uint64_t>(session);
+  task->id = NextId(session);
   task->priority = priority;
   task->deadline_us = deadline_us;
   const uint64_t task_id = task->id;
@@ -354,7 +324,12 @@ absl::Status Model::StartAdmitted(Admission& admission, std::shared_ptr<AsyncWor
 }
 
 absl::Status Model::Cancel(uint64_t id, const absl::Status& status) {
-  const std::shared_ptr<Task> task = slots_[id % slots_.size()]->Remove(id);
+  if (BatchEntry* const entry = batcher_.Remove(id)) {
+    entry->Fail(status);
+    return absl::OkStatus();
+  }
+  // Tasks of the batcher have the number 0.
+  const std::shared_ptr<Task> task = id == 0 ? nullptr : slots_[id % slots_.size()]->Remove(id);
   if (task == nullptr) return absl::NotFoundError(absl::StrCat("request ", id, ": not waiting"));
   task->Fail(status);
   return absl::OkStatus();
@@ -406,6 +381,7 @@ void Model::Close() noexcept {
   reaper_.Stop();
   const absl::Status freed =
       StatusWithoutThrowing(absl::StatusCode::kCancelled, "request: the model was freed while it waited");
+  batcher_.Stop(freed);
   for (auto& slot : slots_) slot->Stop(freed);
   {
     std::unique_lock<std::mutex> lock(idle_mutex_);

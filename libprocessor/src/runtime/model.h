@@ -19,11 +19,13 @@
 
 #include "absl/status/status.h"
 #include "src/codec/codec.h"
+#include "src/runtime/batcher.h"
 #include "src/runtime/checkpoint.h"
 #include "src/runtime/deadline_reaper.h"
 #include "src/runtime/model_config.h"
 #include "src/runtime/model_version.h"
 #include "src/runtime/session_slot.h"
+#include "src/runtime/size_histogram.h"
 #include "src/runtime/stats.h"
 #include "src/runtime/timeline.h"
 
@@ -58,6 +60,18 @@ struct LoadProgress {
   std::atomic<bool> warming{false};   // all is restored, and being warmed up
 };
 
+/// Runs of requests that were put together, or could have been.
+struct BatchStats {
+  void Record(int64_t rows_of_run, int64_t requests_of_run) {
+    rows.Record(rows_of_run);
+    requests.Record(requests_of_run);
+  }
+
+  SizeHistogram rows;                 // of a run; of one whose requests have none, 0
+  SizeHistogram requests;             // of a run
+  std::atomic<uint64_t> repeated{0};  // runs whose requests were run one by one as well
+};
+
 class Model {
  public:
   /// Loads and warms up. `base_dir`: for a relative warm-up file; may be empty. `progress`: null if nobody watches.
@@ -81,6 +95,8 @@ class Model {
   /// Where requests run from now on, whatever the configuration said.
   void SetExecution(Execution execution) { execution_.store(execution); }
   Execution execution() const { return execution_.load(); }
+  /// From now on; what waits is run as the new options say.
+  void SetBatching(const BatchOptions& options) { batcher_.SetOptions(options); }
   absl::Status Drain(int64_t deadline_us);
   /// Refuses new requests, cancels waiting ones, waits for running ones, unloads.
   void Close() noexcept;
@@ -93,10 +109,17 @@ class Model {
 
   std::shared_ptr<ModelVersion> version() const;
   const ModelConfig& config() const { return config_; }
+  /// Requests that wait for a session.
+  size_t queued() const;
+  const BatchStats& batch_stats() const { return batch_stats_; }
 
  private:
   class Admission;
   class SlotTask;
+  class BatchedRequest;
+  class CallerRequest;
+  class StartedRequest;
+  class ServeTask;
   enum class State { kServing, kDraining, kClosed };
 
   Model(ModelConfig config, std::string base_dir, std::shared_ptr<LoadProgress> progress);
@@ -119,7 +142,15 @@ class Model {
                             std::vector<tensorflow::Tensor>* outputs);
   absl::Status CheckModelSpec(const ModelVersion& version, const DecodedRequest& request) const;
   void RecordRefusal(const absl::Status& status, int64_t start_ns) noexcept;
+  uint64_t NextId(int session);
   absl::Status StartAdmitted(Admission& admission, std::shared_ptr<AsyncWork> work, int session, uint64_t* id);
+
+  Batcher::Setup BatcherSetup();
+  std::shared_ptr<Task> MakeServeTask(int session);
+  absl::Status RunBatched(Work& work, int session);
+  absl::Status StartBatched(Admission& admission, std::shared_ptr<AsyncWork> work, int session, uint64_t* id);
+  void RunChain(int session, BatchEntry* first) noexcept;
+  absl::Status RunChainOrThrow(int session, BatchEntry* first);
 
   const ModelConfig config_;
   const std::string base_dir_;
@@ -131,6 +162,9 @@ class Model {
   SessionStats refused_;  // requests that never reached a session
   Timeline timeline_;
   DeadlineReaper reaper_;
+  Batcher batcher_;
+  std::vector<std::shared_ptr<Task>> serve_tasks_;  // [session]
+  BatchStats batch_stats_;
 
   std::atomic<State> state_{State::kServing};
   std::atomic<int64_t> in_flight_{0};

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "nlohmann/json.hpp"
+#include "src/runtime/batch_options.h"
 #include "src/runtime/cpuset.h"
 
 namespace processor {
@@ -61,6 +62,7 @@ struct ModelConfig {
   PrecisionLimit precision = PrecisionLimit::kAuto;
   int worker_threads = 1;
   int max_queue_size = 1024;
+  BatchOptions batching;
   int warmup_runs = 5;
   int batch_process_count = 1;
   int init_timeout_minutes = -1;

@@ -102,6 +102,7 @@ std::string Model::InfoJson() const {
   info["select_session_policy"] = PolicyName(config_.select_session_policy);
   info["sessions"] = slots_.size();
   info["intra_op_threads"] = config_.intra_op_parallelism_threads;
+  info["batching"] = BatchOptionsJson(batcher_.options());
   info["cpusets"] = Cpusets();
   {
     std::lock_guard<std::mutex> lock(version_mutex_);
@@ -115,10 +116,16 @@ std::string Model::InfoJson() const {
   return JsonText(info);
 }
 
+size_t Model::queued() const {
+  size_t queued = batcher_.waiting();
+  for (const auto& slot : slots_) queued += slot->queued();
+  return queued;
+}
+
 std::string Model::StatsJson() const {
   Json stats;
   stats["in_flight"] = in_flight_.load();
-  size_t queued = 0;
+  size_t queued = batcher_.waiting();
   nlohmann::json total;
   std::vector<const SessionStats*> all = {&refused_};
   Json sessions = Json::array();
@@ -136,6 +143,11 @@ std::string Model::StatsJson() const {
   SessionStats::Describe(all, &total);
   for (const auto& item : total.items()) stats[item.key()] = Json(item.value());
   stats["queued"] = queued;
+  Json batching = BatchOptionsJson(batcher_.options());
+  batching["rows"] = batch_stats_.rows.Json();
+  batching["requests"] = batch_stats_.requests.Json();
+  batching["repeated"] = batch_stats_.repeated.load();
+  stats["batching"] = batching;
   stats["sessions"] = sessions;
   return JsonText(stats);
 }

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "src/codec/codec.h"
 #include "src/runtime/artefact.h"
+#include "src/runtime/batch_run.h"
 #include "src/runtime/model_config.h"
 #include "src/runtime/session.h"
 #include "src/runtime/session_slot.h"
@@ -60,6 +61,11 @@ class ModelVersion {
   const PrecisionChoice& precision() const { return precision_; }
   /// May the tensors of a request lie in memory that is only lent?
   bool may_borrow_inputs() const { return !writes_state_; }
+  /// Does running it, more or less often, change what it answers later?
+  bool writes_state() const { return writes_state_; }
+
+  /// What has been found out of its outputs by putting requests together.
+  OutputRows output_rows;
 
   /// Outcome of the warm-up, for processor_model_info(): set before the version is published.
   std::string warmup_outcome;

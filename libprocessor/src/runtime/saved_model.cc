@@ -234,24 +234,29 @@ bool WritesState(const tensorflow::MetaGraphDef& meta_graph) {
 
   // Only what requests run counts: every TF 2 model has functions that assign what they restore.
   std::set<std::string> seen;
-  std::vector<const NodeDef*> pending;
+  struct Pending {
+    const NodeDef* node;
+    bool in_body;  // of a function: all of it counts, and its names mean other nodes than those of the graph
+  };
+  std::vector<Pending> pending;
   const auto call = [&](const std::string& name) {
     const auto function = functions.find(name);
     if (function == functions.end() || !seen.insert("f:" + name).second) return;
-    for (const NodeDef& node : function->second->node_def()) pending.push_back(&node);
+    for (const NodeDef& node : function->second->node_def()) pending.push_back({&node, true});
   };
   const auto visit = [&](std::string name) {
     if (!name.empty() && name[0] == '^') name.erase(0, 1);
     name = name.substr(0, name.find(':'));
     const auto node = nodes.find(name);
-    if (node != nodes.end() && seen.insert("n:" + name).second) pending.push_back(node->second);
+    if (node != nodes.end() && seen.insert("n:" + name).second) pending.push_back({node->second, false});
   };
   for (const auto& [key, signature] : meta_graph.signature_def()) {
     if (absl::StartsWith(key, "__saved_model_")) continue;
     for (const auto& [alias, info] : signature.outputs()) visit(info.name());
   }
   while (!pending.empty()) {
-    const NodeDef& node = *pending.back();
+    const NodeDef& node = *pending.back().node;
+    const bool in_body = pending.back().in_body;
     pending.pop_back();
     if (IsWriter(node.op())) return true;
     call(node.op());
@@ -259,6 +264,7 @@ bool WritesState(const tensorflow::MetaGraphDef& meta_graph) {
       if (attr.has_func()) call(attr.func().name());
       for (const auto& func : attr.list().func()) call(func.name());
     }
+    if (in_body) continue;
     for (const std::string& input : node.input()) visit(input);
   }
   return false;

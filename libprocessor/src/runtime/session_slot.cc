@@ -17,10 +17,10 @@ SessionSlot::SessionSlot(Options options)
 
 SessionSlot::~SessionSlot() { Stop(absl::CancelledError("the model was freed")); }
 
-absl::Status SessionSlot::Submit(std::shared_ptr<Task> task) {
+absl::Status SessionSlot::Submit(std::shared_ptr<Task> task, bool beyond_limit) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (stopped_) return absl::CancelledError("the model is being freed");
-  if (queue_.size() >= static_cast<size_t>(options_.max_queue_size)) {
+  if (!beyond_limit && queue_.size() >= static_cast<size_t>(options_.max_queue_size)) {
     return absl::ResourceExhaustedError(absl::StrCat("session ", options_.index, ": ", queue_.size(),
                                                      " requests wait, expected fewer than max_queue_size"));
   }

@@ -54,9 +54,10 @@ class SessionSlot {
   ~SessionSlot();
 
   /// Queues a task: larger priority first, then first come.
+  /// `beyond_limit`: whether or not the queue is full.
   /// \return RESOURCE_EXHAUSTED if the queue is full, CANCELLED if the slot is stopped; the task is then untouched, as
   ///         it is when this throws.
-  absl::Status Submit(std::shared_ptr<Task> task);
+  absl::Status Submit(std::shared_ptr<Task> task, bool beyond_limit = false);
 
   /// Takes a waiting task out of the queue, so that the caller can end it; null if it does not wait (any more).
   std::shared_ptr<Task> Remove(uint64_t id);

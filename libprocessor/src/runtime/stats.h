@@ -27,6 +27,7 @@ struct RequestTiming {
   int64_t run_ns = 0;
   int64_t encode_ns = 0;
   int64_t total_ns = 0;
+  int64_t batch_rows = 0;  // of the run it shared with others; 0: it ran alone
 };
 
 class SessionStats {

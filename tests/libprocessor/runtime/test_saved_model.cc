@@ -116,5 +116,20 @@ TEST(WritesState, BodiesOfFunctionsCount) {
   EXPECT_TRUE(WritesState(meta_graph));
 }
 
+TEST(WritesState, NamesInBodiesOfFunctionsAreNoNodesOfTheGraph) {
+  // As exporters write it: what initialises tables hangs on a node NoOp, and so do outputs of functions on theirs.
+  tensorflow::MetaGraphDef meta_graph = Model();
+  AddNode(meta_graph.mutable_graph_def(), "table", "InitializeTableV2");
+  AddNode(meta_graph.mutable_graph_def(), "NoOp", "NoOp").add_input("^table");
+  tensorflow::FunctionDef& function = *meta_graph.mutable_graph_def()->mutable_library()->add_function();
+  function.mutable_signature()->set_name("body");
+  tensorflow::NodeDef& output = *function.add_node_def();
+  output.set_op("Identity");
+  output.add_input("^NoOp");
+  tensorflow::NodeDef& y = AddNode(meta_graph.mutable_graph_def(), "y", "StatefulPartitionedCall");
+  (*y.mutable_attr())["f"].mutable_func()->set_name("body");
+  EXPECT_FALSE(WritesState(meta_graph));
+}
+
 }  // namespace
 }  // namespace processor

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Of the model: how long a request counts as one that is in flight.
+#ifndef PROCESSOR_RUNTIME_MODEL_ADMISSION_H_
+#define PROCESSOR_RUNTIME_MODEL_ADMISSION_H_
+
+#include "src/runtime/model.h"
+
+namespace processor {
+
+/// Keeps a request that Admit() let in counted, also in the load of the slot that it has entered, until it is handed to
+/// a task or the scope ends.
+class Model::Admission {
+ public:
+  explicit Admission(Model* model) : model_(model) {}
+  Admission(const Admission&) = delete;
+  Admission& operator=(const Admission&) = delete;
+  ~Admission() {
+    if (slot_ != nullptr) slot_->load().fetch_sub(1, std::memory_order_relaxed);
+    if (model_ != nullptr) model_->Leave();
+  }
+
+  void Enter(SessionSlot* slot) {
+    slot_ = slot;
+    slot_->load().fetch_add(1, std::memory_order_relaxed);
+  }
+  /// From here on the task sees to it.
+  void HandOver() {
+    slot_ = nullptr;
+    model_ = nullptr;
+  }
+
+ private:
+  Model* model_;
+  SessionSlot* slot_ = nullptr;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_MODEL_ADMISSION_H_
