@@ -87,6 +87,12 @@ def test_extra_and_group_of_graph_tools_are_the_same() -> None:
     assert PROJECT["optional-dependencies"]["graph-tools"] == PYPROJECT["dependency-groups"]["graph-tools"]
 
 
+def test_extra_and_group_of_serving_proxy_are_the_same() -> None:
+    group = PYPROJECT["dependency-groups"]["serving-proxy"]
+    whole = [*PYPROJECT["dependency-groups"]["graph-tools"], *(one for one in group if isinstance(one, str))]
+    assert PROJECT["optional-dependencies"]["serving-proxy"] == whole
+
+
 def test_changelog_has_the_version_or_is_unreleased() -> None:
     headings = re.findall(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert headings[0] == "Unreleased"
@@ -139,11 +145,14 @@ def test_wheel_holds_library_headers_and_binding(wheel: Path) -> None:
         commands = archive.read(f"recprocessor-{PROJECT['version']}.dist-info/entry_points.txt").decode()
     modules = {f"processor/{path.name}" for path in (ROOT / "processor").glob("*.py")}
     modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "graph_tools").rglob("*.py")}
+    modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "serving_proxy").rglob("*.py")}
+    modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "serving_proxy").rglob("*.sql")}
     expected = modules | {
         "processor/_abi.py",
         "processor/_build.py",
         "processor/py.typed",
         "graph_tools/py.typed",
+        "serving_proxy/py.typed",
         "processor/libprocessor.so",
         "processor/include/processor/processor.h",
         "processor/include/processor/deeprec.h",
@@ -153,7 +162,9 @@ def test_wheel_holds_library_headers_and_binding(wheel: Path) -> None:
     assert "Provides-Extra: cpu" in metadata
     assert "Provides-Extra: tensorflow" in metadata
     assert "Provides-Extra: graph-tools" in metadata
+    assert "Provides-Extra: serving-proxy" in metadata
     assert "graph-tools = graph_tools.cli:main" in commands
+    assert "serving-proxy = serving_proxy.cli:main" in commands
 
 
 @pytest.fixture(scope="module")

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Experiments: who gets which variant, and what came of it."""
+"""Experiments: who gets which buckets, and how weights move over time. Pure functions."""

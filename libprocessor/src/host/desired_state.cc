@@ -32,7 +32,7 @@ void ReadVersionNumber(const JsonValue& value, const std::map<int64_t, DesiredVe
   value.Refuse(absl::StrCat("one of the model's versions ", known));
 }
 
-void ReadBatching(const JsonValue& batching, BatchSettings* dst) {
+void ReadBatching(const JsonValue& batching, BatchOptions* dst) {
   batching.Allow({"mode", "max_rows", "max_wait_us"});
   std::string mode = "off";
   const JsonValue named = batching.Member("mode");

@@ -36,18 +36,6 @@ struct ShadowTarget {
   int weight = 0;  // hundredths of a percent
 };
 
-enum class BatchMode { kOff, kZeroWait, kTimed };
-
-struct BatchSettings {
-  BatchMode mode = BatchMode::kOff;
-  int max_rows = 256;
-  int max_wait_us = 1000;
-
-  bool operator==(const BatchSettings& other) const {
-    return mode == other.mode && max_rows == other.max_rows && max_wait_us == other.max_wait_us;
-  }
-};
-
 struct AdmissionLimits {
   int max_queue = 1000;
   int max_in_flight = 0;  // 0: none
@@ -58,7 +46,7 @@ struct DesiredVersion {
   std::string config = "{}";  // JSON
   std::string warmup_file;
   std::string cpuset;  // of this host
-  BatchSettings batching;
+  BatchOptions batching;
   AdmissionLimits limits;
   int priority = 0;
   bool traffic = true;

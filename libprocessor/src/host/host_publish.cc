@@ -30,6 +30,9 @@ void HostControl::RefreshTexts(Instance& instance) {
 
 void HostControl::UpdateSettings(Instance& instance, const DesiredVersion& wanted) {
   DesiredVersion& settings = instance.settings;
+  if (instance.version != nullptr && !(instance.version->batching() == wanted.batching)) {
+    instance.version->SetBatching(wanted.batching);
+  }
   settings.batching = wanted.batching;
   settings.limits = wanted.limits;
   settings.priority = wanted.priority;

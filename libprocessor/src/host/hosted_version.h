@@ -42,6 +42,10 @@ class HostedVersion {
   /// threads of the sessions as long as these have CPUs of their own, unless the configuration says where.
   absl::Status SetCpuset(const std::string& cpuset);
 
+  /// How requests are put together from now on.
+  void SetBatching(const BatchOptions& options) { model_->SetBatching(options); }
+  BatchOptions batching() const { return model_->batching(); }
+
   Model& model() const { return *model_; }
   VersionLoad& load() const { return *load_; }
   std::shared_ptr<VersionLoad> shared_load() const { return load_; }

@@ -21,6 +21,10 @@ struct BatchOptions {
   BatchMode mode = BatchMode::kOff;
   int64_t max_rows = 256;      // of one run, unless a single request has more
   int64_t max_wait_us = 1000;  // kTimed: of any request
+
+  bool operator==(const BatchOptions& other) const {
+    return mode == other.mode && max_rows == other.max_rows && max_wait_us == other.max_wait_us;
+  }
 };
 
 /// Reads {"mode": "off" | "zero_wait" | "timed", "max_rows": N, "max_wait_us": N}; keys that are absent have the defaults.

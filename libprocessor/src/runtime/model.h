@@ -97,6 +97,7 @@ class Model {
   Execution execution() const { return execution_.load(); }
   /// From now on; what waits is run as the new options say.
   void SetBatching(const BatchOptions& options) { batcher_.SetOptions(options); }
+  BatchOptions batching() const { return batcher_.options(); }
   absl::Status Drain(int64_t deadline_us);
   /// Refuses new requests, cancels waiting ones, waits for running ones, unloads.
   void Close() noexcept;

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m serving_proxy` is `serving-proxy`."""
+
+from __future__ import annotations
+
+from serving_proxy.cli import main
+
+if __name__ == "__main__":
+    main()

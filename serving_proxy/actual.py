@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What hosts report: `hosts/<id>/actual.json` and `stats.json`, read again only when they have changed."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from serving_proxy.lifecycle.observation import HostSeen, VersionSeen
+
+_MOST_BYTES = 64 * 1024 * 1024
+_STATES = {"loading", "warming", "ready", "draining", "failed"}
+
+
+@dataclass
+class _Cached:
+    key: tuple[int, ...] | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+    seen: HostSeen | None = None
+
+
+class ActualFiles:
+    """Reads what all hosts of a state directory say."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.folder = state_dir / "hosts"
+        self._files: dict[Path, _Cached] = {}
+
+    def read(self) -> tuple[HostSeen, ...]:
+        """Return every host that has written an `actual.json`, live or dead, by name."""
+        try:
+            with os.scandir(self.folder) as entries:
+                names = sorted(entry.name for entry in entries if entry.is_dir())
+        except OSError:
+            return ()
+        hosts = [self._host(name) for name in names]
+        return tuple(host for host in hosts if host is not None)
+
+    def _host(self, name: str) -> HostSeen | None:
+        folder = self.folder / name
+        actual = self._load(folder / "actual.json")
+        if actual is None:
+            return None
+        if actual.seen is None:
+            actual.seen = parse_actual(name, actual.data)
+        stats = self._load(folder / "stats.json")
+        alive = is_alive(folder / "lock", actual.seen.pid)
+        return replace(actual.seen, alive=alive, stats={} if stats is None else stats.data)
+
+    def _load(self, path: Path) -> _Cached | None:
+        try:
+            found = path.stat()
+        except OSError:
+            self._files.pop(path, None)
+            return None
+        cached = self._files.setdefault(path, _Cached())
+        key = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        if key != cached.key and found.st_size <= _MOST_BYTES:
+            try:
+                data = json.loads(path.read_bytes())
+            except (OSError, ValueError):
+                # Half-written, by a host that does not rename: what it said before counts until it is whole.
+                return cached if cached.key is not None else None
+            self._files[path] = cached = _Cached(key, data if isinstance(data, dict) else {})
+        return cached
+
+
+def is_alive(lock: Path, pid: int) -> bool:
+    """Say whether a host's process runs and holds its lock.
+
+    The lock is looked at only where there is a process of that number: a host that is starting never finds it taken.
+    """
+    if not process_runs(pid):
+        return False
+    try:
+        file = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def process_runs(pid: int) -> bool:
+    """Say whether there is a process of that number that has not ended."""
+    return pid > 0 and process_ticks(pid) is not None
+
+
+def process_ticks(pid: int) -> int | None:
+    """Return when a process began, in the kernel's ticks; None if there is none, or it has ended."""
+    try:
+        # The name, in parentheses, may hold spaces and parentheses itself.
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in {"Z", "X"} else int(fields[19])
+
+
+def parse_actual(name: str, data: Mapping[str, Any]) -> HostSeen:
+    """Read an `actual.json`; what is not as it should be counts as absent."""
+    models = {
+        str(model): versions
+        for model, one in _mapping(data.get("models")).items()
+        if (versions := _versions(_mapping(one).get("versions")))
+    }
+    return HostSeen(
+        name=name,
+        alive=False,
+        pid=_number(data.get("pid")),
+        state=str(data.get("state") or "starting"),
+        generation=_number(data.get("generation")),
+        desired_error=_text(data.get("desired_error")),
+        started=str(data.get("started") or ""),
+        cpus=str(data.get("cpus") or ""),
+        endpoints={str(key): str(value) for key, value in _mapping(data.get("endpoints")).items()},
+        models=models,
+    )
+
+
+def _versions(data: Any) -> dict[int, VersionSeen]:
+    found = {}
+    for number, one in _mapping(data).items():
+        details = _mapping(one)
+        if str(number).isdecimal() and details.get("state") in _STATES:
+            path, error = _text(details.get("path")), _text(details.get("error"))
+            found[int(number)] = VersionSeen(details["state"], path, error, dict(details))
+    return found
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The FastAPI application of the admin port."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI, Response
+from fastapi.openapi.utils import get_openapi
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from serving_proxy.api.errors import add_handlers
+from serving_proxy.api.guarding import Guarding
+from serving_proxy.api.metrics import registry
+from serving_proxy.api.routes import routes
+from serving_proxy.api.stream import stream_route
+from serving_proxy.control.plane import Plane
+from serving_proxy.version import version
+
+_ABOUT = "Deploys models, splits traffic between their versions, promotes and rolls back. Shares are in percent."
+
+
+def create_app(plane: Plane, token: str | None) -> FastAPI:
+    """Make the application.
+
+    Parameters
+    ----------
+    plane : Plane
+    token : str or None
+        What clients have to send; None: requests of this machine alone are answered.
+    """
+    # The pages of Swagger and ReDoc are fetched from elsewhere; the proxy works offline.
+    app = FastAPI(title="serving-proxy", version=version(), description=_ABOUT, docs_url=None, redoc_url=None)
+    add_handlers(app)
+    app.include_router(routes(plane))
+    app.include_router(stream_route(plane))
+    _add_health(app, plane)
+    app.add_middleware(Guarding, token=token)
+    app.openapi = lambda: _openapi(app, token)  # type: ignore[method-assign]
+    return app
+
+
+def _add_health(app: FastAPI, plane: Plane) -> None:
+    metrics = registry(plane)
+
+    @app.get("/healthz", tags=["proxy"], responses={503: {"description": "It is going down"}})
+    async def healthz(response: Response) -> dict[str, str]:
+        """Say whether the proxy works: 200, or 503 once it is going down."""
+        if plane.closing.is_set():
+            response.status_code = 503
+            return {"status": "closing"}
+        return {"status": "ok"}
+
+    @app.get("/metrics", tags=["proxy"], response_class=Response)
+    async def metrics_text() -> Response:
+        """Answer the metrics of the control plane as Prometheus text."""
+        return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
+
+
+def _openapi(app: FastAPI, token: str | None) -> dict[str, Any]:
+    """Describe the API: errors as they are, in the place of FastAPI's own."""
+    if app.openapi_schema is None:
+        schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        for path in schema["paths"].values():
+            for operation in path.values():
+                operation.get("responses", {}).pop("422", None)
+        for name in ("HTTPValidationError", "ValidationError"):
+            schema.get("components", {}).get("schemas", {}).pop(name, None)
+        if token is not None:
+            schema["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            schema["security"] = [{"token": []}]
+            schema["paths"]["/healthz"]["get"]["security"] = []
+        app.openapi_schema = schema
+    return app.openapi_schema

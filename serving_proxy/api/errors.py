@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors as HTTP: the one place that knows its numbers."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from serving_proxy.errors import ProxyError
+
+log = logging.getLogger("serving_proxy.api")
+
+HTTP_CODES = {
+    "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
+    "OUT_OF_RANGE": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "ALREADY_EXISTS": 409,
+    "ABORTED": 409,
+    "RESOURCE_EXHAUSTED": 429,
+    "CANCELLED": 499,
+    "UNIMPLEMENTED": 501,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+}
+_STATUSES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    405: "UNIMPLEMENTED",
+    408: "DEADLINE_EXCEEDED",
+    413: "INVALID_ARGUMENT",
+    503: "UNAVAILABLE",
+}
+_MOST_NAMED = 3
+
+
+class ErrorBody(BaseModel):
+    """Status and message."""
+
+    status: str
+    message: str
+
+
+class ErrorAnswer(BaseModel):
+    """What every request that fails is answered with."""
+
+    error: ErrorBody
+
+
+RESPONSES: dict[int | str, dict[str, object]] = {
+    code: {"model": ErrorAnswer, "description": HTTPStatus(code).phrase}
+    for code in (400, 401, 403, 404, 405, 408, 409, 413, 429, 500, 503)
+}
+"""For the OpenAPI description: what any verb may answer."""
+
+
+def answer(status: str, message: str, code: int | None = None) -> JSONResponse:
+    """Make the answer of a request that failed."""
+    headers = {"WWW-Authenticate": "Bearer"} if status == "UNAUTHENTICATED" else None
+    content = {"error": {"status": status, "message": message}}
+    return JSONResponse(content, status_code=code or HTTP_CODES.get(status, 500), headers=headers)
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Let every error be answered alike."""
+
+    @app.exception_handler(ProxyError)
+    async def proxy_error(_: Request, error: ProxyError) -> JSONResponse:
+        return answer(error.status, str(error))
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        faults = error.errors()
+        said = "; ".join(_fault(one) for one in faults[:_MOST_NAMED])
+        more = f" and {len(faults) - _MOST_NAMED} more" if len(faults) > _MOST_NAMED else ""
+        return answer("INVALID_ARGUMENT", f"request: {said}{more}")
+
+    @app.exception_handler(HTTPException)
+    async def http_error(_: Request, error: HTTPException) -> JSONResponse:
+        status = _STATUSES.get(error.status_code, "INTERNAL")
+        made = answer(status, str(error.detail), error.status_code)
+        for name, value in (error.headers or {}).items():
+            made.headers[name] = value
+        return made
+
+    @app.exception_handler(Exception)
+    async def unexpected(request: Request, error: Exception) -> JSONResponse:
+        log.error("%s %s", request.method, request.url.path, exc_info=error)
+        return answer("INTERNAL", f"{type(error).__name__}: see the log of the proxy")
+
+
+def _fault(fault: dict[str, object]) -> str:
+    place = fault.get("loc")
+    names = [str(part) for part in place] if isinstance(place, tuple | list) else []
+    return f"{'.'.join(names[1:]) or 'body'}: {fault.get('msg')}"

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands before every request: who may ask, how much, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+from pathlib import Path
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from serving_proxy.api.errors import answer
+from serving_proxy.errors import InvalidError
+
+MOST_BODY_BYTES = 1024 * 1024
+_BODY_S = 10.0
+_LEAST_TOKEN = 16
+OPEN_PATHS = frozenset({"/healthz"})
+
+
+def read_token(file: Path) -> str:
+    """Read the token that clients have to send.
+
+    Raises
+    ------
+    InvalidError
+        The file cannot be read, or holds no usable token.
+    """
+    try:
+        token = file.read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        raise InvalidError(f"--token-file {file}: {error}, expected a file with a token") from error
+    if len(token) < _LEAST_TOKEN or any(one.isspace() for one in token):
+        raise InvalidError(
+            f"--token-file {file}: {len(token)} characters, expected one word of at least {_LEAST_TOKEN}"
+        )
+    return token
+
+
+def is_loopback(address: str) -> bool:
+    """Say whether an address or a name is of this machine alone."""
+    if address == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+class Guarding:
+    """Lets requests through that have the token; without one, those that come from this machine and from no web page.
+
+    Parameters
+    ----------
+    app : ASGI application
+    token : str or None
+    open_paths : frozenset of str
+        What anybody may ask for. One that ends with "/" stands for all below it.
+    """
+
+    def __init__(self, app: ASGIApp, token: str | None, open_paths: frozenset[str] = OPEN_PATHS) -> None:
+        self._app = app
+        self._token = None if token is None else f"Bearer {token}".encode()
+        self._open = open_paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await answer(*refusal)(scope, receive, send)
+            return
+        await self._app(scope, _Limited(receive).receive, send)
+
+    def _refusal(self, scope: Scope) -> tuple[str, str, int] | None:
+        """Return status, message and HTTP code of a request that may not go on."""
+        headers = Headers(scope=scope)
+        length = headers.get("content-length", "")
+        if length.isdecimal() and int(length) > MOST_BODY_BYTES:
+            return "INVALID_ARGUMENT", f"body: {length} bytes, expected at most {MOST_BODY_BYTES}", 413
+        if any(scope["path"] == one or (one.endswith("/") and scope["path"].startswith(one)) for one in self._open):
+            return None
+        if self._token is not None:
+            found = headers.get("authorization", "").encode("latin-1", "replace")
+            if not hmac.compare_digest(found, self._token):
+                return "UNAUTHENTICATED", "token: none or a wrong one, expected 'Authorization: Bearer …'", 401
+        elif not _from_here(scope, headers):
+            return "PERMISSION_DENIED", "no token is configured, expected a request of this machine", 403
+        if not _same_origin(headers):
+            return "PERMISSION_DENIED", "origin: another site's page, expected the proxy's own", 403
+        return None
+
+
+def _from_here(scope: Scope, headers: Headers) -> bool:
+    """Say whether a request comes from this machine, by a name that is not another's."""
+    client = scope.get("client")
+    host = headers.get("host", "localhost")
+    name = host if host.endswith("]") or ":" not in host else host.rpartition(":")[0]
+    return client is not None and is_loopback(client[0]) and is_loopback(name)
+
+
+def _same_origin(headers: Headers) -> bool:
+    origin = headers.get("origin")
+    return origin is None or origin.partition("://")[2] == headers.get("host", "")
+
+
+class _Limited:
+    """Counts the body, and waits for it only so long."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._bytes = 0
+        self._complete = False
+
+    async def receive(self) -> Message:
+        if self._complete:
+            # From here on it is only told that the client has gone: a stream may wait for that for hours.
+            return await self._receive()
+        try:
+            message = await asyncio.wait_for(self._receive(), _BODY_S)
+        except TimeoutError as error:
+            raise HTTPException(408, f"body: not complete after {_BODY_S:g} s") from error
+        self._bytes += len(message.get("body", b""))
+        if self._bytes > MOST_BODY_BYTES:
+            raise HTTPException(413, f"body: more than {MOST_BODY_BYTES} bytes, expected less")
+        self._complete = not message.get("more_body", False)
+        return message

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prometheus metrics of the control plane; those of requests are the hosts'."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from serving_proxy.control.plane import Plane
+from serving_proxy.control.status import share
+
+_PREFIX = "recprocessor_proxy_"
+
+
+class PlaneCollector(Collector):
+    """Reads the metrics from the state when they are asked for."""
+
+    def __init__(self, plane: Plane) -> None:
+        self._plane = plane
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric."""
+        control = self._plane.control
+        up = GaugeMetricFamily(f"{_PREFIX}host_up", "1 if the host runs", labels=["host", "origin"])
+        restarts = CounterMetricFamily(f"{_PREFIX}host_restarts", "Times a host was started again", labels=["host"])
+        for host in self._plane.supervisor.views():
+            up.add_metric([host.name, host.origin], float(host.alive))
+            restarts.add_metric([host.name], host.restarts)
+        state = GaugeMetricFamily(f"{_PREFIX}version_state", "1 for its state", labels=["model", "version", "state"])
+        percent = GaugeMetricFamily(f"{_PREFIX}traffic_percent", "Share of requests", labels=["model", "version"])
+        for name, model in control.models.items():
+            for number, version in model.versions.items():
+                if version.active or version.desired:
+                    state.add_metric([name, str(number), version.state.value], 1.0)
+                    percent.add_metric([name, str(number)], share(model, number))
+        yield from (up, restarts, state, percent)
+        jobs = GaugeMetricFamily(f"{_PREFIX}jobs_running", "Long operations under way", labels=["kind"])
+        for kind, count in Counter(job.row.kind for job in self._plane.jobs.running()).items():
+            jobs.add_metric([kind], count)
+        yield jobs
+        yield GaugeMetricFamily(f"{_PREFIX}generation", "Generation of desired.json", value=control.desired.generation)
+        yield GaugeMetricFamily(
+            f"{_PREFIX}fault", "1 while the state directory cannot be written to", value=bool(control.fault)
+        )
+
+
+def registry(plane: Plane) -> CollectorRegistry:
+    """Make a registry with the metrics of a control plane."""
+    made = CollectorRegistry(auto_describe=False)
+    made.register(PlaneCollector(plane))
+    return made

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that every verb has, and how what people type is read."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from serving_proxy.api.guarding import read_token
+from serving_proxy.client import DEFAULT_SERVER, Client
+from serving_proxy.errors import InvalidError
+
+# The empty metavar: newer versions of typer show a flag's type, as if it took a value.
+AsJson = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON instead of tables.")]
+Server = Annotated[
+    str, typer.Option("--server", metavar="URL", envvar="SERVING_PROXY_SERVER", help="The proxy's admin port.")
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        metavar="FILE",
+        envvar="SERVING_PROXY_TOKEN_FILE",
+        show_default=False,
+        help="File with the token, if the proxy wants one.",
+    ),
+]
+CaFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", show_default=False, help="Certificates to trust, for a server with https."),
+]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The model.")]
+VersionArgument = Annotated[int, typer.Argument(metavar="VERSION", min=1, help="The version's number.")]
+Wait = Annotated[bool, typer.Option("--wait", metavar="", help="Return once it is done; Ctrl-C cancels it.")]
+
+SERVER = DEFAULT_SERVER
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
+_UNITS = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def connect(server: str, token_file: Path | None, ca_file: Path | None = None) -> Client:
+    """Make a client."""
+    token = None if token_file is None else read_token(token_file)
+    return Client(server, token, verify=ca_file or True)
+
+
+def print_json(data: Any) -> None:
+    """Print JSON to stdout."""
+    typer.echo(json.dumps(data, indent=2))
+
+
+def seconds(text: str, option: str) -> float:
+    """Read a duration such as `90`, `30s`, `15m`, `1h` or `1h30m`.
+
+    Raises
+    ------
+    InvalidError
+    """
+    parts = list(_DURATION.finditer(text.strip()))
+    if (
+        not parts
+        or "".join(one[0] for one in parts) != text.strip()
+        or (len(parts) > 1 and any(not one[2] for one in parts))
+    ):
+        raise InvalidError(f"{option}: '{text}', expected a duration such as 30s, 15m or 1h")
+    return sum(float(one[1]) * _UNITS[one[2]] for one in parts)
+
+
+def shares(texts: list[str]) -> dict[int | str, float]:
+    """Read `VERSION=PERCENT` arguments.
+
+    Raises
+    ------
+    InvalidError
+    """
+    found: dict[int | str, float] = {}
+    for text in texts:
+        version, equals, percent = text.partition("=")
+        try:
+            share = float(percent.removesuffix("%"))
+        except ValueError:
+            share = -1.0
+        if not equals or not version or not 0 <= share <= 100:
+            raise InvalidError(f"'{text}': expected VERSION=PERCENT, such as 4=10")
+        if version in found:
+            raise InvalidError(f"'{text}': version {version} is given twice, expected once")
+        found[version] = share
+    return found
+
+
+def json_object(text: str | None, option: str) -> dict[str, Any] | None:
+    """Read an option that holds a JSON object, or `@FILE` with one.
+
+    Raises
+    ------
+    InvalidError
+    """
+    if text is None:
+        return None
+    try:
+        if text.startswith("@"):
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        found = json.loads(text)
+    except (OSError, ValueError) as error:
+        raise InvalidError(f"{option}: {error}, expected a JSON object, or @FILE") from error
+    if not isinstance(found, dict):
+        raise InvalidError(f"{option}: a JSON {type(found).__name__}, expected an object")
+    return found

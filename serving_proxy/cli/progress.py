@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waits for a long operation under a progress bar; Ctrl-C cancels it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from serving_proxy.cli.app import remark
+from serving_proxy.client import Client
+from serving_proxy.errors import ProxyError
+
+
+def follow(client: Client, job: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
+    """Wait for an operation and return it as it ended.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Ctrl-C or SIGTERM: it was cancelled.
+    """
+    try:
+        with _interruptible(), _shown(f"{job['model']}/{job['version']}") as told:
+            return client.wait(job["id"], timeout, told)
+    except KeyboardInterrupt:
+        try:
+            ended = client.cancel(job["id"])
+        except ProxyError as error:
+            remark(f"not cancelled: {error}")
+        else:
+            remark(f"{job['model']}/{job['version']}: {ended['state']}")
+        raise
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    def interrupt(number: int, _: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _shown(name: str) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Show what an operation does, if somebody sits at a terminal; else a line for each step."""
+    screen = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    last = ""
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as progress:
+        task = progress.add_task(escape(name), total=None)
+
+        def told(job: dict[str, Any]) -> None:
+            nonlocal last
+            total, done = job["total"] or None, job["done"]
+            progress.update(
+                task, description=escape(f"{name}: {job['step']}"), total=total, completed=done if total else 0
+            )
+            if not screen.is_terminal and job["step"] and job["step"] != last:
+                remark(f"{name}: {job['step']}")
+            last = job["step"]
+
+        yield told

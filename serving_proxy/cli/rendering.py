@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The terminal's view of what the proxy answers; everything comes from the JSON data."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+_STYLES = {"ready": "green", "failed": "bold red", "draining": "yellow", "stopped": "dim"}
+_WIDE = 140
+
+
+def console() -> Console:
+    """Make a console as wide as the terminal; in a pipe or a file, 140 wide."""
+    made = Console()
+    return made if made.is_terminal else Console(width=_WIDE)
+
+
+def render_status(status: dict[str, Any]) -> RenderableType:
+    """Show hosts, models and what is being done."""
+    parts: list[RenderableType] = []
+    if status["fault"]:
+        parts.append(Text.from_markup(f"[bold red]fault:[/] {escape(status['fault'])}"))
+    parts.append(_hosts(status["hosts"]) if status["hosts"] else Text("No host is running."))
+    if status["models"]:
+        parts.append(_models(status["models"]))
+    else:
+        parts.append(Text("Nothing is deployed: `serving-proxy deploy NAME PATH`."))
+    parts += [Text(f"{one['model']}/{one['version']}: {one['kind']}, {one['step']}") for one in status["jobs"]]
+    return Group(*parts)
+
+
+def render_model(model: dict[str, Any]) -> RenderableType:
+    """Show the versions of a model with where they come from."""
+    columns = ("version", "state", "role", "traffic", "shadow", "labels", "since", "bytes", "sha256", "source")
+    rows = [
+        [
+            str(one["version"]),
+            _state(one),
+            one["role"],
+            _percent(one["traffic"]),
+            _percent(one["shadow"]),
+            ", ".join(one["labels"]),
+            clock(one["since"]),
+            "" if one["bytes"] is None else _bytes(one["bytes"]),
+            (one["sha256"] or "")[:12],
+            escape(one["source"]) + (f" [dim](optimized, {one['optimize']})[/]" if one["optimize"] else ""),
+        ]
+        for one in model["versions"]
+    ]
+    title = model["name"] + (", paused" if model["paused"] else "")
+    return _table(title, columns, rows, right=("version", "traffic", "shadow", "bytes"))
+
+
+def render_explain(found: dict[str, Any]) -> RenderableType:
+    """Show why a model is as it is."""
+    lines = [f"[bold]{escape(found['model'])}[/]"]
+    lines += [f"  {escape(line)}" for line in found["lines"]]
+    for version, why in found["versions"].items():
+        lines.append(f"[bold]{escape(found['model'])}/{version}[/]")
+        lines += [f"  {escape(line)}" for line in why]
+    return Text.from_markup("\n".join(lines))
+
+
+def render_events(events: Iterable[dict[str, Any]]) -> RenderableType:
+    """Show events, a line each."""
+    return Text("\n".join(event_line(one) for one in events))
+
+
+def event_line(event: dict[str, Any]) -> str:
+    """Write one event."""
+    return f"{event['id']:>6}  {clock(event['at'])}  {event['kind']:<9} {event['message']}"
+
+
+def clock(at: float) -> str:
+    """Write a time, in the zone of whoever looks."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def _hosts(hosts: list[dict[str, Any]]) -> RenderableType:
+    columns = ("host", "state", "origin", "pid", "generation", "cpus", "restarts", "endpoints", "note")
+    rows = [
+        [
+            escape(one["name"]),
+            f"[{_STYLES.get(one['state'], 'default')}]{one['state']}[/]",
+            one["origin"],
+            str(one["pid"] or ""),
+            str(one["generation"]),
+            one["cpus"],
+            str(one["restarts"] or ""),
+            escape(", ".join(f"{name} {place}" for name, place in one["endpoints"].items())),
+            escape(one["note"]),
+        ]
+        for one in hosts
+    ]
+    return _table("Hosts", columns, rows, right=("pid", "generation", "restarts"))
+
+
+def _models(models: list[dict[str, Any]]) -> RenderableType:
+    columns = ("model", "version", "state", "role", "traffic", "shadow", "labels", "in flight", "cpus", "reason")
+    rows = []
+    for model in models:
+        name = escape(model["name"]) + (" [yellow](paused)[/]" if model["paused"] else "")
+        for one in model["versions"]:
+            hosts = one["hosts"].values()
+            rows.append(
+                [
+                    name,
+                    str(one["version"]),
+                    _state(one),
+                    one["role"] + _ramp(model, one["version"]),
+                    _percent(one["traffic"]),
+                    _percent(one["shadow"]),
+                    ", ".join(one["labels"]),
+                    str(sum(host.get("in_flight", 0) for host in hosts) or ""),
+                    " ".join(sorted({str(host["cpuset"]) for host in hosts if host.get("cpuset")})),
+                    escape(one["reason"]),
+                ]
+            )
+            name = ""
+    return _table("Models", columns, rows, right=("version", "traffic", "shadow", "in flight"))
+
+
+def _ramp(model: dict[str, Any], version: int) -> str:
+    found = [one for one in model["ramps"] if one["version"] == version]
+    return f", to {found[0]['to']:g} %" if found else ""
+
+
+def _state(version: dict[str, Any]) -> str:
+    return f"[{_STYLES.get(version['state'], 'default')}]{version['state']}[/]"
+
+
+def _percent(share: float) -> str:
+    return f"{share:g} %" if share else ""
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def _table(title: str, columns: Sequence[str], rows: list[list[str]], right: Sequence[str]) -> Table:
+    """Make a table without the columns that are empty."""
+    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    shown = [place for place, _ in enumerate(columns) if any(row[place] for row in rows)]
+    for place in shown:
+        made.add_column(columns[place], justify="right" if columns[place] in right else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(row[place] for place in shown))
+    return made

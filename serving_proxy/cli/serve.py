@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`serving-proxy serve`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from serving_proxy.cli.app import app, guarded
+from serving_proxy.errors import InvalidError
+
+_HELP = """Run the proxy: start hosts, and answer the other verbs at the admin port.
+
+All state is in the state directory; after a crash, the same command brings back what was deployed. Every option may be
+given as a variable, such as SERVING_PROXY_ADMIN_PORT.
+
+**Examples**
+
+- `serving-proxy serve --state-dir /var/lib/recprocessor --model-root /models`
+- `serving-proxy serve --state-dir state --host go --cpus 0-3 --config models.config`
+- `serving-proxy serve --state-dir state --host none`
+"""
+
+
+def _option(metavar: str, text: str) -> Any:
+    return typer.Option(metavar=metavar, show_default=False, help=text)
+
+
+@app.command(name="serve", help=_HELP)
+@guarded
+def serve_command(
+    state_dir: Annotated[Path | None, _option("DIR", "Where everything is kept. Required.")] = None,
+    grpc_port: Annotated[int | None, _option("N", "gRPC port of the hosts: 8500.")] = None,
+    rest_port: Annotated[int | None, _option("N", "REST port of the hosts: 8501.")] = None,
+    admin_port: Annotated[int | None, _option("N", "Admin port: 8502.")] = None,
+    address: Annotated[str | None, _option("ADDRESS", "Where hosts listen: 127.0.0.1.")] = None,
+    admin_address: Annotated[str | None, _option("ADDRESS", "Where the admin port listens: 127.0.0.1.")] = None,
+    host: Annotated[str | None, _option("python|go|none", "Which hosts to start: python.")] = None,
+    host_processes: Annotated[int | None, _option("N", "How many, on the same ports: 1.")] = None,
+    cpus: Annotated[str | None, _option("LIST", "CPUs of the hosts, such as 0-3.")] = None,
+    maintenance_cpus: Annotated[str | None, _option("LIST", "CPUs to load and optimize on.")] = None,
+    memory_limit_mb: Annotated[
+        int | None, _option("MB", "Memory for models; else the machine's, less a tenth.")
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, _option("FILE", "Certificate of the hosts, and of an admin port elsewhere.")
+    ] = None,
+    tls_key: Annotated[Path | None, _option("FILE", "Its key.")] = None,
+    client_ca: Annotated[Path | None, _option("FILE", "Clients of the hosts need a certificate of these.")] = None,
+    token_file: Annotated[Path | None, _option("FILE", "Token of the admin port; needed if it is reachable.")] = None,
+    model_root: Annotated[list[Path] | None, _option("DIR", "Models must lie below; repeatable.")] = None,
+    config: Annotated[
+        Path | None, _option("FILE", "TensorFlow Serving's models.config, or a DeepRec Processor's JSON.")
+    ] = None,
+    allow_reload_rpc: Annotated[
+        bool | None, typer.Option("--allow-reload-rpc", metavar="", show_default=False, help="Accept reload requests.")
+    ] = None,
+    max_message_mb: Annotated[int | None, _option("MB", "Largest request of the hosts.")] = None,
+    drain_timeout: Annotated[float | None, _option("SECONDS", "Time for the last requests at the end: 30.")] = None,
+    keep_hosts: Annotated[
+        bool | None,
+        typer.Option("--keep-hosts", metavar="", show_default=False, help="Leave hosts running at the end."),
+    ] = None,
+    log_level: Annotated[str | None, _option("LEVEL", "DEBUG, INFO, WARNING or ERROR: INFO.")] = None,
+) -> None:
+    given = {name: value for name, value in locals().items() if value is not None and value != []}
+    from serving_proxy.logs import set_up
+    from serving_proxy.serve import serve
+    from serving_proxy.settings import ServeSettings
+
+    try:
+        settings = ServeSettings(**given)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        name = "--" + str(fault["loc"][0]).replace("_", "-")
+        found = "nothing" if fault["type"] == "missing" else repr(fault["input"])
+        raise InvalidError(f"{name}: {found}, {fault['msg']}") from error
+    set_up(settings.log_level)
+    serve(settings)

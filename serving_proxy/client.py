@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python client: the verbs of the admin API as methods, with its errors as exceptions."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from serving_proxy.errors import CancelledError, LateError, PreconditionError, UnavailableError, from_status
+
+DEFAULT_SERVER = "http://127.0.0.1:8502"
+_POLL_S = 0.2
+
+Json = dict[str, Any]
+
+
+class Client:
+    """Talks to a proxy.
+
+    Parameters
+    ----------
+    server : str
+        URL of the admin port.
+    token : str, optional
+    timeout : float [s]
+        Of one request.
+    verify : bool or path
+        Certificates to trust, for `https`.
+
+    Raises
+    ------
+    ProxyError
+        From every verb: the exception of `serving_proxy.errors` for the status that the proxy answers.
+    """
+
+    def __init__(
+        self, server: str = DEFAULT_SERVER, token: str | None = None, timeout: float = 30.0, verify: bool | Path = True
+    ) -> None:
+        self.server = server
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        trusted: bool | str = str(verify) if isinstance(verify, Path) else verify
+        # What the environment says of proxies is about other networks.
+        self._http = httpx.Client(
+            base_url=server, headers=headers, timeout=timeout, verify=trusted, trust_env=False, follow_redirects=False
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def deploy(
+        self, name: str, path: str | Path, *, wait: bool = False, timeout: float | None = None, **options: Any
+    ) -> Json:
+        """Deploy a version.
+
+        Parameters
+        ----------
+        name : str
+        path : path
+            Its SavedModel folder, or a DeepRec Processor's JSON, as the proxy sees it.
+        wait : bool
+            Return once it is ready; fail if it fails.
+        timeout : float, optional [s]
+            How long to wait at most.
+        options
+            `version`, `optimize`, `precision`, `traffic` [%], `shadow` [%], `slo_p99_ms`, `warmup`, `config`, `cpuset`,
+            `batching`, `limits`, `priority`, `labels`, `layer`, `key_input`, `other_signature`.
+
+        Returns
+        -------
+        dict
+            `version`, `job`, `notes`, `model`.
+        """
+        body = {key: value for key, value in options.items() if value is not None}
+        answer = self._ask("POST", f"/v1/models/{name}/deploy", {"path": str(path), **body})
+        if wait and answer["job"] is not None:
+            answer["job"] = self.wait(answer["job"]["id"], timeout)
+            answer["model"] = self.versions(name)
+        return answer
+
+    def undeploy(self, name: str, version: int | None = None) -> Json:
+        """Take a version out after its last request, or the whole model."""
+        return self._ask("POST", f"/v1/models/{name}/undeploy", {"version": version})
+
+    def traffic(self, name: str, weights: Mapping[int | str, float]) -> Json:
+        """Split traffic: percent by version or label; what is not named goes to the baseline."""
+        body = {"weights": {str(version): percent for version, percent in weights.items()}}
+        return self._ask("PUT", f"/v1/models/{name}/traffic", body)
+
+    def ramp(self, name: str, version: int, to: float, over_s: float) -> Json:
+        """Move a version's share to `to` percent within `over_s` seconds."""
+        return self._ask("POST", f"/v1/models/{name}/ramp", {"version": version, "to": to, "over_s": over_s})
+
+    def promote(self, name: str, version: int) -> Json:
+        """Make a version the baseline once it is ready; the one before it stays warm."""
+        return self._ask("POST", f"/v1/models/{name}/promote", {"version": version})
+
+    def rollback(self, name: str) -> Json:
+        """Send everything to the last good baseline."""
+        return self._ask("POST", f"/v1/models/{name}/rollback")
+
+    def pause(self, name: str, paused: bool = True) -> Json:
+        """Send everything to the baseline for a while, or let experiments go on."""
+        return self._ask("POST", f"/v1/models/{name}/pause", {"paused": paused})
+
+    def status(self) -> Json:
+        """Return hosts, models and what is being done."""
+        return self._ask("GET", "/v1/status")
+
+    def versions(self, name: str) -> Json:
+        """Return a model with all its versions."""
+        return self._ask("GET", f"/v1/models/{name}/versions")
+
+    def explain(self, name: str) -> Json:
+        """Return why a model is as it is."""
+        return self._ask("GET", f"/v1/models/{name}/explain")
+
+    def events(self, after: int = 0, model: str | None = None, limit: int = 100) -> list[Json]:
+        """Return events after one, else the newest, by rising id."""
+        query: dict[str, Any] = {"after": after, "limit": limit} | ({"model": model} if model else {})
+        return self._ask_list("GET", "/v1/events", query=query)
+
+    def drain(self, host: str | None = None, drain: bool = True) -> list[Json]:
+        """Stop hosts after their last requests, or let them start again."""
+        return self._ask_list("POST", "/v1/drain", {"host": host, "drain": drain})
+
+    def reload(self, text: str) -> Json:
+        """Take a `models.config` in the place of what was configured before."""
+        return self._ask("POST", "/v1/reload", content=text.encode())
+
+    def jobs(self) -> list[Json]:
+        """Return long operations, the newest first."""
+        return self._ask_list("GET", "/v1/jobs")
+
+    def job(self, number: int) -> Json:
+        """Return a long operation."""
+        return self._ask("GET", f"/v1/jobs/{number}")
+
+    def cancel(self, number: int) -> Json:
+        """Cancel a long operation."""
+        return self._ask("DELETE", f"/v1/jobs/{number}")
+
+    def wait(self, number: int, timeout: float | None = None, told: Callable[[Json], None] | None = None) -> Json:
+        """Wait for a long operation, and return it.
+
+        Parameters
+        ----------
+        number : int
+        timeout : float, optional [s]
+        told : callable, optional
+            Given the operation now and then.
+
+        Raises
+        ------
+        PreconditionError, CancelledError, LateError
+            It failed, was cancelled, or takes longer.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            job = self.job(number)
+            if told is not None:
+                told(job)
+            if job["state"] == "failed":
+                raise PreconditionError(job["error"])
+            if job["state"] == "cancelled":
+                raise CancelledError(f"{job['model']}/{job['version']}: {job['error'] or 'cancelled'}")
+            if job["state"] == "succeeded":
+                return job
+            if deadline is not None and time.monotonic() > deadline:
+                raise LateError(
+                    f"{job['model']}/{job['version']}: {job['step']} after {timeout:g} s, expected it ready"
+                )
+            time.sleep(_POLL_S)
+
+    def stream(self, *topics: str, after: int | None = None) -> Iterator[tuple[str, Json]]:
+        """Yield (`event` or `status`, its content) as things happen, until the proxy ends.
+
+        Parameters
+        ----------
+        topics : str
+            `events`, `status`; none: both.
+        after : int, optional
+            Id of the last event that is known already.
+        """
+        headers = {} if after is None else {"Last-Event-ID": str(after)}
+        query = {"topics": list(topics)} if topics else {}
+        with (
+            self._faults(),
+            self._http.stream("GET", "/v1/stream", params=query, headers=headers, timeout=60.0) as answer,
+        ):
+            if answer.status_code != 200:
+                answer.read()
+                raise _error(answer)
+            kind, data = "", ""
+            for line in answer.iter_lines():
+                field, _, value = line.partition(": ")
+                kind = value if field == "event" else kind
+                data = value if field == "data" else data
+                if not line and kind:
+                    yield kind, json.loads(data)
+                    kind, data = "", ""
+
+    def _ask(self, method: str, path: str, body: Any = None, content: bytes | None = None) -> Json:
+        found: Json = self._send(method, path, body, content=content).json()
+        return found
+
+    def _ask_list(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> list[Json]:
+        found: list[Json] = self._send(method, path, body, query).json()
+        return found
+
+    def _send(
+        self, method: str, path: str, body: Any, query: Mapping[str, Any] | None = None, content: bytes | None = None
+    ) -> httpx.Response:
+        headers = {"Content-Type": "text/plain"} if content is not None else None
+        with self._faults():
+            answer = self._http.request(method, path, json=body, params=query, content=content, headers=headers)
+        if answer.is_error:
+            raise _error(answer)
+        return answer
+
+    def _faults(self) -> _Faults:
+        return _Faults(self.server)
+
+
+class _Faults:
+    """Gives the errors of the network our names."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if isinstance(error, httpx.TimeoutException):
+            raise LateError(f"{self._server}: no answer in time, expected a proxy") from error
+        if isinstance(error, httpx.HTTPError | httpx.InvalidURL):
+            raise UnavailableError(
+                f"{self._server}: {error}, expected a proxy; is `serving-proxy serve` running?"
+            ) from error
+
+
+def _error(answer: httpx.Response) -> Exception:
+    with suppress(ValueError, KeyError, TypeError):
+        found = answer.json()["error"]
+        return from_status(found["status"], found["message"])
+    return UnavailableError(f"{answer.url}: HTTP {answer.status_code}, expected a proxy")

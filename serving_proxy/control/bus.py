@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tells whoever listens what has happened; a listener that does not keep up loses the oldest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from serving_proxy.store import Event
+
+_MOST_WAITING = 1000
+
+
+class Bus:
+    """Events to listeners, and a signal that something has changed."""
+
+    def __init__(self) -> None:
+        self._listeners: set[asyncio.Queue[Event]] = set()
+        self._changed = asyncio.Event()
+
+    def publish(self, events: list[Event]) -> None:
+        """Give events to all listeners."""
+        for queue in self._listeners:
+            for event in events:
+                if queue.full():
+                    queue.get_nowait()
+                queue.put_nowait(event)
+
+    @contextmanager
+    def listen(self) -> Iterator[asyncio.Queue[Event]]:
+        """Give a queue that gets the events from now on."""
+        queue: asyncio.Queue[Event] = asyncio.Queue(_MOST_WAITING)
+        self._listeners.add(queue)
+        try:
+            yield queue
+        finally:
+            self._listeners.discard(queue)
+
+    def changed(self) -> None:
+        """Wake those that wait for a change."""
+        before, self._changed = self._changed, asyncio.Event()
+        before.set()
+
+    async def change(self, seconds: float | None = None) -> None:
+        """Wait for the next change, or at most some seconds."""
+        try:
+            await asyncio.wait_for(self._changed.wait(), seconds)
+        except TimeoutError:
+            return

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Removes optimised models that no version has any more, and tables that no model links to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+from pathlib import Path
+
+from serving_proxy.control.control import Control
+from serving_proxy.control.gating import Gates
+from serving_proxy.lifecycle.states import State
+
+log = logging.getLogger("serving_proxy.cleaning")
+
+_PERIOD_S = 30.0
+_TABLE = ".emb"
+
+
+class Cleaner:
+    """Keeps the state directory from growing."""
+
+    def __init__(self, control: Control, gates: Gates) -> None:
+        self._control = control
+        self._gates = gates
+
+    async def run(self) -> None:
+        """Look now and then until the task is cancelled."""
+        while True:
+            await self.clean()
+            await asyncio.sleep(_PERIOD_S)
+
+    async def clean(self) -> None:
+        """Remove what is not needed; nothing while a model is being optimised."""
+        if self._gates.optimising:
+            return
+        options = self._control.options
+        needed = {
+            path
+            for name, model in self._control.models.items()
+            for version in model.versions.values()
+            if version.optimize is not None and version.state != State.STOPPED
+            for path in (self._gates.artefact(name, version), self._gates.artefact(name, version).with_suffix(".json"))
+        }
+        for path in await asyncio.to_thread(_unneeded, options.artefacts, needed):
+            log.info("removes %s", path)
+            await asyncio.to_thread(_remove, path)
+        if not self._gates.optimising:
+            await asyncio.to_thread(_remove_tables, options.tables)
+
+
+def _unneeded(folder: Path, needed: set[Path]) -> list[Path]:
+    return [path for path in folder.glob("*/*") if path not in needed]
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        path.parent.rmdir()
+
+
+def _remove_tables(folder: Path) -> None:
+    """Remove files of the store that have no other link."""
+    for path in folder.glob(f"*{_TABLE}"):
+        with contextlib.suppress(OSError):
+            if path.stat().st_nlink == 1:
+                path.unlink()

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state of the control plane and the loop that follows hosts.
+
+What is in memory is what is in the store: a change is written first. `desired.json` is made from it; should the proxy
+be killed between the two, the next one writes the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from serving_proxy.actual import ActualFiles
+from serving_proxy.control.bus import Bus
+from serving_proxy.desired import DesiredFile
+from serving_proxy.errors import ExhaustedError, NotFoundError, ProxyError, UnavailableError
+from serving_proxy.lifecycle.changes import Change
+from serving_proxy.lifecycle.observation import HostSeen
+from serving_proxy.lifecycle.reconcile import Snapshot, reconcile, taken_by_others
+from serving_proxy.lifecycle.records import Arm, Model, Note
+from serving_proxy.lifecycle.rendering import HostSettings
+from serving_proxy.store import Repository
+
+log = logging.getLogger("serving_proxy.control")
+
+STEP_S = 0.2
+# While the disk is full: often enough to go on soon, not so often that the log fills it again.
+_RETRY_S = 2.0
+# A machine that slept, or a process that was stopped, does not let a ramp jump.
+_MOST_PASSED_S = 2.0
+
+
+@dataclass(frozen=True)
+class ControlOptions:
+    """What the control plane is told when it starts.
+
+    Attributes
+    ----------
+    state_dir : Path
+    model_roots : tuple of Path
+        Resolved; none: every place.
+    host_settings : HostSettings
+    """
+
+    state_dir: Path
+    model_roots: tuple[Path, ...] = ()
+    host_settings: HostSettings = field(default_factory=HostSettings)
+
+    @property
+    def artefacts(self) -> Path:
+        """Where optimised models are."""
+        return self.state_dir / "artefacts"
+
+    @property
+    def tables(self) -> Path:
+        """Where the tables are that they share."""
+        return self.state_dir / "tables"
+
+
+class Control:
+    """Models, hosts and what is wanted of them; used by one thread, that of the event loop."""
+
+    def __init__(self, options: ControlOptions, repository: Repository) -> None:
+        self.options = options
+        self.repository = repository
+        self.host_settings = options.host_settings
+        self.desired = DesiredFile(options.state_dir)
+        self.actual = ActualFiles(options.state_dir)
+        self.bus = Bus()
+        self.models: dict[str, Model] = repository.models()
+        self.hosts: tuple[HostSeen, ...] = self.actual.read()
+        self.fault: str | None = None
+        self.last_event = repository.last_event()
+        self.closing = False
+        self._clocks: dict[str, float] = {}
+        self._last = time.monotonic()
+        self._retry_at = 0.0
+        self._dirty = True
+        self._wake = asyncio.Event()
+        self._desired_errors: dict[str, str | None] = {}
+
+    def model(self, name: str) -> Model:
+        """Return a model that was deployed at some time.
+
+        Raises
+        ------
+        NotFoundError
+        """
+        found = self.models.get(name)
+        if found is None:
+            known = ", ".join(sorted(self.models)) or "none"
+            raise NotFoundError(f"model '{name[:150]}': not deployed, expected one of {known}")
+        return found
+
+    def taken(self, model: Model) -> tuple[Arm, ...]:
+        """Return the buckets that other models of its layer have."""
+        return taken_by_others(self.models, model)
+
+    def commit(self, change: Change) -> bool:
+        """Write a changed model and what happened, and say whether anything has changed.
+
+        Raises
+        ------
+        ExhaustedError
+            The disk is full: nothing was changed.
+        UnavailableError
+            The proxy is going down.
+        """
+        before = self.models.get(change.model.name)
+        if change.model == before and not change.notes:
+            return False
+        if self.closing:
+            raise UnavailableError("the proxy is going down, expected one that stays")
+        self.store([change.model], change.notes)
+        if before is not None and before.ramps != change.model.ramps:
+            self._clocks.pop(change.model.name, None)
+        return True
+
+    def store(self, models: Iterable[Model], notes: Sequence[Note] = ()) -> None:
+        """Write models and events to the store, then to memory, and wake everybody."""
+        models = list(models)
+        events = self.repository.save(models, notes)
+        self.models.update((one.name, one) for one in models)
+        for event in events:
+            self.last_event = event.id
+            log.info(event.message, extra={"event": event.kind, "model": event.model, "version": event.version})
+        self._dirty = True
+        self.bus.publish(events)
+        self.bus.changed()
+        self._wake.set()
+
+    def note(self, kind: str, message: str, model: str | None = None, version: int | None = None) -> None:
+        """Enter an event that changes nothing; a full disk must not keep its cause from being seen to."""
+        try:
+            self.store([], [Note(kind=kind, message=message, model=model, version=version)])
+        except ProxyError:
+            log.exception(message)
+
+    def forget(self, name: str) -> None:
+        """Remove a model of which no version is left."""
+        self.repository.remove(name)
+        del self.models[name]
+        self._dirty = True
+        self.bus.changed()
+
+    async def run(self) -> None:
+        """Follow the hosts until the task is cancelled."""
+        while True:
+            self.step()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), STEP_S)
+            self._wake.clear()
+
+    def step(self) -> None:
+        """Look at the hosts, take every model a step on, and write `desired.json` if it is to change."""
+        now = time.monotonic()
+        passed, self._last = now - self._last, now
+        self._run_clocks(min(passed, _MOST_PASSED_S))
+        hosts = self.actual.read()
+        if [replace(one, stats={}) for one in hosts] != [replace(one, stats={}) for one in self.hosts]:
+            self._dirty = True
+        self.hosts = hosts
+        self._note_host_faults()
+        if now < self._retry_at or not (self._dirty or self._clocks):
+            return
+        try:
+            self._reconcile()
+        except ExhaustedError as error:
+            self._retry_at = now + _RETRY_S
+            if self.fault is None:
+                log.error("%s", error)
+            self.fault = str(error)
+            return
+        if self.fault is not None:
+            self.fault = None
+            log.info("the state directory can be written to again")
+
+    def _reconcile(self) -> None:
+        snapshot = Snapshot(self.models, self.hosts, time.time(), dict(self._clocks), self.host_settings)
+        plan = reconcile(snapshot)
+        self._dirty = bool(plan.changed)
+        if plan.changed:
+            for name, model in plan.changed.items():
+                if model.ramps != self.models[name].ramps:
+                    self._clocks.pop(name, None)
+            self.store(plan.changed.values(), plan.notes)
+        known = max((host.generation for host in self.hosts), default=0)
+        if self.desired.write(plan.desired, known):
+            log.info("desired.json written", extra={"generation": self.desired.generation})
+            self.bus.changed()
+
+    def _run_clocks(self, passed: float) -> None:
+        """Let the clocks of models with ramps run; those that are paused stand still."""
+        for name, model in self.models.items():
+            if model.ramps and not model.paused:
+                self._clocks[name] = self._clocks.get(name, 0.0) + passed
+            else:
+                self._clocks.pop(name, None)
+
+    def _note_host_faults(self) -> None:
+        """Enter it where a host refuses `desired.json`, once."""
+        for host in self.hosts:
+            if host.desired_error != self._desired_errors.get(host.name):
+                self._desired_errors[host.name] = host.desired_error
+                if host.desired_error:
+                    self.note("host", f"{host.name}: {host.desired_error}")

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a model is as it is, in sentences: what serves whom, what waits for what, and which verb changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from serving_proxy.control.status import policy_text, role, share
+from serving_proxy.control.views import ExplainView
+from serving_proxy.experiments import ramps
+from serving_proxy.experiments.traffic import to_percent
+from serving_proxy.lifecycle.observation import HostSeen
+from serving_proxy.lifecycle.records import Model, Version
+from serving_proxy.lifecycle.states import State
+
+
+def explain(model: Model, hosts: Sequence[HostSeen], generation: int) -> ExplainView:
+    """Explain a model and each version that is not stopped."""
+    versions = {
+        str(number): _version(model, one, hosts) for number, one in model.versions.items() if one.state != State.STOPPED
+    }
+    return ExplainView(model=model.name, lines=_model(model, hosts, generation), versions=versions)
+
+
+def _model(model: Model, hosts: Sequence[HostSeen], generation: int) -> list[str]:
+    lines = []
+    if model.baseline is None:
+        lines.append("It has no baseline: requests are answered NOT_FOUND until a version is deployed.")
+    elif model.paused:
+        lines.append(f"It is paused: everything goes to the baseline {model.baseline}; `pause --off` ends that.")
+    else:
+        split = [f"{share(model, number):g} % to {number}" for number in (model.baseline, *sorted(model.weights))]
+        lines.append("Requests that name no version: " + ", ".join(split) + ".")
+    if model.weights:
+        key = f"the input '{model.key_input}'" if model.key_input else "a running number where there is none"
+        lines.append(f"They are split by `x-routing-key`, else by {key}, in layer '{model.layer_name}'.")
+    if model.candidate is not None:
+        state = model.versions[model.candidate].state
+        lines.append(f"Version {model.candidate} becomes the baseline once it is ready; it is {state}.")
+    if model.last_good == model.baseline and model.baseline is not None:
+        lines.append("It was rolled back; there is no earlier version to go back to.")
+    elif model.last_good is not None:
+        lines.append(f"Version {model.last_good} is kept warm: `rollback` returns to it at once.")
+    if model.policy is not None:
+        lines.append(f"Its versions come from {model.base_path}: {policy_text(model.policy)}.")
+    lines += [f"'{label}' names version {number}." for label, number in sorted(model.labels.items())]
+    lines += _hosts(hosts, generation)
+    return lines
+
+
+def _hosts(hosts: Sequence[HostSeen], generation: int) -> list[str]:
+    live = [host for host in hosts if host.alive]
+    if not live:
+        return ["No host is running: nothing is served."]
+    lines = []
+    for host in live:
+        if host.desired_error:
+            lines.append(f"{host.name} refuses desired.json: {host.desired_error}")
+        elif host.generation < generation:
+            lines.append(f"{host.name} has generation {host.generation} and is on its way to {generation}.")
+    return lines
+
+
+def _version(model: Model, version: Version, hosts: Sequence[HostSeen]) -> list[str]:
+    lines = [_state_line(version)]
+    what = role(model, version)
+    if what:
+        lines.append(f"It is the {what}." if what in {"baseline", "candidate"} else f"Role: {what}.")
+    if version.held:
+        lines.append("It is loaded without traffic: no arm and no request may choose it.")
+    if version.rejected:
+        lines.append("It was rolled back or passed over: only `promote` or `traffic` gives it requests again.")
+    if version.shadow:
+        lines.append(f"It gets copies of {to_percent(version.shadow):g} % of the baseline's requests.")
+    for ramp in model.ramps:
+        if ramp.version == version.number:
+            waits = "" if version.state == State.READY and not model.paused else "; its clock stands still"
+            lines.append(
+                f"Its share moves to {to_percent(ramp.target):g} %, {ramps.remaining(ramp):.0f} s to go{waits}."
+            )
+    if version.optimize is not None:
+        lines.append(f"It is served as `graph-tools optimize --precision {version.optimize}` wrote it.")
+    for host in hosts:
+        seen = host.models.get(model.name, {}).get(version.number) if host.alive else None
+        if seen is not None:
+            cores = f" on CPUs {seen.details['cpuset']}" if seen.details.get("cpuset") else ""
+            lines.append(f"{host.name}: {seen.state}{cores}" + (f", {seen.error}" if seen.error else "") + ".")
+    return lines
+
+
+def _state_line(version: Version) -> str:
+    why = {
+        State.NEW: "waits for its validation",
+        State.VALIDATING: "its files, place and signature are being checked",
+        State.OPTIMIZING: "graph-tools writes the model that will be served",
+        State.LOADING: "hosts load it",
+        State.WARMING: "hosts run its warm-up requests",
+        State.READY: "every live host answers with it",
+        State.DRAINING: "its last requests are being answered",
+        State.FAILED: "it is not served; deploy it again once the reason is gone",
+    }
+    reason = f" ({version.reason})" if version.reason else ""
+    return f"{version.state}{reason}: {why.get(version.state, 'no host holds it')}."

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes a deployed version through the gates: validation, optimisation, and the wait until hosts have it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from serving_proxy.control.control import Control
+from serving_proxy.control.jobs import Job, Jobs, Work
+from serving_proxy.errors import CancelledError, ExhaustedError, PreconditionError, ProxyError
+from serving_proxy.gates.saved_model import Signatures, read_signatures
+from serving_proxy.gates.validation import Validated, check_signatures, validate
+from serving_proxy.lifecycle.changes import Change, move, stop
+from serving_proxy.lifecycle.records import Version
+from serving_proxy.lifecycle.states import GATED, State
+from serving_proxy.optimise import optimise
+
+_VALIDATIONS = 2
+_WAITING_S = 5.0
+_FULL_DISK_S = 2.0
+
+
+class Gates:
+    """Runs the jobs of versions that are on their way."""
+
+    def __init__(self, control: Control, jobs: Jobs) -> None:
+        self._control = control
+        self._jobs = jobs
+        self._validations = asyncio.Semaphore(_VALIDATIONS)
+        # Memory for one at a time.
+        self._optimisations = asyncio.Semaphore(1)
+        self.optimising = 0
+
+    def begin(self, name: str, number: int) -> Job:
+        """Take a version through the gates; if that is being done already, return the job that does it."""
+        for job in self._jobs.running(name, number):
+            return job
+        version = self._version(name, number)
+        return self._jobs.begin("deploy", name, number, self._work(name, version))
+
+    def resume(self) -> None:
+        """Go on with what a former proxy was doing."""
+        rows = {(row.model, row.version): row for row in self._control.repository.jobs(running=True)}
+        for name, model in list(self._control.models.items()):
+            for number, version in list(model.versions.items()):
+                row = rows.pop((name, number), None)
+                if version.state in GATED - {State.NEW}:
+                    change = move(
+                        self._control.model(name), number, State.NEW, version.since, "the proxy was restarted"
+                    )
+                    self._control.store([change.model], change.notes)
+                if version.state in GATED or (row is not None and version.active):
+                    self._jobs.begin("deploy", name, number, self._work(name, version), row)
+        for row in rows.values():
+            self._control.repository.finish_job(row.id, "cancelled", "the version is no longer deployed")
+
+    def artefact(self, name: str, version: Version) -> Path:
+        """Say where the optimised model of a version is."""
+        return self._control.options.artefacts / name / f"{version.number}-{int(version.deployed_at * 1000):x}"
+
+    def _work(self, name: str, version: Version) -> Work:
+        return lambda job: self._run(job, name, version.deployed_at)
+
+    async def _run(self, job: Job, name: str, deployed_at: float) -> None:
+        number = job.row.version
+        try:
+            if self._current(name, number, deployed_at).state in GATED:
+                await self._gates(job, name, number, deployed_at)
+            await self._loaded(job, name, number, deployed_at)
+        except asyncio.CancelledError:
+            if not self._jobs.closing:
+                self._give_up(name, number, deployed_at)
+            raise
+        except ProxyError as error:
+            await self._fail(job, name, number, deployed_at, error)
+            raise
+
+    async def _gates(self, job: Job, name: str, number: int, deployed_at: float) -> None:
+        job.told("waiting for another validation")
+        async with self._validations:
+            await self._move(job, name, number, deployed_at, State.VALIDATING)
+            found = await self._validate(job, name, number, deployed_at)
+        version = self._current(name, number, deployed_at)
+        path, signatures = found.path, found.signatures
+        if version.optimize is not None:
+            job.told("waiting for another optimisation")
+            async with self._optimisations:
+                await self._move(job, name, number, deployed_at, State.OPTIMIZING)
+                path = await self._optimise(job, name, version, found.path)
+            signatures = await asyncio.to_thread(read_signatures, path)
+            expected = self._expected(name, version)
+            if expected is not None:
+                check_signatures(str(path), expected, signatures)
+        await self._admit(job, name, number, deployed_at, path, signatures, found)
+
+    async def _validate(self, job: Job, name: str, number: int, deployed_at: float) -> Validated:
+        version = self._current(name, number, deployed_at)
+        cancelled = False
+        job.told("validating")
+        try:
+            return await asyncio.to_thread(
+                validate,
+                version.source,
+                self._control.options.model_roots,
+                self._expected(name, version),
+                lambda: cancelled,
+                lambda done, total: job.told("validating", done, total, "bytes"),
+            )
+        finally:
+            # The thread cannot be stopped from outside; it looks here.
+            cancelled = True
+
+    async def _optimise(self, job: Job, name: str, version: Version, source: Path) -> Path:
+        options = self._control.options
+        target = self.artefact(name, version)
+        self.optimising += 1
+        try:
+            await asyncio.to_thread(shutil.rmtree, target, True)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            await optimise(
+                source,
+                target,
+                precision=version.optimize or "auto",
+                table_store=options.tables,
+                report=target.with_suffix(".json"),
+                requests=Path(version.settings.warmup_file) if version.settings.warmup_file else None,
+                cpus=self._control.host_settings.maintenance_cpus,
+                told=lambda step, done, total, unit: job.told(f"optimizing: {step}", done, total, unit),
+            )
+        finally:
+            self.optimising -= 1
+        return target.resolve(strict=True)
+
+    async def _loaded(self, job: Job, name: str, number: int, deployed_at: float) -> None:
+        """Wait until every host has the version, or one says why not."""
+        while True:
+            version = self._current(name, number, deployed_at)
+            if version.state == State.READY:
+                return
+            if version.state == State.FAILED:
+                raise PreconditionError(f"{name}/{number}: {version.reason}")
+            job.told(str(version.state) + (f", {version.reason}" if version.reason else ""))
+            await self._control.bus.change(_WAITING_S)
+
+    def _version(self, name: str, number: int) -> Version:
+        return self._control.model(name).versions[number]
+
+    def _current(self, name: str, number: int, deployed_at: float) -> Version:
+        """Return the version if it is still the one that the job is about."""
+        version = self._control.model(name).versions.get(number)
+        gone = version is None or version.deployed_at != deployed_at
+        if version is None or gone or version.state in {State.DRAINING, State.STOPPED}:
+            raise CancelledError(f"{name}/{number}: undeployed")
+        return version
+
+    def _expected(self, name: str, version: Version) -> Signatures | None:
+        """Return the signatures that clients of the model rely on."""
+        model = self._control.model(name)
+        if version.other_signature or model.baseline in {None, version.number}:
+            return None
+        baseline = model.versions[model.baseline] if model.baseline is not None else None
+        return None if baseline is None else baseline.signatures
+
+    async def _move(self, job: Job, name: str, number: int, deployed_at: float, state: State, reason: str = "") -> None:
+        def moved() -> Change:
+            self._current(name, number, deployed_at)
+            return move(self._control.model(name), number, state, time.time(), reason)
+
+        await self._written(job, moved)
+
+    async def _admit(
+        self, job: Job, name: str, number: int, deployed_at: float, path: Path, signatures: Signatures, found: Validated
+    ) -> None:
+        def admitted() -> Change:
+            self._current(name, number, deployed_at)
+            change = move(self._control.model(name), number, State.LOADING, time.time())
+            values: dict[str, Any] = {"path": str(path), "signatures": signatures}
+            values |= {"sha256": found.files.sha256, "bytes": found.files.bytes}
+            return Change(
+                change.model.with_version(change.model.versions[number].model_copy(update=values)), change.notes
+            )
+
+        await self._written(job, admitted)
+
+    async def _written(self, job: Job, made: Callable[[], Change]) -> None:
+        """Write a change; while the disk is full, wait: what has been done so far is not to be done again."""
+        while True:
+            try:
+                self._control.commit(made())
+                return
+            except ExhaustedError as error:
+                job.told(f"waiting: {error}")
+                await asyncio.sleep(_FULL_DISK_S)
+
+    async def _fail(self, job: Job, name: str, number: int, deployed_at: float, error: ProxyError) -> None:
+        version = self._control.model(name).versions.get(number)
+        if version is not None and version.deployed_at == deployed_at and version.state in GATED:
+            await self._move(job, name, number, deployed_at, State.FAILED, str(error))
+
+    def _give_up(self, name: str, number: int, deployed_at: float) -> None:
+        """Take out a version whose job was cancelled, unless it has arrived."""
+        model = self._control.model(name)
+        version = model.versions.get(number)
+        if version is None or version.deployed_at != deployed_at or version.state == State.READY:
+            return
+        if version.active:
+            self._control.commit(stop(model, number, time.time(), "cancelled"))

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The control plane as a whole: makes its parts, runs them, and takes them down in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from serving_proxy.control.cleaning import Cleaner
+from serving_proxy.control.control import Control, ControlOptions
+from serving_proxy.control.gating import Gates
+from serving_proxy.control.jobs import Jobs
+from serving_proxy.control.status import job_view, model_view
+from serving_proxy.control.verbs import Verbs
+from serving_proxy.control.views import StatusView
+from serving_proxy.control.watching import Watcher
+from serving_proxy.store import Repository
+from serving_proxy.supervisor import HostOptions, Supervisor
+from serving_proxy.version import version
+
+log = logging.getLogger("serving_proxy.plane")
+
+
+class Plane:
+    """All parts of the control plane."""
+
+    def __init__(
+        self, options: ControlOptions, hosts: HostOptions, repository: Repository, config: Path | None = None
+    ) -> None:
+        self.control = Control(options, repository)
+        self.jobs = Jobs(repository, self.control.bus)
+        self.gates = Gates(self.control, self.jobs)
+        self.verbs = Verbs(self.control, self.jobs, self.gates)
+        self.watcher = Watcher(self.control, self.verbs, config)
+        self.supervisor = Supervisor(self.control, hosts)
+        self.cleaner = Cleaner(self.control, self.gates)
+        self.closing = asyncio.Event()
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._started = time.time()
+
+    @asynccontextmanager
+    async def running(self, drain_limit_s: float, keep_hosts: bool = False) -> AsyncIterator[None]:
+        """Run while the block does; then stop jobs and, unless they are to be kept, the hosts that were started."""
+        # Before anything is started: what hosts find is what was deployed.
+        self.control.step()
+        self.gates.resume()
+        self.watcher.load()
+        loops = (self.control.run(), self.supervisor.run(), self.watcher.run(), self.cleaner.run())
+        tasks = [asyncio.create_task(loop) for loop in loops]
+        for task in tasks:
+            task.add_done_callback(self._ended)
+        try:
+            yield
+        finally:
+            self.closing.set()
+            await self.jobs.close()
+            for task in tasks[1:]:
+                task.cancel()
+            if not keep_hosts:
+                await self.supervisor.stop(drain_limit_s)
+            self.control.closing = True
+            tasks[0].cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def status(self) -> StatusView:
+        """Show everything."""
+        control = self.control
+        models = [model_view(one, control.hosts) for _, one in sorted(control.models.items())]
+        return StatusView(
+            version=version(),
+            pid=os.getpid(),
+            started=self._started,
+            generation=control.desired.generation,
+            fault=control.fault,
+            draining=self.supervisor.draining or self.closing.is_set(),
+            hosts=self.supervisor.views(),
+            models=[one for one in models if one.versions],
+            jobs=[job_view(one) for one in self.jobs.running()],
+            last_event=control.last_event,
+        )
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """End the proxy where a loop ends by a fault of ours: hosts go on, and whoever watches it starts it again."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self.failed.done():
+            log.critical("the control loop ended", exc_info=error)
+            self.failed.set_exception(error)

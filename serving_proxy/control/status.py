@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Views from the records and from what hosts report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from serving_proxy.control.jobs import Job
+from serving_proxy.control.views import EventView, JobView, ModelView, RampView, VersionView
+from serving_proxy.experiments.traffic import BUCKETS, to_percent
+from serving_proxy.lifecycle.observation import HostSeen
+from serving_proxy.lifecycle.records import Model, Policy, PolicyKind, Version
+from serving_proxy.lifecycle.states import State
+from serving_proxy.store import Event
+
+_DETAILS = (
+    "state",
+    "error",
+    "since",
+    "load_ms",
+    "memory_bytes",
+    "sessions",
+    "cpuset",
+    "precision",
+    "in_flight",
+)
+
+
+def job_view(job: Job) -> JobView:
+    """Show a job."""
+    return JobView.model_validate(job.to_json())
+
+
+def event_view(event: Event) -> EventView:
+    """Show an event."""
+    return EventView.model_validate(asdict(event))
+
+
+def model_view(model: Model, hosts: Sequence[HostSeen], stopped: bool = False) -> ModelView:
+    """Show a model; with `stopped`, the versions that were undeployed as well."""
+    shown = [one for one in model.versions.values() if stopped or one.state != State.STOPPED]
+    return ModelView(
+        name=model.name,
+        baseline=model.baseline,
+        candidate=model.candidate,
+        last_good=model.last_good,
+        paused=model.paused,
+        layer=model.layer_name,
+        key_input=model.key_input,
+        base_path=model.base_path,
+        policy=None if model.policy is None else policy_text(model.policy),
+        labels=model.labels,
+        ramps=[
+            RampView(
+                version=one.version,
+                start=to_percent(one.start),
+                to=to_percent(one.target),
+                seconds=one.seconds,
+                elapsed=one.elapsed,
+            )
+            for one in model.ramps
+        ],
+        versions=[version_view(model, one, hosts) for one in shown],
+    )
+
+
+def version_view(model: Model, version: Version, hosts: Sequence[HostSeen]) -> VersionView:
+    """Show a version."""
+    number = version.number
+    return VersionView(
+        version=number,
+        state=version.state.value,
+        reason=version.reason,
+        role=role(model, version),
+        traffic=share(model, number),
+        shadow=to_percent(version.shadow),
+        labels=sorted(label for label, one in model.labels.items() if one == number),
+        source=version.source,
+        path=version.path,
+        since=version.since,
+        deployed_at=version.deployed_at,
+        sha256=version.sha256,
+        bytes=version.bytes,
+        optimize=version.optimize,
+        slo_p99_ms=version.slo_p99_ms,
+        settings=version.settings.model_dump(exclude_defaults=True),
+        hosts={host.name: details for host in hosts if host.alive and (details := _on_host(host, model.name, number))},
+    )
+
+
+def share(model: Model, number: int) -> float:
+    """Return the percentage of requests without a version that go to a version, once it is ready."""
+    weights = model.weights
+    if number == model.baseline:
+        return 100.0 if model.paused else to_percent(BUCKETS - sum(weights.values()))
+    return 0.0 if model.paused else to_percent(weights.get(number, 0))
+
+
+def role(model: Model, version: Version) -> str:
+    """Return what a version is for."""
+    number = version.number
+    if not version.active and version.state != State.FAILED:
+        return ""
+    candidates = (
+        ("baseline", number == model.baseline),
+        ("candidate", number == model.candidate and not model.going_back),
+        ("variant", number in model.weights or any(ramp.version == number for ramp in model.ramps)),
+        ("shadow", version.shadow > 0),
+        ("last good", number == model.last_good),
+        ("rolled back", version.rejected),
+    )
+    return next((name for name, holds in candidates if holds), "")
+
+
+def policy_text(policy: Policy) -> str:
+    """Write a version policy: `latest 2`, `specific 3,4` or `all`."""
+    if policy.kind == PolicyKind.LATEST:
+        return f"latest {policy.count}"
+    if policy.kind == PolicyKind.SPECIFIC:
+        return "specific " + ",".join(str(one) for one in policy.versions)
+    return "all"
+
+
+def _on_host(host: HostSeen, model: str, number: int) -> dict[str, Any]:
+    seen = host.models.get(model, {}).get(number)
+    return {} if seen is None else {key: seen.details[key] for key in _DETAILS if seen.details.get(key) is not None}

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs of an operator: checked, written, and carried on by a job where they take a while."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from serving_proxy.control.control import Control
+from serving_proxy.control.gating import Gates
+from serving_proxy.control.jobs import Job, Jobs
+from serving_proxy.cpus import parse_cpus
+from serving_proxy.errors import InvalidError, NotFoundError, PreconditionError
+from serving_proxy.experiments.traffic import to_weight
+from serving_proxy.gates.fingerprint import stamp_of
+from serving_proxy.gates.paths import resolved
+from serving_proxy.lifecycle import changes
+from serving_proxy.lifecycle.changes import Change
+from serving_proxy.lifecycle.deployment import Deployment, check_name, deploy
+from serving_proxy.lifecycle.records import Model
+from serving_proxy.lifecycle.states import GATED
+from serving_proxy.sources.deeprec import parse_deeprec
+
+_MOST_CONFIG_BYTES = 1024 * 1024
+_LONGEST_RAMP_S = 366 * 86400.0
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """What `deploy` answers.
+
+    Attributes
+    ----------
+    job : Job or None
+        None: the version is there already.
+    notes : tuple of str
+        What was asked and has no effect.
+    """
+
+    version: int
+    job: Job | None
+    notes: tuple[str, ...] = ()
+
+
+class Verbs:
+    """What an operator can do; the API, the guard and the watchers call these."""
+
+    def __init__(self, control: Control, jobs: Jobs, gates: Gates) -> None:
+        self._control = control
+        self._jobs = jobs
+        self._gates = gates
+
+    def deploy(self, name: str, asked: Deployment, by_policy: bool = False) -> Deployed:
+        """Deploy a version, or change the settings of one that is deployed.
+
+        Raises
+        ------
+        ProxyError
+            As `serving_proxy.lifecycle.deployment.deploy`; the folder is not there or not permitted.
+        """
+        model = self._control.models.get(check_name(name)) or Model(name=name)
+        if model.policy is not None and not by_policy:
+            raise PreconditionError(
+                f"{name}: its versions come from {model.base_path}, expected a version placed there"
+            )
+        asked = self._prepared(asked)
+        change, number = deploy(model, asked, self._control.taken(model), time.time())
+        self._control.commit(change)
+        version = change.model.versions[number]
+        job = self._gates.begin(name, number) if version.state in GATED else None
+        return Deployed(
+            number, job or next(iter(self._jobs.running(name, number)), None), _ineffective(model, number, asked)
+        )
+
+    def undeploy(self, name: str, version: int | None = None, by_policy: bool = False) -> None:
+        """Take a version out, or the whole model; its last requests are answered."""
+        model = self._control.model(name)
+        if model.policy is not None and not by_policy:
+            raise PreconditionError(
+                f"{name}: comes from {model.base_path}, expected it to be taken from the configuration"
+            )
+        change = changes.undeploy(model, version, time.time())
+        self._control.commit(change)
+        for job in self._jobs.running(name, version):
+            if job.task is not None:
+                job.task.cancel()
+
+    def traffic(self, name: str, percents: Mapping[str, float]) -> None:
+        """Split traffic between versions or labels; what is not named goes to the baseline."""
+        model = self._control.model(name)
+        weights: dict[int, int] = {}
+        for text, percent in percents.items():
+            number = version_of(model, text)
+            if number in weights:
+                raise InvalidError(f"{name}: version {number} is named twice, expected once")
+            weights[number] = to_weight(percent)
+        self._control.commit(changes.set_traffic(model, weights, self._control.taken(model)))
+
+    def ramp(self, name: str, version: int, to: float, seconds: float) -> None:
+        """Move a version's share to a percentage within some time."""
+        if not 0 <= seconds <= _LONGEST_RAMP_S:
+            raise InvalidError(f"ramp: {seconds:g} s, expected 0 to {_LONGEST_RAMP_S:g} s")
+        model = self._control.model(name)
+        self._control.commit(changes.start_ramp(model, version, to_weight(to), seconds, self._control.taken(model)))
+
+    def promote(self, name: str, version: int) -> None:
+        """Make a version the baseline once it is ready; the baseline before it stays warm."""
+        self._stepped(changes.promote(self._control.model(name), version))
+
+    def rollback(self, name: str) -> None:
+        """Send everything to the last good baseline."""
+        self._stepped(changes.roll_back(self._control.model(name)))
+
+    def pause(self, name: str, paused: bool = True) -> None:
+        """Send everything to the baseline for a while, or let experiments go on."""
+        self._stepped(changes.pause(self._control.model(name), paused))
+
+    def _stepped(self, change: Change) -> None:
+        """Write a change and take the next step at once: what can be done now has been done when this returns."""
+        if self._control.commit(change):
+            self._control.step()
+
+    def _prepared(self, asked: Deployment) -> Deployment:
+        """Resolve what a deployment names on disk."""
+        roots = self._control.options.model_roots
+        place = resolved(asked.source, roots)
+        if place.is_file() and place.suffix == ".json":
+            asked, place = self._deeprec(asked, place)
+        elif not place.is_dir():
+            raise InvalidError(
+                f"model {asked.source}: a file, expected a SavedModel's folder or a DeepRec Processor's JSON"
+            )
+        settings = asked.settings
+        if settings.warmup_file is not None:
+            file = resolved(_beside(settings.warmup_file, place), roots, "warm-up file")
+            if not file.is_file():
+                raise NotFoundError(f"warm-up file {file}: a folder, expected a file")
+            settings = settings.model_copy(update={"warmup_file": str(file)})
+        checkpoints = settings.config.get("checkpoint_dir")
+        if isinstance(checkpoints, str) and checkpoints:
+            resolved(checkpoints, roots, "checkpoint_dir")
+        if settings.cpuset:
+            for group in settings.cpuset.split(";"):
+                parse_cpus(group, "cpuset")
+        # As it was written: a link such as `current` is another source once it points elsewhere.
+        return asked.model_copy(update={"settings": settings, "stamp": stamp_of(place)})
+
+    def _deeprec(self, asked: Deployment, file: Path) -> tuple[Deployment, Path]:
+        """Take a DeepRec Processor's JSON in the place of a folder."""
+        if file.stat().st_size > _MOST_CONFIG_BYTES:
+            raise InvalidError(f"{file}: {file.stat().st_size} bytes, expected the JSON of a DeepRec Processor")
+        found = parse_deeprec(file.read_text(encoding="utf-8", errors="replace"), str(file))
+        own = asked.settings.model_dump(exclude_unset=True, exclude={"config"})
+        config = {**found.settings.config, **asked.settings.config}
+        settings = found.settings.model_copy(update={**own, "config": config})
+        values: dict[str, Any] = {"source": found.folder, "settings": settings, "number": asked.number or found.version}
+        return asked.model_copy(update=values), resolved(found.folder, self._control.options.model_roots)
+
+
+def version_of(model: Model, text: str) -> int:
+    """Read a version's number or label.
+
+    Raises
+    ------
+    NotFoundError
+    """
+    if text.isascii() and text.isdecimal() and len(text) < 20:
+        return int(text)
+    if text in model.labels:
+        return model.labels[text]
+    raise NotFoundError(f"{model.name}: '{text[:80]}' is no version and no label, expected one")
+
+
+def _beside(file: str, folder: Path) -> str:
+    """Name a file that is relative to the model's folder."""
+    return file if file.startswith("/") else str(folder / file)
+
+
+def _ineffective(before: Model, number: int, asked: Deployment) -> tuple[str, ...]:
+    if before.baseline not in {None, number} or not (asked.traffic or asked.shadow):
+        return ()
+    return (f"{before.name}/{number} is the baseline: it serves what no arm takes, traffic and shadow have no effect",)

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Follows base directories and the configuration file that names them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from serving_proxy.control.control import Control
+from serving_proxy.control.verbs import Verbs
+from serving_proxy.errors import InvalidError, PreconditionError, ProxyError
+from serving_proxy.gates.paths import resolved
+from serving_proxy.lifecycle.changes import Change
+from serving_proxy.lifecycle.deployment import Deployment
+from serving_proxy.lifecycle.records import Model, Note
+from serving_proxy.lifecycle.version_policy import plan
+from serving_proxy.sources.base_directory import BaseDirectory
+from serving_proxy.sources.deeprec import is_deeprec_config, parse_deeprec
+from serving_proxy.sources.models_config import ConfiguredModel, parse_text
+
+log = logging.getLogger("serving_proxy.watching")
+
+POLL_S = 1.0
+_MOST_BYTES = 16 * 1024 * 1024
+
+
+@dataclass
+class _Watched:
+    directory: BaseDirectory
+    looking: asyncio.Task[dict[int, tuple[Path, str]] | None] | None = None
+    missing: bool = False
+
+
+class Watcher:
+    """Deploys what a configuration names and directories hold."""
+
+    def __init__(self, control: Control, verbs: Verbs, config: Path | None = None) -> None:
+        self._control = control
+        self._verbs = verbs
+        self._config = config
+        self._text: str | None = None
+        self._directories: dict[str, _Watched] = {}
+        self._told: dict[str, str] = {}
+
+    def load(self) -> None:
+        """Read the configuration file for the first time.
+
+        Raises
+        ------
+        ProxyError
+            It cannot be read or applied.
+        """
+        if self._config is not None:
+            self._text = self._read(self._config)
+            self._apply_text(self._text)
+
+    async def run(self) -> None:
+        """Look at the file and the directories until the task is cancelled."""
+        while True:
+            self._reload()
+            for name in [one.name for one in self._control.models.values() if one.policy is not None]:
+                try:
+                    self._look(name)
+                except ProxyError as error:
+                    # Such as a full disk; the next look tries again.
+                    log.error("%s: %s", name, error)
+            await asyncio.sleep(POLL_S)
+
+    def apply(self, configured: Sequence[ConfiguredModel]) -> None:
+        """Make what was configured the whole of what comes from a configuration; models deployed by hand stay.
+
+        Raises
+        ------
+        ProxyError
+            One of them cannot be: nothing was changed.
+        """
+        for one in configured:
+            resolved(one.base_path, self._control.options.model_roots, "base_path")
+            model = self._control.models.get(one.name)
+            if (
+                model is not None
+                and model.policy is None
+                and any(version.active for version in model.versions.values())
+            ):
+                raise PreconditionError(f"model '{one.name}': was deployed by hand, expected it to be undeployed first")
+        names = {one.name for one in configured}
+        for model in [one for one in self._control.models.values() if one.policy is not None and one.name not in names]:
+            self._verbs.undeploy(model.name, by_policy=True)
+            # From now on as any model that was undeployed.
+            self._control.commit(Change(self._control.model(model.name).change(policy=None, base_path=None)))
+            self._directories.pop(model.name, None)
+        for one in configured:
+            self._configure(one)
+
+    def _configure(self, one: ConfiguredModel) -> None:
+        model = self._control.models.get(one.name) or Model(name=one.name)
+        values = {"base_path": one.base_path, "policy": one.policy, "labels": one.labels}
+        changed = model.change(**values)
+        if changed != model:
+            kind, message = "config", f"{one.name}: {one.policy.kind} versions of {one.base_path}"
+            self._control.commit(Change(changed, (Note(kind=kind, message=message, model=one.name),)))
+        if model.base_path != one.base_path:
+            self._directories.pop(one.name, None)
+
+    def _look(self, name: str) -> None:
+        """Act on the last look at a directory, and begin another: storage that hangs holds up nothing else."""
+        model = self._control.models[name]
+        watched = self._directories.get(name)
+        if watched is None:
+            watched = self._directories[name] = _Watched(BaseDirectory(Path(model.base_path or "")))
+        if watched.looking is not None:
+            if not watched.looking.done():
+                return
+            self._follow(name, watched, watched.looking.result())
+        watched.looking = asyncio.create_task(asyncio.to_thread(watched.directory.look))
+
+    def _follow(self, name: str, watched: _Watched, found: dict[int, tuple[Path, str]] | None) -> None:
+        model = self._control.models[name]
+        if found is None:
+            if not watched.missing:
+                self._tell(name, f"{name}: {model.base_path} cannot be read; what is served stays")
+            watched.missing = True
+            return
+        watched.missing = False
+        assert model.policy is not None
+        wanted = plan(model.policy, {number: stamp for number, (_, stamp) in found.items()}, model)
+        # The largest first: the first one of a model is its baseline at once.
+        for number in reversed(wanted.load):
+            self._attempt(name, number, found[number][0])
+        for number in wanted.unload:
+            self._verbs.undeploy(name, number, by_policy=True)
+        if wanted.follow is not None:
+            self._verbs.promote(name, wanted.follow)
+        if wanted.missing:
+            listed = ", ".join(str(one) for one in wanted.missing)
+            self._tell(name, f"{name}: version {listed} is wanted and not in {model.base_path}")
+
+    def _attempt(self, name: str, number: int, folder: Path) -> None:
+        try:
+            settings = self._control.models[name].settings
+            self._verbs.deploy(name, Deployment(source=str(folder), number=number, settings=settings), by_policy=True)
+        except ProxyError as error:
+            self._tell(f"{name}/{number}", str(error))
+
+    def _tell(self, subject: str, message: str) -> None:
+        """Enter an event, once until there is another one to tell of the same."""
+        if self._told.get(subject) != message:
+            self._told[subject] = message
+            self._control.note("config", message, subject.partition("/")[0])
+
+    def _reload(self) -> None:
+        if self._config is None:
+            return
+        try:
+            text = self._read(self._config)
+            if text == self._text:
+                return
+            self._text = text
+            self._apply_text(text)
+            self._tell("", f"{self._config}: read again")
+        except ProxyError as error:
+            self._tell("", f"{error}; what was read before stays")
+
+    def _apply_text(self, text: str) -> None:
+        if is_deeprec_config(text):
+            found = parse_deeprec(text, str(self._config))
+            name = found.name or (self._config.stem if self._config is not None else "")
+            self._verbs.deploy(name, Deployment(source=found.folder, number=found.version, settings=found.settings))
+        else:
+            self.apply(parse_text(text, str(self._config)))
+
+    def _read(self, path: Path) -> str:
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise InvalidError(f"{path}: {error.strerror}, expected a models.config") from error
+        if len(data) > _MOST_BYTES:
+            raise InvalidError(f"{path}: {len(data)} bytes, expected at most {_MOST_BYTES}")
+        return data.decode("utf-8", "replace")

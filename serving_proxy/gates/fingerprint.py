@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the files of a model are: a stamp that is cheap, and a hash that is sure."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from serving_proxy.errors import CancelledError, InvalidError
+
+_CHUNK = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Hash and size of all files of a model."""
+
+    sha256: str
+    bytes: int
+
+
+def files_of(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder, sorted, through links to folders as well."""
+    for place, folders, names in os.walk(folder, followlinks=True):
+        folders.sort()
+        for name in sorted(names):
+            yield Path(place, name)
+
+
+def stamp_of(folder: Path) -> str:
+    """Return a short text that changes when a file is added, removed or written; "" if the folder cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        for path in files_of(folder):
+            found = path.stat()
+            digest.update(
+                f"{path.relative_to(folder)}\0{found.st_size}\0{found.st_mtime_ns}\n".encode("utf-8", "replace")
+            )
+    except OSError:
+        return ""
+    return digest.hexdigest()[:16]
+
+
+def fingerprint(folder: Path, cancelled: Callable[[], bool], told: Callable[[int, int], None]) -> Fingerprint:
+    """Read all files of a model.
+
+    Parameters
+    ----------
+    folder : Path
+    cancelled : callable
+        Asked every few megabytes.
+    told : callable
+        Given the bytes that are read, and all of them.
+
+    Raises
+    ------
+    CancelledError, InvalidError
+    """
+    try:
+        sizes = {path: path.stat().st_size for path in files_of(folder)}
+        total, done = sum(sizes.values()), 0
+        digest = hashlib.sha256()
+        for path, size in sizes.items():
+            name = str(path.relative_to(folder)).encode("utf-8", "surrogateescape")
+            digest.update(b"%d %d " % (len(name), size) + name)
+            with path.open("rb") as file:
+                while chunk := file.read(_CHUNK):
+                    digest.update(chunk)
+                    done += len(chunk)
+                    told(done, total)
+                    if cancelled():
+                        raise CancelledError(f"{folder}: cancelled")
+    except OSError as error:
+        raise InvalidError(f"{error.filename or folder}: {error.strerror}, expected a readable file") from error
+    return Fingerprint(digest.hexdigest(), total)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which places a model may be in: below `--model-root`, after every link has been followed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from serving_proxy.errors import DeniedError, InvalidError, NotFoundError
+from serving_proxy.gates.fingerprint import files_of
+
+
+def resolved(path: str | Path, roots: Sequence[Path], named: str = "model") -> Path:
+    """Return a path with its links followed.
+
+    Parameters
+    ----------
+    path : path
+        Absolute.
+    roots : sequence of Path
+        Resolved folders, one of which must hold it; none: every place is permitted.
+
+    Raises
+    ------
+    InvalidError, NotFoundError, DeniedError
+        It is relative, or not there, or leads out of the roots.
+    """
+    text = str(path)
+    if not text.startswith("/") or "\0" in text:
+        raise InvalidError(f"{named} {text!r}: expected an absolute path")
+    try:
+        place = Path(text).resolve(strict=True)
+    except FileNotFoundError as error:
+        raise NotFoundError(f"{named} {text}: not there, expected a folder that the proxy can read") from error
+    except (OSError, RuntimeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "a loop of links"
+        raise InvalidError(f"{named} {text}: {reason}, expected a folder that the proxy can read") from error
+    _check_inside(place, text, roots, named)
+    return place
+
+
+def check_tree(folder: Path, roots: Sequence[Path]) -> None:
+    """Check that no file of a model leads out of the roots by a link.
+
+    Raises
+    ------
+    DeniedError, InvalidError
+    """
+    if not roots:
+        return
+    for path in files_of(folder):
+        try:
+            place = path.resolve(strict=True)
+        except (OSError, RuntimeError) as error:
+            raise InvalidError(f"{path}: a link that leads nowhere, expected a file") from error
+        if place != path:
+            _check_inside(place, str(path), roots, "file")
+
+
+def _check_inside(place: Path, text: str, roots: Sequence[Path], named: str) -> None:
+    if roots and not any(place == root or root in place.parents for root in roots):
+        allowed = ", ".join(str(root) for root in roots)
+        raise DeniedError(f"{named} {text}: leads to {place}, expected a place below --model-root {allowed}")

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The signatures of a SavedModel, read without TensorFlow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import text_format
+from google.protobuf.message import DecodeError
+
+from serving_proxy.errors import InvalidError, NotFoundError
+from serving_proxy.sources import messages
+
+# TensorFlow's DataType, by number.
+DTYPES = (
+    "invalid", "float32", "float64", "int32", "uint8", "int16", "int8", "string", "complex64", "int64", "bool",
+    "qint8", "quint8", "qint32", "bfloat16", "qint16", "quint16", "uint16", "complex128", "float16", "resource",
+    "variant", "uint32", "uint64",
+)  # fmt: skip
+_HIDDEN = "__saved_model_"
+
+Signatures = dict[str, dict[str, dict[str, dict[str, Any]]]]
+"""Signature, `inputs` or `outputs`, name: its `dtype` and `shape`; -1 is any size, a shape of None any rank."""
+
+
+def read_signatures(folder: Path) -> Signatures:
+    """Read what clients may ask of a SavedModel.
+
+    Raises
+    ------
+    NotFoundError, InvalidError
+        There is no graph, or it is damaged, or serves nothing.
+    """
+    binary, text = folder / "saved_model.pb", folder / "saved_model.pbtxt"
+    message = messages.new("tensorflow.SavedModel")
+    try:
+        if binary.is_file():
+            message.ParseFromString(binary.read_bytes())
+        elif text.is_file():
+            pool = message.DESCRIPTOR.file.pool
+            text_format.Parse(text.read_bytes(), message, allow_unknown_field=True, descriptor_pool=pool)
+        else:
+            raise NotFoundError(f"{folder}: no saved_model.pb, expected the folder of a SavedModel")
+    except (DecodeError, text_format.ParseError) as error:
+        raise InvalidError(f"{folder}: a graph that does not parse, expected a SavedModel") from error
+    except OSError as error:
+        raise InvalidError(f"{error.filename or folder}: {error.strerror}, expected a readable file") from error
+    graphs = [one for one in message.meta_graphs if "serve" in one.meta_info_def.tags] or list(message.meta_graphs)
+    if len(graphs) != 1:
+        raise InvalidError(f"{folder}: {len(graphs)} graphs, expected one with the tag 'serve'")
+    found = {
+        name: {"inputs": _tensors(one.inputs), "outputs": _tensors(one.outputs)}
+        for name, one in sorted(graphs[0].signature_def.items())
+        if not name.startswith(_HIDDEN) and one.outputs
+    }
+    if not found:
+        raise InvalidError(f"{folder}: no signature with outputs, expected one to serve")
+    return found
+
+
+def differences(old: Signatures, new: Signatures) -> list[str]:
+    """Say, a sentence each, why clients of the old model could not use the new one.
+
+    A signature more does no harm. A dimension that one leaves open and the other does not is no difference.
+    """
+    found = []
+    for name, one in sorted(old.items()):
+        if name not in new:
+            found.append(f"signature '{name}' is missing")
+            continue
+        for kind in ("inputs", "outputs"):
+            found += _tensor_differences(f"{kind[:-1]} of '{name}'", one[kind], new[name][kind])
+    return found
+
+
+def _tensor_differences(named: str, old: dict[str, dict[str, Any]], new: dict[str, dict[str, Any]]) -> list[str]:
+    found = [f"{named}: '{name}' is missing" for name in sorted(old.keys() - new.keys())]
+    found += [f"{named}: '{name}' is there in addition" for name in sorted(new.keys() - old.keys())]
+    for name in sorted(old.keys() & new.keys()):
+        if old[name]["dtype"] != new[name]["dtype"]:
+            found.append(f"{named}: '{name}' is {new[name]['dtype']} instead of {old[name]['dtype']}")
+        elif not _fits(old[name]["shape"], new[name]["shape"]):
+            found.append(f"{named}: '{name}' has shape {new[name]['shape']} instead of {old[name]['shape']}")
+    return found
+
+
+def _fits(old: list[int] | None, new: list[int] | None) -> bool:
+    if old is None or new is None:
+        return True
+    return len(old) == len(new) and all(a == b or -1 in {a, b} for a, b in zip(old, new, strict=True))
+
+
+def _tensors(tensors: Any) -> dict[str, dict[str, Any]]:
+    return {
+        name: {"dtype": _dtype(one.dtype), "shape": _shape(one.tensor_shape)} for name, one in sorted(tensors.items())
+    }
+
+
+def _dtype(number: int) -> str:
+    return DTYPES[number] if 0 <= number < len(DTYPES) else f"dtype {number}"
+
+
+def _shape(shape: Any) -> list[int] | None:
+    return None if shape.unknown_rank else [one.size for one in shape.dim]

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`desired.json` from the models' records, without its generation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from serving_proxy.lifecycle.changes import arms_data
+from serving_proxy.lifecycle.records import Model, Record, Settings, Version
+
+SCHEMA = 1
+
+
+class HostSettings(Record):
+    """What `desired.json` says beside the models.
+
+    Attributes
+    ----------
+    memory_limit_bytes : int
+        0: the hosts' own limit.
+    maintenance_cpus : str or None
+        Where versions are loaded and warmed up.
+    cpusets : dict
+        Host, `model/version`, CPUs: what goes before the version's own setting.
+    """
+
+    memory_limit_bytes: int = Field(default=0, ge=0)
+    maintenance_cpus: str | None = None
+    cpusets: dict[str, dict[str, str]] = Field(default_factory=dict)
+
+
+def render(models: Mapping[str, Model], settings: HostSettings) -> dict[str, Any]:
+    """Write what hosts are to serve: versions that have passed their gates and are not on their way out."""
+    body: dict[str, Any] = {"schema": SCHEMA, "models": {}}
+    if settings.memory_limit_bytes:
+        body["memory_limit_bytes"] = settings.memory_limit_bytes
+    if settings.maintenance_cpus:
+        body["maintenance_cpus"] = settings.maintenance_cpus
+    for name, model in sorted(models.items()):
+        rendered = _model(model)
+        if rendered is not None:
+            body["models"][name] = rendered
+    named = {f"{name}/{number}" for name, one in body["models"].items() for number in one["versions"]}
+    hosts = {
+        host: {"cpusets": kept}
+        for host, cpusets in sorted(settings.cpusets.items())
+        if (kept := {version: cpus for version, cpus in sorted(cpusets.items()) if version in named})
+    }
+    if hosts:
+        body["hosts"] = hosts
+    return body
+
+
+def _model(model: Model) -> dict[str, Any] | None:
+    versions = {number: one for number, one in model.versions.items() if one.desired}
+    # Without its baseline a model would refuse what no arm takes, for a reason that nobody could read.
+    if model.baseline not in versions:
+        return None
+    rendered: dict[str, Any] = {
+        "baseline": model.baseline,
+        "routing": _routing(model, set(versions)),
+        "versions": {str(number): _version(model, one) for number, one in versions.items()},
+    }
+    labels = {label: number for label, number in sorted(model.published.items()) if number in versions}
+    if labels:
+        rendered["labels"] = labels
+    shadow = [{"version": n, "weight": one.shadow} for n, one in versions.items() if one.shadow and n != model.baseline]
+    if shadow:
+        rendered["shadow"] = shadow
+    return rendered
+
+
+def _routing(model: Model, there: set[int]) -> dict[str, Any]:
+    return {
+        "layer": model.layer_name,
+        "key": {"input": model.key_input} if model.key_input else None,
+        "arms": [one for one in arms_data(model) if one["version"] in there],
+        "paused": model.paused,
+    }
+
+
+def _version(model: Model, version: Version) -> dict[str, Any]:
+    rendered: dict[str, Any] = {"path": version.path} | _settings(version.settings)
+    reachable = version.number in {*model.published.values(), *model.weights, model.baseline}
+    if version.held and not reachable:
+        rendered["traffic"] = False
+    return rendered
+
+
+def _settings(settings: Settings) -> dict[str, Any]:
+    rendered: dict[str, Any] = {}
+    if settings.config:
+        rendered["config"] = settings.config
+    for key in ("warmup_file", "cpuset"):
+        value = getattr(settings, key)
+        if value is not None:
+            rendered[key] = value
+    if settings.batching is not None:
+        rendered["batching"] = settings.batching.model_dump()
+    if settings.limits is not None:
+        rendered["limits"] = settings.limits.model_dump(exclude_none=True)
+    if settings.priority:
+        rendered["priority"] = settings.priority
+    return rendered

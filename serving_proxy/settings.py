@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of `serving-proxy serve`: from the command line, else from variables `SERVING_PROXY_…`, else defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from serving_proxy.api.guarding import is_loopback
+from serving_proxy.control.control import ControlOptions
+from serving_proxy.cpus import parse_cpus
+from serving_proxy.errors import InvalidError
+from serving_proxy.lifecycle.rendering import HostSettings
+from serving_proxy.supervisor.command import HostOptions
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+class ServeSettings(BaseSettings):
+    """What `serve` is told.
+
+    Attributes
+    ----------
+    address : str
+        Where hosts listen.
+    drain_timeout : float [s]
+    memory_limit_mb : int
+        0: the hosts' own limit.
+    keep_hosts : bool
+        Leave hosts running when the proxy ends.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="SERVING_PROXY_", extra="ignore")
+
+    state_dir: Path
+    address: str = "127.0.0.1"
+    grpc_port: Port = 8500
+    rest_port: Port = 8501
+    admin_address: str = "127.0.0.1"
+    admin_port: Port = 8502
+    host: Literal["python", "go", "none"] = "python"
+    host_processes: Annotated[int, Field(ge=1, le=256)] = 1
+    cpus: str | None = None
+    maintenance_cpus: str | None = None
+    memory_limit_mb: Annotated[int, Field(ge=0)] = 0
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    client_ca: Path | None = None
+    token_file: Path | None = None
+    model_root: Annotated[tuple[Path, ...], NoDecode] = ()
+    config: Path | None = None
+    allow_reload_rpc: bool = False
+    max_message_mb: Annotated[int, Field(ge=1, le=2047)] | None = None
+    drain_timeout: Annotated[float, Field(ge=0, le=3600)] = 30.0
+    keep_hosts: bool = False
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    def check(self) -> None:
+        """Raise `InvalidError` where settings do not fit together."""
+        if not is_loopback(self.admin_address) and self.token_file is None:
+            raise InvalidError(
+                f"--admin-address {self.admin_address}: reachable from elsewhere, expected a --token-file"
+            )
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise InvalidError("--tls-cert, --tls-key: one of them, expected both or none")
+        if self.client_ca is not None and self.tls_cert is None:
+            raise InvalidError("--client-ca: without --tls-cert, expected both")
+        for name in ("tls_cert", "tls_key", "client_ca"):
+            file = getattr(self, name)
+            if file is not None and not file.is_file():
+                raise InvalidError(f"--{name.replace('_', '-')} {file}: not there, expected a file")
+        for name in ("cpus", "maintenance_cpus"):
+            if getattr(self, name):
+                parse_cpus(getattr(self, name), f"--{name.replace('_', '-')}")
+        for root in self.model_root:
+            if not root.is_dir():
+                raise InvalidError(f"--model-root {root}: not there, expected a folder")
+
+    def control_options(self) -> ControlOptions:
+        """Return what the control plane is told."""
+        return ControlOptions(
+            state_dir=self.state_dir.resolve(),
+            model_roots=tuple(root.resolve() for root in self.model_root),
+            host_settings=HostSettings(
+                memory_limit_bytes=self.memory_limit_mb * 1_000_000, maintenance_cpus=self.maintenance_cpus
+            ),
+        )
+
+    def host_options(self, admin_url: str) -> HostOptions:
+        """Return how hosts are started."""
+
+        def absolute(path: Path | None) -> Path | None:
+            return None if path is None else path.resolve()
+
+        return HostOptions(
+            kind=self.host,
+            processes=self.host_processes,
+            address=self.address,
+            grpc_port=self.grpc_port,
+            rest_port=self.rest_port,
+            cpus=self.cpus,
+            tls_cert=absolute(self.tls_cert),
+            tls_key=absolute(self.tls_key),
+            client_ca=absolute(self.client_ca),
+            max_message_mb=self.max_message_mb,
+            allow_reload_rpc=self.allow_reload_rpc,
+            admin_url=admin_url,
+            token_file=absolute(self.token_file),
+        )

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TensorFlow Serving's `models.config`: as a text file, and as it comes in a `HandleReloadConfigRequest`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from google.protobuf import text_format
+from google.protobuf.message import DecodeError
+from pydantic import Field
+
+from serving_proxy.errors import InvalidError
+from serving_proxy.lifecycle.deployment import check_name
+from serving_proxy.lifecycle.records import Policy, PolicyKind, Record
+from serving_proxy.sources import messages
+
+_LABEL = re.compile(r"[A-Za-z0-9_]{1,64}")
+
+
+class ConfiguredModel(Record):
+    """A model with a base directory, and which of its versions are wanted."""
+
+    name: str
+    base_path: str
+    policy: Policy = Policy()
+    labels: dict[str, int] = Field(default_factory=dict)
+
+
+def parse_text(text: str, named: str = "models.config") -> tuple[ConfiguredModel, ...]:
+    """Read the text of a `models.config`.
+
+    Raises
+    ------
+    InvalidError
+        It is no `ModelServerConfig`, or holds what this proxy cannot do.
+    """
+    message = messages.new("tensorflow.serving.ModelServerConfig")
+    try:
+        text_format.Parse(text, message, descriptor_pool=message.DESCRIPTOR.file.pool)
+    except text_format.ParseError as error:
+        raise InvalidError(f"{named}: {error}, expected a ModelServerConfig") from error
+    return _models(message, named)
+
+
+def parse_reload(data: bytes) -> tuple[ConfiguredModel, ...]:
+    """Read the bytes of a `ReloadConfigRequest`."""
+    message = messages.new("tensorflow.serving.ReloadConfigRequest")
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise InvalidError(f"reload request: {len(data)} bytes, expected a ReloadConfigRequest") from error
+    if not message.HasField("config"):
+        raise InvalidError("reload request: no config, expected one")
+    return _models(message.config, "reload request")
+
+
+def _models(config: Any, named: str) -> tuple[ConfiguredModel, ...]:
+    if config.WhichOneof("choice") == "custom_model_config":
+        raise InvalidError(f"{named}: a custom_model_config, expected a model_config_list")
+    found: dict[str, ConfiguredModel] = {}
+    for one in config.model_config_list.config:
+        model = _model(one, named)
+        if model.name in found:
+            raise InvalidError(f"{named}: model '{model.name}' is there twice, expected once")
+        found[model.name] = model
+    return tuple(found.values())
+
+
+def _model(one: Any, named: str) -> ConfiguredModel:
+    name = check_name(one.name)
+    if one.model_platform not in {"", "tensorflow"}:
+        raise InvalidError(f"{named}: model '{name}' has platform '{one.model_platform}', expected 'tensorflow'")
+    if not one.base_path.startswith("/"):
+        raise InvalidError(f"{named}: model '{name}' has base_path '{one.base_path}', expected an absolute path")
+    for label, version in one.version_labels.items():
+        if not _LABEL.fullmatch(label) or version < 1:
+            raise InvalidError(f"{named}: model '{name}' has label '{label}': {version}, expected a name and a version")
+    return ConfiguredModel(
+        name=name, base_path=one.base_path, policy=_policy(one, named), labels=dict(sorted(one.version_labels.items()))
+    )
+
+
+def _policy(one: Any, named: str) -> Policy:
+    policy = one.model_version_policy
+    kind = policy.WhichOneof("choice")
+    if kind == "all":
+        return Policy(kind=PolicyKind.ALL)
+    if kind == "specific":
+        versions = tuple(sorted(set(policy.specific.versions)))
+        if not versions or versions[0] < 1:
+            raise InvalidError(f"{named}: model '{one.name}' has versions {list(versions)}, expected numbers from 1")
+        return Policy(kind=PolicyKind.SPECIFIC, versions=versions)
+    return Policy(count=policy.latest.num_versions or 1)

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What outlives the process: records, jobs and events in one SQLite file, behind one thin layer."""
+
+from __future__ import annotations
+
+from serving_proxy.store.database import Database, StateLock
+from serving_proxy.store.repository import Event, JobRow, Repository
+
+__all__ = ["Database", "Event", "JobRow", "Repository", "StateLock"]

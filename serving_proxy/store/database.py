@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The SQLite file of a state directory, its numbered migrations, and the lock that keeps a second proxy out."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from serving_proxy.errors import ExhaustedError, PreconditionError, ProxyError
+
+_NAME = re.compile(r"(\d{4})_\w+\.sql")
+
+
+class StateLock:
+    """Holds a state directory for this process; the lock ends with the process, whatever ends that.
+
+    Raises
+    ------
+    PreconditionError
+        Another proxy has it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "proxy.lock"
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            owner = _owner(os.pread(self._file, 4096, 0))
+            os.close(self._file)
+            raise PreconditionError(f"{folder}: in use by {owner}, expected no other proxy") from error
+        self.tell(pid=os.getpid())
+
+    def tell(self, **values: Any) -> None:
+        """Write into the lock's file who holds it, for people and for clients that look for the admin address."""
+        text = json.dumps(values).encode() + b"\n"
+        # Longer than any text before it, so that a reader never sees the end of that.
+        os.pwrite(self._file, text.ljust(1024), 0)
+
+    def close(self) -> None:
+        """Give the lock back."""
+        os.close(self._file)
+
+    def __enter__(self) -> StateLock:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def _owner(text: bytes) -> str:
+    try:
+        return f"process {int(json.loads(text)['pid'])}"
+    except (ValueError, KeyError, TypeError):
+        return "another process"
+
+
+class Database:
+    """The SQLite connection of a state directory; used by one thread.
+
+    Raises
+    ------
+    PreconditionError
+        A later version of the proxy wrote it.
+    ProxyError
+        It is damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # Statements commit by themselves; `transaction` begins one that spans several.
+        self.connection = sqlite3.connect(path, isolation_level=None, timeout=5.0)
+        try:
+            with self.faults():
+                self.connection.execute("PRAGMA journal_mode = WAL")
+                # What a client was told to be done outlives a loss of power.
+                self.connection.execute("PRAGMA synchronous = FULL")
+                self.connection.execute("PRAGMA foreign_keys = ON")
+                self.connection.execute("PRAGMA journal_size_limit = 4194304")
+                self._migrate()
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Write all that the block writes, or nothing.
+
+        Raises
+        ------
+        ExhaustedError
+            The disk is full.
+        """
+        with self.faults():
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.connection
+                self.connection.execute("COMMIT")
+            except BaseException:
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def faults(self) -> Iterator[None]:
+        """Give SQLite's errors our names."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}:
+                raise ExhaustedError(f"{self.path}: {error}, expected room to write; nothing was changed") from error
+            raise ProxyError(f"{self.path}: {error}, expected a database of this proxy") from error
+
+    def _migrate(self) -> None:
+        (found,) = self.connection.execute("PRAGMA user_version").fetchone()
+        steps = migrations()
+        newest = max(steps)
+        if found > newest:
+            raise PreconditionError(f"{self.path}: schema {found}, expected at most {newest}; a later proxy wrote it")
+        for number in range(found + 1, newest + 1):
+            # One script, one transaction: a proxy that is killed in it begins again.
+            script = f"BEGIN IMMEDIATE;\n{steps[number]}\nPRAGMA user_version = {number};\nCOMMIT;"
+            try:
+                self.connection.executescript(script)
+            except sqlite3.DatabaseError:
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+                raise
+
+
+def migrations() -> dict[int, str]:
+    """Return the numbered SQL scripts."""
+    folder = resources.files("serving_proxy.store").joinpath("migrations")
+    found = {}
+    for file in folder.iterdir():
+        matched = _NAME.fullmatch(file.name)
+        if matched:
+            found[int(matched[1])] = file.read_text(encoding="utf-8")
+    return dict(sorted(found.items()))

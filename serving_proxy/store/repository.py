@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records, jobs, events and hosts as rows; nothing outside this module knows SQL."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from serving_proxy.lifecycle.records import Model, Note, Version
+from serving_proxy.store.database import Database
+
+MOST_EVENTS = 10_000
+MOST_JOBS = 1_000
+_PRUNE_EVERY = 100
+
+
+@dataclass(frozen=True)
+class Event:
+    """An entry of the event log."""
+
+    id: int
+    at: float
+    kind: str
+    model: str | None
+    version: int | None
+    message: str
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class JobRow:
+    """A long operation as it is kept.
+
+    Attributes
+    ----------
+    state : str
+        `running`, `succeeded`, `failed` or `cancelled`.
+    """
+
+    id: int
+    kind: str
+    model: str
+    version: int
+    state: str
+    error: str
+    created: float
+    finished: float | None
+
+
+@dataclass(frozen=True)
+class HostRow:
+    """A host that the proxy has started.
+
+    Attributes
+    ----------
+    started_ticks : int
+        When the kernel says that the process began; with the pid it names one process for good.
+    """
+
+    name: str
+    pid: int
+    started_ticks: int
+    command: list[str]
+    restarts: int
+
+
+class Repository:
+    """Reads and writes what the proxy keeps."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._since_pruning = 0
+
+    def models(self) -> dict[str, Model]:
+        """Read all models with their versions."""
+        with self._database.faults():
+            connection = self._database.connection
+            versions: dict[str, dict[int, Version]] = {}
+            for name, number, record in connection.execute(
+                "SELECT model, number, record FROM versions ORDER BY model, number"
+            ):
+                versions.setdefault(name, {})[number] = Version.model_validate_json(record)
+            rows = connection.execute("SELECT name, record FROM models ORDER BY name").fetchall()
+        return {name: Model.model_validate_json(text).change(versions=versions.get(name, {})) for name, text in rows}
+
+    def save(self, models: Iterable[Model], notes: Sequence[Note] = (), at: float | None = None) -> list[Event]:
+        """Write models and what happened to them, all or nothing, and return the events."""
+        at = time.time() if at is None else at
+        with self._database.transaction() as connection:
+            for model in models:
+                _save_model(connection, model)
+            events = [_add_event(connection, note, at) for note in notes]
+            self._prune(connection, len(events))
+        return events
+
+    def remove(self, name: str) -> None:
+        """Forget a model."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM models WHERE name = ?", (name,))
+
+    def events(self, after: int = 0, model: str | None = None, limit: int = 100, newest: bool = False) -> list[Event]:
+        """Read events by rising id: those after one, or the newest ones."""
+        condition, values = "id > ?", [after, *([model] if model is not None else []), limit]
+        condition += " AND model = ?" if model is not None else ""
+        order = "DESC" if newest else "ASC"
+        with self._database.faults():
+            rows: list[tuple[Any, ...]] = self._database.connection.execute(
+                f"SELECT id, at, kind, model, version, message, data FROM events WHERE {condition} "
+                f"ORDER BY id {order} LIMIT ?",
+                values,
+            ).fetchall()
+        found = [
+            Event(number, at, kind, of, version, message, json.loads(data))
+            for number, at, kind, of, version, message, data in rows
+        ]
+        return sorted(found, key=lambda one: one.id)
+
+    def last_event(self) -> int:
+        """Return the id of the newest event; 0 if there is none."""
+        with self._database.faults():
+            (found,) = self._database.connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()
+        return int(found)
+
+    def add_job(self, kind: str, model: str, version: int) -> JobRow:
+        """Enter a job that runs."""
+        now = time.time()
+        with self._database.transaction() as connection:
+            cursor = connection.execute(
+                "INSERT INTO jobs (kind, model, version, state, created) VALUES (?, ?, ?, 'running', ?)",
+                (kind, model, version, now),
+            )
+            connection.execute(
+                "DELETE FROM jobs WHERE state != 'running' AND id <= (SELECT max(id) FROM jobs) - ?", (MOST_JOBS,)
+            )
+        return JobRow(int(cursor.lastrowid or 0), kind, model, version, "running", "", now, None)
+
+    def finish_job(self, number: int, state: str, error: str = "") -> None:
+        """Say how a job ended."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "UPDATE jobs SET state = ?, error = ?, finished = ? WHERE id = ?", (state, error, time.time(), number)
+            )
+
+    def jobs(self, running: bool = False, limit: int = MOST_JOBS) -> list[JobRow]:
+        """Read jobs, the newest first."""
+        condition = "WHERE state = 'running'" if running else ""
+        with self._database.faults():
+            rows = self._database.connection.execute(
+                "SELECT id, kind, model, version, state, error, created, finished FROM jobs "
+                f"{condition} ORDER BY id DESC LIMIT ?",
+                (limit,),
+            ).fetchall()
+        return [JobRow(*row) for row in rows]
+
+    def job(self, number: int) -> JobRow | None:
+        """Read one job."""
+        with self._database.faults():
+            row = self._database.connection.execute(
+                "SELECT id, kind, model, version, state, error, created, finished FROM jobs WHERE id = ?", (number,)
+            ).fetchone()
+        return None if row is None else JobRow(*row)
+
+    def save_host(self, host: HostRow) -> None:
+        """Remember a host that was started."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO hosts VALUES (?, ?, ?, ?, ?)",
+                (host.name, host.pid, host.started_ticks, json.dumps(host.command), host.restarts),
+            )
+
+    def hosts(self) -> dict[str, HostRow]:
+        """Read the hosts that were started."""
+        with self._database.faults():
+            rows = self._database.connection.execute(
+                "SELECT name, pid, started_ticks, command, restarts FROM hosts"
+            ).fetchall()
+        return {row[0]: HostRow(row[0], row[1], row[2], json.loads(row[3]), row[4]) for row in rows}
+
+    def setting(self, name: str) -> Any:
+        """Read a value that is kept under a name; None if there is none."""
+        with self._database.faults():
+            row = self._database.connection.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    def set_setting(self, name: str, value: Any) -> None:
+        """Keep a value under a name."""
+        with self._database.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, json.dumps(value)))
+
+    def _prune(self, connection: sqlite3.Connection, added: int) -> None:
+        self._since_pruning += added
+        if self._since_pruning >= _PRUNE_EVERY:
+            self._since_pruning = 0
+            connection.execute("DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?", (MOST_EVENTS,))
+
+
+def _save_model(connection: sqlite3.Connection, model: Model) -> None:
+    record = model.model_dump_json(exclude={"versions"}, exclude_defaults=True)
+    connection.execute(
+        "INSERT INTO models VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET record = excluded.record",
+        (model.name, record),
+    )
+    rows = [
+        (model.name, number, one.state.value, one.model_dump_json(exclude_defaults=True))
+        for number, one in model.versions.items()
+    ]
+    connection.executemany(
+        "INSERT INTO versions VALUES (?, ?, ?, ?) ON CONFLICT (model, number) DO UPDATE "
+        "SET state = excluded.state, record = excluded.record WHERE record != excluded.record",
+        rows,
+    )
+    numbers = json.dumps(list(model.versions))
+    connection.execute(
+        "DELETE FROM versions WHERE model = ? AND number NOT IN (SELECT value FROM json_each(?))", (model.name, numbers)
+    )
+
+
+def _add_event(connection: sqlite3.Connection, note: Note, at: float) -> Event:
+    cursor = connection.execute(
+        "INSERT INTO events (at, kind, model, version, message, data) VALUES (?, ?, ?, ?, ?, ?)",
+        (at, note.kind, note.model, note.version, note.message, json.dumps(note.data)),
+    )
+    number = int(cursor.lastrowid or 0)
+    return Event(number, at, note.kind, note.model, note.version, note.message, note.data)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of a host program, the same for Python and Go."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from serving_proxy.errors import NotFoundError
+
+_BINARY = "recprocessor-host"
+_BUILT = Path(__file__).resolve().parents[2] / "build" / "host-go" / _BINARY
+
+
+@dataclass(frozen=True)
+class HostOptions:
+    """How hosts are started.
+
+    Attributes
+    ----------
+    kind : str
+        `python`, `go` or `none`.
+    processes : int
+        Those of one machine share their ports.
+    program : tuple of str
+        Replaces the program of `kind`.
+    admin_url : str
+        Where a host forwards reload requests.
+    """
+
+    kind: str = "python"
+    processes: int = 1
+    address: str = "127.0.0.1"
+    grpc_port: int = 8500
+    rest_port: int = 8501
+    cpus: str | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    client_ca: Path | None = None
+    max_message_mb: int | None = None
+    allow_reload_rpc: bool = False
+    admin_url: str = ""
+    token_file: Path | None = None
+    program: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The ids of the hosts."""
+        return () if self.kind == "none" else tuple(f"host-{number}" for number in range(self.processes))
+
+
+def host_program(options: HostOptions) -> list[str]:
+    """Return the program of a kind of host.
+
+    Raises
+    ------
+    NotFoundError
+        The Go host is not built.
+    """
+    if options.program:
+        return list(options.program)
+    if options.kind == "python":
+        return [sys.executable, "-m", "serving_proxy.host"]
+    found = os.environ.get("RECPROCESSOR_HOST") or shutil.which(_BINARY) or (str(_BUILT) if _BUILT.exists() else None)
+    if found is None:
+        raise NotFoundError(f"{_BINARY}: not in PATH, expected the Go host, which `make host-go` builds")
+    return [found]
+
+
+def host_command(options: HostOptions, state_dir: Path, name: str) -> list[str]:
+    """Return the command that starts a host."""
+    command = [*host_program(options), "--state-dir", str(state_dir), "--host-id", name]
+    command += ["--grpc-port", str(options.grpc_port), "--rest-port", str(options.rest_port)]
+    command += ["--address", options.address]
+    given = (
+        ("--tls-cert", options.tls_cert),
+        ("--tls-key", options.tls_key),
+        ("--client-ca", options.client_ca),
+        ("--cpus", options.cpus),
+        ("--max-message-mb", options.max_message_mb),
+    )
+    for flag, value in given:
+        command += [flag, str(value)] if value is not None else []
+    if options.allow_reload_rpc:
+        command += ["--allow-reload-rpc", "--admin", options.admin_url]
+        command += ["--token-file", str(options.token_file)] if options.token_file is not None else []
+    return command
