@@ -13,8 +13,9 @@ from typing import Any
 
 import uvicorn
 
+from serving_proxy.access import is_loopback, read_token
 from serving_proxy.api import create_app
-from serving_proxy.api.guarding import is_loopback, read_token
+from serving_proxy.api.patience import PatientProtocol
 from serving_proxy.control.plane import Plane
 from serving_proxy.errors import InvalidError, UnavailableError
 from serving_proxy.settings import ServeSettings
@@ -44,6 +45,18 @@ def serve(settings: ServeSettings) -> None:
     ProxyError
         It cannot start: a setting is wrong, the state directory is in use or damaged, the port is taken.
     """
+    asyncio.run(_until_signalled(settings))
+
+
+async def _until_signalled(settings: ServeSettings) -> None:
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    await run(settings, ended)
+
+
+async def run(settings: ServeSettings, ended: asyncio.Event) -> None:
+    """Run the proxy until an event is set; errors as `serve`."""
     settings.check()
     try:
         settings.state_dir.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -53,12 +66,14 @@ def serve(settings: ServeSettings) -> None:
     with StateLock(settings.state_dir.resolve()) as lock:
         database = Database(settings.state_dir.resolve() / "proxy.sqlite3")
         try:
-            asyncio.run(_run(settings, lock, Repository(database), token))
+            await _run(settings, lock, Repository(database), token, ended)
         finally:
             database.close()
 
 
-async def _run(settings: ServeSettings, lock: StateLock, repository: Repository, token: str | None) -> None:
+async def _run(
+    settings: ServeSettings, lock: StateLock, repository: Repository, token: str | None, ended: asyncio.Event
+) -> None:
     listener = _listen(settings.admin_address, settings.admin_port)
     tls = settings.tls_cert is not None and not is_loopback(settings.admin_address)
     host, port = listener.getsockname()[:2]
@@ -70,6 +85,7 @@ async def _run(settings: ServeSettings, lock: StateLock, repository: Repository,
     server = _Server(
         uvicorn.Config(
             create_app(plane, token),
+            http=PatientProtocol,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -81,9 +97,6 @@ async def _run(settings: ServeSettings, lock: StateLock, repository: Repository,
             ssl_keyfile=settings.tls_key if tls else None,
         )
     )
-    ended = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         async with plane.running(settings.drain_timeout, settings.keep_hosts):
@@ -96,7 +109,9 @@ async def _run(settings: ServeSettings, lock: StateLock, repository: Repository,
             log.info("ending: hosts drain for at most %g s", settings.drain_timeout)
     finally:
         server.should_exit = True
-        await asyncio.gather(serving, return_exceptions=True)
+        (ended_by,) = await asyncio.gather(serving, return_exceptions=True)
+    if isinstance(ended_by, Exception):
+        raise UnavailableError(f"admin port {url}: {ended_by}, expected it to stay open") from ended_by
     if plane.failed.done():
         plane.failed.result()
 

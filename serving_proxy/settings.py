@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from serving_proxy.api.guarding import is_loopback
+from serving_proxy.access import is_loopback
 from serving_proxy.control.control import ControlOptions
 from serving_proxy.cpus import parse_cpus
 from serving_proxy.errors import InvalidError

@@ -19,11 +19,12 @@ ALLOWED = {
     "processor": ({"cffi", "_cffi_backend", "numpy"}, {"ml_dtypes"}),
     # libprocessor's ops for fused graphs are opened as an op library, without importing the binding.
     "graph_tools": ({"numpy", "google_crc32c", "ml_dtypes", "rich", "typer"}, {"tensorflow", "google"}),
-    # Only the proxy knows the others; a host loads `processor`, and optimising `graph_tools`, in a process of their own.
+    # Only the proxy knows the others; hosts and optimisation, which need them, are processes of their own.
     "serving_proxy": (
         {
             "fastapi",
             "google",
+            "h11",
             "httpx",
             "prometheus_client",
             "pydantic",

@@ -5,49 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import ipaddress
-from pathlib import Path
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from serving_proxy.access import is_loopback
 from serving_proxy.api.errors import answer
-from serving_proxy.errors import InvalidError
 
 MOST_BODY_BYTES = 1024 * 1024
 _BODY_S = 10.0
-_LEAST_TOKEN = 16
 OPEN_PATHS = frozenset({"/healthz"})
-
-
-def read_token(file: Path) -> str:
-    """Read the token that clients have to send.
-
-    Raises
-    ------
-    InvalidError
-        The file cannot be read, or holds no usable token.
-    """
-    try:
-        token = file.read_text(encoding="ascii").strip()
-    except (OSError, ValueError) as error:
-        raise InvalidError(f"--token-file {file}: {error}, expected a file with a token") from error
-    if len(token) < _LEAST_TOKEN or any(one.isspace() for one in token):
-        raise InvalidError(
-            f"--token-file {file}: {len(token)} characters, expected one word of at least {_LEAST_TOKEN}"
-        )
-    return token
-
-
-def is_loopback(address: str) -> bool:
-    """Say whether an address or a name is of this machine alone."""
-    if address == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(address.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 class Guarding:
@@ -121,7 +89,8 @@ class _Limited:
             # From here on it is only told that the client has gone: a stream may wait for that for hours.
             return await self._receive()
         try:
-            message = await asyncio.wait_for(self._receive(), _BODY_S)
+            async with asyncio.timeout(_BODY_S):
+                message = await self._receive()
         except TimeoutError as error:
             raise HTTPException(408, f"body: not complete after {_BODY_S:g} s") from error
         self._bytes += len(message.get("body", b""))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query
@@ -62,10 +63,10 @@ async def _messages(
         tasks.append(asyncio.create_task(_end(plane, queue)))
         try:
             while True:
-                try:
-                    message = await asyncio.wait_for(queue.get(), _SILENCE_S)
-                except TimeoutError:
-                    message = b": nothing new\n\n"
+                message: bytes | None = b": nothing new\n\n"
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_SILENCE_S):
+                        message = await queue.get()
                 if message is None:
                     return
                 yield message

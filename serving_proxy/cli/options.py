@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from serving_proxy.api.guarding import read_token
+from serving_proxy.access import read_token
 from serving_proxy.client import DEFAULT_SERVER, Client
 from serving_proxy.errors import InvalidError
 

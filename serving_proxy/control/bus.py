@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from serving_proxy.store import Event
 
@@ -44,7 +44,6 @@ class Bus:
 
     async def change(self, seconds: float | None = None) -> None:
         """Wait for the next change, or at most some seconds."""
-        try:
-            await asyncio.wait_for(self._changed.wait(), seconds)
-        except TimeoutError:
-            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()

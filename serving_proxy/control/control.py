@@ -152,8 +152,10 @@ class Control:
         """Follow the hosts until the task is cancelled."""
         while True:
             self.step()
+            # Not `wait_for`, which may swallow the cancellation where the event comes at the same moment.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), STEP_S)
+                async with asyncio.timeout(STEP_S):
+                    await self._wake.wait()
             self._wake.clear()
 
     def step(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
 
 from serving_proxy.errors import ExhaustedError, InvalidError
 from serving_proxy.lifecycle.records import Arm
@@ -62,35 +62,53 @@ def assign(weights: Mapping[int, int], arms: Sequence[Arm] = (), taken: Iterable
     ExhaustedError
         The layer has not enough free buckets.
     """
-    owner: dict[int, int] = {}
     left = dict(weights)
-    for arm in sorted(arms, key=lambda one: one.offset):
+    made: list[Arm] = []
+    for arm in sorted(arms, key=_offset):
         kept = min(arm.weight, left.get(arm.version, 0))
-        owner.update((bucket, arm.version) for bucket in range(arm.offset, arm.offset + kept))
-        left[arm.version] = left.get(arm.version, 0) - kept
-    others = {bucket for arm in taken for bucket in range(arm.offset, arm.end)}
-    free = [bucket for bucket in range(BUCKETS) if bucket not in owner and bucket not in others]
-    missing = {version: weight for version, weight in sorted(left.items()) if weight > 0}
-    if sum(missing.values()) > len(free):
-        found, needed = to_percent(len(free) + len(owner)), to_percent(sum(weights.values()))
+        if kept:
+            made.append(arm.model_copy(update={"weight": kept}))
+            left[arm.version] -= kept
+    gaps = _gaps([*made, *taken])
+    free = sum(end - start for start, end in gaps)
+    if sum(left.values()) > free:
+        found, needed = to_percent(free + sum(arm.weight for arm in made)), to_percent(sum(weights.values()))
         raise ExhaustedError(f"layer: {found:g} % of the buckets are free, expected {needed:g} %")
-    buckets = iter(free)
-    for version, count in missing.items():
-        owner.update((bucket, version) for bucket in islice(buckets, count))
-    return _merge(owner)
+    for version, missing in sorted(left.items()):
+        while missing:
+            start, end = gaps.pop(0)
+            size = min(missing, end - start)
+            made.append(Arm(version=version, offset=start, weight=size))
+            missing -= size
+            if start + size < end:
+                gaps.insert(0, (start + size, end))
+    return _merge(made)
 
 
 def overlapping(arms: Iterable[Arm]) -> bool:
     """Say whether two arms share a bucket."""
-    ordered = sorted(arms, key=lambda one: one.offset)
-    return any(one.end > other.offset for one, other in pairwise(ordered))
+    return any(one.end > other.offset for one, other in pairwise(sorted(arms, key=_offset)))
 
 
-def _merge(owner: Mapping[int, int]) -> tuple[Arm, ...]:
+def _offset(arm: Arm) -> int:
+    return arm.offset
+
+
+def _gaps(arms: Iterable[Arm]) -> list[tuple[int, int]]:
+    """Return the buckets that no arm has, as [start, end), by rising start."""
+    found, place = [], 0
+    for arm in sorted(arms, key=_offset):
+        if arm.offset > place:
+            found.append((place, arm.offset))
+        place = max(place, arm.end)
+    return [*found, (place, BUCKETS)] if place < BUCKETS else found
+
+
+def _merge(arms: Iterable[Arm]) -> tuple[Arm, ...]:
     made: list[Arm] = []
-    for bucket, version in sorted(owner.items()):
-        if made and made[-1].version == version and made[-1].end == bucket:
-            made[-1] = Arm(version=version, offset=made[-1].offset, weight=made[-1].weight + 1)
+    for arm in sorted(arms, key=_offset):
+        if made and made[-1].version == arm.version and made[-1].end == arm.offset:
+            made[-1] = made[-1].model_copy(update={"weight": made[-1].weight + arm.weight})
         else:
-            made.append(Arm(version=version, offset=bucket, weight=1))
+            made.append(arm)
     return tuple(made)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models and hosts as records, for tests of pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from serving_proxy.lifecycle.changes import move
+from serving_proxy.lifecycle.deployment import Deployment, deploy
+from serving_proxy.lifecycle.observation import HostSeen, VersionSeen
+from serving_proxy.lifecycle.reconcile import Plan, Snapshot, reconcile
+from serving_proxy.lifecycle.records import Model
+from serving_proxy.lifecycle.states import State
+
+NOW = 1000.0
+
+
+def deployed(model: Model | None, number: int, **options: Any) -> Model:
+    """Deploy a version from `/models/NUMBER` and take it through the gates."""
+    asked = Deployment(source=f"/models/{number}", number=number, stamp="s", **options)
+    change, found = deploy(model or Model(name="ranking"), asked, (), NOW)
+    assert found == number
+    return admitted(change.model, number)
+
+
+def admitted(model: Model, number: int) -> Model:
+    """Take a new version through the gates."""
+    if model.versions[number].state != State.NEW:
+        return model
+    model = move(move(model, number, State.VALIDATING, NOW).model, number, State.LOADING, NOW).model
+    return model.with_version(model.versions[number].model_copy(update={"path": f"/models/{number}"}))
+
+
+def host(states: Mapping[int, str], name: str = "host-0", model: str = "ranking", **values: Any) -> HostSeen:
+    """Make a live host that has versions in some states; `failed: reason` for one that failed."""
+    versions = {}
+    for number, state in states.items():
+        kind, _, error = state.partition(": ")
+        versions[number] = VersionSeen(kind, f"/models/{number}", error or None)
+    return HostSeen(**{"name": name, "alive": True, "pid": 1, "state": "ready", "models": {model: versions}, **values})
+
+
+def stepped(model: Model, *hosts: HostSeen, seconds: float = 0.0) -> tuple[Model, Plan]:
+    """Take one step of the control loop with one model."""
+    plan = reconcile(Snapshot({model.name: model}, hosts, NOW, {model.name: seconds}))
+    return plan.changed.get(model.name, model), plan
+
+
+def settled(model: Model, seconds: float = 0.0) -> Model:
+    """Let one host do all that is asked of it, until nothing changes any more."""
+    for _ in range(10):
+        there = {number: "ready" for number, one in model.versions.items() if one.desired}
+        later, _ = stepped(model, host(there), seconds=seconds)
+        if later == model:
+            return model
+        model, seconds = later, 0.0
+    raise AssertionError("the control loop does not come to rest")

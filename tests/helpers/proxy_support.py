@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proxies with hosts that serve nothing, and models that hold a signature and no graph."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from serving_proxy import Client
+from serving_proxy.serve import run
+from serving_proxy.settings import ServeSettings
+from serving_proxy.sources import messages
+
+ROOT = Path(__file__).resolve().parents[2]
+_START_S = 30.0
+
+
+def write_model(folder: Path, inputs: dict[str, int] | None = None, signature: str = "serving_default") -> Path:
+    """Write a SavedModel with one signature: inputs by TensorFlow's number of their dtype, and an output `y`."""
+    message = messages.new("tensorflow.SavedModel")
+    graph = message.meta_graphs.add()
+    graph.meta_info_def.tags.append("serve")
+    made = graph.signature_def[signature]
+    for name, dtype in (inputs or {"x": 1}).items():
+        made.inputs[name].dtype = dtype
+        made.inputs[name].tensor_shape.dim.add(size=-1)
+    made.outputs["y"].dtype = 1
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "saved_model.pb").write_bytes(message.SerializeToString())
+    return folder
+
+
+def host_program(folder: Path) -> Path:
+    """Write a program that is the scripted host, to be started in the place of the Go host."""
+    program = folder / "scripted-host"
+    script = ROOT / "tests" / "helpers" / "scripted_host.py"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    return program
+
+
+def wait_for(found: Callable[[], Any], seconds: float = 10.0, what: str = "") -> Any:
+    """Return what a function finds, as soon as that is something."""
+    end = time.monotonic() + seconds
+    while True:
+        value = found()
+        if value:
+            return value
+        assert time.monotonic() < end, what or found
+        time.sleep(0.02)
+
+
+class Proxy:
+    """A proxy with a state directory of its own, at any free admin port, by default with one scripted host."""
+
+    def __init__(self, folder: Path, *options: str, host: str = "go") -> None:
+        self.folder = folder
+        self.state_dir = folder / "state"
+        self.options = list(options)
+        self.host = host
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def arguments(self) -> list[str]:
+        """Return the arguments of `serve`."""
+        ports = ["--admin-port", "0", "--grpc-port", "0", "--rest-port", "0"]
+        return ["--state-dir", str(self.state_dir), "--host", self.host, *ports, *self.options]
+
+    @property
+    def url(self) -> str:
+        """Its admin port."""
+        return str(self.told()["admin"])
+
+    def client(self, token: str | None = None) -> Client:
+        """Make a client of it."""
+        return Client(self.url, token)
+
+    def desired(self) -> dict[str, Any]:
+        """Read what it tells hosts, without the generation."""
+        found: dict[str, Any] = json.loads((self.state_dir / "desired.json").read_bytes())
+        del found["generation"]
+        return found
+
+    def host_pids(self) -> list[int]:
+        """Return the processes of its hosts that run."""
+        found = []
+        for path in (self.state_dir / "hosts").glob("*/actual.json"):
+            pid = int(json.loads(path.read_bytes())["pid"])
+            command = Path(f"/proc/{pid}/cmdline")
+            if command.exists() and b"scripted_host" in command.read_bytes():
+                found.append(pid)
+        return found
+
+    def kill_hosts(self) -> None:
+        """End the hosts that are left."""
+        for pid in self.host_pids():
+            os.kill(pid, signal.SIGKILL)
+
+    def told(self) -> dict[str, Any]:
+        """Read what the lock says."""
+        try:
+            text = (self.state_dir / "proxy.lock").read_text(encoding="utf-8")
+            found: dict[str, Any] = json.loads(text)
+        except (OSError, ValueError):
+            return {}
+        return found
+
+
+class ProxyThread(Proxy):
+    """A proxy in a thread of this process: real sockets, real hosts, and no second start of Python."""
+
+    def start(self) -> ProxyThread:
+        """Start it and wait until it answers."""
+        os.environ["RECPROCESSOR_HOST"] = str(host_program(self.folder))
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        wait_for(self._is_up, _START_S, "a proxy that answers")
+        return self
+
+    def stop(self) -> None:
+        """End it as a signal would."""
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join(_START_S)
+        assert not self._thread.is_alive()
+        if self._error is not None:
+            raise self._error
+
+    def __enter__(self) -> ProxyThread:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        try:
+            if self._thread.is_alive():
+                self.stop()
+        finally:
+            self.kill_hosts()
+
+    def settings(self) -> ServeSettings:
+        """Read the options as the command line does."""
+        given: dict[str, Any] = {}
+        words = iter(self.arguments())
+        for flag in words:
+            name = flag.removeprefix("--").replace("-", "_")
+            if name in {"keep_hosts", "allow_reload_rpc"}:
+                given[name] = True
+            elif name == "model_root":
+                given[name] = (*given.get(name, ()), next(words))
+            else:
+                given[name] = next(words)
+        return ServeSettings(**given)
+
+    def _run(self) -> None:
+        async def main() -> None:
+            self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
+            await run(self.settings(), self._ended)
+
+        try:
+            asyncio.run(main())
+        except BaseException as error:
+            self._error = error
+
+    def _is_up(self) -> bool:
+        if self._error is not None:
+            raise self._error
+        return "admin" in self.told()
+
+
+class ProxyProcess(Proxy):
+    """`serving-proxy serve` in a process of its own, which can be killed."""
+
+    process: subprocess.Popen[bytes]
+
+    @property
+    def log_path(self) -> Path:
+        """Its log."""
+        return self.folder / "proxy.log"
+
+    def start(self) -> ProxyProcess:
+        """Start it and wait until it answers."""
+        self.spawn()
+        wait_for(self._is_up, _START_S, "a proxy that answers")
+        return self
+
+    def spawn(self) -> subprocess.Popen[bytes]:
+        """Start it."""
+        environment = os.environ | {"RECPROCESSOR_HOST": str(host_program(self.folder)), "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "serving_proxy", "serve", *self.arguments()]
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(command, stderr=log, stdout=log, env=environment, cwd=ROOT)
+        return self.process
+
+    def kill(self) -> None:
+        """End it as a crash would; its hosts go on."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self, seconds: float = 20.0) -> int:
+        """End it as an operator would, and return its exit code."""
+        self.process.terminate()
+        return self.process.wait(seconds)
+
+    def __enter__(self) -> ProxyProcess:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self.process.poll() is None:
+            try:
+                self.stop()
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self.kill_hosts()
+
+    def _is_up(self) -> bool:
+        assert self.process.poll() is None, self.log_path.read_text(encoding="utf-8")[-2000:]
+        told = self.told()
+        return told.get("pid") == self.process.pid and "admin" in told

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program with a host's command line and files, and no models: what supervision is tested with.
+
+It takes its lock, follows `desired.json` and says of every version that it loads, warms up and is ready. A path with a
+file `refuse` in it fails with that file's text. On SIGTERM it drains for as long as the file `drain_s` beside its lock
+says, and ends; a file `exit_code` there ends it at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+_STEP_S = 0.03
+
+
+class Host:
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.state_dir = Path(options.state_dir)
+        self.name = options.host_id
+        self.folder = self.state_dir / "hosts" / self.name
+        self.endpoints = {
+            "grpc": f"{options.address}:{options.grpc_port}",
+            "rest": f"{options.address}:{options.rest_port}",
+        }
+        self.generation = 0
+        self.desired_error: str | None = None
+        self.models: dict[str, dict[str, dict[str, Any]]] = {}
+        self.state = "ready"
+        self.written = ""
+        self.ending = False
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.lock = (self.folder / "lock").open("a")
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit(f"host '{self.name}': another host has its lock")
+        signal.signal(signal.SIGTERM, self.end)
+
+    def end(self, *_: object) -> None:
+        self.ending = True
+
+    def run(self) -> None:
+        while not self.ending:
+            self.follow()
+            self.write()
+            code = self.read("exit_code")
+            if code:
+                print("asked to end")
+                sys.exit(int(code))
+            time.sleep(_STEP_S)
+        self.state = "draining"
+        self.write()
+        time.sleep(float(self.read("drain_s") or 0))
+
+    def read(self, name: str) -> str:
+        try:
+            return (self.folder / name).read_text(encoding="utf-8").strip()
+        except OSError:
+            return ""
+
+    def follow(self) -> None:
+        try:
+            desired = json.loads((self.state_dir / "desired.json").read_bytes())
+        except (OSError, ValueError):
+            return
+        self.generation = desired["generation"]
+        self.desired_error = self.read("refuse_all") or None
+        models = {}
+        for model, one in desired["models"].items():
+            before = self.models.get(model, {})
+            models[model] = {n: self.advance(before.get(n), version["path"]) for n, version in one["versions"].items()}
+        self.models = models
+
+    def advance(self, before: dict[str, Any] | None, path: str) -> dict[str, Any]:
+        states = ["loading", "warming", "ready"]
+        at = 0 if before is None or before["path"] != path else min(2, states.index(before["state"]) + 1) if (
+            before["state"] in states) else 0  # fmt: skip
+        refusal = Path(path, "refuse")
+        if refusal.exists():
+            return {"state": "failed", "path": path, "error": refusal.read_text(encoding="utf-8").strip()}
+        if at and Path(path, "slow").exists():
+            at = 0
+        return {"state": states[at], "path": path, "error": None, "in_flight": 0, "cpuset": "0"}
+
+    def write(self) -> None:
+        actual = {
+            "schema": 1, "host": self.name, "pid": os.getpid(), "started": "2026-11-21T19:00:00Z", "cpus": "0",
+            "generation": self.generation, "desired_error": self.desired_error, "state": self.state,
+            "endpoints": self.endpoints, "models": {m: {"versions": v} for m, v in self.models.items()},
+        }  # fmt: skip
+        text = json.dumps(actual)
+        if text != self.written:
+            beside = self.folder / "actual.json.new"
+            beside.write_text(text, encoding="utf-8")
+            beside.rename(self.folder / "actual.json")
+            self.written = text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    for flag in ("--state-dir", "--host-id", "--grpc-port", "--rest-port", "--address", "--cpus", "--tls-cert"):
+        parser.add_argument(flag)
+    parser.add_argument("--admin")
+    parser.add_argument("--token-file")
+    parser.add_argument("--allow-reload-rpc", action="store_true")
+    Host(parser.parse_args()).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A proxy for the tests of a module; each test has models of its own name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from proxy_support import ProxyThread, write_model
+
+from serving_proxy import Client
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyThread]:
+    """A proxy with one scripted host, without a token."""
+    with ProxyThread(tmp_path_factory.mktemp("proxy")) as running:
+        yield running
+
+
+@pytest.fixture
+def client(proxy: ProxyThread) -> Iterator[Client]:
+    with proxy.client() as made:
+        yield made
+
+
+_NUMBERS = count(1)
+
+
+@pytest.fixture
+def name() -> str:
+    """The name of a model that no other test has."""
+    return f"model_{next(_NUMBERS)}"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Callable[..., Path]:
+    """`model(3)`: a folder with a SavedModel of that number; with inputs, if they are given."""
+    return lambda number, inputs=None: write_model(tmp_path / "models" / str(number), inputs)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from serving_proxy.errors import ExhaustedError, InvalidError
+from serving_proxy.experiments.traffic import BUCKETS, assign, overlapping, to_percent, to_weight
+from serving_proxy.lifecycle.records import Arm
+
+WEIGHTS = st.dictionaries(st.integers(1, 5), st.integers(0, BUCKETS), max_size=5)
+
+
+def owners(arms: tuple[Arm, ...]) -> np.ndarray:
+    """By bucket: the version, or 0."""
+    found = np.zeros(BUCKETS, np.int8)
+    for arm in arms:
+        found[arm.offset : arm.end] = arm.version
+    return found
+
+
+def all_kept(before: tuple[Arm, ...], after: tuple[Arm, ...]) -> bool:
+    had = owners(before)
+    return bool((owners(after)[had > 0] == had[had > 0]).all())
+
+
+def fit(weights: dict[int, int], room: int = BUCKETS) -> dict[int, int]:
+    """Shrink weights so that they fit."""
+    total = sum(weights.values())
+    return {version: weight * room // total for version, weight in weights.items()} if total > room else weights
+
+
+def test_a_growing_arm_keeps_its_buckets_and_those_of_others() -> None:
+    first = assign({4: 1000, 5: 1000})
+    assert first == (Arm(version=4, offset=0, weight=1000), Arm(version=5, offset=1000, weight=1000))
+    later = assign({4: 3000, 5: 1000}, first)
+    assert all_kept(first, later)
+    assert later[-1] == Arm(version=4, offset=2000, weight=2000)
+
+
+def test_a_shrinking_arm_gives_its_highest_buckets_away() -> None:
+    assert assign({4: 300}, assign({4: 1000})) == (Arm(version=4, offset=0, weight=300),)
+
+
+def test_a_version_without_weight_has_no_arm() -> None:
+    assert assign({4: 0, 5: 10}, assign({4: 100})) == (Arm(version=5, offset=0, weight=10),)
+
+
+def test_arms_of_other_models_are_left_alone() -> None:
+    taken = [Arm(version=9, offset=0, weight=6000)]
+    arms = assign({4: 4000}, taken=taken)
+    assert arms == (Arm(version=4, offset=6000, weight=4000),)
+    assert not overlapping([*taken, *arms])
+
+
+def test_a_full_layer_is_refused_with_both_numbers() -> None:
+    with pytest.raises(ExhaustedError, match=r"layer: 40 % of the buckets are free, expected 40.01 %"):
+        assign({4: 4001}, taken=[Arm(version=9, offset=0, weight=6000)])
+
+
+@given(WEIGHTS, WEIGHTS, st.integers(0, 3000), st.integers(0, 7000))
+def test_nobody_moves_without_need(old: dict[int, int], new: dict[int, int], width: int, offset: int) -> None:
+    taken = [Arm(version=99, offset=offset, weight=width)] if width else []
+    old, new = fit(old, BUCKETS - width), fit(new, BUCKETS - width)
+    before = assign(old, taken=taken)
+    after = assign(new, before, taken)
+    assert not overlapping([*taken, *after])
+    had, has = owners(before), owners(after)
+    for version in {*old, *new}:
+        kept = ((had == version) & (has == version)).sum()
+        assert (has == version).sum() == new.get(version, 0)
+        assert kept == min(old.get(version, 0), new.get(version, 0))
+    joined = [(a, b) for a, b in itertools.pairwise(after) if a.version == b.version and a.end == b.offset]
+    assert not joined
+
+
+@given(WEIGHTS)
+def test_the_same_weights_change_nothing(weights: dict[int, int]) -> None:
+    arms = assign(fit(weights))
+    assert assign(fit(weights), arms) == arms
+
+
+@given(st.lists(st.integers(0, BUCKETS), min_size=2, max_size=20), st.integers(0, 4000))
+def test_a_ramp_up_moves_only_from_the_baseline_to_the_variant(points: list[int], other: int) -> None:
+    points = sorted(min(point, BUCKETS - other) for point in points)
+    arms = assign({5: other})
+    for weight in points:
+        later = assign({4: weight, 5: other}, arms)
+        assert all_kept(arms, later)
+        arms = later
+
+
+@pytest.mark.parametrize(
+    ("percent", "weight"), [(0, 0), (0.01, 1), (10, 1000), (33.33, 3333), (0.07, 7), (100, 10_000)]
+)
+def test_percent(percent: float, weight: int) -> None:
+    assert to_weight(percent) == weight
+    assert to_percent(weight) == pytest.approx(percent)
+
+
+@pytest.mark.parametrize("percent", [-0.01, 100.01, 0.005, 33.333, float("nan"), float("inf")])
+def test_what_is_no_share_is_refused(percent: float) -> None:
+    with pytest.raises(InvalidError, match="weight"):
+        to_weight(percent)
+
+
+@given(st.integers(0, BUCKETS))
+def test_percent_and_back(weight: int) -> None:
+    assert to_weight(to_percent(weight)) == weight
+
+
+def test_overlap_is_seen() -> None:
+    assert overlapping([Arm(version=1, offset=5, weight=2), Arm(version=2, offset=0, weight=6)])
+    assert not overlapping([Arm(version=1, offset=6, weight=2), Arm(version=2, offset=0, weight=6)])
+
+
+@given(WEIGHTS)
+def test_more_than_everything_is_refused(weights: dict[int, int]) -> None:
+    assume(sum(weights.values()) > BUCKETS)
+    with pytest.raises(ExhaustedError):
+        assign(weights)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from proxy_support import write_model
+
+from serving_proxy.errors import CancelledError, InvalidError
+from serving_proxy.gates.fingerprint import Fingerprint, fingerprint, stamp_of
+
+
+def found(folder: Path) -> Fingerprint:
+    return fingerprint(folder, lambda: False, lambda done, total: None)
+
+
+def test_equal_files_have_one_hash_wherever_they_are(tmp_path: Path) -> None:
+    one, other = write_model(tmp_path / "1"), write_model(tmp_path / "2")
+    assert found(one) == found(other)
+    assert found(one).bytes == (one / "saved_model.pb").stat().st_size
+    (other / "saved_model.pb").rename(other / "renamed.pb")
+    assert found(one).sha256 != found(other).sha256
+
+
+@pytest.mark.parametrize("change", ["content", "name", "more"])
+def test_stamps_tell_changes(tmp_path: Path, change: str) -> None:
+    folder = write_model(tmp_path / "1")
+    before = stamp_of(folder)
+    assert stamp_of(folder) == before
+    if change == "content":
+        os.utime(folder / "saved_model.pb", (5, 5))
+    elif change == "name":
+        (folder / "saved_model.pb").rename(folder / "x")
+    else:
+        (folder / "more").touch()
+    assert stamp_of(folder) != before
+
+
+def test_names_and_contents_cannot_be_taken_for_each_other(tmp_path: Path) -> None:
+    for place, (first, second) in enumerate([(b"a", b"bc"), (b"ab", b"c")]):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        (folder / "x").write_bytes(first)
+        (folder / "y").write_bytes(second)
+    assert found(tmp_path / "0").sha256 != found(tmp_path / "1").sha256
+
+
+def test_it_can_be_cancelled_and_says_how_far_it_is(tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(bytes(9_000_000))
+    told: list[tuple[int, int]] = []
+    with pytest.raises(CancelledError):
+        fingerprint(tmp_path, lambda: len(told) == 2, lambda done, total: told.append((done, total)))
+    assert told == [(4_194_304, 9_000_000), (8_388_608, 9_000_000)]
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "gone").symlink_to("nowhere")
+    with pytest.raises(InvalidError, match="gone: No such file"):
+        found(tmp_path)
+    assert stamp_of(tmp_path) == ""

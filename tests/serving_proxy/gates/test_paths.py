@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from proxy_support import write_model
+
+from serving_proxy.errors import DeniedError, InvalidError, NotFoundError
+from serving_proxy.gates.paths import check_tree, resolved
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> tuple[Path, ...]:
+    write_model(tmp_path / "root" / "3")
+    write_model(tmp_path / "rooted" / "4")
+    return (tmp_path / "root",)
+
+
+def test_what_lies_below_a_root_is_permitted(roots: tuple[Path, ...]) -> None:
+    root = roots[0]
+    (root / "current").symlink_to("3")
+    assert resolved(root / "3", roots) == root / "3"
+    assert resolved(root / "current", roots) == root / "3"
+    assert resolved(root / "3" / ".." / "3", roots) == root / "3"
+
+
+def test_without_roots_every_place_is_permitted(tmp_path: Path) -> None:
+    assert resolved(tmp_path, ()) == tmp_path.resolve()
+
+
+@pytest.mark.parametrize("path", ["rooted/4", "root/../rooted/4", "root/escape", "root/3/deep/escape", "."])
+def test_what_leads_out_is_refused(tmp_path: Path, roots: tuple[Path, ...], path: str) -> None:
+    (tmp_path / "root" / "escape").symlink_to(tmp_path / "rooted" / "4")
+    (tmp_path / "root" / "3" / "deep").mkdir()
+    (tmp_path / "root" / "3" / "deep" / "escape").symlink_to("/etc")
+    with pytest.raises(DeniedError, match=r"model .*: leads to .*, expected a place below --model-root"):
+        resolved(tmp_path / path, roots)
+
+
+@pytest.mark.parametrize("path", ["relative/3", "", "/with\0zero"])
+def test_what_is_no_path_is_refused(path: str, roots: tuple[Path, ...]) -> None:
+    with pytest.raises(InvalidError, match="expected an absolute path"):
+        resolved(path, roots)
+
+
+def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(NotFoundError, match="not there"):
+        resolved(tmp_path / "gone", ())
+    with pytest.raises(InvalidError):
+        resolved(tmp_path / "loop", ())
+    with pytest.raises(InvalidError):
+        resolved("/" + "x" * 5000, ())
+
+
+def test_links_inside_a_model_are_followed(tmp_path: Path, roots: tuple[Path, ...]) -> None:
+    model = tmp_path / "root" / "3"
+    (model / "assets").symlink_to(tmp_path / "root")
+    (model / "assets").unlink()
+    (model / "table").symlink_to(model / "saved_model.pb")
+    check_tree(model, roots)
+    (model / "secret").symlink_to("/etc/hostname")
+    with pytest.raises(DeniedError, match=r"file .*secret: leads to"):
+        check_tree(model, roots)
+    check_tree(model, ())
+    (model / "secret").unlink()
+    (model / "nowhere").symlink_to("gone")
+    with pytest.raises(InvalidError, match="a link that leads nowhere"):
+        check_tree(model, roots)
+
+
+def test_a_linked_folder_inside_a_model_does_not_escape(tmp_path: Path, roots: tuple[Path, ...]) -> None:
+    model = tmp_path / "root" / "3"
+    (model / "variables").symlink_to(tmp_path / "rooted" / "4")
+    with pytest.raises(DeniedError):
+        check_tree(model, roots)

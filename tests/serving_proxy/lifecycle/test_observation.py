@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+from lifecycle_support import host
+
+from serving_proxy.lifecycle.observation import held_anywhere, observe
+from serving_proxy.lifecycle.states import State
+
+PATH = "/models/3"
+
+
+@pytest.mark.parametrize(
+    ("states", "expected", "reason"),
+    [
+        (["ready", "ready"], State.READY, ""),
+        (["ready", "warming"], State.WARMING, "on host-1"),
+        (["loading", "warming"], State.LOADING, "on host-0"),
+        (["ready", None], State.LOADING, "on host-1"),
+        (["ready", "failed: no memory"], State.FAILED, "host-1: no memory"),
+        (["ready", "failed"], State.FAILED, "host-1: no reason given"),
+        ([None, None], State.STOPPED, "no host has it yet"),
+        ([], State.STOPPED, "no host is running"),
+    ],
+)
+def test_what_hosts_say_together(states: list[str | None], expected: State, reason: str) -> None:
+    hosts = [host({} if one is None else {3: one}, f"host-{place}") for place, one in enumerate(states)]
+    seen = observe(hosts, "ranking", 3, PATH)
+    assert (seen.state, seen.reason) == (expected, reason)
+
+
+def test_dead_hosts_do_not_count() -> None:
+    dead = host({3: "ready"}, alive=False)
+    assert observe([dead], "ranking", 3, PATH).state == State.STOPPED
+    assert not held_anywhere([dead], "ranking", 3)
+
+
+def test_a_host_that_goes_down_does_not_count() -> None:
+    hosts = [host({3: "draining"}, "host-0", state="draining"), host({3: "ready"}, "host-1")]
+    assert observe(hosts, "ranking", 3, PATH).state == State.READY
+    assert held_anywhere(hosts[:1], "ranking", 3)
+
+
+def test_a_version_that_is_about_to_be_replaced_is_not_ready() -> None:
+    assert observe([host({3: "ready"})], "ranking", 3, "/models/elsewhere").state == State.LOADING

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from lifecycle_support import deployed, settled
+
+from serving_proxy.lifecycle.changes import promote, undeploy
+from serving_proxy.lifecycle.records import Batching, Limits, Model, Settings
+from serving_proxy.lifecycle.rendering import HostSettings, render
+
+SETTINGS = Settings(
+    config={"session_num": 2},
+    warmup_file="/models/warm",
+    cpuset="0;1",
+    batching=Batching(mode="timed", max_rows=64),
+    limits=Limits(max_queue=10),
+    priority=2,
+)
+
+
+@pytest.fixture
+def model() -> Model:
+    made = deployed(deployed(None, 3), 4, traffic=1000, settings=SETTINGS, labels=("canary",), key_input="user_id")
+    return settled(deployed(made, 5, shadow=500))
+
+
+def test_a_model_with_everything(model: Model) -> None:
+    assert render({"ranking": model}, HostSettings())["models"]["ranking"] == {
+        "baseline": 3,
+        "labels": {"canary": 4},
+        "routing": {
+            "layer": "ranking",
+            "key": {"input": "user_id"},
+            "arms": [{"version": 4, "offset": 0, "weight": 1000}],
+            "paused": False,
+        },
+        "shadow": [{"version": 5, "weight": 500}],
+        "versions": {
+            "3": {"path": "/models/3"},
+            "4": {
+                "path": "/models/4",
+                "config": {"session_num": 2},
+                "warmup_file": "/models/warm",
+                "cpuset": "0;1",
+                "batching": {"mode": "timed", "max_rows": 64, "max_wait_us": 1000},
+                "limits": {"max_queue": 10},
+                "priority": 2,
+            },
+            "5": {"path": "/models/5"},
+        },
+    }
+
+
+def test_a_held_version_has_no_traffic_unless_a_label_names_it(model: Model) -> None:
+    held = settled(promote(model, 5).model)
+    assert render({"m": held}, HostSettings())["models"]["m"]["versions"]["3"]["traffic"] is False
+    named = held.change(published={"old": 3})
+    assert "traffic" not in render({"m": named}, HostSettings())["models"]["m"]["versions"]["3"]
+
+
+def test_a_model_without_versions_is_left_out(model: Model) -> None:
+    assert render({"ranking": undeploy(model, None, 0.0).model}, HostSettings())["models"] == {}
+
+
+def test_settings_of_hosts(model: Model) -> None:
+    settings = HostSettings(
+        memory_limit_bytes=5, maintenance_cpus="0", cpusets={"host-0": {"ranking/4": "1", "gone/1": "1"}, "host-1": {}}
+    )
+    body = render({"ranking": model}, settings)
+    assert (body["memory_limit_bytes"], body["maintenance_cpus"]) == (5, "0")
+    assert body["hosts"] == {"host-0": {"cpusets": {"ranking/4": "1"}}}
+
+
+def test_it_is_what_the_published_schema_says(model: Model, repository: Path) -> None:
+    schema = json.loads((repository / "docs" / "schemas" / "desired.schema.json").read_bytes())
+    settings = HostSettings(memory_limit_bytes=5, maintenance_cpus="0", cpusets={"host-0": {"ranking/4": "1"}})
+    body = {"generation": 1, **render({"ranking": model}, settings)}
+    jsonschema.validate(body, schema)

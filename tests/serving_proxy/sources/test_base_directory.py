@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from proxy_support import write_model
+
+from serving_proxy.sources.base_directory import BaseDirectory, version_folders
+
+
+def test_versions_are_folders_with_a_graph(tmp_path: Path) -> None:
+    for name in ("3", "0012", "0", "-1", "latest", "7x", "99999999999999999999"):
+        write_model(tmp_path / name)
+    (tmp_path / "5").mkdir()
+    (tmp_path / "6").touch()
+    (tmp_path / "8").symlink_to(tmp_path / "3")
+    assert version_folders(tmp_path) == {3: tmp_path / "3", 8: tmp_path / "8", 12: tmp_path / "0012"}
+
+
+def test_a_directory_that_is_not_there_is_not_empty(tmp_path: Path) -> None:
+    assert version_folders(tmp_path / "gone") is None
+    assert BaseDirectory(tmp_path / "gone").look() is None
+
+
+def test_a_version_counts_once_its_files_are_at_rest(tmp_path: Path) -> None:
+    directory = BaseDirectory(tmp_path)
+    assert directory.look() == {}
+    write_model(tmp_path / "3")
+    assert directory.look() == {}
+    (tmp_path / "3" / "variables").mkdir()
+    (tmp_path / "3" / "variables" / "data").write_bytes(b"1")
+    assert directory.look() == {}
+    found = directory.look()
+    assert found is not None
+    assert {number: folder for number, (folder, _) in found.items()} == {3: tmp_path / "3"}
+    (tmp_path / "3" / "variables" / "data").write_bytes(b"12")
+    assert directory.look() == {}
+    changed = directory.look()
+    assert changed is not None
+    assert changed[3][1] != found[3][1]
+    shutil.rmtree(tmp_path / "3")
+    assert directory.look() == {}

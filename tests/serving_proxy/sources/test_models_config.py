@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+from google.protobuf import text_format
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving_proxy.errors import InvalidError
+from serving_proxy.lifecycle.records import Policy, PolicyKind
+from serving_proxy.sources.models_config import ConfiguredModel, parse_reload, parse_text
+
+TEXT = """
+model_config_list {
+  config {
+    name: "ranking" base_path: "/models/ranking" model_platform: "tensorflow"
+    model_version_policy { specific { versions: 42 versions: 43 } }
+    version_labels { key: "stable" value: 42 } version_labels { key: "canary" value: 43 }
+    logging_config { sampling_config { sampling_rate: 0.1 } }
+  }
+  config: { name: "two", base_path: "/models/two", model_version_policy: { latest: { num_versions: 2 } } }
+  config { name: "all" base_path: "/models/all" model_version_policy { all: {} } }
+  config { name: "default" base_path: "/models/default" }
+}
+"""
+EXPECTED = (
+    ConfiguredModel(
+        name="ranking",
+        base_path="/models/ranking",
+        policy=Policy(kind=PolicyKind.SPECIFIC, versions=(42, 43)),
+        labels={"canary": 43, "stable": 42},
+    ),
+    ConfiguredModel(name="two", base_path="/models/two", policy=Policy(count=2)),
+    ConfiguredModel(name="all", base_path="/models/all", policy=Policy(kind=PolicyKind.ALL)),
+    ConfiguredModel(name="default", base_path="/models/default"),
+)
+
+
+def test_text_as_users_write_it() -> None:
+    assert parse_text(TEXT) == EXPECTED
+    assert parse_text("") == ()
+
+
+@pytest.mark.slow
+def test_messages_are_those_of_tensorflow_serving() -> None:
+    """The real stubs read the text, write it again, and put it into a request; both mean the same to us."""
+    from tensorflow_serving.apis import model_management_pb2
+    from tensorflow_serving.config import model_server_config_pb2
+
+    config = text_format.Parse(TEXT, model_server_config_pb2.ModelServerConfig())
+    assert parse_text(text_format.MessageToString(config)) == EXPECTED
+    request = model_management_pb2.ReloadConfigRequest(config=config, metric_names=["x"])
+    assert parse_reload(request.SerializeToString()) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("model_config_list {", "expected a ModelServerConfig"),
+        ("model_config_lists {}", "no field named"),
+        ("custom_model_config {}", "a custom_model_config, expected a model_config_list"),
+        ('model_config_list { config { name: "a" } }', "base_path '', expected an absolute path"),
+        ('model_config_list { config { name: "a" base_path: "x" } }', "base_path 'x', expected an absolute path"),
+        ('model_config_list { config { base_path: "/x" } }', "model ''"),
+        ('model_config_list { config { name: "../a" base_path: "/x" } }', "model '../a'"),
+        ('model_config_list { config { name: "a" base_path: "/x" model_platform: "caffe" } }', "platform 'caffe'"),
+        (
+            'model_config_list { config { name: "a" base_path: "/x" } config { name: "a" base_path: "/y" } }',
+            "model 'a' is there twice",
+        ),
+        (
+            'model_config_list { config { name: "a" base_path: "/x" model_version_policy { specific {} } } }',
+            r"versions \[\]",
+        ),
+        (
+            'model_config_list { config { name: "a" base_path: "/x" version_labels { key: "a b" value: 1 } } }',
+            "label 'a b'",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InvalidError, match=said) as refused:
+        parse_text(text, "models.config")
+    assert str(refused.value).startswith(("models.config: ", "model '"))
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    try:
+        parse_reload(data)
+    except InvalidError:
+        return
+
+
+@given(st.text(max_size=100))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        parse_text(text)
+    except InvalidError:
+        return
