@@ -16,7 +16,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help bench-fused bench-user-items bench-deepctr bench-kernels bench-graph-tools bench-large-table demo build lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-tsan lint fmt typecheck bench endurance fuzz \
-        docs check clean dist
+        docs proto check clean dist
 
 ## help: list the targets
 help:
@@ -153,6 +153,7 @@ lint: $(VENV)/.stamp-lint
 	$(Q)$(BIN)/clang-format --dry-run --Werror $(SOURCES) || { echo "run 'make fmt'"; exit 1; }
 	$(Q)if command -v gofmt > /dev/null; then files=$$(gofmt -l libprocessor/go); test -z "$$files" || { echo "gofmt: $$files"; exit 1; }; fi
 	$(Q)$(BIN)/python tools/make_abi_reference.py --check
+	$(Q)$(BIN)/python tools/make_protos.py --check
 	$(Q)$(BIN)/python tools/check_tree.py
 
 ## fmt: format C, C++, Go and Python
@@ -164,6 +165,10 @@ fmt: $(VENV)/.stamp-lint
 ## typecheck: mypy --strict on our packages
 typecheck: $(VENV)/.stamp-lint
 	$(Q)$(BIN)/mypy
+
+## proto: write the descriptors for server reflection from serving_proxy/protos
+proto: $(VENV)/.stamp-build
+	$(Q)$(BIN)/python tools/make_protos.py
 
 ## docs: write the ABI reference from the headers
 docs: $(VENV)/.stamp-build

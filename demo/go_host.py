@@ -72,7 +72,7 @@ class GoHost:
 @contextmanager
 def go_host(program: Path, model: Path, config: Mapping[str, Any], output: str, log: Path) -> Iterator[GoHost]:
     """Start the server on a free port of the loopback address, and stop it at the end; it writes to the file `log`."""
-    import grpc  # type: ignore[import-untyped]
+    import grpc
 
     command = [str(program), "--model", f"{MODEL_NAME}={model}", "--listen", "127.0.0.1:0"]
     command += ["--config", json.dumps(config)]

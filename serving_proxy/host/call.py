@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One request on its way to the library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from processor.errors import InvalidArgumentError
+
+# What clients may say of a request beside its bytes, in gRPC's metadata and in HTTP's headers alike.
+ROUTING_KEY = "x-routing-key"
+PRIORITY = "x-priority"
+TRACE = "traceparent"
+# Of HTTP, whose body may hold JSON and, behind it, binary data.
+HEADER_LENGTH = "inference-header-content-length"
+PASSED_ON = frozenset({ROUTING_KEY, TRACE, HEADER_LENGTH})
+
+_INT32_MAX = 2**31 - 1
+
+
+class Operation(NamedTuple):
+    """A method of a protocol of the library; docs/model_host.md lists them."""
+
+    protocol: str
+    method: str
+
+
+@dataclass(slots=True)
+class Call:
+    """A request, and what is known of it beside its bytes.
+
+    Attributes
+    ----------
+    deadline : float or None [s]
+        On the clock of `time.monotonic()`.
+    """
+
+    operation: Operation
+    data: bytes
+    model: str | None = None
+    version: int = 0
+    label: str | None = None
+    metadata: dict[str, str | bytes] | None = None
+    deadline: float | None = None
+    priority: int = 0
+
+    def take(self, key: str, value: str | bytes) -> None:
+        """Take what a client says beside the bytes, if it concerns the library.
+
+        Raises
+        ------
+        InvalidArgumentError
+            For a priority that is none.
+        """
+        if key == PRIORITY:
+            self.priority = _priority(value)
+        elif key in PASSED_ON:
+            if self.metadata is None:
+                self.metadata = {}
+            self.metadata[key] = value
+
+
+def _priority(value: str | bytes) -> int:
+    try:
+        priority = int(value)
+    except ValueError:
+        priority = _INT32_MAX + 1
+    if not -_INT32_MAX - 1 <= priority <= _INT32_MAX:
+        raise InvalidArgumentError(f"{PRIORITY}: {value[:40]!r}, expected an integer of 32 bits")
+    return priority

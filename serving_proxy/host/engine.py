@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way from a request to the library: on this thread if it is known to be short, else through its queue."""
+
+from __future__ import annotations
+
+from processor import Answer, Host
+from serving_proxy.host.call import Call
+from serving_proxy.host.pace import Kind, Pace, kind_of
+
+
+class Engine:
+    """Answers calls. For the thread of one event loop."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self._pace = Pace()
+        self._waiting = 0
+
+    def answer_now(self, call: Call, kind: Kind) -> Answer | None:
+        """Answer a call that is known to be short; None: use `answer_later`.
+
+        Raises
+        ------
+        ProcessorError
+            With the attribute `answer`.
+        """
+        # What other requests hold, threads or sessions, this one would wait for, and the event loop with it.
+        if self._waiting or not self._pace.is_short(kind):
+            return None
+        answer = self.host.process(
+            call.operation.protocol,
+            call.data,
+            method=call.operation.method,
+            model_name=call.model,
+            model_version=call.version,
+            version_label=call.label,
+            metadata=call.metadata,
+            deadline=call.deadline,
+            priority=call.priority,
+        )
+        self._pace.learn(kind, answer, inline=True)
+        return answer
+
+    async def answer_later(self, call: Call, kind: Kind) -> Answer:
+        """Answer a call without blocking the event loop; cancelling the task cancels it if it still waits.
+
+        Raises
+        ------
+        ProcessorError
+            With the attribute `answer`.
+        """
+        self._waiting += 1
+        try:
+            answer = await self.host.aprocess(
+                call.operation.protocol,
+                call.data,
+                method=call.operation.method,
+                model_name=call.model,
+                model_version=call.version,
+                version_label=call.label,
+                metadata=call.metadata,
+                deadline=call.deadline,
+                priority=call.priority,
+            )
+        finally:
+            self._waiting -= 1
+        self._pace.learn(kind, answer, inline=False)
+        return answer
+
+    async def answer(self, call: Call) -> Answer:
+        """Answer a call in the way that suits it."""
+        kind = kind_of(call)
+        answer = self.answer_now(call, kind)
+        return await self.answer_later(call, kind) if answer is None else answer

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gRPC calls to calls of the library, and back: bytes, deadlines, metadata and statuses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from processor import Answer, ProcessorError
+from serving_proxy.host.call import Call, Operation
+from serving_proxy.host.engine import Engine
+from serving_proxy.host.grpc_methods import INFER
+from serving_proxy.host.provenance import provenance
+from serving_proxy.host.statuses import GRPC, retry_after_us
+
+Context = Any  # grpc.aio.ServicerContext, which is generic in messages that are bytes here
+Unary = Callable[[bytes, Context], Awaitable[bytes]]
+Stream = Callable[[AsyncIterator[bytes], Context], AsyncIterator[bytes]]
+
+# Of ModelStreamInferResponse: error_message = 1, infer_response = 2, both with a length.
+_ERROR_TAG, _ANSWER_TAG = b"\x0a", b"\x12"
+
+
+def unary(engine: Engine, operation: Operation) -> Unary:
+    """Return the handler of a method with one request and one response."""
+
+    async def handle(data: bytes, context: Context) -> bytes:
+        try:
+            answer = await engine.answer(read_call(operation, data, context))
+        except ProcessorError as error:
+            fail(context, error)
+            return b""
+        context.set_trailing_metadata(provenance(answer))
+        return answer.data
+
+    return handle
+
+
+def stream(engine: Engine) -> Stream:
+    """Return the handler of ModelStreamInfer: requests answered in their order, a failed one with its message."""
+
+    async def handle(requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
+        answer: Answer | None = None
+        async for data in requests:
+            try:
+                answer = await engine.answer(read_call(INFER, data, context))
+            except ProcessorError as error:
+                yield _field(_ERROR_TAG, str(error).encode())
+            else:
+                yield _field(_ANSWER_TAG, answer.data)
+        context.set_trailing_metadata(provenance(answer))
+
+    return handle
+
+
+def read_call(operation: Operation, data: bytes, context: Context) -> Call:
+    """Make a call of a message and its context.
+
+    Raises
+    ------
+    InvalidArgumentError
+        For metadata that cannot be.
+    """
+    call = Call(operation, data)
+    left = context.time_remaining()
+    if left is not None:
+        call.deadline = time.monotonic() + left
+    for key, value in context.invocation_metadata():
+        call.take(key, value)
+    return call
+
+
+def fail(context: Context, error: ProcessorError) -> None:
+    """Give a call the status of an error, and what is known of who refused it."""
+    trailing = provenance(error.answer)
+    retry = retry_after_us(error)
+    if retry:
+        trailing.append(("grpc-retry-pushback-ms", str(-(-retry // 1000))))
+    context.set_trailing_metadata(trailing)
+    context.set_code(GRPC[error.code])
+    context.set_details(str(error))
+
+
+def _field(tag: bytes, data: bytes) -> bytes:
+    """Write one field with a length, as protobuf does."""
+    size = bytearray()
+    left = len(data)
+    while left > 0x7F:
+        size.append(left & 0x7F | 0x80)
+        left >>= 7
+    size.append(left)
+    return b"".join((tag, size, data))

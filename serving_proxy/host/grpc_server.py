@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gRPC side: generic handlers of raw bytes, health, reflection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as aio_health
+
+from serving_proxy.host.engine import Engine
+from serving_proxy.host.grpc_calls import stream, unary
+from serving_proxy.host.grpc_methods import RELOAD, SERVICES, SHORT_NAMES, STREAM, UNARY
+from serving_proxy.host.options import HostOptions
+from serving_proxy.host.reflection import add_reflection
+from serving_proxy.host.reload import Reload
+from serving_proxy.host.tls import grpc_credentials
+
+_MOST_RPCS = 8192
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+class RawHandlers(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Finds the handler of a method by its path; messages are bytes."""
+
+    def __init__(self, engine: Engine, reload: Reload) -> None:
+        make = grpc.unary_unary_rpc_method_handler
+        self._handlers = {path: make(unary(engine, operation)) for path, operation in UNARY.items()}
+        self._handlers[RELOAD] = make(reload.handle)
+        self._handlers[STREAM] = grpc.stream_stream_rpc_method_handler(stream(engine))
+
+    def service(self, handler_call_details: Any) -> Any:
+        """Return the handler, or None for UNIMPLEMENTED."""
+        return self._handlers.get(handler_call_details.method)
+
+
+class GrpcServer:
+    """A server on one port.
+
+    Attributes
+    ----------
+    port : int
+        Where it listens.
+    """
+
+    def __init__(self, engine: Engine, options: HostOptions) -> None:
+        limit = options.max_message_bytes
+        self._server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", limit),
+                ("grpc.max_send_message_length", -1),
+                # Several processes share one port.
+                ("grpc.so_reuseport", 1),
+                ("grpc.max_concurrent_streams", 1024),
+                # Who has connected says HTTP/2 soon, and who has vanished without a word is found out.
+                ("grpc.server_handshake_timeout_ms", int(1000 * options.read_seconds)),
+                ("grpc.keepalive_time_ms", 120_000),
+                ("grpc.keepalive_timeout_ms", 20_000),
+                ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+            ],
+            maximum_concurrent_rpcs=_MOST_RPCS,
+        )
+        reload = Reload(options.admin if options.allow_reload_rpc else None, options.token_file)
+        self._server.add_generic_rpc_handlers((RawHandlers(engine, reload),))
+        self._health = aio_health.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        add_reflection(self._server)
+        address = f"{options.address}:{options.grpc_port}"
+        credentials = grpc_credentials(options)
+        if credentials is None:
+            self.port: int = self._server.add_insecure_port(address)
+        else:
+            self.port = self._server.add_secure_port(address, credentials)
+
+    async def start(self) -> None:
+        """Begin to answer; nothing is ready yet."""
+        await self.set_health(ready=False, models={})
+        await self._server.start()
+
+    async def set_health(self, ready: bool, models: dict[str, bool]) -> None:
+        """Say what is ready: the server as a whole and by service, and every model by its name."""
+        for name in ("", *SERVICES, *SHORT_NAMES):
+            await self._health.set(name, _SERVING if ready else _NOT_SERVING)
+        for name, model_ready in models.items():
+            await self._health.set(name, _SERVING if model_ready and ready else _NOT_SERVING)
+
+    async def stop(self, seconds: float) -> None:
+        """Take no more calls, and wait so long for those in flight; what is left then is cancelled."""
+        await self._server.stop(seconds)

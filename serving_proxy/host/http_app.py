@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HTTP side: an ASGI application of its own, since a framework's routing would cost more than most requests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from processor import Answer, InvalidArgumentError, ProcessorError
+from serving_proxy.host.call import Call, Operation
+from serving_proxy.host.engine import Engine
+from serving_proxy.host.http_body import BodyError, DisconnectedError, Message, Receive, decompress, read_body
+from serving_proxy.host.http_routes import Page, Route, RouteError, find_route
+from serving_proxy.host.options import HostOptions
+from serving_proxy.host.pace import kind_of
+from serving_proxy.host.provenance import Pairs, provenance
+from serving_proxy.host.readiness import Readiness
+from serving_proxy.host.statuses import http_status, retry_after_us
+
+Send = Callable[[Message], Awaitable[None]]
+
+TIMEOUT = "x-timeout-ms"
+_TEXT = "text/plain; charset=utf-8"
+_JSON = "application/json"
+_BINARY = "application/octet-stream"
+_METRICS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Application:
+    """Answers requests."""
+
+    def __init__(self, engine: Engine, readiness: Readiness, options: HostOptions) -> None:
+        self._engine = engine
+        self._readiness = readiness
+        self._limit = options.max_message_bytes
+        self._seconds = options.read_seconds
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        protocol = ""
+        try:
+            route = find_route(scope["raw_path"])
+            if isinstance(route.target, Operation):
+                protocol = route.target.protocol
+            _check_method(scope["method"], route)
+            if isinstance(route.target, Page):
+                await self._show(route.target, send)
+                return
+            call = await self._read_call(route.target, route, scope, receive)
+            answer = await self._answer(call, receive)
+        except DisconnectedError:
+            return
+        except RouteError as error:
+            more = [] if error.allowed is None else [("allow", error.allowed)]
+            await _refuse(send, error.status, str(error), error.protocol, more)
+        except BodyError as error:
+            # What is left of it is not waited for.
+            await _refuse(send, error.status, str(error), protocol, [("connection", "close")])
+        except ProcessorError as error:
+            await _fail(send, error, protocol)
+        else:
+            await _send(send, 200, answer.data, _content_type(call.operation), provenance(answer))
+
+    async def _read_call(self, operation: Operation, route: Route, scope: Any, receive: Receive) -> Call:
+        call = Call(operation, b"", route.model, route.version, route.label)
+        length = encoding = None
+        for name, value in scope["headers"]:
+            if name == b"content-length":
+                length = value
+            elif name == b"content-encoding":
+                encoding = value
+            elif name == b"x-timeout-ms":
+                call.deadline = time.monotonic() + _milliseconds(value) / 1000
+            elif name[:2] == b"x-" or name == b"traceparent" or name == b"inference-header-content-length":
+                call.take(name.decode("latin-1"), value)
+        call.data = await read_body(receive, length, self._limit, self._seconds)
+        if encoding is not None and encoding != b"identity":
+            call.data = await decompress(call.data, encoding, self._limit)
+        return call
+
+    async def _answer(self, call: Call, receive: Receive) -> Answer:
+        kind = kind_of(call)
+        answer = self._engine.answer_now(call, kind)
+        if answer is not None:
+            return answer
+        # While it waits, somebody must notice if the client goes away: what is read now can be nothing else.
+        running = asyncio.ensure_future(self._engine.answer_later(call, kind))
+        gone = asyncio.ensure_future(receive())
+        try:
+            await asyncio.wait((running, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                raise DisconnectedError
+            return running.result()
+        finally:
+            for task in (running, gone):
+                task.cancel()
+
+    async def _show(self, page: Page, send: Send) -> None:
+        if page is Page.METRICS:
+            # On another thread: with many models it takes its time.
+            text = await asyncio.to_thread(self._engine.host.metrics)
+            await _send(send, 200, text.encode(), _METRICS, [])
+        elif page is Page.ALIVE:
+            await _send(send, 200, b"ok\n", _TEXT, [])
+        else:
+            status = 200 if self._readiness.ready else 503
+            await _send(send, status, f"{self._readiness.state}\n".encode(), _TEXT, [])
+
+
+def _check_method(method: str, route: Route) -> None:
+    if method == route.allowed:
+        return
+    protocol = route.target.protocol if isinstance(route.target, Operation) else "eas"
+    message = f"method {method[:20]}: not for this path, expected {route.allowed}"
+    raise RouteError(405, message, protocol, route.allowed)
+
+
+def _milliseconds(value: bytes) -> int:
+    if not value.isdigit() or len(value) > 10:
+        raise InvalidArgumentError(f"{TIMEOUT}: {value[:40]!r}, expected milliseconds")
+    return int(value)
+
+
+def _content_type(operation: Operation) -> str:
+    return _JSON if operation.protocol.endswith("_json") else _BINARY
+
+
+async def _send(send: Send, status: int, body: bytes, content_type: str, pairs: Pairs) -> None:
+    headers = [(name.encode(), value.encode()) for name, value in pairs]
+    headers.append((b"content-type", content_type.encode()))
+    headers.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _refuse(send: Send, status: int, message: str, protocol: str, pairs: Pairs) -> None:
+    """Answer a failure in the way of a protocol: JSON, or for raw requests text."""
+    if protocol == "eas":
+        await _send(send, status, f"{message}\n".encode(), _TEXT, pairs)
+    else:
+        await _send(send, status, json.dumps({"error": message}).encode(), _JSON, pairs)
+
+
+async def _fail(send: Send, error: ProcessorError, protocol: str) -> None:
+    pairs = provenance(error.answer)
+    retry = retry_after_us(error)
+    if retry:
+        pairs.append(("retry-after", str(max(1, -(-retry // 1_000_000)))))
+    await _refuse(send, http_status(error.code), str(error), protocol, pairs)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which method of the library a URL is: TensorFlow Serving's below /v1, the Open Inference Protocol's below /v2.
+
+Raw requests of DeepRec Processor come to the path that its clients use, /api/predict/M, or to / if there is but one
+model.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from urllib.parse import unquote_to_bytes
+
+from serving_proxy.host.call import Operation
+
+_INT64_MAX = 2**63 - 1
+_CACHED = 4096
+_LONGEST_CACHED = 200
+
+
+class Page(Enum):
+    """What the host answers itself."""
+
+    METRICS = "metrics"
+    ALIVE = "alive"
+    READY = "ready"
+
+
+@dataclass(frozen=True)
+class Route:
+    """What is asked, and of which model.
+
+    Attributes
+    ----------
+    allowed : str
+        The HTTP method.
+    """
+
+    target: Operation | Page
+    allowed: str
+    model: str | None = None
+    version: int = 0
+    label: str | None = None
+
+
+class RouteError(Exception):
+    """A path that leads nowhere; `protocol` is the one whose clients asked, `allowed` the HTTP method that does."""
+
+    def __init__(self, status: int, message: str, protocol: str, allowed: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.protocol = protocol
+        self.allowed = allowed
+
+
+_MODEL = r"/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[^/:]+)|/labels/(?P<label>[^/:]+))?"
+_V1 = re.compile(rf"/v1{_MODEL}(?P<verb>:predict|:classify|:regress|:eas|/metadata)?")
+_V2 = re.compile(r"/v2/models/(?P<model>[^/]+)(?:/versions/(?P<version>[^/]+))?(?P<verb>/ready|/infer)?")
+_EAS = re.compile(r"/api/predict/(?P<model>[^/]+)(?:/.*)?")
+
+_V1_VERBS = {
+    ":predict": (Operation("tfserving_json", "predict"), "POST"),
+    ":classify": (Operation("tfserving_json", "classify"), "POST"),
+    ":regress": (Operation("tfserving_json", "regress"), "POST"),
+    ":eas": (Operation("eas", "predict"), "POST"),
+    "/metadata": (Operation("tfserving_json", "metadata"), "GET"),
+    None: (Operation("tfserving_json", "status"), "GET"),
+}
+_V2_VERBS = {
+    "/infer": (Operation("kserve_json", "infer"), "POST"),
+    "/ready": (Operation("kserve_json", "ready"), "GET"),
+    None: (Operation("kserve_json", "metadata"), "GET"),
+}
+_FIXED = {
+    "/": Route(Operation("eas", "predict"), "POST"),
+    "/v2": Route(Operation("kserve_json", "server_metadata"), "GET"),
+    "/v2/health/live": Route(Operation("kserve_json", "live"), "GET"),
+    "/v2/health/ready": Route(Operation("kserve_json", "server_ready"), "GET"),
+    "/metrics": Route(Page.METRICS, "GET"),
+    # Where TensorFlow Serving has them.
+    "/monitoring/prometheus/metrics": Route(Page.METRICS, "GET"),
+    "/healthz": Route(Page.ALIVE, "GET"),
+    "/readyz": Route(Page.READY, "GET"),
+}
+
+
+def find_route(path: bytes) -> Route:
+    """Return where a path, as it came, leads.
+
+    Raises
+    ------
+    RouteError
+        With 400 for what is no path or version, 404 for one that is not known.
+    """
+    # Clients that send ever new long paths must not fill the memory.
+    return _cached(path) if len(path) <= _LONGEST_CACHED else _find(path)
+
+
+def _find(raw: bytes) -> Route:
+    path = raw.decode("latin-1")
+    fixed = _FIXED.get(path) or _FIXED.get(path.rstrip("/"))
+    if fixed is not None:
+        return fixed
+    if match := _V1.fullmatch(path):
+        operation, allowed = _V1_VERBS[match["verb"]]
+        label = None if match["label"] is None else _text(match["label"], operation)
+        return Route(operation, allowed, _text(match["model"], operation), _version(match["version"], operation), label)
+    if match := _V2.fullmatch(path):
+        operation, allowed = _V2_VERBS[match["verb"]]
+        return Route(operation, allowed, _text(match["model"], operation), _version(match["version"], operation))
+    if match := _EAS.fullmatch(path):
+        operation = Operation("eas", "predict")
+        return Route(operation, "POST", _text(match["model"], operation))
+    protocol = "eas" if path.startswith("/api/") else "tfserving_json"
+    raise RouteError(404, f"path '{path[:200]}': not known, expected one of docs/hosts.md", protocol)
+
+
+_cached = lru_cache(maxsize=_CACHED)(_find)
+
+
+def _text(quoted: str, operation: Operation) -> str:
+    try:
+        text = unquote_to_bytes(quoted).decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise RouteError(400, f"path: '{quoted[:200]}', expected percent-encoded UTF-8", operation.protocol)
+    return text
+
+
+def _version(text: str | None, operation: Operation) -> int:
+    if text is None:
+        return 0
+    # "isdecimal" would take digits of other scripts.
+    number = int(text) if re.fullmatch(r"[0-9]{1,19}", text) else -1
+    if not 0 <= number <= _INT64_MAX:
+        raise RouteError(400, f"version '{text[:40]}': expected a number from 1 to {_INT64_MAX}", operation.protocol)
+    if number == 0:
+        # To the library 0 says that none is named.
+        raise RouteError(404, "version 0: not served, expected 1 or more", operation.protocol)
+    return number

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""uvicorn on a socket of our own, with limits that it does not have."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from asyncio import TimerHandle
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from serving_proxy.host.options import HostOptions
+from serving_proxy.host.tls import http_context
+
+_MOST_HEAD_BYTES = 65536
+# A client that takes nothing of its answer for so long is cut off.
+_UNREAD_MS = 60_000
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """A connection that has to bring the head of a request in time, and not too long a one."""
+
+    read_seconds = 20.0
+    most_connections = 4096
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait for a head."""
+        super().connection_made(transport)
+        self._head_bytes = 0
+        self._head_timer: TimerHandle | None = None
+        if len(self.connections) > self.most_connections:
+            transport.abort()
+            return
+        self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Count what comes before a request's head is complete."""
+        super().data_received(data)
+        if self._is_answering():
+            self._head_bytes = 0
+            self._stop_waiting()
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > _MOST_HEAD_BYTES:
+            self.transport.abort()
+        elif self._head_timer is None:
+            self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _wait_for_head(self) -> None:
+        self._head_timer = self.loop.call_later(self.read_seconds, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _give_up(self) -> None:
+        self._head_timer = None
+        if not self._is_answering():
+            self.transport.abort()
+
+
+class HttpServer:
+    """A server on one port.
+
+    Attributes
+    ----------
+    port : int
+        Where it listens.
+    """
+
+    def __init__(self, app: Any, options: HostOptions) -> None:
+        self._socket = _listen(options.address, options.rest_port)
+        self.port: int = self._socket.getsockname()[1]
+
+        class Protocol(GuardedProtocol):
+            read_seconds = options.read_seconds
+            most_connections = options.max_connections
+
+        config = uvicorn.Config(
+            app,
+            http=Protocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=max(1, int(options.idle_seconds)),
+            backlog=2048,
+        )
+        config.load()
+        config.ssl = http_context(options)
+        self._server = _Server(config)
+        self._running: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to answer."""
+        self._running = asyncio.create_task(self._server.serve([self._socket]))
+        while not self._server.started and not self._running.done():
+            await asyncio.sleep(0.005)
+        if self._running.done():
+            self._running.result()
+
+    async def stop(self, seconds: float) -> None:
+        """Take no more requests, and wait so long for those in flight; what is left then is cancelled."""
+        if self._running is None:
+            self._socket.close()
+            return
+        self._server.config.timeout_graceful_shutdown = max(1, int(seconds))
+        self._server.should_exit = True
+        await self._running
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the host."""
+        yield
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # Several processes share one port.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MS)
+        listener.bind((address, port))
+    except OSError:
+        listener.close()
+        raise
+    listener.setblocking(False)
+    return listener

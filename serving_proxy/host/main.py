@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program: options, logs, limits of the process, then the server until its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+from collections.abc import Sequence
+
+from processor import Host, ProcessorError
+from serving_proxy.cpus import parse_cpus
+from serving_proxy.host.options import HostOptions, parse
+
+log = logging.getLogger("serving_proxy.host")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a host until it is told to stop; return its exit code."""
+    options = parse(arguments)
+    _set_up_logs(options)
+    try:
+        if options.cpus is not None:
+            # Before the library is loaded: its threads take over what the process may use.
+            os.sched_setaffinity(0, parse_cpus(options.cpus, "--cpus"))
+        _raise_file_limit()
+        with Host(options.state_dir, options.host_id, options.maintenance_cpus) as host:
+            asyncio.run(_serve(host, options))
+    except (ProcessorError, OSError, ValueError, RuntimeError) as error:
+        log.error("%s", error)
+        return 1
+    return 0
+
+
+async def _serve(host: Host, options: HostOptions) -> None:
+    # Late: what is wrong with the state directory is told before a second is spent on servers.
+    from serving_proxy.host.server import HostServer
+
+    await HostServer(host, options).run()
+
+
+def _set_up_logs(options: HostOptions) -> None:
+    from serving_proxy import logs
+
+    logs.set_up(options.log_level.upper())
+    if options.log_format == "text":
+        formatter = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        for handler in logging.getLogger().handlers:
+            handler.setFormatter(formatter)
+
+
+def _raise_file_limit() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

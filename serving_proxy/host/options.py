@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of a host, the same for the Python and the Go host."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class HostOptions:
+    """How a host runs; `parse` says what each is."""
+
+    state_dir: Path
+    host_id: str = "host-0"
+    address: str = "127.0.0.1"
+    grpc_port: int = 8500
+    rest_port: int = 8501
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    client_ca: Path | None = None
+    cpus: str | None = None
+    maintenance_cpus: str | None = None
+    allow_reload_rpc: bool = False
+    admin: str | None = None
+    token_file: Path | None = None
+    max_message_mb: int = 64
+    max_connections: int = 4096
+    read_seconds: float = 20.0
+    idle_seconds: float = 300.0
+    drain_seconds: float = 30.0
+    log_format: str = "json"
+    log_level: str = "info"
+
+    @property
+    def max_message_bytes(self) -> int:
+        """The largest request, compressed or not."""
+        return self.max_message_mb * MIB
+
+
+def _between(low: float, high: float, kind: type[int] | type[float]) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = kind(-1)
+        # Written so that NaN is refused too.
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"'{text}', expected {low:g} to {high:g}")
+        return value
+
+    return read
+
+
+_PORT = _between(0, 65535, int)
+_SECONDS = _between(0, 86400, float)
+
+
+def parse(arguments: Sequence[str] | None = None) -> HostOptions:
+    """Read a command line; a wrong one ends the program with a message and code 2."""
+    parser = argparse.ArgumentParser(
+        prog="python -m serving_proxy.host", description="Serve the models of a state directory over gRPC and HTTP."
+    )
+    add = parser.add_argument
+    add("--state-dir", type=Path, required=True, metavar="DIR", help="folder with desired.json")
+    add("--host-id", default="host-0", metavar="ID", help="name of this host: one process at a time has it")
+    add("--address", default="127.0.0.1", metavar="IP", help="where to listen (127.0.0.1)")
+    add("--grpc-port", type=_PORT, default=8500, metavar="N", help="0: any free one (8500)")
+    add("--rest-port", type=_PORT, default=8501, metavar="N", help="0: any free one (8501)")
+    add("--tls-cert", type=Path, metavar="FILE", help="certificate chain (PEM); TLS for both ports")
+    add("--tls-key", type=Path, metavar="FILE", help="its key (PEM)")
+    add("--client-ca", type=Path, metavar="FILE", help="clients need a certificate that these have signed (PEM)")
+    add("--cpus", metavar="LIST", help="CPUs that the process may use, as in 0-3,8")
+    add("--maintenance-cpus", metavar="LIST", help="CPUs that versions are loaded on; else as desired.json says")
+    add("--allow-reload-rpc", action="store_true", help="forward HandleReloadConfigRequest to the proxy")
+    add("--admin", metavar="URL", help="the proxy's admin API, as in http://127.0.0.1:8502")
+    add("--token-file", type=Path, metavar="FILE", help="token of the admin API")
+    add("--max-message-mb", type=_between(1, 2047, int), default=64, metavar="N", help="largest request (64)")
+    add("--max-connections", type=_between(1, 1000000, int), default=4096, metavar="N", help="over HTTP (4096)")
+    add("--read-seconds", type=_SECONDS, default=20.0, metavar="S", help="for the head of an HTTP request, "
+        "and as many for its body (20)")  # fmt: skip
+    add("--idle-seconds", type=_SECONDS, default=300.0, metavar="S", help="an idle HTTP connection is kept (300)")
+    add("--drain-seconds", type=_SECONDS, default=30.0, metavar="S", help="for requests in flight at the end (30)")
+    add("--log-format", choices=("json", "text"), default="json", help="lines of JSON (default), or of text")
+    add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(info)")
+    options = HostOptions(**vars(parser.parse_args(arguments)))
+    if (options.tls_cert is None) != (options.tls_key is None):
+        parser.error("--tls-cert and --tls-key: one of them, expected both or none")
+    if options.client_ca is not None and options.tls_cert is None:
+        parser.error("--client-ca: no --tls-cert, expected one")
+    if options.allow_reload_rpc and not options.admin:
+        parser.error("--allow-reload-rpc: no --admin, expected the URL of the proxy")
+    return options

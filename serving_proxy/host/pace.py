@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which requests are known to be short, so that they may run on the event loop's own thread.
+
+Handing a request to another thread and hearing of its end costs more than a short one takes. What is known is a
+moving average per kind of request: method, model as the URL says it, first field of the bytes, and power of two of the
+size. The first field is the model's name, and in TensorFlow Serving's messages its version and signature: it is
+compared, not read.
+"""
+
+from __future__ import annotations
+
+from processor import Answer
+from serving_proxy.host.call import Call, Operation
+
+Kind = tuple[Operation, str | None, bytes, int]
+
+_SHORT_NS = 100_000
+# A short request that took so long has waited for something that its average does not show: a batch, a session.
+_BLOCKED_NS = 1_000_000
+_WEIGHT = 0.2
+_FIRST_FIELD = 0x0A  # number 1, with a length
+_MAX_KINDS = 4096
+_MAX_SKIP = 100_000
+
+
+class _Known:
+    __slots__ = ("average", "next_skip", "skip")
+
+    def __init__(self, first: float) -> None:
+        self.average = first
+        self.skip = 0
+        self.next_skip = 100
+
+
+class Pace:
+    """Remembers how long requests took. For one thread."""
+
+    def __init__(self, short_ns: int = _SHORT_NS) -> None:
+        self._short = short_ns
+        self._known: dict[Kind, _Known] = {}
+
+    def is_short(self, kind: Kind) -> bool:
+        """Say whether a request of that kind may run on the event loop."""
+        known = self._known.get(kind)
+        if known is None:
+            return False
+        if known.skip:
+            known.skip -= 1
+            return False
+        return known.average < self._short
+
+    def learn(self, kind: Kind, answer: Answer, *, inline: bool) -> None:
+        """Take in how long a request took."""
+        spent = answer.decode_ns + answer.run_ns + answer.encode_ns
+        known = self._known.get(kind)
+        if known is None:
+            if len(self._known) >= _MAX_KINDS:
+                # Clients that send ever new kinds must not fill the memory; what is usual is learnt again at once.
+                self._known.clear()
+            known = self._known[kind] = _Known(spent)
+        else:
+            known.average += _WEIGHT * (spent - known.average)
+        if inline and answer.total_ns > _BLOCKED_NS:
+            known.skip = known.next_skip
+            known.next_skip = min(4 * known.next_skip, _MAX_SKIP)
+
+
+def kind_of(call: Call) -> Kind:
+    """Return what requests must have in common to take about the same time."""
+    data = call.data
+    size = len(data)
+    first = b""
+    if size > 1 and data[0] == _FIRST_FIELD and data[1] < 0x80:
+        first = data[2 : 2 + data[1]]
+    return call.operation, call.model, first, size.bit_length()

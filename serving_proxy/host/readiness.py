@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the host and each of its models is ready, as probes ask for it.
+
+A host is ready once nothing of the first desired state is left to load, until it is told to stop. A model is ready
+while a version of it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from processor import Host, ProcessorError
+
+log = logging.getLogger("serving_proxy.host")
+
+_PERIOD_S = 0.2
+
+Listener = Callable[[bool, dict[str, bool]], Awaitable[None]]
+
+
+class Readiness:
+    """Looks at a host's state all the time, and tells a listener of changes."""
+
+    def __init__(self, host: Host, listener: Listener) -> None:
+        self._host = host
+        self._listener = listener
+        self._stopping = False
+        self._told: tuple[bool, dict[str, bool]] | None = None
+        self.state = "starting"
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests are welcome."""
+        return self.state == "ready"
+
+    async def watch(self) -> None:
+        """Look until cancelled."""
+        while True:
+            try:
+                # On another thread: the library may be busy with just what is asked for.
+                await self._update(await asyncio.to_thread(self._host.status))
+            except ProcessorError as error:
+                log.warning("status: %s", error)
+            await asyncio.sleep(_PERIOD_S)
+
+    async def stop(self) -> None:
+        """Say from now on that nothing is ready."""
+        self._stopping = True
+        models = {} if self._told is None else self._told[1]
+        await self._tell("draining", dict.fromkeys(models, False))
+
+    async def _update(self, status: Mapping[str, Any]) -> None:
+        if not self._stopping:
+            await self._tell(str(status["state"]), ready_models(status))
+
+    async def _tell(self, state: str, models: dict[str, bool]) -> None:
+        if state != self.state:
+            log.info("host is %s", state)
+        self.state = state
+        if self._told != (self.ready, models):
+            gone = dict.fromkeys(self._told[1], False) if self._told is not None else {}
+            self._told = (self.ready, models)
+            await self._listener(self.ready, gone | models)
+
+
+def ready_models(status: Mapping[str, Any]) -> dict[str, bool]:
+    """Return of every model whether a version of it is ready."""
+    return {
+        name: any(version["state"] == "ready" for version in model["versions"].values())
+        for name, model in status["models"].items()
+    }

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statuses of the library as gRPC and HTTP have them, and the two that the host gives itself."""
+
+from __future__ import annotations
+
+import grpc
+
+from processor.errors import ProcessorError
+
+GRPC: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
+
+HTTP: dict[int, int] = {
+    0: 200,
+    1: 499,
+    3: 400,
+    4: 504,
+    5: 404,
+    6: 409,
+    7: 403,
+    8: 429,
+    9: 400,
+    10: 409,
+    11: 400,
+    12: 501,
+    14: 503,
+    16: 401,
+}
+
+
+def http_status(code: int) -> int:
+    """Return the HTTP status of a canonical code."""
+    return HTTP.get(code, 500)
+
+
+def retry_after_us(error: ProcessorError) -> int:
+    """Return when a refused request may come again [us from now]; 0 if nothing is said."""
+    answer = error.answer
+    return 0 if answer is None else answer.retry_after_us
