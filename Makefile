@@ -70,7 +70,8 @@ test-lib: lib $(VENV)/.stamp-test
 SANITIZED := $(CONFIGURE) -DPROCESSOR_TESTS=ON -DCMAKE_BUILD_TYPE=Sanitize -DCMAKE_C_FLAGS_SANITIZE=-O1 \
              -DCMAKE_CXX_FLAGS_SANITIZE=-O1
 RUN_SANITIZED := $(BIN)/python tests/libprocessor/sanitizers/run_programs.py --seconds $(or $(STRESS_SECONDS),10)
-ASAN_PROGRAMS := processor_tests processor_kernel_tests processor_test_c_api processor_test_c_api_drop_in processor_stress
+ASAN_PROGRAMS := processor_tests processor_kernel_tests processor_test_c_api processor_test_c_api_drop_in \
+                 processor_test_c_api_host processor_stress
 TSAN_PROGRAMS := processor_thread_tests
 
 ## lib-asan: build the library's test programs with AddressSanitizer and UndefinedBehaviorSanitizer into build/asan

@@ -19,7 +19,8 @@ file(GLOB PROCESSOR_TEST_SOURCES CONFIGURE_DEPENDS tests/libprocessor/runtime/te
 add_test_program(processor_tests ${PROCESSOR_TEST_SOURCES} tests/libprocessor/codec/oracle.cc
                  tests/libprocessor/codec/differential.cc tests/libprocessor/runtime/failing_allocations.cc)
 target_link_libraries(processor_tests PRIVATE processor_messages GTest::gtest_main)
-target_include_directories(processor_tests PRIVATE tests/libprocessor/codec tests/libprocessor/runtime)
+target_include_directories(processor_tests PRIVATE tests/libprocessor/codec tests/libprocessor/host
+                                                   tests/libprocessor/runtime)
 # What is tested is optimised as it is shipped; the tests themselves need not be, and compile in half the time.
 target_compile_options(processor_tests PRIVATE -O1)
 target_precompile_headers(processor_tests PRIVATE <string> <vector> <gtest/gtest.h> <nlohmann/json.hpp>
@@ -41,7 +42,7 @@ endif()
 add_test_program(processor_stress tests/libprocessor/stress/stress.cc)
 
 # The programs that tests/libprocessor/test_c_api.py links with the library, here with its objects.
-foreach(name test_c_api test_c_api_drop_in)
+foreach(name test_c_api test_c_api_drop_in test_c_api_host)
   add_test_program(processor_${name} tests/libprocessor/${name}.c)
   set_target_properties(processor_${name} PROPERTIES C_STANDARD 99 LINKER_LANGUAGE CXX)
   target_compile_definitions(processor_${name} PRIVATE _POSIX_C_SOURCE=200809L)
@@ -54,6 +55,8 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   libprocessor/src/kernels/tower_team.cc
   tests/libprocessor/kernels/test_tower_team.cc
   libprocessor/src/runtime/batcher.cc
+  libprocessor/src/host/maintenance.cc
+  tests/libprocessor/host/test_maintenance.cc
   libprocessor/src/runtime/cpuset.cc
   libprocessor/src/runtime/deadline_reaper.cc
   libprocessor/src/runtime/exception_status.cc
@@ -68,7 +71,8 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   tests/libprocessor/runtime/test_deadline_reaper.cc
   tests/libprocessor/runtime/test_histogram.cc
   tests/libprocessor/runtime/test_log.cc
-  tests/libprocessor/runtime/test_session_slot.cc)
+  tests/libprocessor/runtime/test_session_slot.cc
+  tests/libprocessor/runtime/test_thread_starter.cc)
 target_include_directories(processor_thread_tests PRIVATE tests/libprocessor/runtime)
 target_link_options(processor_thread_tests PRIVATE -Wl,--no-as-needed)
 target_link_libraries(processor_thread_tests PRIVATE processor_flags ${TENSORFLOW_LIBRARIES} GTest::gtest_main)

@@ -26,7 +26,7 @@ def test_every_function_is_used() -> None:
     for header in ("processor.h", "deeprec.h"):
         text = (INCLUDE / "processor" / header).read_text(encoding="utf-8")
         functions |= set(re.findall(r"^PROCESSOR(?:_DEEPREC)?_API\s[^;(]*?(\w+)\(", text, re.MULTILINE))
-    assert len(functions) == 31
+    assert len(functions) == 41
     used = "".join(path.read_text(encoding="utf-8") for path in SOURCES.glob("test_c_api*.c"))
     assert {name for name in functions if not re.search(rf"\b{name}\b", used)} == set()
 
@@ -37,12 +37,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return export_host_model(tmp_path_factory.mktemp("c_api_model") / "7")
 
 
-@pytest.mark.parametrize("name", ["test_c_api", "test_c_api_drop_in"])
-def test_c_api(name: str, model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "folders"), [("test_c_api", []), ("test_c_api_drop_in", []), ("test_c_api_host", ["state"])]
+)
+def test_c_api(name: str, folders: list[str], model: Path, tmp_path: Path) -> None:
     require("cc")
     program = tmp_path / name
     link = [f"-L{LIBRARY.parent}", "-lprocessor", f"-Wl,-rpath,{LIBRARY.parent}"]
     options = ["-D_POSIX_C_SOURCE=200809L", "-O1", "-g", f"-I{INCLUDE}"]
     run_ok([*STRICT, *options, SOURCES / f"{name}.c", "-o", program, *link])
-    ended = run([program, model])
+    ended = run([program, model, *(tmp_path / folder for folder in folders)])
     assert ended.returncode == 0, ended.stderr

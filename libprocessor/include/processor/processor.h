@@ -110,8 +110,9 @@ typedef int32_t processor_status;
 #define PROCESSOR_INVALID_ARGUMENT 3
 /** The deadline had passed before the request was run. */
 #define PROCESSOR_DEADLINE_EXCEEDED 4
-/** A file, signature, output or model version does not exist. */
+/** A file, signature, output, model, version or label does not exist. */
 #define PROCESSOR_NOT_FOUND 5
+/** What was to be made is there already: a host with that id runs. */
 #define PROCESSOR_ALREADY_EXISTS 6
 /** A file may not be read. */
 #define PROCESSOR_PERMISSION_DENIED 7
@@ -125,7 +126,7 @@ typedef int32_t processor_status;
 #define PROCESSOR_UNIMPLEMENTED 12
 /** A fault of the library. */
 #define PROCESSOR_INTERNAL 13
-/** The model is draining. Try elsewhere. */
+/** The model or host is draining, or a host has not loaded it yet. Try elsewhere, or later. */
 #define PROCESSOR_UNAVAILABLE 14
 /** A file is damaged. */
 #define PROCESSOR_DATA_LOSS 15

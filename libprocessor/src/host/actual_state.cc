@@ -15,12 +15,6 @@ using Json = nlohmann::ordered_json;
 
 Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
-VersionState StateNow(const ActualVersion& version) {
-  const bool warming = version.state == VersionState::kLoading && version.progress != nullptr &&
-                       version.progress->warming.load(std::memory_order_relaxed);
-  return warming ? VersionState::kWarming : version.state;
-}
-
 Json VersionJson(const ActualVersion& version) {
   Json json;
   json["state"] = VersionStateName(StateNow(version));
@@ -48,6 +42,12 @@ const char* HostStateName(HostState state) {
       return "draining";
   }
   return "";
+}
+
+VersionState StateNow(const ActualVersion& version) {
+  const bool warming = version.state == VersionState::kLoading && version.progress != nullptr &&
+                       version.progress->warming.load(std::memory_order_relaxed);
+  return warming ? VersionState::kWarming : version.state;
 }
 
 std::string ActualJson(const ActualState& state) {

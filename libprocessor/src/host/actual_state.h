@@ -51,6 +51,9 @@ struct ActualState {
   std::map<std::string, std::map<int64_t, ActualEntry>> models;
 };
 
+/// Loading, or warming up by now.
+VersionState StateNow(const ActualVersion& version);
+
 std::string ActualJson(const ActualState& state);
 
 /// Now, as in "2026-11-21T19:00:00Z".

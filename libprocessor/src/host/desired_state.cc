@@ -7,7 +7,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "src/host/json_value.h"
-#include "src/host/routing.h"
 #include "src/runtime/json_text.h"
 
 namespace processor {
@@ -78,11 +77,14 @@ void ReadVersion(const JsonValue& value, DesiredVersion* dst) {
 void ReadArms(const JsonValue& arms, DesiredModel* model) {
   RoutingRules& routing = model->routing;
   arms.ForEachItem([&](const JsonValue& item) {
+    int offset = 0, weight = 0;
     RoutingArm arm;
     item.Allow({"version", "offset", "weight"});
     ReadVersionNumber(item.Required("version", "a version"), model->versions, &arm.version);
-    item.Required("offset", "the first bucket").Integer(0, kRoutingBuckets, &arm.offset);
-    item.Required("weight", "a number of buckets").Integer(0, kRoutingBuckets, &arm.weight);
+    item.Required("offset", "the first bucket").Integer(0, kRoutingBuckets, &offset);
+    item.Required("weight", "a number of buckets").Integer(0, kRoutingBuckets, &weight);
+    arm.offset = static_cast<uint32_t>(offset);
+    arm.weight = static_cast<uint32_t>(weight);
     if (arm.offset + arm.weight > kRoutingBuckets) {
       item.Fault(absl::StrCat("buckets ", arm.offset, " to ", arm.offset + arm.weight, " found, expected at most ",
                               kRoutingBuckets));

@@ -11,18 +11,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "src/host/routing.h"
 
 namespace processor {
 
 /// The schema number that this library reads.
 constexpr int kDesiredSchema = 1;
-
-/// Buckets [offset, offset + weight) belong to a version.
-struct RoutingArm {
-  int64_t version = 0;
-  int offset = 0;
-  int weight = 0;
-};
 
 struct RoutingRules {
   std::string salt;  // of the layer

@@ -69,6 +69,7 @@ class HostCall : public AsyncWork {
   /// How it is read and answered, and by whom, which is kept until the call has ended.
   const Codec* codec = nullptr;
   std::shared_ptr<const Servable> servable;
+  ChoiceReason reason = ChoiceReason::kBaseline;
   int64_t start_ns = 0;
 
  private:

@@ -123,6 +123,7 @@ void HostControl::Tick() {
   }
   Apply();
   WriteActual();
+  WriteStats();
 }
 
 void HostControl::ReadDesired() {
@@ -195,6 +196,7 @@ void HostControl::CollectJob() {
   instance.retry_delay_ns = 0;
   instance.load_ms = instance.version->model().version()->load_ms;
   RefreshTexts(instance);
+  instance.stats = stats_.Of(instance.view.model, instance.view.number);
   {
     std::lock_guard<std::mutex> lock(versions_mutex_);
     versions_[CancelNumber(instance.view.id)] = instance.version;

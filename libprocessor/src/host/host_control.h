@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "src/host/actual_state.h"
 #include "src/host/desired_state.h"
+#include "src/host/host_stats.h"
 #include "src/host/hosted_version.h"
 #include "src/host/maintenance.h"
 #include "src/host/memory_budget.h"
@@ -41,7 +42,8 @@ class HostControl {
   /// The table of the moment.
   std::shared_ptr<const RouteTable> routes() const;
 
-  std::string ActualText() const;
+  ActualState Actual() const;
+  HostStats& stats() { return stats_; }
   /// "" as address: none.
   void SetEndpoint(const std::string& name, const std::string& address);
   void SetDraining();
@@ -72,6 +74,7 @@ class HostControl {
     std::shared_ptr<LoadProgress> progress;
     std::shared_ptr<HostedVersion> version;
     std::shared_ptr<const AnswerTexts> texts;
+    std::shared_ptr<VersionStats> stats;
   };
   // How the job on the maintenance thread ended.
   struct JobEnd {
@@ -104,6 +107,7 @@ class HostControl {
   void UpdateActual(const Plan& plan);
   ActualVersion Describe(const Instance& instance) const;
   void WriteActual();
+  void WriteStats();
   bool AnyDraining() const;
   static uint16_t CancelNumber(uint64_t id) { return static_cast<uint16_t>(id); }
 
@@ -126,7 +130,9 @@ class HostControl {
   int64_t memory_limit_ = 0;
   std::string write_error_;
   std::string maintenance_error_;
-  int64_t write_again_ns_ = 0;
+  int64_t write_again_ns_ = 0, write_stats_ns_ = 0;
+
+  HostStats stats_;
 
   mutable std::mutex table_mutex_;
   std::shared_ptr<const RouteTable> table_ = std::make_shared<RouteTable>();

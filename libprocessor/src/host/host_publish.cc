@@ -6,13 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/host/host_control.h"
+#include "src/host/host_metrics.h"
 #include "src/runtime/log.h"
 #include "src/runtime/stats.h"
 
 namespace processor {
 namespace {
 
-constexpr int64_t kWriteAgainNs = 1000000000;
+constexpr int64_t kSecondNs = 1000000000;
 
 }  // namespace
 
@@ -64,6 +65,7 @@ std::shared_ptr<const Servable> HostControl::MakeServable(const Instance& instan
   servable->priority = instance.settings.priority;
   servable->limits = instance.settings.limits;
   servable->texts = instance.texts;
+  servable->stats = instance.stats;
   return servable;
 }
 
@@ -158,6 +160,19 @@ void HostControl::UpdateActual(const Plan& plan) {
       }
     }
   }
+  // Those whose turn has not come: nobody shall think that what they replace is what is desired.
+  for (const VersionToLoad& load : plan.load) {
+    const ModelPlan& planned = plan.models.at(load.model);
+    if (planned.serving.count(load.number) == 0 || planned.incoming.count(load.number) > 0) continue;
+    ActualVersion& waits = models[load.model][load.number].replacement.emplace();
+    waits.path = desired_.models.at(load.model).versions.at(load.number).path;
+    waits.since = WallClockText();
+  }
+  std::vector<HostStats::Key> known;
+  for (const auto& [name, versions] : models) {
+    for (const auto& [number, entry] : versions) known.emplace_back(name, number);
+  }
+  stats_.Keep(known);
   std::lock_guard<std::mutex> lock(actual_mutex_);
   actual_.models = std::move(models);
   actual_.generation = desired_.generation;
@@ -167,9 +182,9 @@ void HostControl::UpdateActual(const Plan& plan) {
   actual_dirty_ = true;
 }
 
-std::string HostControl::ActualText() const {
+ActualState HostControl::Actual() const {
   std::lock_guard<std::mutex> lock(actual_mutex_);
-  return ActualJson(actual_);
+  return actual_;
 }
 
 void HostControl::SetEndpoint(const std::string& name, const std::string& address) {
@@ -207,11 +222,19 @@ void HostControl::WriteActual() {
   if (!status.ok()) {
     // Once per fault, not once per attempt.
     if (write_error_ != status.message()) Log(Severity::kError, absl::StrCat(status.message(), "; tried again"));
-    write_again_ns_ = NowNs() + kWriteAgainNs;
+    write_again_ns_ = NowNs() + kSecondNs;
     std::lock_guard<std::mutex> lock(actual_mutex_);
     actual_dirty_ = true;
   }
   write_error_ = status.ok() ? "" : std::string(status.message());
+}
+
+void HostControl::WriteStats() {
+  if (NowNs() < write_stats_ns_) return;
+  write_stats_ns_ = NowNs() + kSecondNs;
+  // A failure is told of where actual.json fails, on the same disk.
+  directory_->WriteHostFile("stats.json", HostStatsJson(Actual(), *routes(), stats_) + "\n", /*durable=*/false)
+      .IgnoreError();
 }
 
 }  // namespace processor

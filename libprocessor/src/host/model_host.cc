@@ -81,9 +81,6 @@ void ModelHost::Leave() noexcept {
 
 absl::Status ModelHost::Route(HostCall& call) {
   const HostRequest& request = call.request();
-  if (IsPast(request.deadline_us)) {
-    return absl::DeadlineExceededError("request: the deadline had passed before it ran");
-  }
   if (absl::Status s = FindCodecOf(request, &call.codec); !s.ok()) return s;
   RouteRequest wanted;
   if (absl::Status s = SpecOf(request, &wanted.spec); !s.ok()) return s;
@@ -94,53 +91,87 @@ absl::Status ModelHost::Route(HostCall& call) {
   RouteChoice choice;
   if (absl::Status s = ChooseVersion(*routes, wanted, &choice); !s.ok()) return s;
   call.servable = std::move(choice.servable);
+  call.reason = choice.reason;
   call.answer.arm = ChoiceName(choice.reason);
   call.answer.texts = call.servable->texts;
-  call.answer.timing.model_version = call.servable->number;
-  return absl::OkStatus();
+  return Enter(*table, call);
 }
 
-absl::Status ModelHost::EnterVersion(HostCall& call) {
+absl::Status ModelHost::Enter(const RouteTable& table, HostCall& call) const {
   const Servable& servable = *call.servable;
   const HostedVersion& version = *servable.version;
+  // Counted also if it is refused, until it ends.
   const int64_t others = version.load().in_flight.fetch_add(1);
-  const int places = version.places();
-  absl::Status status;
-  if (servable.limits.max_in_flight > 0 && others >= servable.limits.max_in_flight) {
-    status = absl::ResourceExhaustedError(absl::StrCat("model '", servable.texts->model, "' version ", servable.number,
-                                                       ": ", others, " requests in flight, expected fewer than ",
-                                                       servable.limits.max_in_flight, " (max_in_flight)"));
-  } else if (places > 0 && others - places >= servable.limits.max_queue) {
-    status = absl::ResourceExhaustedError(absl::StrCat("model '", servable.texts->model, "' version ", servable.number,
-                                                       ": ", others - places, " requests wait, expected fewer than ",
-                                                       servable.limits.max_queue, " (max_queue)"));
+  if (IsPast(call.deadline_us)) {
+    servable.stats->RecordShed(ShedReason::kDeadline);
+    return absl::DeadlineExceededError("request: the deadline had passed before it ran");
   }
-  if (status.ok()) return status;
+  const int64_t waiting = version.queued();
+  ShedReason reason = ShedReason::kQueue;
+  std::string found;
+  if (servable.limits.max_in_flight > 0 && others >= servable.limits.max_in_flight) {
+    reason = ShedReason::kInFlight;
+    found = absl::StrCat(others, " requests in flight, expected fewer than max_in_flight");
+  } else if (waiting > servable.limits.max_queue) {
+    found = absl::StrCat(waiting - 1, " requests wait, expected fewer than max_queue");
+  } else if (others >= version.sessions() && MustYield(table, servable)) {
+    reason = ShedReason::kPriority;
+    found = "a variant with a request in each session, expected room beside what is more important";
+  } else {
+    return absl::OkStatus();
+  }
+  servable.stats->RecordShed(reason);
   call.answer.retry_after_us = RetryAfterUs(version);
-  LeaveVersion(call);
-  call.servable = nullptr;
-  return status;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("model '", servable.texts->model, "' version ", servable.number, ": ", found));
 }
 
-void ModelHost::LeaveVersion(HostCall& call) noexcept { call.servable->version->load().in_flight.fetch_sub(1); }
+bool ModelHost::MustYield(const RouteTable& table, const Servable& servable) const {
+  if (servable.is_baseline) return false;
+  int64_t running = 0;
+  bool waits = false, runs = false;
+  const auto look_at = [&](const Servable& other) {
+    const int64_t in_flight = other.version->load().in_flight.load(std::memory_order_relaxed);
+    const int64_t queued = other.version->queued();
+    running += in_flight - queued;
+    if (!other.is_baseline && other.priority <= servable.priority) return;
+    waits |= queued > 0;
+    runs |= in_flight > 0;
+  };
+  for (const auto& model : table.models()) {
+    if (model->baseline != nullptr) look_at(*model->baseline);
+    for (const auto& [number, route] : model->versions) {
+      if (route.servable != nullptr && route.servable != model->baseline) look_at(*route.servable);
+    }
+  }
+  // Threads of callers wait nowhere but for a CPU.
+  return running >= cpus_ && (waits || (runs && running > cpus_));
+}
 
 void ModelHost::Finish(HostCall& call, const absl::Status& status) noexcept {
   RequestTiming& timing = call.answer.timing;
-  const int64_t number = timing.model_version;
-  if (call.servable != nullptr) {
-    timing = call.timing;
-    timing.model_version = number;
-    if (timing.run_ns > 0) call.servable->version->load().AddRun(timing.run_ns);
-    LeaveVersion(call);
-    call.servable = nullptr;
-  }
-  timing.total_ns = NowNs() - call.start_ns;
   if (!status.ok()) call.answer.bytes = Buffer();
+  const int protocol = ProtocolPlace(call.request().protocol);
+  if (call.servable == nullptr) {
+    timing.total_ns = NowNs() - call.start_ns;
+    control_->stats().RecordUnrouted(protocol, status, /*draining=*/state_.load() != State::kServing);
+    return;
+  }
+  const Servable& servable = *call.servable;
+  timing = call.timing;
+  timing.model_version = servable.number;
+  timing.total_ns = NowNs() - call.start_ns;
+  Attempt([&] {
+    return servable.stats->Record(protocol, call.reason, status.code(), timing), absl::OkStatus();
+  }).IgnoreError();
+  VersionLoad& load = servable.version->load();
+  if (timing.run_ns > 0) load.AddRun(timing.run_ns);
+  load.in_flight.fetch_sub(1);
+  call.servable = nullptr;
 }
 
 absl::Status ModelHost::Run(HostCall& call) {
   if (absl::Status s = Route(call); !s.ok()) return s;
-  if (absl::Status s = EnterVersion(call); !s.ok()) return s;
   Model& model = call.servable->version->model();
   if (!AsksForSignature(call.request())) return model.Run(call);
   return call.answer.bytes.Assign(model.DropInSignatureJson()) ? absl::OkStatus() : NoMemoryStatus();
@@ -148,11 +179,15 @@ absl::Status ModelHost::Run(HostCall& call) {
 
 absl::Status ModelHost::Process(const HostRequest& request, HostAnswer* answer) {
   const int64_t start_ns = NowNs();
-  if (absl::Status s = Admit(); !s.ok()) return s;
-  const Admission admission(this);
   HostCall call(request);
   call.start_ns = start_ns;
-  const absl::Status status = Attempt([&] { return Run(call); });
+  absl::Status status = Admit();
+  if (!status.ok()) {
+    Finish(call, status);
+    return status;
+  }
+  const Admission admission(this);
+  status = Attempt([&] { return Run(call); });
   Finish(call, status);
   *answer = std::move(call.answer);
   return status;
@@ -168,7 +203,6 @@ void ModelHost::AsyncCall::Done(const absl::Status& status) noexcept {
 
 absl::Status ModelHost::StartRouted(std::shared_ptr<AsyncCall> call, uint64_t* id) {
   if (absl::Status s = Route(*call); !s.ok()) return s;
-  if (absl::Status s = EnterVersion(*call); !s.ok()) return s;
   // Of a call that ends at once nothing may be looked at later.
   const std::shared_ptr<const Servable> servable = call->servable;
   Model& model = servable->version->model();

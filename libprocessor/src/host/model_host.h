@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "src/host/host_call.h"
 #include "src/host/host_control.h"
+#include "src/host/host_metrics.h"
 
 namespace processor {
 
@@ -43,8 +44,10 @@ class ModelHost {
   /// \return NOT_FOUND if it does not wait.
   absl::Status Cancel(uint64_t id);
 
-  std::string StatusText() const { return control_->ActualText(); }
-  std::string MetricsText() const { return ""; }
+  std::string StatusText() const { return ActualJson(control_->Actual()); }
+  std::string MetricsText() const {
+    return HostMetricsText(control_->Actual(), *control_->routes(), control_->stats());
+  }
   void SetEndpoint(const std::string& name, const std::string& address) { control_->SetEndpoint(name, address); }
   absl::Status Drain(int64_t deadline_us);
   /// Refuses new requests, cancels waiting ones, waits for running ones, unloads.
@@ -57,18 +60,20 @@ class ModelHost {
   explicit ModelHost(std::unique_ptr<HostControl> control) : control_(std::move(control)) {}
   absl::Status Admit();
   void Leave() noexcept;
-  /// Finds who answers a call, and whether it is let in.
+  /// Finds who answers a call, and lets it in.
   absl::Status Route(HostCall& call);
-  absl::Status EnterVersion(HostCall& call);
+  absl::Status Enter(const RouteTable& table, HostCall& call) const;
   absl::Status Run(HostCall& call);
   absl::Status StartRouted(std::shared_ptr<AsyncCall> call, uint64_t* id);
+  /// Is a variant to step back, since all CPUs are busy and something more important waits?
+  bool MustYield(const RouteTable& table, const Servable& servable) const;
   /// After the call: counts it and says in its answer how it went.
   void Finish(HostCall& call, const absl::Status& status) noexcept;
-  void LeaveVersion(HostCall& call) noexcept;
 
   const std::unique_ptr<HostControl> control_;
   std::atomic<State> state_{State::kServing};
   std::atomic<int64_t> in_flight_{0};
+  const int64_t cpus_ = static_cast<int64_t>(AllowedCpus().size());
   std::mutex idle_mutex_;
   std::condition_variable idle_;
 };

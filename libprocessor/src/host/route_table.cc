@@ -34,11 +34,7 @@ const RoutingArm* FindArm(const ModelRoutes& routes, const RouteRequest& request
   const std::optional<std::string> key = request.key(rules);
   const uint32_t bucket = key.has_value() ? RoutingBucket(rules.salt, *key)
                                           : KeylessBucket(routes.keyless->fetch_add(1, std::memory_order_relaxed));
-  const int at = static_cast<int>(bucket);
-  for (const RoutingArm& arm : rules.arms) {
-    if (at >= arm.offset && at < arm.offset + arm.weight) return &arm;
-  }
-  return nullptr;
+  return ArmFor(bucket, rules.arms);
 }
 
 }  // namespace

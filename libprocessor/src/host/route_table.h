@@ -22,6 +22,8 @@
 
 namespace processor {
 
+class VersionStats;
+
 /// Words that an answer says of itself. Results keep them for as long as their owners like, and so nothing else.
 struct AnswerTexts {
   std::string model;
@@ -37,6 +39,7 @@ struct Servable {
   int priority = 0;
   AdmissionLimits limits;
   std::shared_ptr<const AnswerTexts> texts;
+  std::shared_ptr<VersionStats> stats;
 };
 
 /// Why a version was chosen.

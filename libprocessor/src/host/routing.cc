@@ -36,6 +36,12 @@ uint32_t RoutingBucket(std::string_view salt, std::string_view key) {
   return Scale(Mix(Fnv1a(salted, key)), kRoutingBuckets);
 }
 
+uint32_t KeylessBucket(uint64_t number) {
+  // Near the golden ratio of all buckets, and without a common divisor: neighbours fall far from each other.
+  constexpr uint64_t kStep = 6181;
+  return static_cast<uint32_t>(number % kRoutingBuckets * kStep % kRoutingBuckets);
+}
+
 const RoutingArm* ArmFor(uint32_t bucket, const std::vector<RoutingArm>& arms) {
   for (const RoutingArm& arm : arms) {
     if (bucket >= arm.offset && bucket - arm.offset < arm.weight) return &arm;

@@ -20,6 +20,9 @@ constexpr uint32_t kRoutingBuckets = 10000;
 /// The bucket of a key in the layer with that salt, in [0, kRoutingBuckets). Both are bytes.
 uint32_t RoutingBucket(std::string_view salt, std::string_view key);
 
+/// The bucket of the `number`th request that has no key: any 10,000 in a row have each bucket once, well mixed.
+uint32_t KeylessBucket(uint64_t number);
+
 /// An arm takes the buckets [offset, offset + weight).
 struct RoutingArm {
   int64_t version = 0;

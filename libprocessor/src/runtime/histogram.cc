@@ -30,6 +30,21 @@ void Histogram::Record(int64_t value) {
   }
 }
 
+Histogram::Cumulative Histogram::Below(const std::vector<int64_t>& bounds) const {
+  Cumulative result;
+  uint64_t count = 0;
+  size_t bound = 0;
+  for (int i = 0; i < kBuckets; ++i) {
+    for (; bound < bounds.size() && BucketMiddle(i) > static_cast<double>(bounds[bound]); ++bound) {
+      result.counts.push_back(count);
+    }
+    count += counts_[i].load(std::memory_order_relaxed);
+  }
+  result.counts.resize(bounds.size() + 1, count);
+  result.sum = sum_.load(std::memory_order_relaxed);
+  return result;
+}
+
 nlohmann::json Histogram::SummaryUs(const std::vector<const Histogram*>& histograms) {
   std::vector<uint64_t> counts(kBuckets, 0);
   uint64_t count = 0;

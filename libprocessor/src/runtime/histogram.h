@@ -18,6 +18,13 @@ class Histogram {
   /// `value` in nanoseconds; a negative one counts as 0.
   void Record(int64_t value);
 
+  /// As Prometheus has it: `counts` [bounds + 1] is how many values were at most each of the rising `bounds`, then all.
+  struct Cumulative {
+    std::vector<uint64_t> counts;
+    int64_t sum = 0;
+  };
+  Cumulative Below(const std::vector<int64_t>& bounds) const;
+
   /// {"count", "mean", "p50", "p95", "p99", "p99.9", "max"} of several histograms taken as one, in microseconds.
   static nlohmann::json SummaryUs(const std::vector<const Histogram*>& histograms);
 

@@ -54,6 +54,7 @@ def main() -> int:
         "processor_thread_tests": ["--gtest_repeat=5", "--gtest_brief=1"],
         "processor_test_c_api": [str(models / "host" / "7")],
         "processor_test_c_api_drop_in": [str(models / "host" / "7")],
+        "processor_test_c_api_host": [str(models / "host" / "7"), str(arguments.build / "state")],
         "processor_stress": [str(models / "linear"), arguments.seconds, "64"],
     }
     failed = []

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/host/host_metrics.h"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "src/codec/codec.h"
+#include "src/host/metrics_writer.h"
+
+namespace processor {
+namespace {
+
+constexpr double kSeconds = 1e-9, kMicroseconds = 1e-3;
+
+// One version with what is counted of it.
+struct Counted {
+  const std::string* model;
+  std::string version;
+  const VersionStats* stats;
+
+  MetricLabels Labels() const { return {{"model", *model}, {"version", version}}; }
+  MetricLabels With(std::string_view name, std::string value) const {
+    MetricLabels labels = Labels();
+    labels.emplace_back(name, std::move(value));
+    return labels;
+  }
+};
+
+class MetricsText {
+ public:
+  MetricsText(const ActualState& actual, const RouteTable& table, const HostStats& stats)
+      : actual_(actual), table_(table), stats_(stats), kept_(stats.versions()) {
+    for (const auto& [key, version] : kept_) counted_.push_back({&key.first, absl::StrCat(key.second), version.get()});
+  }
+
+  std::string Write() {
+    WriteRequests();
+    WriteLatencies();
+    WriteChoices();
+    WriteStates();
+    WriteAliases();
+    return writer_.Take();
+  }
+
+ private:
+  void ForEachProtocol(const std::function<void(const Counted&, const std::string&, const ProtocolStats&)>& visit) {
+    const std::vector<std::string>& protocols = Protocols();
+    for (const Counted& version : counted_) {
+      for (size_t i = 0; i < protocols.size(); ++i) {
+        const ProtocolStats* const stats = version.stats->protocol(static_cast<int>(i));
+        if (stats != nullptr) visit(version, protocols[i], *stats);
+      }
+    }
+  }
+
+  void WriteRequests() {
+    writer_.Metric("recprocessor_requests_total", "counter", "Requests that ended, by the name of their status.");
+    ForEachProtocol([&](const Counted& version, const std::string& protocol, const ProtocolStats& stats) {
+      for (int code = 0; code < kStatusCodes; ++code) {
+        if (stats.outcomes.at(code) == 0) continue;
+        MetricLabels labels = version.With("protocol", protocol);
+        labels.emplace_back("outcome", CodeName(code));
+        writer_.Count(labels, stats.outcomes.at(code));
+      }
+    });
+    const std::vector<std::string>& protocols = Protocols();
+    for (int place = 0; place <= kMaxProtocols; ++place) {
+      const bool known = static_cast<size_t>(place) < protocols.size();
+      for (int code = 0; code < kStatusCodes; ++code) {
+        const uint64_t count = stats_.unrouted(place).at(code);
+        if (count == 0) continue;
+        writer_.Count({{"model", ""},
+                       {"version", ""},
+                       {"protocol", known ? protocols[static_cast<size_t>(place)] : ""},
+                       {"outcome", CodeName(code)}},
+                      count);
+      }
+    }
+  }
+
+  void WriteLatencies() {
+    writer_.Metric("recprocessor_request_duration_seconds", "histogram", "From admission to the answer.");
+    ForEachProtocol([&](const Counted& version, const std::string& protocol, const ProtocolStats& stats) {
+      Durations(version.With("protocol", protocol), stats.duration, kSeconds);
+    });
+    writer_.Metric("recprocessor_queue_duration_seconds", "histogram", "Waiting for a session.");
+    for (const Counted& version : counted_) Durations(version.Labels(), version.stats->queue(), kSeconds);
+    writer_.Metric("recprocessor_run_duration_seconds", "histogram", "Inside TensorFlow.");
+    for (const Counted& version : counted_) Durations(version.Labels(), version.stats->run(), kSeconds);
+  }
+
+  void WriteChoices() {
+    writer_.Metric("recprocessor_arm_requests_total", "counter", "Requests by why their version was chosen.");
+    for (const Counted& version : counted_) {
+      for (int reason = 0; reason < kChoiceReasons; ++reason) {
+        if (version.stats->chosen(reason) == 0) continue;
+        writer_.Count({{"model", *version.model},
+                       {"arm", ChoiceName(static_cast<ChoiceReason>(reason))},
+                       {"version", version.version}},
+                      version.stats->chosen(reason));
+      }
+    }
+    writer_.Metric("recprocessor_shed_total", "counter", "Requests that were refused at admission.");
+    for (const Counted& version : counted_) {
+      for (int reason = 0; reason < kShedReasons; ++reason) {
+        if (version.stats->shed(reason) == 0) continue;
+        writer_.Count(version.With("reason", ShedName(static_cast<ShedReason>(reason))), version.stats->shed(reason));
+      }
+    }
+    if (stats_.draining() > 0) {
+      writer_.Count({{"model", ""}, {"version", ""}, {"reason", ShedName(ShedReason::kDraining)}}, stats_.draining());
+    }
+  }
+
+  void WriteStates() {
+    using Value = std::function<double(const ActualVersion&)>;
+    const auto gauge = [&](std::string_view name, std::string_view help, const Value& value) {
+      writer_.Metric(name, "gauge", help);
+      ForEachActual(
+          [&](const MetricLabels& labels, const ActualVersion& version) { writer_.Sample(labels, value(version)); });
+    };
+    writer_.Metric("recprocessor_model_state", "gauge", "1 for the state that a version is in.");
+    ForEachActual([&](MetricLabels labels, const ActualVersion& version) {
+      labels.emplace_back("state", VersionStateName(StateNow(version)));
+      writer_.Sample(labels, 1);
+    });
+    gauge("recprocessor_model_memory_bytes", "Estimate of what a version takes.",
+          [](const ActualVersion& version) { return static_cast<double>(version.memory_bytes); });
+    gauge("recprocessor_in_flight", "Requests that wait or run.", [](const ActualVersion& version) {
+      return version.load == nullptr ? 0.0 : static_cast<double>(version.load->in_flight.load());
+    });
+    writer_.Metric("recprocessor_queued", "gauge", "Requests that wait for a session.");
+    for (const auto& model : table_.models()) {
+      for (const auto& [number, route] : model->versions) {
+        if (route.servable == nullptr) continue;
+        writer_.Sample({{"model", model->name}, {"version", absl::StrCat(number)}},
+                       static_cast<double>(route.servable->version->queued()));
+      }
+    }
+    writer_.Metric("recprocessor_host_generation", "gauge", "The applied generation.");
+    writer_.Sample({}, static_cast<double>(actual_.generation));
+  }
+
+  // What dashboards made for TensorFlow Serving look for, with the version that it lacks. Its histograms are in
+  // microseconds.
+  void WriteAliases() {
+    writer_.Metric(":tensorflow:serving:request_count", "counter", "Requests that ended.");
+    ForEachProtocol([&](const Counted& version, const std::string& protocol, const ProtocolStats& stats) {
+      for (int code = 0; code < kStatusCodes; ++code) {
+        if (stats.outcomes.at(code) == 0) continue;
+        writer_.Count({{"model_name", *version.model},
+                       {"version", version.version},
+                       {"status", CodeName(code)},
+                       {"API", protocol}},
+                      stats.outcomes.at(code));
+      }
+    });
+    writer_.Metric(":tensorflow:serving:request_latency", "histogram", "From admission to the answer, microseconds.");
+    ForEachProtocol([&](const Counted& version, const std::string& protocol, const ProtocolStats& stats) {
+      Durations(
+          {{"model_name", *version.model}, {"version", version.version}, {"API", protocol}, {"entrypoint", protocol}},
+          stats.duration, kMicroseconds);
+    });
+    writer_.Metric(":tensorflow:serving:runtime_latency", "histogram", "Inside TensorFlow, microseconds.");
+    for (const Counted& version : counted_) {
+      Durations({{"model_name", *version.model}, {"version", version.version}, {"API", ""}, {"runtime", "TF1"}},
+                version.stats->run(), kMicroseconds);
+    }
+    writer_.Metric(":tensorflow:serving:model_warmup_latency", "gauge", "Loading and warming up, microseconds.");
+    ForEachActual([&](const MetricLabels& labels, const ActualVersion& version) {
+      if (version.load_ms == 0) return;
+      writer_.Sample({{"model_path", version.path}, {"status", "OK"}, labels[1]}, version.load_ms * 1e3);
+    });
+    writer_.Metric(":tensorflow:core:graph_runs", "counter", "Requests that were run.");
+    for (const Counted& version : counted_) {
+      writer_.Count({{"model_name", *version.model}, {"version", version.version}},
+                    version.stats->run().Below({}).counts.back());
+    }
+  }
+
+  void Durations(const MetricLabels& labels, const Histogram& histogram, double scale) {
+    writer_.Distribution(labels, histogram.Below(DurationBounds()), DurationBounds(), scale);
+  }
+
+  void ForEachActual(const std::function<void(const MetricLabels&, const ActualVersion&)>& visit) {
+    for (const auto& [model, versions] : actual_.models) {
+      for (const auto& [number, entry] : versions) {
+        visit({{"model", model}, {"version", absl::StrCat(number)}}, entry.version);
+      }
+    }
+  }
+
+  const ActualState& actual_;
+  const RouteTable& table_;
+  const HostStats& stats_;
+  const std::map<HostStats::Key, std::shared_ptr<const VersionStats>> kept_;
+  std::vector<Counted> counted_;
+  MetricsWriter writer_;
+};
+
+}  // namespace
+
+const std::vector<int64_t>& DurationBounds() {
+  static const auto* const bounds = [] {
+    auto* const all = new std::vector<int64_t>;
+    for (int64_t decade = 10000; decade < int64_t{10} * 1000000000; decade *= 10) {
+      for (const int64_t tenths : {10, 25, 50}) all->push_back(decade / 10 * tenths);
+    }
+    all->push_back(int64_t{10} * 1000000000);
+    return all;
+  }();
+  return *bounds;
+}
+
+std::string CodeName(int code) { return absl::StatusCodeToString(static_cast<absl::StatusCode>(code)); }
+
+std::string HostMetricsText(const ActualState& actual, const RouteTable& table, const HostStats& stats) {
+  return MetricsText(actual, table, stats).Write();
+}
+
+}  // namespace processor

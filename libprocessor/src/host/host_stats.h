@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a host counts of its requests. Any thread may record and read.
+#ifndef PROCESSOR_HOST_HOST_STATS_H_
+#define PROCESSOR_HOST_HOST_STATS_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "src/host/route_table.h"
+#include "src/runtime/histogram.h"
+#include "src/runtime/stats.h"
+
+namespace processor {
+
+/// Why a request was refused at admission.
+enum class ShedReason { kQueue, kInFlight, kDeadline, kPriority, kDraining };
+constexpr int kShedReasons = 5;
+const char* ShedName(ShedReason reason);
+
+constexpr int kStatusCodes = 17;
+constexpr int kMaxProtocols = 8;
+constexpr int kChoiceReasons = 4;
+
+/// Requests by the status that they ended with.
+class OutcomeCounts {
+ public:
+  void Add(absl::StatusCode code);
+  uint64_t at(int code) const { return counts_[static_cast<size_t>(code)].load(std::memory_order_relaxed); }
+
+ private:
+  std::array<std::atomic<uint64_t>, kStatusCodes> counts_{};
+};
+
+/// Of one protocol and one version.
+struct ProtocolStats {
+  OutcomeCounts outcomes;
+  Histogram duration;
+};
+
+/// Of one version, under whichever settings; one that takes its place under the same number goes on counting here.
+class VersionStats {
+ public:
+  VersionStats() = default;
+  ~VersionStats();
+  VersionStats(const VersionStats&) = delete;
+  VersionStats& operator=(const VersionStats&) = delete;
+
+  /// Records the end of a request. `protocol`: its place in Protocols().
+  void Record(int protocol, ChoiceReason reason, absl::StatusCode code, const RequestTiming& timing);
+  void RecordShed(ShedReason reason) { shed_[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed); }
+
+  /// Null if there was none of that protocol.
+  const ProtocolStats* protocol(int protocol) const { return protocols_[protocol].load(std::memory_order_acquire); }
+  const Histogram& queue() const { return queue_; }
+  const Histogram& run() const { return run_; }
+  uint64_t shed(int reason) const { return shed_[static_cast<size_t>(reason)].load(std::memory_order_relaxed); }
+  uint64_t chosen(int reason) const { return chosen_[static_cast<size_t>(reason)].load(std::memory_order_relaxed); }
+
+ private:
+  ProtocolStats* Of(int protocol);
+
+  // Made with the first request: most versions are asked in one protocol.
+  std::array<std::atomic<ProtocolStats*>, kMaxProtocols> protocols_{};
+  Histogram queue_, run_;
+  std::array<std::atomic<uint64_t>, kShedReasons> shed_{};
+  std::array<std::atomic<uint64_t>, kChoiceReasons> chosen_{};
+};
+
+/// All that a host counts.
+class HostStats {
+ public:
+  using Key = std::pair<std::string, int64_t>;  // model, version
+
+  std::shared_ptr<VersionStats> Of(const std::string& model, int64_t version);
+  /// Drops versions that `keep` does not have.
+  void Keep(const std::vector<Key>& keep);
+
+  /// Requests that reached no version, as those that came while the host drained.
+  void RecordUnrouted(int protocol, const absl::Status& status, bool draining);
+
+  std::map<Key, std::shared_ptr<const VersionStats>> versions() const;
+  const OutcomeCounts& unrouted(int protocol) const { return unrouted_[static_cast<size_t>(protocol)]; }
+  uint64_t draining() const { return draining_.load(std::memory_order_relaxed); }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<Key, std::shared_ptr<VersionStats>> versions_;
+  std::array<OutcomeCounts, kMaxProtocols + 1> unrouted_;  // the last: of no protocol that there is
+  std::atomic<uint64_t> draining_{0};
+};
+
+/// A protocol's place in Protocols(); kMaxProtocols if it is none.
+int ProtocolPlace(std::string_view protocol);
+
+}  // namespace processor
+
+#endif  // PROCESSOR_HOST_HOST_STATS_H_

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// stats.json.
+#include <functional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+#include "src/codec/codec.h"
+#include "src/host/host_metrics.h"
+#include "src/runtime/json_text.h"
+
+namespace processor {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json OutcomesJson(const std::function<uint64_t(int code)>& count) {
+  Json json = Json::object();
+  for (int code = 0; code < kStatusCodes; ++code) {
+    if (count(code) > 0) json[CodeName(code)] = count(code);
+  }
+  return json;
+}
+
+// Counts up to each bound, from which whoever reads twice sees the time between.
+Json DurationJson(const std::vector<const Histogram*>& histograms) {
+  Json json = Histogram::SummaryUs(histograms);
+  std::vector<uint64_t> below(DurationBounds().size() + 1);
+  for (const Histogram* histogram : histograms) {
+    const Histogram::Cumulative values = histogram->Below(DurationBounds());
+    for (size_t i = 0; i < below.size(); ++i) below[i] += values.counts[i];
+  }
+  Json buckets = Json::array();
+  for (size_t i = 0; i < DurationBounds().size(); ++i) buckets.push_back({DurationBounds()[i] / 1000, below[i]});
+  json["buckets"] = std::move(buckets);
+  return json;
+}
+
+Json VersionJson(const VersionStats& stats) {
+  std::vector<const ProtocolStats*> protocols;
+  Json by_protocol = Json::object();
+  for (size_t i = 0; i < Protocols().size(); ++i) {
+    const ProtocolStats* const protocol = stats.protocol(static_cast<int>(i));
+    if (protocol == nullptr) continue;
+    protocols.push_back(protocol);
+    by_protocol[Protocols()[i]] = OutcomesJson([&](int code) { return protocol->outcomes.at(code); });
+  }
+  const auto with_code = [&](int code) {
+    uint64_t count = 0;
+    for (const ProtocolStats* protocol : protocols) count += protocol->outcomes.at(code);
+    return count;
+  };
+  std::vector<const Histogram*> durations;
+  for (const ProtocolStats* protocol : protocols) durations.push_back(&protocol->duration);
+  Json json;
+  uint64_t requests = 0;
+  for (int code = 0; code < kStatusCodes; ++code) requests += with_code(code);
+  json["requests"] = requests;
+  json["outcomes"] = OutcomesJson(with_code);
+  json["protocols"] = std::move(by_protocol);
+  json["duration_us"] = DurationJson(durations);
+  json["queue_us"] = DurationJson({&stats.queue()});
+  json["run_us"] = DurationJson({&stats.run()});
+  Json arms = Json::object(), shed = Json::object();
+  for (int reason = 0; reason < kChoiceReasons; ++reason) {
+    arms[ChoiceName(static_cast<ChoiceReason>(reason))] = stats.chosen(reason);
+  }
+  for (int reason = 0; reason < kShedReasons - 1; ++reason) {
+    shed[ShedName(static_cast<ShedReason>(reason))] = stats.shed(reason);
+  }
+  json["arms"] = std::move(arms);
+  json["shed"] = std::move(shed);
+  return json;
+}
+
+}  // namespace
+
+std::string HostStatsJson(const ActualState& actual, const RouteTable& table, const HostStats& stats) {
+  Json json;
+  json["schema"] = 1;
+  json["host"] = actual.host;
+  json["time"] = WallClockText();
+  json["generation"] = actual.generation;
+  Json models = Json::object();
+  for (const auto& [key, version] : stats.versions()) {
+    models[key.first]["versions"][absl::StrCat(key.second)] = VersionJson(*version);
+  }
+  for (const auto& model : table.models()) {
+    for (const auto& [number, route] : model->versions) {
+      if (route.servable == nullptr) continue;
+      Json& version = models[model->name]["versions"][absl::StrCat(number)];
+      version["in_flight"] = route.servable->version->load().in_flight.load();
+      version["queued"] = route.servable->version->queued();
+    }
+  }
+  json["models"] = std::move(models);
+  return JsonText(json);
+}
+
+}  // namespace processor

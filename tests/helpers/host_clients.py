@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients of a host in this process, and the models that they ask: each multiplies by a number of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import model_builders
+import numpy as np
+from contract_messages import decode, encode
+from process_state import wait_until
+
+import processor
+
+X = np.array([[1.0, 2.0, 3.0]], np.float32)
+ONE = encode({"x": X})
+QUICK = {"intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 1, "warmup_runs": 1}
+
+
+def build_scaled(folder: Path) -> dict[int, Path]:
+    """Export models that multiply by 1, 2 and 3, by that number."""
+    return {scale: model_builders.build_linear(folder / f"scale{scale}", float(scale)) for scale in (1, 2, 3)}
+
+
+def slow_request(loops: int) -> bytes:
+    """Return a request for `slow_model` that takes about so many milliseconds."""
+    return encode({"x": np.zeros(1, np.float32), "loops": np.int32(loops)})
+
+
+def scale_of(answer: processor.Answer) -> float:
+    """By what the version that answered multiplies."""
+    return float(decode(answer.data)["y"][0, 0] / model_builders.linear_score(X)[0, 0])
+
+
+class Clients:
+    """Threads that send requests without a pause, and keep every failure."""
+
+    def __init__(self, host: processor.Host, number: int = 4, **request: Any) -> None:
+        self.answers: list[list[processor.Answer]] = [[] for _ in range(number)]
+        self.failures: list[Exception] = []
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._send, args=(host, i, request)) for i in range(number)]
+
+    def _send(self, host: processor.Host, index: int, request: dict[str, Any]) -> None:
+        while not self._stop.is_set():
+            try:
+                self.answers[index].append(host.process("eas", ONE, **request))
+            except Exception as failure:
+                self.failures.append(failure)
+            time.sleep(0.0005)
+
+    def __enter__(self) -> Clients:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def wait_for_more(self, number: int = 20) -> None:
+        counts = [len(answers) for answers in self.answers]
+        wait_until(
+            lambda: all(len(a) >= n + number for a, n in zip(self.answers, counts, strict=True)),
+            "answers of every client",
+        )

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""State directories of hosts as a control plane writes them, and waiting for what a host makes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from process_state import wait_until
+
+import processor
+
+
+class StateDirectory:
+    """A folder with desired.json, whose generation rises with every change."""
+
+    def __init__(self, path: Path) -> None:
+        """Make the folder."""
+        self.path = path
+        self.generation = 0
+        path.mkdir(exist_ok=True)
+
+    def desire(self, models: dict[str, Any], **more: Any) -> int:
+        """Replace desired.json; returns its generation."""
+        self.generation += 1
+        self.write(json.dumps({"schema": 1, "generation": self.generation, "models": models} | more))
+        return self.generation
+
+    def write(self, text: str) -> None:
+        """Replace desired.json by a text."""
+        beside = self.path / ".desired.json"
+        beside.write_text(text, encoding="utf-8")
+        os.replace(beside, self.path / "desired.json")
+
+    def actual(self, host: str = "host-0") -> dict[str, Any]:
+        """Return what actual.json of a host says."""
+        actual: dict[str, Any] = json.loads((self.path / "hosts" / host / "actual.json").read_text(encoding="utf-8"))
+        return actual
+
+    def serve(self, host: processor.Host, models: dict[str, Any], **more: Any) -> None:
+        """Replace desired.json and wait until everything in it is ready, and nothing else is there."""
+        generation = self.desire(models, **more)
+        wanted = {(name, int(number)) for name, model in models.items() for number in model["versions"]}
+        wait_for(host, lambda status: status["generation"] == generation and versions_in(status, "ready") == wanted)
+
+
+def one(path: Path, number: int = 1, **more: Any) -> dict[str, Any]:
+    """Return a model of one version; `more` are members of the version."""
+    return {"baseline": number, "versions": {str(number): {"path": str(path)} | more}}
+
+
+def entry(host: processor.Host, model: str, number: int) -> dict[str, Any]:
+    """Return what the status says of a version."""
+    version: dict[str, Any] = host.status()["models"][model]["versions"][str(number)]
+    return version
+
+
+def versions_in(status: dict[str, Any], *states: str) -> set[tuple[str, int]]:
+    """Return all versions if each is in one of the states and none is being replaced, else nothing."""
+    found = {
+        (name, int(number)): (version["state"], version["replacement"])
+        for name, model in status["models"].items()
+        for number, version in model["versions"].items()
+    }
+    settled = all(state in states and replacement is None for state, replacement in found.values())
+    return set(found) if settled else set()
+
+
+def wait_for(host: processor.Host, condition: Callable[[dict[str, Any]], bool], timeout: float = 30.0) -> None:
+    """Wait until the status of a host is as wanted."""
+    wait_until(lambda: condition(host.status()), f"{host.status()}", timeout)

@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a host serves, to whom, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import model_builders
+import numpy as np
+import pytest
+from contract_messages import encode
+from host_clients import ONE, QUICK, X, build_scaled, scale_of, slow_request
+from host_support import tfserving_outputs, tfserving_request
+from process_state import wait_until
+from state_directory import StateDirectory, entry, one, wait_for
+
+import processor
+
+CPUS = sorted(os.sched_getaffinity(0))
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    return build_scaled(tmp_path_factory.mktemp("scaled"))
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateDirectory:
+    return StateDirectory(tmp_path / "state")
+
+
+@pytest.fixture
+def host(state: StateDirectory) -> Iterator[processor.Host]:
+    with processor.Host(state.path) as host:
+        yield host
+
+
+def test_host_without_a_desired_state_is_ready_and_serves_nothing(host: processor.Host, state: StateDirectory) -> None:
+    status = host.status()
+    assert (status["state"], status["models"], status["generation"]) == ("ready", {}, 0)
+    assert status["pid"] == os.getpid()
+    with pytest.raises(processor.NotFoundError, match="none is served"):
+        host.process("eas", ONE)
+    wait_until(lambda: state.actual()["state"] == "ready", "actual.json")
+
+
+def test_host_loads_and_answers_in_both_protocols(
+    host: processor.Host, state: StateDirectory, models: dict[int, Path]
+) -> None:
+    state.serve(host, {"tiny": one(models[2], 7)})
+    answer = host.process("eas", ONE)
+    assert scale_of(answer) == 2.0
+    assert (answer.model_name, answer.model_version, answer.arm) == ("tiny", 7, "baseline")
+    assert answer.session == 0
+    assert answer.total_ns >= answer.run_ns > 0
+
+    answer = host.process("tfserving", tfserving_request({"x": X}, name="tiny"))
+    np.testing.assert_array_equal(tfserving_outputs(answer.data)["y"], model_builders.linear_score(X, 2.0))
+    signature = json.loads(host.process("eas", b"").data)
+    assert signature["inputs"][0]["name"] == "x"
+
+    async def ask() -> processor.Answer:
+        return await host.aprocess("eas", ONE, model_name="tiny")
+
+    assert scale_of(asyncio.run(ask())) == 2.0
+
+
+def test_files_follow_their_schemas(
+    host: processor.Host, state: StateDirectory, models: dict[int, Path], repository: Path
+) -> None:
+    schemas = {
+        name: json.loads((repository / "docs/schemas" / f"{name}.schema.json").read_text(encoding="utf-8"))
+        for name in ("desired", "actual")
+    }
+    for schema in schemas.values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+    document = (repository / "docs/model_host.md").read_text(encoding="utf-8")
+    blocks = [
+        block.replace("…", "x")
+        for block in document.split("\n\n")
+        if block.startswith(('    {"schema"', '    {\n      "schema"'))
+    ]
+    examples = {"desired": json.loads(blocks[0]), "actual": json.loads(blocks[1])}
+    for name, example in examples.items():
+        if name == "actual":
+            example |= {"memory_bytes": 1, "memory_limit_bytes": 2}
+            for version in example["models"]["ranking"]["versions"].values():
+                version["since"] = example["started"]
+        jsonschema.validate(example, schemas[name])
+    state.serve(host, {"tiny": one(models[1]), "broken": one(models[2])})
+    state.desire({"tiny": one(models[2]), "broken": one(Path("/nowhere"))})
+    wait_for(host, lambda status: status["models"]["broken"]["versions"]["1"]["replacement"] is not None)
+    jsonschema.validate(host.status(), schemas["actual"])
+    wait_until(lambda: state.actual()["generation"] == state.generation, "actual.json")
+    jsonschema.validate(state.actual(), schemas["actual"])
+
+
+MINIMAL = {"schema": 1, "generation": 1, "models": {"m": {"baseline": 1, "versions": {"1": {"path": "/m"}}}}}
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ((), {"schema": 2}),
+        ((), {"generation": -1}),
+        ((), {"surprise": 1}),
+        (("models",), {"a b": {"baseline": 1, "versions": {"1": {"path": "/m"}}}}),
+        (("models", "m"), {"baseline": "1"}),
+        (("models", "m"), {"labels": {"stable": 0}}),
+        (("models", "m"), {"routing": {"arms": [{"version": 1, "offset": 0}]}}),
+        (("models", "m"), {"routing": {"arms": [{"version": 1, "offset": 0, "weight": 10001}]}}),
+        (("models", "m", "versions"), {"01": {"path": "/m"}}),
+        (("models", "m", "versions", "1"), {"path": "m"}),
+        (("models", "m", "versions", "1"), {"config": {"model_name": "x"}}),
+        (("models", "m", "versions", "1"), {"batching": {"mode": "on"}}),
+        (("models", "m", "versions", "1"), {"limits": {"max_queue": 0}}),
+        (("models", "m", "versions", "1"), {"traffic": 1}),
+    ],
+)
+def test_schema_and_library_refuse_the_same(
+    host: processor.Host, state: StateDirectory, repository: Path, place: tuple[str, ...], value: dict[str, Any]
+) -> None:
+    schema = json.loads((repository / "docs/schemas/desired.schema.json").read_text(encoding="utf-8"))
+    jsonschema.validate(MINIMAL, schema)
+    changed = json.loads(json.dumps(MINIMAL))
+    inner = changed
+    for key in place:
+        inner = inner[key]
+    inner |= value
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(changed, schema)
+    state.write(json.dumps(changed))
+    wait_for(host, lambda status: status["desired_error"] is not None)
+    assert host.status()["desired_error"].startswith("desired.json: ")
+    assert next(iter(value)) in host.status()["desired_error"]
+
+
+def test_what_is_not_served_is_told(host: processor.Host, state: StateDirectory, models: dict[int, Path]) -> None:
+    state.serve(host, {"a": one(models[1], 3), "b": one(models[2])})
+    for request, kind, words in [
+        ({"model_name": "c"}, processor.NotFoundError, "model 'c': not served"),
+        ({}, processor.InvalidArgumentError, "no model named"),
+        ({"model_name": "a", "model_version": 4}, processor.NotFoundError, "version 4"),
+        ({"model_name": "a", "version_label": "stable"}, processor.NotFoundError, "label 'stable'"),
+        ({"model_name": "a", "method": "Classify"}, processor.UnimplementedError, "'Classify'"),
+        ({"model_name": "a", "deadline": 1.0}, processor.DeadlineExceededError, "deadline"),
+    ]:
+        with pytest.raises(kind, match=words) as failure:
+            host.process("eas", ONE, **request)
+        assert failure.value.answer is not None
+        assert failure.value.answer.data == b""
+    with pytest.raises(processor.UnimplementedError, match="'morse'"):
+        host.process("morse", ONE, model_name="a")
+    with pytest.raises(processor.InvalidArgumentError, match="'b' in the bytes and 'a' beside"):
+        host.process("tfserving", tfserving_request({"x": X}, name="b"), model_name="a")
+    with pytest.raises(processor.InvalidArgumentError, match="malformed"):
+        host.process("tfserving", b"\x0a\xff", model_name="a")
+    with pytest.raises(processor.InvalidArgumentError, match="'x'") as failure:
+        host.process("eas", encode({"y": X}), model_name="a")
+    assert failure.value.answer.model_version == 3
+
+
+def test_numbers_and_labels_pin_a_version(host: processor.Host, state: StateDirectory, models: dict[int, Path]) -> None:
+    versions = {str(n): {"path": str(models[n])} for n in (1, 2)} | {"3": {"path": str(models[3]), "traffic": False}}
+    state.serve(host, {"m": {"baseline": 1, "versions": versions, "labels": {"canary": 2, "spare": 3}}})
+    assert scale_of(host.process("eas", ONE)) == 1.0
+    for request in ({"model_version": 2}, {"version_label": "canary"}):
+        answer = host.process("eas", ONE, **request)
+        assert (scale_of(answer), answer.arm) == (2.0, "pinned")
+    for request in ({"model_version": 3}, {"version_label": "spare"}):
+        with pytest.raises(processor.NotFoundError, match="without traffic"):
+            host.process("eas", ONE, **request)
+    for spec in ({"version": 2}, {"version_label": "canary"}):
+        answer = host.process("tfserving", tfserving_request({"x": X}, name="m", **spec))
+        assert answer.model_version == 2
+
+
+def test_keys_stick_to_their_arms(host: processor.Host, state: StateDirectory, string_model: Path) -> None:
+    from serving_proxy.experiments.assign import bucket
+
+    versions = {str(n): {"path": str(string_model)} for n in (1, 2)}
+    routing = {"layer": "page", "key": {"input": "item"}, "arms": [{"version": 2, "offset": 0, "weight": 5000}]}
+    state.serve(
+        host, {"m": {"baseline": 1, "versions": versions, "routing": routing}}, layers={"page": {"salt": "pepper"}}
+    )
+
+    def chosen(items: list[str], **metadata: str) -> tuple[int, str | None]:
+        inputs = {"item": np.array([i.encode() for i in items], object), "price": np.zeros(len(items), np.float32)}
+        answer = host.process("eas", encode(inputs), metadata=metadata)
+        by_name = host.process("tfserving", tfserving_request(inputs, name="m"), metadata=metadata)
+        assert by_name.model_version == answer.model_version
+        return answer.model_version, answer.arm
+
+    seen = set()
+    for i in range(40):
+        expected = (2, "arm") if bucket(b"pepper", str(i).encode()) < 5000 else (1, "baseline")
+        seen.add(expected)
+        assert chosen(["anything"], **{"X-Routing-Key": str(i)}) == expected
+        assert chosen([str(i)]) == expected
+        assert chosen([str(i), str(i)]) == expected
+    assert len(seen) == 2
+    # Values that differ are no key: the shares hold.
+    counts = [chosen(["a", "b"])[0] for _ in range(50)]
+    assert 40 <= counts.count(2) <= 60 or 20 <= counts.count(2) <= 30
+
+    routing["paused"] = True
+    state.serve(host, {"m": {"baseline": 1, "versions": versions, "routing": routing}})
+    assert {chosen([str(i)]) for i in range(10)} == {(1, "baseline")}
+
+
+def test_limits_answer_when_to_try_again(host: processor.Host, state: StateDirectory, slow_model: Path) -> None:
+    slow = slow_request(300)
+    limits = {"max_queue": 1}
+    state.serve(host, {"m": one(slow_model, config=QUICK, cpuset=str(CPUS[0]), limits=limits)})
+
+    async def ask(number: int) -> list[Any]:
+        tasks = [host.aprocess("eas", slow) for _ in range(number)]
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    def refused(answers: list[Any]) -> list[Any]:
+        return [answer for answer in answers if isinstance(answer, processor.ResourceExhaustedError)]
+
+    asyncio.run(ask(1))
+    answers = asyncio.run(ask(4))
+    assert len(refused(answers)) == 2, answers
+    for failure in refused(answers):
+        assert "max_queue" in str(failure)
+        assert failure.answer.retry_after_us > 10_000
+        assert failure.answer.model_name == "m"
+    generation = state.desire({"m": one(slow_model, config=QUICK, cpuset=str(CPUS[0]), limits={"max_in_flight": 3})})
+    wait_for(host, lambda status: status["generation"] == generation)
+    assert len(refused(asyncio.run(ask(4)))) == 1
+
+
+def test_cancelled_and_late_requests_do_not_run(host: processor.Host, state: StateDirectory, slow_model: Path) -> None:
+    slow = slow_request(300)
+    state.serve(host, {"m": one(slow_model, config=QUICK)})
+
+    async def ask() -> None:
+        first = asyncio.ensure_future(host.aprocess("eas", slow))
+        await asyncio.sleep(0.05)
+        second = asyncio.ensure_future(host.aprocess("eas", slow))
+        late = asyncio.ensure_future(host.aprocess("eas", slow, deadline=time.monotonic() + 0.01))
+        await asyncio.sleep(0.01)
+        second.cancel()
+        with pytest.raises(processor.DeadlineExceededError):
+            await late
+        assert not first.done()
+        assert (await first).model_name == "m"
+
+    asyncio.run(ask())
+    wait_until(lambda: entry(host, "m", 1)["in_flight"] == 0, "no request left")
+
+
+def test_variants_give_way_to_the_baseline(host: processor.Host, state: StateDirectory, slow_model: Path) -> None:
+    slow = slow_request(200)
+    versions = {str(n): {"path": str(slow_model), "config": QUICK, "cpuset": str(CPUS[n % len(CPUS)])} for n in (1, 2)}
+    state.serve(host, {"m": {"baseline": 1, "versions": versions}})
+
+    async def ask() -> list[Any]:
+        baseline = [asyncio.ensure_future(host.aprocess("eas", slow)) for _ in range(3)]
+        await asyncio.sleep(0.03)
+        first = asyncio.ensure_future(host.aprocess("eas", slow, model_version=2))
+        await asyncio.sleep(0.03)
+        second = asyncio.ensure_future(host.aprocess("eas", slow, model_version=2))
+        return await asyncio.gather(first, second, *baseline, return_exceptions=True)
+
+    first, second, *baseline = asyncio.run(ask())
+    assert isinstance(first, processor.Answer), first
+    assert all(isinstance(answer, processor.Answer) for answer in baseline)
+    if len(CPUS) <= 2:
+        assert isinstance(second, processor.ResourceExhaustedError), second
+        assert "variant" in str(second)
+
+
+def test_drain_waits_for_requests_and_refuses_new_ones(
+    host: processor.Host, state: StateDirectory, slow_model: Path
+) -> None:
+    slow = slow_request(300)
+    state.serve(host, {"m": one(slow_model, config=QUICK)})
+    answers: list[processor.Answer] = []
+    client = threading.Thread(target=lambda: answers.append(host.process("eas", slow)))
+    client.start()
+    wait_until(lambda: entry(host, "m", 1)["in_flight"] == 1, "a request")
+    with pytest.raises(processor.DeadlineExceededError, match="1 requests left"):
+        host.drain(time.monotonic() + 0.01)
+    assert host.status()["state"] == "draining"
+    with pytest.raises(processor.UnavailableError, match="draining"):
+        host.process("eas", ONE)
+    host.drain(time.monotonic() + 30)
+    client.join()
+    assert len(answers) == 1
+    wait_until(lambda: state.actual()["state"] == "draining", "actual.json")
+
+
+def test_close_cancels_what_waits_and_a_closed_host_says_so(state: StateDirectory, slow_model: Path) -> None:
+    slow = slow_request(300)
+    host = processor.Host(state.path)
+    state.serve(host, {"m": one(slow_model, config=QUICK)})
+
+    async def ask() -> list[Any]:
+        tasks = [asyncio.ensure_future(host.aprocess("eas", slow)) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        await asyncio.to_thread(host.close)
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    first, *others = asyncio.run(ask())
+    assert isinstance(first, processor.Answer)
+    assert all(isinstance(other, processor.CancelledError) for other in others)
+    with pytest.raises(processor.FailedPreconditionError, match="closed"):
+        host.process("eas", ONE)
+    host.close()
+
+
+def test_two_hosts_with_one_id_are_refused(host: processor.Host, state: StateDirectory) -> None:
+    with pytest.raises(processor.AlreadyExistsError, match=f"process {os.getpid()}"):
+        processor.Host(state.path)
+    with processor.Host(state.path, "host-1") as other:
+        assert other.status()["host"] == "host-1"
+    for host_id in ("", "..", "a/b"):
+        with pytest.raises(processor.InvalidArgumentError, match="host_id"):
+            processor.Host(state.path, host_id)
+    with pytest.raises(processor.InvalidArgumentError, match="maintenance_cpus"):
+        processor.Host(state.path, "host-2", maintenance_cpus=str(CPUS[-1] + 1))
+
+
+def test_endpoints_are_told(host: processor.Host, state: StateDirectory) -> None:
+    host.set_endpoint("grpc", "127.0.0.1:8500")
+    host.set_endpoint("rest", "127.0.0.1:8501")
+    host.set_endpoint("rest", None)
+    assert host.status()["endpoints"] == {"grpc": "127.0.0.1:8500"}
+    wait_until(lambda: state.actual()["endpoints"] == {"grpc": "127.0.0.1:8500"}, "actual.json")
