@@ -50,7 +50,7 @@ void ReadBatching(const JsonValue& batching, BatchOptions* dst) {
 void ReadConfig(const JsonValue& config, std::string* dst) {
   if (!config.present()) return;
   if (!config.json().is_object()) return config.Refuse("an object");
-  for (const char* key : {"savedmodel_dir", "model_name", "model_version", "warmup_file_name", "cpusets"}) {
+  for (const char* key : {"savedmodel_dir", "model_name", "model_version", "warmup_file_name", "cpusets", "batching"}) {
     if (config.Member(key).present()) {
       config.Member(key).Fault("set, expected nothing: the version says it by keys of its own");
     }

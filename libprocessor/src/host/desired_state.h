@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "src/host/routing.h"
+#include "src/runtime/batch_options.h"
 
 namespace processor {
 

@@ -16,8 +16,6 @@ namespace {
 constexpr int kInstanceShift = 48;  // numbers of requests: instance, then the model's own number
 constexpr int64_t kLeastRetryUs = 1000;
 
-bool IsPast(int64_t deadline_us) { return deadline_us != 0 && NowNs() / 1000 >= deadline_us; }
-
 // When those that wait now will have been answered.
 int64_t RetryAfterUs(const HostedVersion& version) {
   const int64_t run_us = version.load().recent_run_ns.load(std::memory_order_relaxed) / 1000;
