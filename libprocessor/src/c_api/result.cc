@@ -49,6 +49,7 @@ processor_status processor_result_get_info(const processor_result *result, proce
   answer.run_ns = timing.run_ns;
   answer.encode_ns = timing.encode_ns;
   answer.total_ns = timing.total_ns;
+  answer.batch_rows = timing.batch_rows;
   answer.arm = result->arm;
   answer.retry_after_us = result->retry_after_us;
   if (result->texts != nullptr) {

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/codec/message_text.h"
+#include "src/host/shadow_lane.h"
 
 namespace processor {
 namespace {
@@ -53,6 +54,7 @@ absl::Status HostCall::Decode(const ModelVersion& version, DecodedRequest* reque
 
 absl::Status HostCall::Encode(const ModelVersion& version, const DecodedRequest& request,
                               std::vector<tensorflow::Tensor>& outputs) {
+  if (!shadows.empty()) scores = FirstFloat(outputs);
   ResponseContext context;
   context.model_version = version.source().number;
   return codec->Encode(request, outputs, context, &answer.bytes);

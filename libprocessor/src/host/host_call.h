@@ -70,6 +70,9 @@ class HostCall : public AsyncWork {
   const Codec* codec = nullptr;
   std::shared_ptr<const Servable> servable;
   ChoiceReason reason = ChoiceReason::kBaseline;
+  /// Who gets a copy of it, and what they compare theirs with.
+  std::vector<std::shared_ptr<ShadowLane>> shadows;
+  tensorflow::Tensor scores;
   int64_t start_ns = 0;
 
  private:

@@ -83,9 +83,18 @@ void HostControl::Stop() noexcept {
 
 void HostControl::CloseVersions() noexcept {
   job_end_.reset();
+  for (auto& [key, lane] : lanes_) lane.lane->Stop();
   for (auto& [id, instance] : instances_) {
     if (instance->version != nullptr) instance->version->model().Close();
   }
+  // Whose threads look into the table, and hold versions as long as they run.
+  {
+    std::lock_guard<std::mutex> lock(table_mutex_);
+    old_tables_.push_back(std::exchange(table_, empty_table_));
+  }
+  old_tables_.clear();
+  lanes_.clear();
+  old_lanes_.clear();
 }
 
 std::shared_ptr<HostedVersion> HostControl::FindInstance(uint16_t instance) const {
@@ -227,6 +236,9 @@ void HostControl::Apply() {
   old_tables_.erase(
       std::remove_if(old_tables_.begin(), old_tables_.end(), [](const auto& table) { return table.use_count() == 1; }),
       old_tables_.end());
+  old_lanes_.erase(std::remove_if(old_lanes_.begin(), old_lanes_.end(),
+                                  [](const auto& lane) { return lane->ended() && lane.use_count() == 1; }),
+                   old_lanes_.end());
   // What begins here changes the state of its version, which the next turn publishes.
   if (!maintenance_.busy()) StartUnload();
   if (!maintenance_.busy()) StartLoad(plan.load);

@@ -23,6 +23,7 @@
 #include "src/host/memory_budget.h"
 #include "src/host/reconcile.h"
 #include "src/host/route_table.h"
+#include "src/host/shadow_lane.h"
 #include "src/host/state_directory.h"
 #include "src/runtime/cpuset.h"
 
@@ -84,6 +85,12 @@ class HostControl {
     std::unique_ptr<HostedVersion> version;
   };
 
+  // Copies of requests for shadow versions, and which baseline they are compared with.
+  struct Lane {
+    std::shared_ptr<ShadowLane> lane;
+    int64_t baseline = 0;
+  };
+
   HostControl(const HostOptions& options, std::unique_ptr<StateDirectory> directory);
   void Run();
   void Tick();
@@ -108,6 +115,11 @@ class HostControl {
   ActualVersion Describe(const Instance& instance) const;
   void WriteActual();
   void WriteStats();
+  std::vector<ShadowRoute> MakeShadows(const std::string& name, int64_t baseline,
+                                       const std::vector<ShadowTarget>& targets);
+  void EndLanesOutside(const RouteTable& table);
+  void EndLane(Lane& lane);
+  std::string ShadowText() const;
   bool AnyDraining() const;
   static uint16_t CancelNumber(uint64_t id) { return static_cast<uint16_t>(id); }
 
@@ -134,8 +146,12 @@ class HostControl {
 
   HostStats stats_;
 
+  std::map<HostStats::Key, Lane> lanes_;
+  std::vector<std::shared_ptr<ShadowLane>> old_lanes_;
+
   mutable std::mutex table_mutex_;
-  std::shared_ptr<const RouteTable> table_ = std::make_shared<RouteTable>();
+  const std::shared_ptr<const RouteTable> empty_table_ = std::make_shared<RouteTable>();
+  std::shared_ptr<const RouteTable> table_ = empty_table_;
 
   mutable std::mutex actual_mutex_;
   ActualState actual_;

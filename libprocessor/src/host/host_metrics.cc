@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/codec/codec.h"
 #include "src/host/metrics_writer.h"
+#include "src/host/shadow_lane.h"
 
 namespace processor {
 namespace {
@@ -40,6 +41,7 @@ class MetricsText {
     WriteRequests();
     WriteLatencies();
     WriteChoices();
+    WriteShadows();
     WriteStates();
     WriteAliases();
     return writer_.Take();
@@ -115,6 +117,21 @@ class MetricsText {
     }
   }
 
+  void WriteShadows() {
+    writer_.Metric("recprocessor_shadow_total", "counter", "Copies of requests for shadow versions.");
+    for (const auto& model : table_.models()) {
+      for (const ShadowRoute& shadow : model->shadows) {
+        const auto count = [&](const char* outcome, uint64_t value) {
+          writer_.Count({{"model", model->name}, {"version", absl::StrCat(shadow.version)}, {"outcome", outcome}},
+                        value);
+        };
+        count("compared", shadow.lane->compared());
+        count("dropped", shadow.lane->dropped());
+        count("failed", shadow.lane->failed());
+      }
+    }
+  }
+
   void WriteStates() {
     using Value = std::function<double(const ActualVersion&)>;
     const auto gauge = [&](std::string_view name, std::string_view help, const Value& value) {
@@ -133,13 +150,17 @@ class MetricsText {
       return version.load == nullptr ? 0.0 : static_cast<double>(version.load->in_flight.load());
     });
     writer_.Metric("recprocessor_queued", "gauge", "Requests that wait for a session.");
-    for (const auto& model : table_.models()) {
-      for (const auto& [number, route] : model->versions) {
-        if (route.servable == nullptr) continue;
-        writer_.Sample({{"model", model->name}, {"version", absl::StrCat(number)}},
-                       static_cast<double>(route.servable->version->queued()));
-      }
-    }
+    ForEachLoaded([&](const MetricLabels& labels, const HostedVersion& version) {
+      writer_.Sample(labels, static_cast<double>(version.queued()));
+    });
+    writer_.Metric("recprocessor_batch_rows", "histogram", "Rows of a run, of versions that put requests together.");
+    ForEachLoaded([&](const MetricLabels& labels, const HostedVersion& version) {
+      writer_.Sizes(labels, version.model().batch_stats().rows);
+    });
+    writer_.Metric("recprocessor_batch_requests", "histogram", "Requests of such a run.");
+    ForEachLoaded([&](const MetricLabels& labels, const HostedVersion& version) {
+      writer_.Sizes(labels, version.model().batch_stats().requests);
+    });
     writer_.Metric("recprocessor_host_generation", "gauge", "The applied generation.");
     writer_.Sample({}, static_cast<double>(actual_.generation));
   }
@@ -183,6 +204,15 @@ class MetricsText {
 
   void Durations(const MetricLabels& labels, const Histogram& histogram, double scale) {
     writer_.Distribution(labels, histogram.Below(DurationBounds()), DurationBounds(), scale);
+  }
+
+  void ForEachLoaded(const std::function<void(const MetricLabels&, const HostedVersion&)>& visit) {
+    for (const auto& model : table_.models()) {
+      for (const auto& [number, route] : model->versions) {
+        if (route.servable == nullptr) continue;
+        visit({{"model", model->name}, {"version", absl::StrCat(number)}}, *route.servable->version);
+      }
+    }
   }
 
   void ForEachActual(const std::function<void(const MetricLabels&, const ActualVersion&)>& visit) {

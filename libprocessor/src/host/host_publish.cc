@@ -80,7 +80,10 @@ void HostControl::Publish(const Plan& plan) {
     std::shared_ptr<std::atomic<uint64_t>>& keyless = keyless_[name];
     if (keyless == nullptr) keyless = std::make_shared<std::atomic<uint64_t>>(0);
     routes->keyless = keyless;
-    if (planned.baseline.has_value()) routes->baseline = MakeServable(At(*planned.baseline), true);
+    if (planned.baseline.has_value()) {
+      routes->baseline = MakeServable(At(*planned.baseline), true);
+      routes->shadows = MakeShadows(name, routes->baseline->number, desired.shadow);
+    }
     for (const auto& [number, version] : desired.versions) {
       VersionRoute& route = routes->versions[number];
       route.traffic = version.traffic;
@@ -97,6 +100,7 @@ void HostControl::Publish(const Plan& plan) {
     }
     table->Add(std::move(routes));
   }
+  EndLanesOutside(*table);
   std::shared_ptr<const RouteTable> old = std::move(table);
   {
     std::lock_guard<std::mutex> lock(table_mutex_);
@@ -235,6 +239,7 @@ void HostControl::WriteStats() {
   // A failure is told of where actual.json fails, on the same disk.
   directory_->WriteHostFile("stats.json", HostStatsJson(Actual(), *routes(), stats_) + "\n", /*durable=*/false)
       .IgnoreError();
+  if (!lanes_.empty()) directory_->WriteHostFile("shadow.json", ShadowText() + "\n", /*durable=*/false).IgnoreError();
 }
 
 }  // namespace processor

@@ -91,6 +91,9 @@ std::string HostStatsJson(const ActualState& actual, const RouteTable& table, co
       Json& version = models[model->name]["versions"][absl::StrCat(number)];
       version["in_flight"] = route.servable->version->load().in_flight.load();
       version["queued"] = route.servable->version->queued();
+      const BatchStats& batches = route.servable->version->model().batch_stats();
+      version["batch_rows"] = batches.rows.Json();
+      version["batch_requests"] = batches.requests.Json();
     }
   }
   json["models"] = std::move(models);

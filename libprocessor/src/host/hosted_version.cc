@@ -31,6 +31,7 @@ absl::Status MakeConfig(const DesiredVersion& wanted, int64_t number, ModelConfi
   if (!wanted.warmup_file.empty()) keys["warmup_file_name"] = wanted.warmup_file;
   // The host itself waits for folders and limits queues; it can do so without keeping other loads waiting.
   keys["init_timeout_minutes"] = -1;
+  keys["batching"] = BatchOptionsJson(wanted.batching);
   if (!keys.contains("max_queue_size")) keys["max_queue_size"] = kNoQueueLimit;
   if (absl::Status s = ParseModelConfig(JsonText(keys), ConfigDialect::kModern, config); !s.ok()) return s;
   if (wanted.cpuset.empty()) return absl::OkStatus();
@@ -79,14 +80,12 @@ absl::Status HostedVersion::SetCpuset(const std::string& cpuset) {
   return absl::OkStatus();
 }
 
-int HostedVersion::places() const {
-  return model_->execution() == Execution::kInline ? 0 : sessions() * model_->config().worker_threads;
-}
-
-int64_t HostedVersion::queued() const {
-  const int places = this->places();
-  const int64_t in_flight = load_->in_flight.load(std::memory_order_relaxed);
-  return places == 0 || in_flight <= places ? 0 : in_flight - places;
+int64_t HostedVersion::QueuedOf(int64_t in_flight) const {
+  const int64_t places = int64_t{sessions()} * model_->config().worker_threads;
+  if (in_flight <= places) return 0;
+  // Whoever calls and waits runs the request on a thread of its own, unless sessions have CPUs of theirs or put requests
+  // together: only the model knows who waits.
+  return static_cast<int64_t>(model_->queued());
 }
 
 std::vector<std::string> HostedVersion::cpusets() const {

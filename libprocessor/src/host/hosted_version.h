@@ -51,10 +51,9 @@ class HostedVersion {
   std::shared_ptr<VersionLoad> shared_load() const { return load_; }
   int sessions() const { return model_->config().session_num; }
 
-  /// Requests that run at one time, beyond which they wait; 0: each on the thread of its caller.
-  int places() const;
-  /// Requests that wait for a session.
-  int64_t queued() const;
+  /// Of `in_flight` requests, those that wait for a session.
+  int64_t QueuedOf(int64_t in_flight) const;
+  int64_t queued() const { return QueuedOf(load_->in_flight.load(std::memory_order_relaxed)); }
 
   /// Of each session: "0-3"; "" for one that runs anywhere.
   std::vector<std::string> cpusets() const;

@@ -65,4 +65,15 @@ void MetricsWriter::Distribution(const MetricLabels& labels, const Histogram::Cu
   Line("_count", labels, "", count);
 }
 
+void MetricsWriter::Sizes(const MetricLabels& labels, const SizeHistogram& sizes) {
+  uint64_t count = 0;
+  for (int i = 0; i < SizeHistogram::kBuckets; ++i) {
+    count += sizes.count(i);
+    const bool last = i + 1 == SizeHistogram::kBuckets;
+    Line("_bucket", labels, last ? "+Inf" : absl::StrCat(int64_t{1} << i), absl::StrCat(count));
+  }
+  Line("_sum", labels, "", absl::StrCat(sizes.sum()));
+  Line("_count", labels, "", absl::StrCat(count));
+}
+
 }  // namespace processor

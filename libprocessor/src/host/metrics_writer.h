@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/runtime/histogram.h"
+#include "src/runtime/size_histogram.h"
 
 namespace processor {
 
@@ -27,6 +28,9 @@ class MetricsWriter {
   /// A histogram of `bounds`, in the histogram's own unit; `scale` turns that into the unit of the metric.
   void Distribution(const MetricLabels& labels, const Histogram::Cumulative& values, const std::vector<int64_t>& bounds,
                     double scale);
+
+  /// Sizes, in buckets of powers of two.
+  void Sizes(const MetricLabels& labels, const SizeHistogram& sizes);
 
   std::string Take() { return std::move(text_); }
 

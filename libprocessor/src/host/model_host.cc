@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/codec/message_text.h"
+#include "src/host/shadow_lane.h"
 #include "src/runtime/deadline.h"
 #include "src/runtime/exception_status.h"
 
@@ -92,6 +93,11 @@ absl::Status ModelHost::Route(HostCall& call) {
   call.reason = choice.reason;
   call.answer.arm = ChoiceName(choice.reason);
   call.answer.texts = call.servable->texts;
+  if (call.servable->is_baseline) {
+    for (const ShadowRoute& shadow : routes->shadows) {
+      if (shadow.lane->Samples(shadow.weight)) call.shadows.push_back(shadow.lane);
+    }
+  }
   return Enter(*table, call);
 }
 
@@ -102,16 +108,16 @@ absl::Status ModelHost::Enter(const RouteTable& table, HostCall& call) const {
   const int64_t others = version.load().in_flight.fetch_add(1);
   if (IsPast(call.deadline_us)) {
     servable.stats->RecordShed(ShedReason::kDeadline);
-    return absl::DeadlineExceededError("request: the deadline had passed before it ran");
+    return DeadlinePassed();
   }
-  const int64_t waiting = version.queued();
+  const int64_t waiting = version.QueuedOf(others);
   ShedReason reason = ShedReason::kQueue;
   std::string found;
   if (servable.limits.max_in_flight > 0 && others >= servable.limits.max_in_flight) {
     reason = ShedReason::kInFlight;
     found = absl::StrCat(others, " requests in flight, expected fewer than max_in_flight");
-  } else if (waiting > servable.limits.max_queue) {
-    found = absl::StrCat(waiting - 1, " requests wait, expected fewer than max_queue");
+  } else if (waiting >= servable.limits.max_queue) {
+    found = absl::StrCat(waiting, " requests wait, expected fewer than max_queue");
   } else if (others >= version.sessions() && MustYield(table, servable)) {
     reason = ShedReason::kPriority;
     found = "a variant with a request in each session, expected room beside what is more important";
@@ -164,6 +170,9 @@ void ModelHost::Finish(HostCall& call, const absl::Status& status) noexcept {
   }).IgnoreError();
   VersionLoad& load = servable.version->load();
   if (timing.run_ns > 0) load.AddRun(timing.run_ns);
+  if (status.ok() && timing.run_ns > 0) {
+    for (const auto& lane : call.shadows) lane->Offer(call.request(), call.codec, call.scores);
+  }
   load.in_flight.fetch_sub(1);
   call.servable = nullptr;
 }

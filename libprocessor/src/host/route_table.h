@@ -22,6 +22,7 @@
 
 namespace processor {
 
+class ShadowLane;
 class VersionStats;
 
 /// Words that an answer says of itself. Results keep them for as long as their owners like, and so nothing else.
@@ -53,6 +54,13 @@ struct VersionRoute {
   bool traffic = true;
 };
 
+/// A version that gets copies of what the baseline answers.
+struct ShadowRoute {
+  int64_t version = 0;
+  int weight = 0;  // hundredths of a percent
+  std::shared_ptr<ShadowLane> lane;
+};
+
 /// All that requests for one model need.
 struct ModelRoutes {
   std::string name;
@@ -61,6 +69,7 @@ struct ModelRoutes {
   std::map<int64_t, VersionRoute> versions;
   std::map<std::string, int64_t, std::less<>> labels;
   RoutingRules rules;
+  std::vector<ShadowRoute> shadows;
   std::shared_ptr<std::atomic<uint64_t>> keyless;  // requests without a key; kept from table to table
 };
 

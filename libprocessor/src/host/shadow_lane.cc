@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/host/shadow_lane.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <limits>
+#include <utility>
+
+#include "src/runtime/exception_status.h"
+
+namespace processor {
+namespace {
+
+// Keeps the scores as well as the response, which nobody reads.
+class ShadowCall : public HostCall {
+ public:
+  using HostCall::HostCall;
+  absl::Status Encode(const ModelVersion&, const DecodedRequest&, std::vector<tensorflow::Tensor>& outputs) override {
+    scores = FirstFloat(outputs);
+    return absl::OkStatus();
+  }
+  tensorflow::Tensor scores;
+};
+
+absl::Span<const float> Floats(const tensorflow::Tensor& tensor) {
+  if (!tensor.IsInitialized()) return {};
+  return {static_cast<const float*>(tensor.data()), static_cast<size_t>(tensor.NumElements())};
+}
+
+}  // namespace
+
+tensorflow::Tensor FirstFloat(const std::vector<tensorflow::Tensor>& outputs) {
+  for (const tensorflow::Tensor& output : outputs) {
+    if (output.dtype() == tensorflow::DT_FLOAT) return output;
+  }
+  return tensorflow::Tensor(tensorflow::DT_FLOAT, tensorflow::TensorShape({0}));
+}
+
+ShadowLane::~ShadowLane() {
+  Stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+void ShadowLane::Offer(const HostRequest& request, const Codec* codec, const tensorflow::Tensor& scores) noexcept {
+  // Whatever goes wrong, memory or threads that are short, concerns nobody but the count.
+  const absl::Status status = Attempt([&] {
+    auto copy = std::make_unique<Copy>();
+    copy->protocol = request.protocol;
+    copy->method = request.method;
+    copy->data = request.data;
+    copy->request.protocol = copy->protocol;
+    copy->request.method = copy->method;
+    copy->request.data = copy->data;
+    copy->request.priority = std::numeric_limits<int32_t>::min();
+    copy->codec = codec;
+    copy->scores = scores;
+    Add(std::move(copy));
+    return absl::OkStatus();
+  });
+  if (!status.ok()) dropped_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void ShadowLane::Add(std::unique_ptr<Copy> copy) {
+  std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || stopped_ || queue_.size() >= kCapacity) {
+    dropped_.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  queue_.push_back(std::move(copy));
+  if (!thread_.joinable()) {
+    ended_ = false;
+    try {
+      thread_ = std::thread([this] { Work(); });
+    } catch (...) {
+      ended_ = true;
+      queue_.clear();
+      throw;
+    }
+  }
+  lock.unlock();
+  wake_.notify_one();
+}
+
+void ShadowLane::Stop() noexcept {
+  std::lock_guard<std::mutex> lock(mutex_);
+  stopped_ = true;
+  queue_.clear();
+  wake_.notify_all();
+}
+
+void ShadowLane::Work() noexcept {
+  pthread_setname_np(pthread_self(), "shadow");
+  const sched_param none{};
+  sched_setscheduler(0, SCHED_IDLE, &none);
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [this] { return stopped_ || !queue_.empty(); });
+    if (stopped_) break;
+    const std::unique_ptr<Copy> copy = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    const absl::Status status = Attempt([&] { return Run(*copy); });
+    (status.ok() ? compared_ : failed_).fetch_add(1, std::memory_order_relaxed);
+    if (!status.ok()) {
+      std::lock_guard<std::mutex> comparison_lock(comparison_mutex_);
+      comparison_.AddError();
+    }
+    lock.lock();
+  }
+  ended_ = true;
+}
+
+absl::Status ShadowLane::Run(const Copy& copy) {
+  const std::shared_ptr<const Servable> servable = find_();
+  if (servable == nullptr) return absl::UnavailableError("shadow: not ready");
+  ShadowCall call(copy.request);
+  call.codec = copy.codec;
+  if (absl::Status s = servable->version->model().Run(call); !s.ok()) return s;
+  std::lock_guard<std::mutex> lock(comparison_mutex_);
+  comparison_.Add(Floats(copy.scores), Floats(call.scores));
+  return absl::OkStatus();
+}
+
+nlohmann::ordered_json ShadowLane::Json() const {
+  nlohmann::ordered_json json;
+  {
+    std::lock_guard<std::mutex> lock(comparison_mutex_);
+    json = comparison_.Json();
+  }
+  json["dropped"] = dropped();
+  return json;
+}
+
+}  // namespace processor

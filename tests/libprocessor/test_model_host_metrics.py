@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a host counts, as Prometheus and stats.json tell it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from host_clients import ONE, QUICK, X, build_scaled
+from host_support import tfserving_request
+from process_state import wait_until
+from prometheus_client.parser import text_string_to_metric_families
+from state_directory import StateDirectory, one
+
+import processor
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    return build_scaled(tmp_path_factory.mktemp("scaled"))
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateDirectory:
+    return StateDirectory(tmp_path / "state")
+
+
+@pytest.fixture
+def host(state: StateDirectory) -> Iterator[processor.Host]:
+    with processor.Host(state.path) as host:
+        yield host
+
+
+def samples_of(host: processor.Host) -> Samples:
+    families = list(text_string_to_metric_families(host.metrics()))
+    return {(s.name, frozenset(s.labels.items())): s.value for family in families for s in family.samples}
+
+
+def value(samples: Samples, name: str, **labels: str) -> float:
+    return samples.get((name, frozenset(labels.items())), 0.0)
+
+
+def test_every_documented_metric_is_there(
+    host: processor.Host, state: StateDirectory, models: dict[int, Path], repository: Path
+) -> None:
+    document = (repository / "docs/model_host.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"`((?:recprocessor|:tensorflow)[\w:]+)`", document))
+    assert len(documented) > 15
+    state.serve(host, {"m": one(models[1])})
+    host.process("eas", ONE)
+    written = {line.split()[2] for line in host.metrics().splitlines() if line.startswith("# TYPE")}
+    assert documented - written == set()
+
+
+def test_requests_are_counted_where_they_belong(
+    host: processor.Host, state: StateDirectory, models: dict[int, Path]
+) -> None:
+    versions = {str(n): {"path": str(models[n])} for n in (1, 2)}
+    state.serve(host, {"m": {"baseline": 1, "versions": versions}})
+    for _ in range(3):
+        host.process("eas", ONE)
+    host.process("tfserving", tfserving_request({"x": X}, name="m", version=2))
+    for request, kind in [
+        ({"data": b"\xff"}, processor.InvalidArgumentError),
+        ({"data": ONE, "model_version": 9}, processor.NotFoundError),
+        ({"data": ONE, "deadline": 1.0}, processor.DeadlineExceededError),
+    ]:
+        with pytest.raises(kind):
+            host.process("eas", **request)
+
+    async def ask() -> None:
+        await asyncio.gather(*(host.aprocess("eas", ONE, model_version=2) for _ in range(5)))
+
+    asyncio.run(ask())
+    samples = samples_of(host)
+    requests = "recprocessor_requests_total"
+    assert value(samples, requests, model="m", version="1", protocol="eas", outcome="OK") == 3
+    assert value(samples, requests, model="m", version="1", protocol="eas", outcome="INVALID_ARGUMENT") == 1
+    assert value(samples, requests, model="m", version="1", protocol="eas", outcome="DEADLINE_EXCEEDED") == 1
+    assert value(samples, requests, model="m", version="2", protocol="eas", outcome="OK") == 5
+    assert value(samples, requests, model="m", version="2", protocol="tfserving", outcome="OK") == 1
+    assert value(samples, requests, model="", version="", protocol="eas", outcome="NOT_FOUND") == 1
+    assert value(samples, "recprocessor_shed_total", model="m", version="1", reason="deadline") == 1
+    assert value(samples, "recprocessor_arm_requests_total", model="m", version="1", arm="baseline") == 5
+    assert value(samples, "recprocessor_arm_requests_total", model="m", version="2", arm="pinned") == 6
+    duration = "recprocessor_request_duration_seconds"
+    assert value(samples, f"{duration}_count", model="m", version="2", protocol="eas") == 5
+    run = "recprocessor_run_duration_seconds"
+    assert value(samples, f"{run}_count", model="m", version="1") == 3
+    assert 0 < value(samples, f"{run}_sum", model="m", version="1") < 1
+    assert value(samples, "recprocessor_model_state", model="m", version="1", state="ready") == 1
+    assert value(samples, "recprocessor_host_generation") == state.generation
+    alias = ":tensorflow:serving:request_count"
+    assert value(samples, alias, model_name="m", version="2", status="OK", API="tfserving") == 1
+
+
+def test_histograms_are_cumulative(host: processor.Host, state: StateDirectory, models: dict[int, Path]) -> None:
+    state.serve(host, {"m": one(models[1])})
+    for _ in range(50):
+        host.process("eas", ONE)
+    buckets: dict[Any, list[tuple[float, float]]] = {}
+    for (name, labels), count in samples_of(host).items():
+        if name.endswith("_bucket"):
+            rest = frozenset(label for label in labels if label[0] != "le")
+            buckets.setdefault((name, rest), []).append((float(dict(labels)["le"]), count))
+    assert len(buckets) >= 7
+    for bounds in buckets.values():
+        counts = [count for _, count in sorted(bounds)]
+        assert counts == sorted(counts)
+        assert max(bounds)[0] == float("inf")
+
+
+def test_counters_go_on_when_a_version_is_replaced_and_go_when_it_goes(
+    host: processor.Host, state: StateDirectory, models: dict[int, Path]
+) -> None:
+    labels = {"model": "m", "version": "1", "protocol": "eas", "outcome": "OK"}
+    state.serve(host, {"m": one(models[1], config=QUICK)})
+    host.process("eas", ONE)
+    state.serve(host, {"m": one(models[2], config=QUICK)})
+    host.process("eas", ONE)
+    assert value(samples_of(host), "recprocessor_requests_total", **labels) == 2
+    state.serve(host, {"m": one(models[2], 2, config=QUICK)})
+    wait_until(lambda: 'version="1"' not in host.metrics(), "counters that go")
+
+
+def test_stats_are_written_every_second(host: processor.Host, state: StateDirectory, models: dict[int, Path]) -> None:
+    state.serve(host, {"m": one(models[1])})
+    for _ in range(7):
+        host.process("eas", ONE)
+    path = state.path / "hosts" / "host-0" / "stats.json"
+
+    def stats() -> dict[str, Any]:
+        versions: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["models"].get("m", {})
+        return versions.get("versions", {}).get("1", {})
+
+    wait_until(lambda: stats().get("requests") == 7, "stats.json", timeout=5)
+    told = stats()
+    assert told["outcomes"] == {"OK": 7}
+    assert told["protocols"] == {"eas": {"OK": 7}}
+    for key in ("duration_us", "run_us", "queue_us"):
+        assert told[key]["count"] == 7
+        assert told[key]["buckets"][-1] == [10_000_000, 7]
+    assert told["duration_us"]["p50"] >= told["run_us"]["p50"]
+    assert told["in_flight"] == told["queued"] == 0

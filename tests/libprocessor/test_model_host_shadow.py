@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies of requests for shadow versions: compared, never waited for."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from contract_messages import encode
+from host_clients import ONE, QUICK, X, build_scaled, scale_of, slow_request
+from model_builders import linear_score
+from process_state import wait_until
+from state_directory import StateDirectory, one
+
+import processor
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    return build_scaled(tmp_path_factory.mktemp("scaled"))
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateDirectory:
+    return StateDirectory(tmp_path / "state")
+
+
+@pytest.fixture
+def host(state: StateDirectory) -> Iterator[processor.Host]:
+    with processor.Host(state.path) as host:
+        yield host
+
+
+def shadowed(baseline: Path, shadow: Path, weight: int = 10_000, number: int = 2, **version: Any) -> dict[str, Any]:
+    versions = {
+        "1": {"path": str(baseline), "config": QUICK},
+        str(number): {"path": str(shadow), "config": QUICK} | version,
+    }
+    return {"baseline": 1, "versions": versions, "shadow": [{"version": number, "weight": weight}]}
+
+
+@pytest.fixture
+def told(state: StateDirectory) -> Callable[[], dict[str, Any]]:
+    """What shadow.json says of version 2."""
+
+    def told() -> dict[str, Any]:
+        path = state.path / "hosts" / "host-0" / "shadow.json"
+        if not path.exists():
+            return {}
+        model: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["models"].get("m", {"versions": {}})
+        return model["versions"].get("2", {})
+
+    return told
+
+
+def test_scores_are_compared(
+    host: processor.Host, state: StateDirectory, models: dict[int, Path], told: Callable[[], dict[str, Any]]
+) -> None:
+    state.serve(host, {"m": shadowed(models[1], models[2])})
+    rows = np.array([[1, 2, 3], [4, 5, 6], [0, 0, 1]], np.float32)
+    for _ in range(10):
+        assert scale_of(host.process("eas", ONE)) == 1.0
+        host.process("eas", encode({"x": rows}))
+        host.process("eas", ONE, model_version=2)  # no answer of the baseline's
+    with pytest.raises(processor.InvalidArgumentError):
+        host.process("eas", b"\xff")
+    wait_until(lambda: told().get("requests") == 20, "the comparison")
+    seen = told()
+    differences = np.concatenate([linear_score(X), linear_score(rows)])
+    assert seen["scores"] == 40
+    assert seen["baseline"] == 1
+    assert seen["mean_difference"] == pytest.approx(differences.mean(), rel=1e-5)
+    assert seen["mean_absolute_difference"] == pytest.approx(differences.mean(), rel=1e-5)
+    assert seen["max_absolute_difference"] == pytest.approx(differences.max(), rel=1e-5)
+    assert seen["rank_correlation"] == pytest.approx(1.0)
+    assert seen["rank_correlation_requests"] == 10
+    assert (seen["nan"], seen["infinite"], seen["errors"], seen["mismatches"], seen["dropped"]) == (0, 0, 0, 0, 0)
+    assert 'recprocessor_shadow_total{model="m",version="2",outcome="compared"} 20' in host.metrics()
+
+
+def test_a_share_is_copied(host: processor.Host, state: StateDirectory, models: dict[int, Path]) -> None:
+    state.serve(host, {"m": shadowed(models[1], models[2], weight=1000)})
+    for _ in range(200):
+        host.process("eas", ONE)
+    pattern = 'recprocessor_shadow_total{model="m",version="2",outcome="compared"} 20'
+    wait_until(lambda: pattern in host.metrics(), "twenty comparisons")
+
+
+def test_another_baseline_begins_anew(
+    host: processor.Host, state: StateDirectory, models: dict[int, Path], told: Callable[[], dict[str, Any]]
+) -> None:
+    model = shadowed(models[1], models[2])
+    state.serve(host, {"m": model})
+    host.process("eas", ONE)
+    wait_until(lambda: told().get("requests") == 1, "the comparison")
+    model["versions"]["3"] = {"path": str(models[3]), "config": QUICK}
+    state.serve(host, {"m": model | {"baseline": 3}})
+    wait_until(lambda: told().get("baseline") == 3, "the new baseline")
+    assert told()["requests"] == 0
+    state.serve(host, {"m": one(models[1])})
+    assert "recprocessor_shadow_total{" not in host.metrics()
+
+
+def test_live_requests_wait_for_nothing(
+    host: processor.Host, state: StateDirectory, slow_model: Path, told: Callable[[], dict[str, Any]]
+) -> None:
+    """The shadow takes ten times as long, and its queue overflows."""
+    state.serve(host, {"m": shadowed(slow_model, slow_model)})
+    request = slow_request(1)
+
+    def seconds(number: int) -> float:
+        begin = time.monotonic()
+        for _ in range(number):
+            host.process("eas", request)
+        return time.monotonic() - begin
+
+    seconds(5)
+    # More than the queue holds, faster than a thread that gives way can run them.
+    seconds(400)
+    wait_until(lambda: told().get("requests", 0) > 0, "a comparison")
+    began = time.monotonic()
+    state.serve(host, {"m": one(slow_model, config=QUICK)})
+    assert time.monotonic() - began < 10, "what waits is dropped with the shadow"
+
+
+def test_failures_of_the_shadow_are_its_own(
+    host: processor.Host,
+    state: StateDirectory,
+    models: dict[int, Path],
+    string_model: Path,
+    told: Callable[[], dict[str, Any]],
+) -> None:
+    state.serve(host, {"m": shadowed(models[1], string_model)})
+    for _ in range(5):
+        assert scale_of(host.process("eas", ONE)) == 1.0
+    wait_until(lambda: told().get("errors") == 5, "the failures")
+    assert told()["mean_difference"] is None
+    assert 'recprocessor_shadow_total{model="m",version="2",outcome="failed"} 5' in host.metrics()
