@@ -14,6 +14,8 @@ endfunction()
 
 find_python_package(tensorflow TENSORFLOW_DIR)
 find_python_package(nlohmann_json NLOHMANN_DIR)
+# The package holds the parser's sources beside the binding.
+find_python_package(simdjson SIMDJSON_DIR)
 set(TENSORFLOW_INCLUDE_DIR ${TENSORFLOW_DIR}/include)
 set(TENSORFLOW_LIBRARIES ${TENSORFLOW_DIR}/libtensorflow_cc.so.2 ${TENSORFLOW_DIR}/libtensorflow_framework.so.2)
 set(NLOHMANN_INCLUDE_DIR ${NLOHMANN_DIR}/include)

@@ -12,7 +12,7 @@ add_custom_command(
   OUTPUT ${MESSAGES_DIR}/tensorflow.pb
   COMMAND ${Python_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/libprocessor/proto/descriptors.py ${MESSAGES_DIR}/tensorflow.pb
   DEPENDS libprocessor/proto/descriptors.py VERBATIM)
-foreach(stem predict tfserving)
+foreach(stem predict tfserving kserve)
   add_custom_command(
     OUTPUT ${MESSAGES_DIR}/proto/${stem}.pb.cc ${MESSAGES_DIR}/proto/${stem}.pb.h
     COMMAND ${PROTOC} --proto_path=${CMAKE_CURRENT_SOURCE_DIR}/libprocessor
@@ -21,7 +21,8 @@ foreach(stem predict tfserving)
     DEPENDS libprocessor/proto/${stem}.proto ${MESSAGES_DIR}/tensorflow.pb VERBATIM)
 endforeach()
 
-add_library(processor_messages OBJECT EXCLUDE_FROM_ALL ${MESSAGES_DIR}/proto/predict.pb.cc ${MESSAGES_DIR}/proto/tfserving.pb.cc)
+add_library(processor_messages OBJECT EXCLUDE_FROM_ALL ${MESSAGES_DIR}/proto/predict.pb.cc
+            ${MESSAGES_DIR}/proto/tfserving.pb.cc ${MESSAGES_DIR}/proto/kserve.pb.cc)
 target_include_directories(processor_messages PUBLIC ${MESSAGES_DIR})
 target_link_libraries(processor_messages PUBLIC processor_flags)
 # Generated code has unused parameters.

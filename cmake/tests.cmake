@@ -17,6 +17,7 @@ file(GLOB PROCESSOR_TEST_SOURCES CONFIGURE_DEPENDS tests/libprocessor/runtime/te
                                                    tests/libprocessor/codec/test_*.cc
                                                    tests/libprocessor/host/test_*.cc)
 add_test_program(processor_tests ${PROCESSOR_TEST_SOURCES} tests/libprocessor/codec/oracle.cc
+                 tests/libprocessor/codec/kserve_oracle.cc
                  tests/libprocessor/codec/differential.cc tests/libprocessor/runtime/failing_allocations.cc)
 target_link_libraries(processor_tests PRIVATE processor_messages GTest::gtest_main)
 target_include_directories(processor_tests PRIVATE tests/libprocessor/codec tests/libprocessor/host

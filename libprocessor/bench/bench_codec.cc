@@ -27,6 +27,7 @@ namespace {
 using processor::Buffer;
 using processor::Codec;
 using processor::DecodedRequest;
+using processor::Response;
 using processor::SignatureSet;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
@@ -190,13 +191,14 @@ void AddCases(const SignatureSet& signatures, int rows, std::vector<Case>* cases
 
   Require(DecodeGenerated<Protocol>(*bytes, signatures, request), "generated decode");
   for (size_t i = 0; i < inputs.size(); ++i) Require(processor::oracle::Same(inputs[i], request->feeds[i]), "feeds");
-  Require(codec->Decode(*bytes, signatures, "", request).ok(), "decode");
+  Require(codec->Decode(*bytes, signatures, {}, request).ok(), "decode");
   for (size_t i = 0; i < inputs.size(); ++i) Require(processor::oracle::Same(inputs[i], request->feeds[i]), "feeds");
-  Buffer ours, theirs;
+  Response ours;
+  Buffer theirs;
   Require(codec->Encode(*request, *outputs, context, &ours).ok(), "encode");
   Require(EncodeGenerated<Protocol>(*request, *outputs, &theirs), "generated encode");
   typename Protocol::Response a, b;
-  Require(a.ParseFromArray(ours.data(), static_cast<int>(ours.size())), "parse");
+  Require(a.ParseFromArray(ours.body.data(), static_cast<int>(ours.body.size())), "parse");
   Require(b.ParseFromArray(theirs.data(), static_cast<int>(theirs.size())), "parse generated");
   Require(a.SerializeAsString() == b.SerializeAsString(), "responses differ");
 
@@ -206,17 +208,17 @@ void AddCases(const SignatureSet& signatures, int rows, std::vector<Case>* cases
   const SignatureSet* all = &signatures;
   add("decode", "own", bytes->size(), [=] {
     DecodedRequest decoded;
-    if (!codec->Decode(*bytes, *all, "", &decoded).ok()) std::abort();
+    if (!codec->Decode(*bytes, *all, {}, &decoded).ok()) std::abort();
   });
   add("decode", "generated", bytes->size(), [=] {
     DecodedRequest decoded;
     if (!DecodeGenerated<Protocol>(*bytes, *all, &decoded)) std::abort();
   });
-  add("encode", "own", ours.size(), [=] {
-    Buffer buffer;
-    if (!codec->Encode(*request, *outputs, context, &buffer).ok()) std::abort();
+  add("encode", "own", ours.body.size(), [=] {
+    Response response;
+    if (!codec->Encode(*request, *outputs, context, &response).ok()) std::abort();
   });
-  add("encode", "generated", ours.size(), [=] {
+  add("encode", "generated", ours.body.size(), [=] {
     Buffer buffer;
     if (!EncodeGenerated<Protocol>(*request, *outputs, &buffer)) std::abort();
   });

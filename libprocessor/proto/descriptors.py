@@ -16,11 +16,15 @@ from pathlib import Path
 from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-ROOT = "tensorflow.core.framework.tensor_pb2"
+ROOTS = (
+    "tensorflow.core.framework.tensor_pb2",
+    "tensorflow.core.example.example_pb2",
+    "tensorflow.core.protobuf.meta_graph_pb2",
+)
 
 
 def main(path: str) -> None:
-    """Write the file that defines ``TensorProto`` and all that it imports to ``path``."""
+    """Write the files that define ``TensorProto``, ``Example`` and ``SignatureDef``, and all they import, to ``path``."""
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or spec.submodule_search_locations is None:
         raise SystemExit("TensorFlow: not installed, expected beside this interpreter")
@@ -40,7 +44,8 @@ def main(path: str) -> None:
         written[descriptor.name] = None
         descriptor.CopyToProto(result.file.add())
 
-    add(importlib.import_module(ROOT).DESCRIPTOR)
+    for root in ROOTS:
+        add(importlib.import_module(root).DESCRIPTOR)
     Path(path).write_bytes(result.SerializeToString())
 
 

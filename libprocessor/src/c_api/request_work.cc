@@ -37,7 +37,7 @@ absl::Status RequestReader::Decode(const ModelVersion &version, DecodedRequest *
   if (request_.protocol == nullptr) return DecodeTensors(version, request);
   const std::string_view bytes(static_cast<const char *>(request_.data), request_.size);
   const std::string_view signature = request_.signature_name == nullptr ? "" : request_.signature_name;
-  return FindCodec(request_.protocol)->Decode(bytes, version.signatures(), signature, request);
+  return FindCodec(request_.protocol)->Decode(bytes, version.signatures(), {signature}, request);
 }
 
 absl::Status RequestReader::DecodeTensors(const ModelVersion &version, DecodedRequest *request) {
@@ -83,7 +83,10 @@ absl::Status RequestReader::Encode(const ModelVersion &version, const DecodedReq
   result->holds_bytes = true;
   ResponseContext context;
   context.model_version = version.source().number;
-  return FindCodec(request_.protocol)->Encode(request, outputs, context, &result->bytes);
+  Response response;
+  absl::Status status = FindCodec(request_.protocol)->Encode(request, outputs, context, &response);
+  result->bytes = std::move(response.body);
+  return status;
 }
 
 void RequestReader::EncodeTensors(const DecodedRequest &request, std::vector<tensorflow::Tensor> &outputs) {

@@ -2,13 +2,14 @@
 #include "src/codec/codec.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "src/codec/input_places.h"
 #include "src/codec/message_text.h"
 #include "src/codec/predict_codec.h"
-#include "src/codec/protocols.h"
 
 namespace processor {
 namespace {
@@ -89,13 +90,15 @@ absl::Status SelectSignature(const SignatureSet& signatures, std::string_view na
   return absl::NotFoundError(absl::StrCat("signature '", Printable(name), "': not in the model (has ", known, ")"));
 }
 
+absl::Status UnknownInput(const Signature& signature, std::string_view key) {
+  return absl::InvalidArgumentError(absl::StrCat("input '", Printable(key), "': not in signature '", signature.name(),
+                                                 "' (has ", Aliases(signature.inputs()), ")"));
+}
+
 absl::Status PlaceInput(const Signature& signature, const NamedInput& input, std::vector<bool>* seen,
                         absl::InlinedVector<NamedInput, 64>* inputs) {
   const int position = signature.FindInput(input.key);
-  if (position < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("input '", Printable(input.key), "': not in signature '",
-                                                   signature.name(), "' (has ", Aliases(signature.inputs()), ")"));
-  }
+  if (position < 0) return UnknownInput(signature, input.key);
   NamedInput& place = (*inputs)[position];
   if ((*seen)[position] && place.key != input.key) {
     return absl::InvalidArgumentError(absl::StrCat("input '", signature.inputs()[position].alias, "': given as '",
@@ -103,6 +106,17 @@ absl::Status PlaceInput(const Signature& signature, const NamedInput& input, std
   }
   (*seen)[position] = true;
   place = input;
+  return absl::OkStatus();
+}
+
+absl::Status InputPlaces::Take(std::string_view key, int* position) {
+  *position = signature_.FindInput(key);
+  if (*position < 0) return UnknownInput(signature_, key);
+  if (seen_[*position]) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("input '", signature_.inputs()[*position].alias, "': given twice, expected once"));
+  }
+  seen_[*position] = true;
   return absl::OkStatus();
 }
 
@@ -148,15 +162,14 @@ absl::Status FinishRequest(const std::vector<bool>& seen, const std::vector<std:
   return absl::OkStatus();
 }
 
-const Codec* FindCodec(std::string_view protocol) {
-  if (protocol == "eas") return EasCodec();
-  if (protocol == "tfserving") return TfServingCodec();
-  return nullptr;
-}
-
-const std::vector<std::string>& Protocols() {
-  static const auto* const protocols = new std::vector<std::string>{"eas", "tfserving"};
-  return *protocols;
+absl::Status MakeRoom(size_t size, Buffer* dst) {
+  if (size > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+    return absl::ResourceExhaustedError(absl::StrCat("response: ", size, " bytes, expected at most 2147483647"));
+  }
+  if (!dst->Allocate(size)) {
+    return absl::ResourceExhaustedError(absl::StrCat("response: no memory for ", size, " bytes"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace processor

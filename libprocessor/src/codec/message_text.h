@@ -21,6 +21,9 @@ std::string DtypeName(tensorflow::DataType dtype);
 /// INVALID_ARGUMENT: the message of an input cannot be taken apart.
 absl::Status MalformedInput(const TensorSpec& spec);
 
+/// INVALID_ARGUMENT: the signature has no input of that name.
+absl::Status UnknownInput(const Signature& signature, std::string_view key);
+
 /// UNIMPLEMENTED: "output 'x': dtype DT_UINT32, expected one that protocol 'eas' has". `kind` is "input" or "output".
 absl::Status NotInProtocol(std::string_view kind, std::string_view name, tensorflow::DataType dtype,
                            std::string_view protocol);

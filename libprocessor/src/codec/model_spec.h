@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the bytes of a request say before its tensors are read: which model it is for, and the value that an experiment
-// goes by. A host with many models must know both before it has a signature to decode by.
+// What routing wants to know of a request before any tensor is read.
 #ifndef PROCESSOR_CODEC_MODEL_SPEC_H_
 #define PROCESSOR_CODEC_MODEL_SPEC_H_
 
@@ -13,27 +12,29 @@
 
 namespace processor {
 
-/// Which model a request is for. Views point into the bytes; empty ones say nothing.
+/// The model that a request names. Views point into its bytes.
 struct ModelSpecView {
   std::string_view name;
   std::optional<int64_t> version;
   std::string_view label;
-  std::string_view signature_name;
+  std::string_view signature;
 };
 
-/// Reads the model out of a request, and nothing else of it.
-/// `method`: one of the protocol's, see docs/model_host.md; "" for its default.
-/// \return INVALID_ARGUMENT for bytes that are no such request, as far as they were looked at.
-absl::Status PeekModel(std::string_view protocol, std::string_view method, std::string_view bytes, ModelSpecView* spec);
+/// Finds what the bytes of a request say of the model, without decoding tensors. What they do not say stays empty: the
+/// JSON protocols say it in the URL, "eas" nowhere. `method` "" is the protocol's default one.
+/// \return INVALID_ARGUMENT for malformed bytes, UNIMPLEMENTED for an unknown protocol or method.
+absl::Status PeekModel(std::string_view protocol, std::string_view method, std::string_view bytes, ModelSpecView* dst);
 
-/// The value of an input of dtype string or int64 (as decimal text) if it has one, or several that are equal; none in
-/// any other case, also for malformed bytes: decoding will tell.
-std::optional<std::string> PeekInput(std::string_view protocol, std::string_view method, std::string_view bytes,
-                                     std::string_view input);
+/// What an OIP version string means: a number, else a label; "" is neither.
+void ReadVersionText(std::string_view text, ModelSpecView* dst);
 
-/// Reads TensorFlow Serving's ModelSpec on top of what `spec` holds; of version and label the later one counts.
-/// False if it is malformed.
-bool ReadModelSpec(std::string_view message, ModelSpecView* spec);
+/// Finds the input `input_name` of a request that runs a model: dtype string or int64, one value or all values equal.
+/// Other inputs are not decoded. `header_length`: as in RequestOptions.
+/// \param[out] key  the string, or the number as decimal text.
+/// \return NOT_FOUND if there is no such input, it is of another dtype, or its values differ; INVALID_ARGUMENT for
+/// malformed bytes. Whether the input fits the signature is seen when the request is decoded.
+absl::Status PeekInput(std::string_view protocol, std::string_view method, std::string_view bytes,
+                       std::string_view input_name, std::string* key, size_t header_length = 0);
 
 }  // namespace processor
 

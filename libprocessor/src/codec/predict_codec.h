@@ -16,7 +16,6 @@
 
 #include <cstdint>
 #include <forward_list>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,11 +56,38 @@ struct PredictFields {
   static constexpr uint32_t kTensorShape = 2;
 };
 
+/// Memory for a response. RESOURCE_EXHAUSTED if that is short or beyond the 2 GiB of a message.
+absl::Status MakeRoom(size_t size, Buffer* dst);
+
 /// Turns what the client wrote into a shape. INVALID_ARGUMENT if no tensor can have it.
 absl::Status BuildShape(const TensorSpec& spec, const Dims& dims, tensorflow::TensorShape* dst);
 
 /// The signature that a request means. NOT_FOUND if the model has none of that name.
 absl::Status SelectSignature(const SignatureSet& signatures, std::string_view name, DecodedRequest* dst);
+
+/// A message that may come in parts, which in this format are joined.
+class JoinedField {
+ public:
+  /// `memory`: holds the bytes if there are parts.
+  explicit JoinedField(std::forward_list<std::string>* memory) : memory_(memory) {}
+
+  void Add(std::string_view part) {
+    if (bytes_.empty()) {
+      bytes_ = part;
+      return;
+    }
+    if (joined_ == nullptr) joined_ = &memory_->emplace_front(bytes_);
+    joined_->append(part);
+    bytes_ = *joined_;
+  }
+
+  std::string_view bytes() const { return bytes_; }
+
+ private:
+  std::forward_list<std::string>* memory_;
+  std::string* joined_ = nullptr;
+  std::string_view bytes_;
+};
 
 /// One input as the request names it.
 struct NamedInput {
@@ -73,10 +99,57 @@ struct NamedInput {
 absl::Status PlaceInput(const Signature& signature, const NamedInput& input, std::vector<bool>* seen,
                         absl::InlinedVector<NamedInput, 64>* inputs);
 
+/// One tensor of a map, measured before it is written.
+template <typename Protocol>
+class MapEntry {
+ public:
+  /// `field`: number of the map in its message. `kind`: "input" or "output", for messages.
+  absl::Status Measure(uint32_t field, std::string_view kind, std::string_view key, const tensorflow::Tensor& tensor) {
+    field_ = field;
+    key_ = key;
+    tensor_ = &tensor;
+    layout_ = &Protocol::Layout(tensor.dtype());
+    if (layout_->encoding == ValueEncoding::kNone) return NotInProtocol(kind, key, tensor.dtype(), Protocol::kName);
+    shape_ = Protocol::ShapeSize(tensor.shape());
+    values_ = ValuesSize(*layout_, tensor);
+    message_ = TagSize(PredictFields::kTensorDtype) + VarintSize(tensor.dtype()) +
+               BytesFieldSize(PredictFields::kTensorShape, shape_) + ValueFieldsSize(*layout_, values_);
+    entry_ = BytesFieldSize(PredictFields::kMapKey, key.size()) + BytesFieldSize(PredictFields::kMapValue, message_);
+    return absl::OkStatus();
+  }
+
+  /// Of the field with its tag.
+  size_t size() const { return BytesFieldSize(field_, entry_); }
+
+  void Write(WireWriter* writer) const {
+    writer->BytesHeader(field_, entry_);
+    writer->BytesField(PredictFields::kMapKey, key_);
+    writer->BytesHeader(PredictFields::kMapValue, message_);
+    writer->VarintField(PredictFields::kTensorDtype, tensor_->dtype());
+    writer->BytesHeader(PredictFields::kTensorShape, shape_);
+    Protocol::WriteShape(tensor_->shape(), writer);
+    WriteValues(*layout_, *tensor_, values_, writer);
+  }
+
+ private:
+  uint32_t field_ = 0;
+  std::string_view key_;
+  const tensorflow::Tensor* tensor_ = nullptr;
+  const ValueLayout* layout_ = nullptr;
+  // Sizes from the inside out.
+  size_t shape_ = 0, values_ = 0, message_ = 0, entry_ = 0;
+};
+
+/// The name of output i of an answer.
+inline std::string_view OutputKey(const DecodedRequest& request, size_t i) {
+  if (!request.fetch_keys.empty()) return request.fetch_keys[i];
+  return request.signature->outputs()[request.fetches[i]].alias;
+}
+
 template <typename Protocol>
 class PredictCodec final : public Codec {
  public:
-  absl::Status Decode(std::string_view bytes, const SignatureSet& signatures, std::string_view signature_override,
+  absl::Status Decode(std::string_view bytes, const SignatureSet& signatures, const RequestOptions& options,
                       DecodedRequest* dst) const override {
     Heads heads;
     Payloads entries;
@@ -86,7 +159,7 @@ class PredictCodec final : public Codec {
     *dst = DecodedRequest();
     std::string_view signature_name;
     if (!Protocol::ReadHead(heads, dst, &signature_name)) return Malformed("model_spec", "ModelSpec");
-    if (!signature_override.empty()) signature_name = signature_override;
+    if (!options.signature.empty()) signature_name = options.signature;
     if (absl::Status status = SelectSignature(signatures, signature_name, dst); !status.ok()) return status;
 
     const Signature& signature = *dst->signature;
@@ -110,32 +183,23 @@ class PredictCodec final : public Codec {
   }
 
   absl::Status Encode(const DecodedRequest& request, const std::vector<tensorflow::Tensor>& outputs,
-                      const ResponseContext& context, Buffer* dst) const override {
-    absl::InlinedVector<Item, 8> items(outputs.size());
+                      const ResponseContext& context, Response* dst) const override {
+    absl::InlinedVector<MapEntry<Protocol>, 8> entries(outputs.size());
     size_t total = Protocol::TailSize(request, context);
     for (size_t i = 0; i < outputs.size(); ++i) {
-      if (absl::Status status = Measure(request, i, outputs[i], &items[i]); !status.ok()) return status;
-      total += BytesFieldSize(PredictFields::kResponseOutputs, items[i].entry);
+      absl::Status status =
+          entries[i].Measure(PredictFields::kResponseOutputs, "output", OutputKey(request, i), outputs[i]);
+      if (!status.ok()) return status;
+      total += entries[i].size();
     }
-    if (total > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
-      return absl::ResourceExhaustedError(absl::StrCat("response: ", total, " bytes, expected at most 2147483647"));
-    }
-    if (!dst->Allocate(total))
-      return absl::ResourceExhaustedError(absl::StrCat("response: no memory for ", total, " bytes"));
-    WireWriter writer(dst->data());
-    for (size_t i = 0; i < outputs.size(); ++i) Write(items[i], outputs[i], &writer);
+    if (absl::Status status = MakeRoom(total, &dst->body); !status.ok()) return status;
+    WireWriter writer(dst->body.data());
+    for (const auto& entry : entries) entry.Write(&writer);
     Protocol::WriteTail(request, context, &writer);
     return absl::OkStatus();
   }
 
  private:
-  /// Sizes of one output's map entry, from the inside out.
-  struct Item {
-    std::string_view key;
-    const ValueLayout* layout;
-    size_t shape, values, message, entry;
-  };
-
   static absl::Status Malformed(std::string_view what, std::string_view expected) {
     return absl::InvalidArgumentError(absl::StrCat(what, ": malformed or truncated bytes, expected a ", expected,
                                                    " of protocol '", Protocol::kName, "'"));
@@ -160,18 +224,14 @@ class PredictCodec final : public Codec {
   static bool ReadEntry(std::string_view entry, NamedInput* dst, std::forward_list<std::string>* merged) {
     WireReader reader(entry);
     WireField field;
+    JoinedField message(merged);
     while (!reader.done()) {
       if (!reader.Next(&field)) return false;
       if (field.type != WireType::kBytes) continue;
       if (field.number == PredictFields::kMapKey) dst->key = field.payload;
-      if (field.number != PredictFields::kMapValue) continue;
-      if (dst->message.empty()) {
-        dst->message = field.payload;
-      } else {
-        merged->push_front(absl::StrCat(dst->message, field.payload));
-        dst->message = merged->front();
-      }
+      if (field.number == PredictFields::kMapValue) message.Add(field.payload);
     }
+    dst->message = message.bytes();
     return true;
   }
 
@@ -200,33 +260,6 @@ class PredictCodec final : public Codec {
     if (absl::Status status = BuildShape(spec, encoded.dims, &shape); !status.ok()) return status;
     if (absl::Status status = CheckShape(spec, shape); !status.ok()) return status;
     return Protocol::ReadValues(spec, encoded, shape, layout, arena, dst);
-  }
-
-  static absl::Status Measure(const DecodedRequest& request, size_t i, const tensorflow::Tensor& tensor, Item* item) {
-    item->key = request.fetch_keys.empty() ? std::string_view(request.signature->outputs()[request.fetches[i]].alias)
-                                           : request.fetch_keys[i];
-    item->layout = &Protocol::Layout(tensor.dtype());
-    if (item->layout->encoding == ValueEncoding::kNone) {
-      return NotInProtocol("output", item->key, tensor.dtype(), Protocol::kName);
-    }
-    item->shape = Protocol::ShapeSize(tensor.shape());
-    item->values = ValuesSize(*item->layout, tensor);
-    item->message = TagSize(PredictFields::kTensorDtype) + VarintSize(tensor.dtype()) +
-                    BytesFieldSize(PredictFields::kTensorShape, item->shape) +
-                    ValueFieldsSize(*item->layout, item->values);
-    item->entry = BytesFieldSize(PredictFields::kMapKey, item->key.size()) +
-                  BytesFieldSize(PredictFields::kMapValue, item->message);
-    return absl::OkStatus();
-  }
-
-  static void Write(const Item& item, const tensorflow::Tensor& tensor, WireWriter* writer) {
-    writer->BytesHeader(PredictFields::kResponseOutputs, item.entry);
-    writer->BytesField(PredictFields::kMapKey, item.key);
-    writer->BytesHeader(PredictFields::kMapValue, item.message);
-    writer->VarintField(PredictFields::kTensorDtype, tensor.dtype());
-    writer->BytesHeader(PredictFields::kTensorShape, item.shape);
-    Protocol::WriteShape(tensor.shape(), writer);
-    WriteValues(*item.layout, tensor, item.values, writer);
   }
 };
 

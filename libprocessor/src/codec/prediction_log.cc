@@ -3,6 +3,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "src/codec/message_builder.h"
 #include "src/codec/wire.h"
 
 namespace processor {
@@ -16,6 +17,7 @@ constexpr uint32_t kSessionRunLog = 5;
 constexpr uint32_t kPredictLog = 6;
 constexpr uint32_t kPredictStreamedLog = 7;
 constexpr uint32_t kRequest = 1;  // of PredictLog
+constexpr uint32_t kResponse = 2;
 
 const char* LogName(uint32_t number) {
   switch (number) {
@@ -63,6 +65,13 @@ absl::StatusOr<std::string_view> PredictRequestOf(std::string_view record) {
     if (field.type == WireType::kBytes && field.number == kRequest) request = field.payload;
   }
   return request;
+}
+
+std::string EncodePredictionLog(std::string_view predict_request, std::string_view predict_response) {
+  MessageBuilder log, record;
+  log.Bytes(kRequest, predict_request, true).Bytes(kResponse, predict_response);
+  record.Bytes(kPredictLog, log.bytes());
+  return record.bytes();
 }
 
 }  // namespace processor

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of TensorFlow Serving's warm-up file, `assets.extra/tf_serving_warmup_requests`.
+// Records of TensorFlow Serving's warm-up file, `assets.extra/tf_serving_warmup_requests`, which a log of requests is
+// made of too.
 #ifndef PROCESSOR_CODEC_PREDICTION_LOG_H_
 #define PROCESSOR_CODEC_PREDICTION_LOG_H_
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "src/codec/codec.h"
 
 namespace processor {
 
@@ -13,6 +17,18 @@ namespace processor {
 /// \return The bytes of a PredictRequest for the codec of "tfserving"; they point into `record`. UNIMPLEMENTED for a
 /// log of another kind (classify, regress, ...), INVALID_ARGUMENT for bytes that are not such a message or are empty.
 absl::StatusOr<std::string_view> PredictRequestOf(std::string_view record);
+
+/// Writes a request of any protocol as a PredictRequest: its signature, feeds and fetches, and the model's name, but no
+/// version, so that it can be sent to any.
+/// \return UNIMPLEMENTED for a dtype that TensorProto does not have, RESOURCE_EXHAUSTED beyond 2 GiB or memory.
+absl::Status EncodePredictRequest(const DecodedRequest& request, std::string_view model_name, Buffer* dst);
+
+/// Writes its outputs as a PredictResponse: those of its own signature, not of request.next.
+absl::Status EncodePredictResponse(const DecodedRequest& request, const std::vector<tensorflow::Tensor>& outputs,
+                                   const ResponseContext& context, Buffer* dst);
+
+/// A PredictionLog of both; the response may be empty.
+std::string EncodePredictionLog(std::string_view predict_request, std::string_view predict_response);
 
 }  // namespace processor
 

@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/codec/predict_codec.h"
+#include "src/codec/prediction_log.h"
 #include "src/codec/protocols.h"
+#include "src/codec/tfserving_spec.h"
 
 namespace processor {
 namespace {
@@ -45,50 +47,12 @@ constexpr std::array<ValueLayout, 24> MakeLayouts() {
   return layouts;
 }
 
-/// Field numbers of ModelSpec.
-constexpr uint32_t kSpecName = 1;
-constexpr uint32_t kSpecVersion = 2;
-constexpr uint32_t kSpecSignatureName = 3;
-constexpr uint32_t kSpecVersionLabel = 4;
-constexpr uint32_t kWrappedValue = 1;
 constexpr uint32_t kResponseModelSpec = 2;
 
 /// Field numbers of TensorProto and TensorShapeProto.
 constexpr uint32_t kTensorContent = 4;
 constexpr uint32_t kShapeDim = 2;
 constexpr uint32_t kDimSize = 1;
-
-/// Calls `visit(field)` for every field; false at malformed bytes or as soon as `visit` is false.
-template <typename Visit>
-bool ForEachField(std::string_view message, Visit&& visit) {
-  WireReader reader(message);
-  WireField field;
-  while (!reader.done()) {
-    if (!reader.Next(&field) || !visit(field)) return false;
-  }
-  return true;
-}
-
-/// The value of an Int64Value. An absent one is 0.
-bool ReadInt64Value(std::string_view message, int64_t* value) {
-  return ForEachField(message, [value](const WireField& field) {
-    if (field.number == kWrappedValue && field.type == WireType::kVarint) {
-      *value = static_cast<int64_t>(FirstVarint(field.payload));
-    }
-    return true;
-  });
-}
-
-size_t VersionSize(int64_t version) {
-  return version == 0 ? 0 : TagSize(kWrappedValue) + VarintSize(static_cast<uint64_t>(version));
-}
-
-size_t ModelSpecSize(const DecodedRequest& request, const ResponseContext& context) {
-  size_t size = BytesFieldSize(kSpecSignatureName, request.signature->name().size());
-  if (!request.model_name.empty()) size += BytesFieldSize(kSpecName, request.model_name.size());
-  if (context.model_version) size += BytesFieldSize(kSpecVersion, VersionSize(*context.model_version));
-  return size;
-}
 
 struct TfServingProtocol {
   static constexpr const char* kName = "tfserving";
@@ -101,34 +65,14 @@ struct TfServingProtocol {
     return kLayouts[i < kLayouts.size() ? i : 0];
   }
 
-  /// ModelSpec. Its version and label exclude each other: the one that comes later counts.
   static bool ReadHead(const Heads& heads, DecodedRequest* dst, std::string_view* signature_name) {
-    return std::all_of(heads.begin(), heads.end(), [&](std::string_view head) {
-      return ForEachField(head, [&](const WireField& field) {
-        if (field.type != WireType::kBytes) return true;
-        switch (field.number) {
-          case kSpecName:
-            dst->model_name = field.payload;
-            return true;
-          case kSpecVersion: {
-            int64_t version = dst->model_version.value_or(0);
-            if (!ReadInt64Value(field.payload, &version)) return false;
-            dst->model_version = version;
-            dst->version_label = {};
-            return true;
-          }
-          case kSpecSignatureName:
-            *signature_name = field.payload;
-            return true;
-          case kSpecVersionLabel:
-            dst->version_label = field.payload;
-            dst->model_version.reset();
-            return true;
-          default:
-            return true;
-        }
-      });
-    });
+    ModelSpecView spec;
+    if (!std::all_of(heads.begin(), heads.end(), [&](std::string_view head) { return ReadModelSpec(head, &spec); })) {
+      return false;
+    }
+    TakeModel(spec, dst);
+    *signature_name = spec.signature;
+    return true;
   }
 
   static bool ReadTensorField(const WireField& field, EncodedTensor* dst) {
@@ -230,23 +174,53 @@ struct TfServingProtocol {
   }
 
   static size_t TailSize(const DecodedRequest& request, const ResponseContext& context) {
-    return BytesFieldSize(kResponseModelSpec, ModelSpecSize(request, context));
+    return BytesFieldSize(kResponseModelSpec, ModelSpecSize(AnswerSpec(request, context)));
   }
 
   static void WriteTail(const DecodedRequest& request, const ResponseContext& context, WireWriter* writer) {
-    writer->BytesHeader(kResponseModelSpec, ModelSpecSize(request, context));
-    if (!request.model_name.empty()) writer->BytesField(kSpecName, request.model_name);
-    if (context.model_version) {
-      writer->BytesHeader(kSpecVersion, VersionSize(*context.model_version));
-      if (*context.model_version != 0) {
-        writer->VarintField(kWrappedValue, static_cast<uint64_t>(*context.model_version));
-      }
-    }
-    writer->BytesField(kSpecSignatureName, request.signature->name());
+    const ModelSpecView spec = AnswerSpec(request, context);
+    writer->BytesHeader(kResponseModelSpec, ModelSpecSize(spec));
+    WriteModelSpec(spec, writer);
   }
 };
 
 }  // namespace
+
+absl::Status EncodePredictRequest(const DecodedRequest& request, std::string_view model_name, Buffer* dst) {
+  ModelSpecView spec;
+  spec.name = model_name;
+  spec.signature = request.signature->name();
+  size_t total = BytesFieldSize(PredictFields::kRequestHead, ModelSpecSize(spec));
+  absl::InlinedVector<MapEntry<TfServingProtocol>, 64> inputs(request.feeds.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string& alias = request.signature->inputs()[i].alias;
+    absl::Status status = inputs[i].Measure(PredictFields::kRequestInputs, "input", alias, request.feeds[i]);
+    if (!status.ok()) return status;
+    total += inputs[i].size();
+  }
+  for (size_t i = 0; i < request.fetches.size(); ++i) {
+    total += BytesFieldSize(PredictFields::kRequestOutputFilter, OutputKey(request, i).size());
+  }
+  if (absl::Status status = MakeRoom(total, dst); !status.ok()) return status;
+  WireWriter writer(dst->data());
+  writer.BytesHeader(PredictFields::kRequestHead, ModelSpecSize(spec));
+  WriteModelSpec(spec, &writer);
+  for (const auto& input : inputs) input.Write(&writer);
+  for (size_t i = 0; i < request.fetches.size(); ++i) {
+    writer.BytesField(PredictFields::kRequestOutputFilter, OutputKey(request, i));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EncodePredictResponse(const DecodedRequest& request, const std::vector<tensorflow::Tensor>& outputs,
+                                   const ResponseContext& context, Buffer* dst) {
+  // Those of request.next have signatures of their own.
+  const std::vector<tensorflow::Tensor> own(outputs.begin(), outputs.begin() + request.fetches.size());
+  Response response;
+  absl::Status status = TfServingCodec()->Encode(request, own, context, &response);
+  *dst = std::move(response.body);
+  return status;
+}
 
 const Codec* TfServingCodec() {
   static const PredictCodec<TfServingProtocol> codec;

@@ -188,6 +188,17 @@ inline const char* ReadField(const char* p, const char* end, WireField* field) {
 
 }  // namespace wire_internal
 
+/// Calls `visit(field)` for every field; false at malformed bytes or as soon as `visit` is false.
+template <typename Visit>
+bool ForEachField(std::string_view message, Visit&& visit) {
+  WireReader reader(message);
+  WireField field;
+  while (!reader.done()) {
+    if (!reader.Next(&field) || !visit(field)) return false;
+  }
+  return true;
+}
+
 /// The first varint of `payload`; 0 if there is none.
 inline uint64_t FirstVarint(std::string_view payload) {
   uint64_t value = 0;

@@ -4,6 +4,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <numeric>
 
@@ -238,6 +239,17 @@ int ModelVersion::CallableFor(const Signature& signature, std::vector<int>* outp
 }
 
 absl::Status ModelVersion::Run(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs) {
+  if (absl::Status s = RunOne(session, request, outputs); !s.ok() || request.next.empty()) return s;
+  std::vector<tensorflow::Tensor> more;
+  for (const DecodedRequest& next : request.next) {
+    if (absl::Status s = RunOne(session, next, &more); !s.ok()) return s;
+    std::move(more.begin(), more.end(), std::back_inserter(*outputs));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelVersion::RunOne(int session, const DecodedRequest& request,
+                                  std::vector<tensorflow::Tensor>* outputs) {
   const Signature& signature = *request.signature;
   std::vector<int> wanted = request.fetches;
   std::sort(wanted.begin(), wanted.end());
@@ -263,6 +275,11 @@ absl::Status ModelVersion::RunTraced(int session, const DecodedRequest& request,
   if (absl::Status s = sessions_[session]->RunTraced(*request.signature, request.feeds, &all, stats); !s.ok()) return s;
   outputs->clear();
   for (int fetch : request.fetches) outputs->push_back(all[fetch]);
+  // The trace is that of the first; those of other graphs would overwrite it.
+  for (const DecodedRequest& next : request.next) {
+    if (absl::Status s = RunOne(session, next, &all); !s.ok()) return s;
+    std::move(all.begin(), all.end(), std::back_inserter(*outputs));
+  }
   return absl::OkStatus();
 }
 

@@ -47,7 +47,7 @@ class ModelVersion {
                            const std::atomic<bool>& unwanted, std::shared_ptr<ModelVersion>* version);
   ~ModelVersion();
 
-  /// Runs a decoded request on a session. `outputs` [request.fetches.size()], in that order.
+  /// Runs a decoded request on a session. `outputs` [request.fetches.size(), then those of request.next], in that order.
   absl::Status Run(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs);
 
   /// As Run(), all outputs, traced.
@@ -74,6 +74,8 @@ class ModelVersion {
 
  private:
   ModelVersion() = default;
+  /// As Run(), without request.next.
+  absl::Status RunOne(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs);
   absl::Status Specialise(const ModelConfig& config, tensorflow::GraphDef* graph);
   absl::Status MakeSessions(const ModelConfig& config, const tensorflow::GraphDef& graph,
                             const std::vector<std::unique_ptr<SessionSlot>>& slots, const std::atomic<bool>& unwanted);

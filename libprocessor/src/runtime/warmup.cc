@@ -37,7 +37,7 @@ absl::Status RunOnAllSessions(const DecodedRequest& request, int runs, size_t nu
 absl::Status RunBytes(const char* protocol, std::string_view bytes, int runs, size_t num_sessions,
                       const std::atomic<bool>& unwanted, ModelVersion& version) {
   DecodedRequest request;
-  if (absl::Status s = FindCodec(protocol)->Decode(bytes, version.signatures(), "", &request); !s.ok()) return s;
+  if (absl::Status s = FindCodec(protocol)->Decode(bytes, version.signatures(), {}, &request); !s.ok()) return s;
   return RunOnAllSessions(request, runs, num_sessions, unwanted, version);
 }
 

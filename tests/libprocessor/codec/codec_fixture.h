@@ -66,7 +66,8 @@ class CodecFixture : public testing::Test {
   absl::Status DecodeBytes(std::string_view bytes, std::string_view signature_override = "") {
     // A copy of exactly the size, so that a checker of memory sees a read beyond the end.
     bytes_ = std::vector<char>(bytes.begin(), bytes.end());
-    return codec_->Decode(std::string_view(bytes_.data(), bytes_.size()), *signatures_, signature_override, &request_);
+    return codec_->Decode(std::string_view(bytes_.data(), bytes_.size()), *signatures_, {signature_override},
+                          &request_);
   }
   absl::Status Decode(const Request& request) { return DecodeBytes(request.SerializeAsString()); }
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "absl/log/globals.h"
+#include "kserve_oracle.h"
 #include "oracle.h"
 #include "src/codec/wire.h"
 
@@ -118,11 +119,12 @@ bool Wanted(const Request& request, const SignatureSet& signatures, std::vector<
 /// Encodes the input of a one-dtype signature as its output and reads it back with generated code.
 template <typename Response>
 std::string CompareResponse(const Codec& codec, const DecodedRequest& request) {
-  Buffer buffer;
-  const absl::Status status = codec.Encode(request, {request.feeds[0]}, {7}, &buffer);
+  processor::Response encoded;
+  const absl::Status status = codec.Encode(request, {request.feeds[0]}, {7}, &encoded);
   if (!status.ok()) return "response: " + status.ToString();
   Response response;
-  if (!response.ParseFromArray(buffer.data(), static_cast<int>(buffer.size()))) return "response: cannot be parsed";
+  if (!response.ParseFromArray(encoded.body.data(), static_cast<int>(encoded.body.size())))
+    return "response: cannot be parsed";
   const std::string key(request.fetch_keys.empty() ? "x" : request.fetch_keys[0]);
   Tensor back;
   if (response.outputs_size() != 1 || response.outputs().count(key) != 1) return "response: other outputs";
@@ -137,7 +139,7 @@ std::string CompareAs(const Codec& codec, std::string_view bytes, const Signatur
   const auto copy = std::make_unique<char[]>(bytes.size());
   std::copy(bytes.begin(), bytes.end(), copy.get());
   DecodedRequest decoded;
-  const absl::Status status = codec.Decode({copy.get(), bytes.size()}, signatures, "", &decoded);
+  const absl::Status status = codec.Decode({copy.get(), bytes.size()}, signatures, {}, &decoded);
   if (!status.ok() && status.message().empty()) return "an error without words";
   if (status.ok() && decoded.fetches.empty()) return "nothing to fetch";
 
@@ -257,7 +259,10 @@ WireType ElementType(std::string_view protocol, uint32_t number) {
       {5, WireType::kFixed32}, {6, WireType::kFixed64}, {7, WireType::kVarint},   {9, WireType::kFixed32},
       {10, WireType::kVarint}, {11, WireType::kVarint}, {12, WireType::kFixed64}, {13, WireType::kVarint},
       {16, WireType::kVarint}, {17, WireType::kVarint}};
-  const auto& types = protocol == "eas" ? eas : tfserving;
+  static const std::map<uint32_t, WireType> kserve = {
+      {1, WireType::kVarint}, {2, WireType::kVarint},  {3, WireType::kVarint}, {4, WireType::kVarint},
+      {5, WireType::kVarint}, {6, WireType::kFixed32}, {7, WireType::kFixed64}};
+  const auto& types = protocol == "eas" ? eas : protocol == "kserve" ? kserve : tfserving;
   const auto found = types.find(number);
   return found == types.end() ? WireType::kBytes : found->second;
 }
@@ -290,6 +295,26 @@ std::string RearrangedTensor(std::string_view protocol, std::string_view message
   return Shuffle(fields, random);
 }
 
+/// The same for "kserve", whose tensors lie in a list, and their values one message deeper.
+std::string RearrangedKserve(std::string_view bytes, std::mt19937_64* random) {
+  constexpr uint32_t kInputs = 5, kShape = 3, kContents = 5;
+  std::vector<RawField> request = Split(bytes);
+  for (RawField& input : request) {
+    if (input.field.number != kInputs) continue;
+    std::vector<RawField> fields = Split(input.field.payload);
+    for (RawField& field : fields) {
+      if (field.field.number == kContents) {
+        field.bytes = BytesField(kContents, RearrangedTensor("kserve", field.field.payload, random));
+      }
+      if (field.field.number == kShape && (*random)() % 2 == 0) {
+        field.bytes = Unpacked(kShape, WireType::kVarint, field.field.payload);
+      }
+    }
+    input.bytes = BytesField(kInputs, Shuffle(fields, random));
+  }
+  return Shuffle(request, random);
+}
+
 }  // namespace
 
 std::unique_ptr<SignatureSet> MakeWideSignatures(std::string_view protocol) {
@@ -309,6 +334,7 @@ std::string Compare(std::string_view protocol, std::string_view bytes, const Sig
   // Generated code logs every string that is no UTF-8.
   static const bool quiet = (absl::SetStderrThreshold(absl::LogSeverityAtLeast::kFatal), true);
   (void)quiet;
+  if (protocol == "kserve") return CompareKserve(bytes, signatures);
   const Codec& codec = *FindCodec(protocol);
   if (protocol == "eas") {
     return CompareAs<tensorflow::eas::PredictRequest, tensorflow::eas::PredictResponse>(codec, bytes, signatures);
@@ -317,11 +343,13 @@ std::string Compare(std::string_view protocol, std::string_view bytes, const Sig
 }
 
 std::string RandomRequest(std::string_view protocol, std::mt19937_64* random) {
+  if (protocol == "kserve") return RandomKserveRequest(random);
   if (protocol == "eas") return RandomRequestAs<tensorflow::eas::PredictRequest>(protocol, random);
   return RandomRequestAs<tensorflow::serving::PredictRequest>(protocol, random);
 }
 
 std::string Rearranged(std::string_view protocol, std::string_view bytes, std::mt19937_64* random) {
+  if (protocol == "kserve") return RearrangedKserve(bytes, random);
   std::vector<RawField> request = Split(bytes);
   for (RawField& input : request) {
     if (input.field.number != 2) continue;

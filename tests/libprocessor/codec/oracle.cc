@@ -74,7 +74,7 @@ std::unique_ptr<SignatureSet> MakeSignatures(const std::vector<SignatureSpec>& s
   tensorflow::MetaGraphDef meta_graph;
   for (const SignatureSpec& spec : specs) {
     tensorflow::SignatureDef& def = (*meta_graph.mutable_signature_def())[spec.name];
-    def.set_method_name("tensorflow/serving/predict");
+    def.set_method_name(spec.method_name);
     for (const Spec& input : spec.inputs) SetInfo(spec.name, input, &(*def.mutable_inputs())[input.alias]);
     for (const Spec& output : spec.outputs) SetInfo(spec.name, output, &(*def.mutable_outputs())[output.alias]);
   }
@@ -90,6 +90,12 @@ std::unique_ptr<SignatureSet> MakeSignatures(const std::string& name, const std:
 }
 
 std::vector<DataType> DtypesOf(std::string_view protocol) {
+  if (protocol == "kserve") {
+    return {tensorflow::DT_FLOAT,  tensorflow::DT_DOUBLE,  tensorflow::DT_INT8,  tensorflow::DT_INT16,
+            tensorflow::DT_INT32,  tensorflow::DT_INT64,   tensorflow::DT_UINT8, tensorflow::DT_UINT16,
+            tensorflow::DT_UINT32, tensorflow::DT_UINT64,  tensorflow::DT_BOOL,  tensorflow::DT_STRING,
+            tensorflow::DT_HALF,   tensorflow::DT_BFLOAT16};
+  }
   std::vector<DataType> dtypes;
   for (int i = tensorflow::DT_FLOAT; i <= tensorflow::DT_HALF; ++i) dtypes.push_back(static_cast<DataType>(i));
   if (protocol == "tfserving") dtypes.insert(dtypes.end(), {tensorflow::DT_UINT32, tensorflow::DT_UINT64});

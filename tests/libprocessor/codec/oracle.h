@@ -28,6 +28,7 @@ struct Spec {
 struct SignatureSpec {
   std::string name;
   std::vector<Spec> inputs, outputs;
+  std::string method_name = "tensorflow/serving/predict";
 };
 
 /// A model's signatures; the first is the default. Tensor names are "<signature>_<alias>:0".
@@ -35,7 +36,7 @@ std::unique_ptr<SignatureSet> MakeSignatures(const std::vector<SignatureSpec>& s
 std::unique_ptr<SignatureSet> MakeSignatures(const std::string& name, const std::vector<Spec>& inputs,
                                              const std::vector<Spec>& outputs);
 
-/// Every dtype that both protocols have, and those that `protocol` has alone.
+/// Every dtype that the protocol has.
 std::vector<tensorflow::DataType> DtypesOf(std::string_view protocol);
 
 /// The tensor as a message, in typed fields.

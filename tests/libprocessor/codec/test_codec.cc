@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <utility>
+
 #include "oracle.h"
 #include "src/codec/message_text.h"
 
@@ -28,11 +31,25 @@ class CodecTest : public testing::Test {
 };
 
 TEST_F(CodecTest, EveryProtocolHasACodec) {
-  EXPECT_EQ(Protocols(), (std::vector<std::string>{"eas", "tfserving"}));
+  EXPECT_EQ(Protocols(), (std::vector<std::string>{"tfserving", "tfserving_json", "kserve", "kserve_json", "eas"}));
   for (const std::string& protocol : Protocols()) EXPECT_NE(FindCodec(protocol), nullptr) << protocol;
   EXPECT_NE(FindCodec("eas"), FindCodec("tfserving"));
   EXPECT_EQ(FindCodec("flatbuffer"), nullptr);
   EXPECT_EQ(FindCodec(""), nullptr);
+}
+
+TEST_F(CodecTest, MethodsAreFoundByNameAndTheFirstByNone) {
+  EXPECT_EQ(FindCodec("tfserving"), FindCodec("tfserving", "Predict"));
+  EXPECT_NE(FindCodec("tfserving", "Classify"), FindCodec("tfserving", "Regress"));
+  EXPECT_EQ(FindCodec("kserve", "infer"), nullptr);
+  EXPECT_EQ(FindMethod("kserve", "Predict"), nullptr);
+  ASSERT_NE(FindMethod("kserve", "ServerLive"), nullptr);
+  EXPECT_EQ(FindMethod("kserve", "ServerLive")->codec, nullptr) << "it runs no model";
+  EXPECT_EQ(FindMethod("eas", "")->name, "predict");
+  std::set<std::pair<std::string_view, std::string_view>> seen;
+  for (const Method& method : Methods()) EXPECT_TRUE(seen.emplace(method.protocol, method.name).second);
+  EXPECT_TRUE(IsJson("tfserving_json"));
+  EXPECT_FALSE(IsJson("tfserving"));
 }
 
 TEST_F(CodecTest, DtypeMustBeTheSignatures) {

@@ -30,14 +30,14 @@ class DifferentialTest : public testing::TestWithParam<const char*> {
   std::mt19937_64 random_{20240229};
 };
 
-INSTANTIATE_TEST_SUITE_P(Protocols, DifferentialTest, testing::Values("eas", "tfserving"),
+INSTANTIATE_TEST_SUITE_P(Protocols, DifferentialTest, testing::Values("eas", "tfserving", "kserve"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(DifferentialTest, ValidRequestsAreAccepted) {
   for (int i = 0; i < 3000; ++i) {
     const std::string bytes = oracle::RandomRequest(GetParam(), &random_);
     DecodedRequest request;
-    const absl::Status status = FindCodec(GetParam())->Decode(bytes, *signatures_, "", &request);
+    const absl::Status status = FindCodec(GetParam())->Decode(bytes, *signatures_, {}, &request);
     ASSERT_TRUE(status.ok()) << status << ", request: " << Hex(bytes);
     ExpectAgreement(bytes);
   }
@@ -49,8 +49,8 @@ TEST_P(DifferentialTest, OrderAndPackingMeanNothing) {
     const std::string bytes = oracle::Rearranged(GetParam(), plain, &random_);
     DecodedRequest expected, request;
     const Codec* codec = FindCodec(GetParam());
-    ASSERT_TRUE(codec->Decode(plain, *signatures_, "", &expected).ok());
-    const absl::Status status = codec->Decode(bytes, *signatures_, "", &request);
+    ASSERT_TRUE(codec->Decode(plain, *signatures_, {}, &expected).ok());
+    const absl::Status status = codec->Decode(bytes, *signatures_, {}, &request);
     ASSERT_TRUE(status.ok()) << status << ", request: " << Hex(bytes);
     for (size_t k = 0; k < expected.feeds.size(); ++k) {
       ASSERT_TRUE(oracle::Same(expected.feeds[k], request.feeds[k])) << "request: " << Hex(bytes);

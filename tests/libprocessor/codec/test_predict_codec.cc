@@ -69,15 +69,15 @@ TYPED_TEST(PredictCodecTest, EncodesEveryDtypeAsGeneratedCodeDoes) {
   for (const DataType dtype : oracle::DtypesOf(TypeParam::kName)) {
     const auto signatures = oracle::MakeSignatures("serving_default", {}, {{"y", dtype, {}, true}});
     DecodedRequest request;
-    ASSERT_TRUE(this->codec_->Decode("", *signatures, "", &request).ok());
+    ASSERT_TRUE(this->codec_->Decode("", *signatures, {}, &request).ok());
     for (const TensorShape& shape : Shapes()) {
       SCOPED_TRACE(tensorflow::DataType_Name(dtype) + " " + shape.DebugString());
       const Tensor tensor = oracle::RandomTensor(dtype, shape, shape.num_elements() + 2);
-      Buffer buffer;
-      const absl::Status status = this->codec_->Encode(request, {tensor}, {}, &buffer);
+      processor::Response encoded;
+      const absl::Status status = this->codec_->Encode(request, {tensor}, {}, &encoded);
       ASSERT_TRUE(status.ok()) << status;
       typename TypeParam::Response response;
-      ASSERT_TRUE(response.ParseFromArray(buffer.data(), static_cast<int>(buffer.size())));
+      ASSERT_TRUE(response.ParseFromArray(encoded.body.data(), static_cast<int>(encoded.body.size())));
       ASSERT_EQ(response.outputs().count("y"), 1);
       typename TypeParam::TensorMessage expected;
       oracle::ToMessage(tensor, &expected);
@@ -85,7 +85,7 @@ TYPED_TEST(PredictCodecTest, EncodesEveryDtypeAsGeneratedCodeDoes) {
       Tensor back;
       ASSERT_TRUE(oracle::ToTensor(response.outputs().at("y"), dtype, &back));
       EXPECT_TRUE(oracle::Same(back, tensor));
-      EXPECT_EQ(response.ByteSizeLong(), buffer.size()) << "no byte more than protobuf needs";
+      EXPECT_EQ(response.ByteSizeLong(), encoded.body.size()) << "no byte more than protobuf needs";
     }
   }
 }
@@ -153,11 +153,11 @@ TYPED_TEST(PredictCodecTest, FilterSelectsOutputsAndTheirKeys) {
   this->valid_.add_output_filter("serving_default_rank:0");
   ASSERT_TRUE(this->Decode(this->valid_).ok());
   EXPECT_EQ(this->request_.fetches, (std::vector<int>{1}));
-  Buffer buffer;
+  processor::Response encoded;
   const Tensor rank = oracle::RandomTensor(tensorflow::DT_INT32, TensorShape({2}), 3);
-  ASSERT_TRUE(this->codec_->Encode(this->request_, {rank}, {}, &buffer).ok());
+  ASSERT_TRUE(this->codec_->Encode(this->request_, {rank}, {}, &encoded).ok());
   typename TypeParam::Response response;
-  ASSERT_TRUE(response.ParseFromArray(buffer.data(), static_cast<int>(buffer.size())));
+  ASSERT_TRUE(response.ParseFromArray(encoded.body.data(), static_cast<int>(encoded.body.size())));
   EXPECT_EQ(response.outputs_size(), 1);
   EXPECT_EQ(response.outputs().count("serving_default_rank:0"), 1);
 }
@@ -299,10 +299,10 @@ TYPED_TEST(PredictCodecTest, ADecodedRequestCanBeUsedAgain) {
 
 TYPED_TEST(PredictCodecTest, OutputDtypeOutsideTheProtocolIsNamed) {
   ASSERT_TRUE(this->Decode(this->valid_).ok());
-  Buffer buffer;
+  processor::Response encoded;
   const Tensor prob = oracle::RandomTensor(tensorflow::DT_FLOAT, TensorShape({2, 1}), 3);
   const absl::Status status =
-      this->codec_->Encode(this->request_, {prob, Tensor(tensorflow::DT_FLOAT8_E5M2, TensorShape({2}))}, {}, &buffer);
+      this->codec_->Encode(this->request_, {prob, Tensor(tensorflow::DT_FLOAT8_E5M2, TensorShape({2}))}, {}, &encoded);
   EXPECT_EQ(status, absl::UnimplementedError("output 'rank': dtype DT_FLOAT8_E5M2, expected one that protocol '" +
                                              std::string(TypeParam::kName) + "' has"));
 }
@@ -312,8 +312,8 @@ TYPED_TEST(PredictCodecTest, ResponseBeyondTwoGibibytesIsRefused) {
   // Never touched, so it takes no memory.
   const Tensor prob(tensorflow::DT_FLOAT, TensorShape({int64_t{1} << 29, 1}));
   const Tensor rank = oracle::RandomTensor(tensorflow::DT_INT32, TensorShape({2}), 3);
-  Buffer buffer;
-  const absl::Status status = this->codec_->Encode(this->request_, {prob, rank}, {}, &buffer);
+  processor::Response encoded;
+  const absl::Status status = this->codec_->Encode(this->request_, {prob, rank}, {}, &encoded);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(status.message().find("expected at most 2147483647"), std::string::npos) << status;
 }

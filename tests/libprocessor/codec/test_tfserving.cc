@@ -195,15 +195,15 @@ TEST_F(TfServingTest, ResponseRepeatsTheModelSpec) {
   ASSERT_TRUE(Decode(request_message_).ok());
   const Tensor rank = oracle::RandomTensor(tensorflow::DT_INT32, TensorShape({4}), 1);
   for (const std::optional<int64_t> version : {std::optional<int64_t>(), {0}, {7}, {int64_t{1} << 60}, {-1}}) {
-    Buffer buffer;
-    ASSERT_TRUE(codec_->Encode(request_, {rank}, {version}, &buffer).ok());
+    processor::Response encoded;
+    ASSERT_TRUE(codec_->Encode(request_, {rank}, {version}, &encoded).ok());
     Response response;
-    ASSERT_TRUE(response.ParseFromArray(buffer.data(), static_cast<int>(buffer.size())));
+    ASSERT_TRUE(response.ParseFromArray(encoded.body.data(), static_cast<int>(encoded.body.size())));
     EXPECT_EQ(response.model_spec().name(), "wdl");
     EXPECT_EQ(response.model_spec().signature_name(), "serving_default");
     EXPECT_EQ(response.model_spec().has_version(), version.has_value());
     EXPECT_EQ(response.model_spec().version().value(), version.value_or(0));
-    EXPECT_EQ(response.ByteSizeLong(), buffer.size());
+    EXPECT_EQ(response.ByteSizeLong(), encoded.body.size());
   }
 }
 

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+# The sources of the codecs: the library's, and again the fuzzer's with sanitizers of its own.
+set(CODEC_DIR ${CMAKE_CURRENT_SOURCE_DIR}/libprocessor/src/codec)
+
+# Those that see the JSON parser. Its header has 150,000 lines: no other source should.
+set(PROCESSOR_JSON_SOURCES
+  ${CODEC_DIR}/example_json.cc
+  ${CODEC_DIR}/json_document.cc
+  ${CODEC_DIR}/json_values.cc
+  ${CODEC_DIR}/json_writer.cc
+  ${CODEC_DIR}/kserve_json.cc
+  ${CODEC_DIR}/kserve_json_body.cc
+  ${CODEC_DIR}/peek_json.cc
+  ${CODEC_DIR}/tfserving_json.cc
+  ${CODEC_DIR}/tfserving_json_examples.cc)
+
+set(PROCESSOR_CODEC_SOURCES
+  ${CODEC_DIR}/codec.cc
+  ${CODEC_DIR}/descriptions.cc
+  ${CODEC_DIR}/descriptions_kserve.cc
+  ${CODEC_DIR}/descriptions_tfserving.cc
+  ${CODEC_DIR}/eas.cc
+  ${CODEC_DIR}/examples.cc
+  ${CODEC_DIR}/kserve.cc
+  ${CODEC_DIR}/kserve_tensors.cc
+  ${CODEC_DIR}/model_spec.cc
+  ${CODEC_DIR}/peek_input.cc
+  ${CODEC_DIR}/prediction_log.cc
+  ${CODEC_DIR}/protocols.cc
+  ${CODEC_DIR}/tfserving.cc
+  ${CODEC_DIR}/tfserving_examples.cc
+  ${CODEC_DIR}/values.cc
+  ${PROCESSOR_JSON_SOURCES}
+  ${SIMDJSON_DIR}/simdjson.cpp)
+
+# In each folder that compiles them: properties of sources are the folder's.
+function(set_json_properties)
+  set(options "-isystem;${SIMDJSON_DIR};-fmacro-prefix-map=${SIMDJSON_DIR}/=")
+  set_source_files_properties(${PROCESSOR_JSON_SOURCES} PROPERTIES COMPILE_OPTIONS "${options}")
+  set_source_files_properties(${SIMDJSON_DIR}/simdjson.cpp PROPERTIES COMPILE_OPTIONS "${options};-w")
+endfunction()
+set_json_properties()

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers to the methods that run no model: what is served, in which state, with which signatures.
+//
+// Pure functions of what the host tells of itself.
+#ifndef PROCESSOR_CODEC_DESCRIPTIONS_H_
+#define PROCESSOR_CODEC_DESCRIPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "src/codec/codec.h"
+#include "src/codec/model_spec.h"
+#include "src/runtime/signature.h"
+
+namespace processor {
+
+enum class VersionState : uint8_t { kLoading, kWarming, kReady, kDraining, kFailed };
+
+/// "loading", "warming", "ready", "draining", "failed": as in actual.json.
+std::string_view StateName(VersionState state);
+
+/// One version of a model, as the host sees it. What it points at lives as long as the call.
+struct VersionView {
+  int64_t number = 0;
+  VersionState state = VersionState::kLoading;
+  /// Why it has failed.
+  absl::Status error;
+  /// Null as long as it is not loaded.
+  const SignatureSet* signatures = nullptr;
+};
+
+struct ModelView {
+  std::string name;
+  std::vector<VersionView> versions;
+  /// The one that is meant by none; 0 if there is none.
+  int64_t baseline = 0;
+  std::vector<std::pair<std::string, int64_t>> labels;
+};
+
+struct HostView {
+  /// False while it starts and drains.
+  bool ready = false;
+  /// All models or, if the request is about one, that one at least.
+  std::vector<ModelView> models;
+};
+
+/// Answers a method without codec (codec.h).
+/// \param model  what the bytes and the URL say together; empty parts mean the default ones.
+/// \return NOT_FOUND for a model, version, label or signature that is not there; UNAVAILABLE for signatures of a version
+/// that is not loaded and, in JSON, where the answer would be that something is not ready: a status says it there.
+/// INVALID_ARGUMENT for malformed bytes, UNIMPLEMENTED for a method that is not one of these.
+absl::Status Describe(std::string_view protocol, std::string_view method, std::string_view bytes,
+                      const ModelSpecView& model, const HostView& host, Response* dst);
+
+}  // namespace processor
+
+#endif  // PROCESSOR_CODEC_DESCRIPTIONS_H_

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/codec/kserve_tensors.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "src/codec/message_text.h"
+#include "src/codec/values.h"
+
+namespace processor {
+namespace {
+
+using tensorflow::DataType;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::tstring;
+
+struct Datatype {
+  std::string_view name;
+  DataType dtype;
+};
+
+constexpr Datatype kDatatypes[] = {
+    {"FP32", tensorflow::DT_FLOAT},    {"INT64", tensorflow::DT_INT64},   {"BYTES", tensorflow::DT_STRING},
+    {"INT32", tensorflow::DT_INT32},   {"BOOL", tensorflow::DT_BOOL},     {"FP64", tensorflow::DT_DOUBLE},
+    {"FP16", tensorflow::DT_HALF},     {"BF16", tensorflow::DT_BFLOAT16}, {"INT8", tensorflow::DT_INT8},
+    {"INT16", tensorflow::DT_INT16},   {"UINT8", tensorflow::DT_UINT8},   {"UINT16", tensorflow::DT_UINT16},
+    {"UINT32", tensorflow::DT_UINT32}, {"UINT64", tensorflow::DT_UINT64},
+};
+
+using Length = uint32_t;  // before each string, little-endian
+
+/// Number of strings; -1 if the last one is cut off.
+int64_t CountStrings(std::string_view bytes) {
+  int64_t count = 0;
+  while (!bytes.empty()) {
+    Length length;
+    if (bytes.size() < sizeof(length)) return -1;
+    std::memcpy(&length, bytes.data(), sizeof(length));
+    if (length > bytes.size() - sizeof(length)) return -1;
+    bytes.remove_prefix(sizeof(length) + length);
+    ++count;
+  }
+  return count;
+}
+
+absl::Status ReadStrings(const TensorSpec& spec, std::string_view bytes, const TensorShape& shape, FeedArena* arena,
+                         Tensor* dst) {
+  const int64_t given = CountStrings(bytes);
+  if (given < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': raw contents of ", bytes.size(),
+                                                   " bytes end within a string, expected lengths and strings"));
+  }
+  if (given != shape.num_elements()) return WrongCount(spec, given, "raw contents", shape);
+  if (absl::Status status = arena->Make(spec.dtype, shape, sizeof(tstring), dst); !status.ok()) return status;
+  const char* p = bytes.data();
+  auto* const strings = static_cast<tstring*>(dst->data());
+  for (int64_t i = 0; i < given; ++i) {
+    Length length;
+    std::memcpy(&length, p, sizeof(length));
+    strings[i].assign(p + sizeof(length), length);
+    p += sizeof(length) + length;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string_view DatatypeName(DataType dtype) {
+  for (const Datatype& datatype : kDatatypes) {
+    if (datatype.dtype == dtype) return datatype.name;
+  }
+  return "";
+}
+
+DataType DatatypeOf(std::string_view name) {
+  for (const Datatype& datatype : kDatatypes) {
+    if (datatype.name == name) return datatype.dtype;
+  }
+  return tensorflow::DT_INVALID;
+}
+
+absl::Status CheckInput(const TensorSpec& spec, std::string_view protocol, std::string_view datatype, const Dims& dims,
+                        TensorShape* shape) {
+  if (DatatypeOf(datatype) != spec.dtype || spec.dtype == tensorflow::DT_INVALID) {
+    const std::string_view wanted = DatatypeName(spec.dtype);
+    if (wanted.empty()) return NotInProtocol("input", spec.alias, spec.dtype, protocol);
+    return absl::InvalidArgumentError(
+        absl::StrCat("input '", spec.alias, "': datatype '", Printable(datatype), "', expected ", wanted));
+  }
+  if (absl::Status status = BuildShape(spec, dims, shape); !status.ok()) return status;
+  return CheckShape(spec, *shape);
+}
+
+absl::Status WrongCount(const TensorSpec& spec, int64_t given, std::string_view where, const TensorShape& shape) {
+  return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': ", given, " values in ", where,
+                                                 ", expected ", shape.num_elements(), " for shape ",
+                                                 shape.DebugString()));
+}
+
+absl::Status ReadRaw(const TensorSpec& spec, std::string_view bytes, const TensorShape& shape, FeedArena* arena,
+                     Tensor* dst) {
+  if (spec.dtype == tensorflow::DT_STRING) return ReadStrings(spec, bytes, shape, arena, dst);
+  const auto width = static_cast<size_t>(tensorflow::DataTypeSize(spec.dtype));
+  if (bytes.size() % width != 0 || bytes.size() / width != static_cast<size_t>(shape.num_elements())) {
+    return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': raw contents of ", bytes.size(),
+                                                   " bytes, expected ", shape.num_elements(), " values of ", width,
+                                                   " bytes for shape ", shape.DebugString()));
+  }
+  if (absl::Status status = arena->Make(spec.dtype, shape, width, dst); !status.ok()) return status;
+  if (ReadContent(bytes, dst)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("input '", spec.alias, "': raw contents of BOOL with other bytes, expected 0 and 1"));
+}
+
+size_t RawSize(const Tensor& tensor) {
+  const auto count = static_cast<size_t>(tensor.NumElements());
+  if (tensor.dtype() != tensorflow::DT_STRING) {
+    return count * static_cast<size_t>(tensorflow::DataTypeSize(tensor.dtype()));
+  }
+  const auto* const strings = count == 0 ? nullptr : static_cast<const tstring*>(tensor.data());
+  size_t size = count * sizeof(Length);
+  for (size_t i = 0; i < count; ++i) size += strings[i].size();
+  return size;
+}
+
+char* WriteRaw(const Tensor& tensor, char* dst) {
+  if (tensor.NumElements() == 0) return dst;
+  if (tensor.dtype() != tensorflow::DT_STRING) {
+    const size_t size = RawSize(tensor);
+    std::memcpy(dst, tensor.data(), size);
+    return dst + size;
+  }
+  const auto* const strings = static_cast<const tstring*>(tensor.data());
+  for (int64_t i = 0; i < tensor.NumElements(); ++i) {
+    const auto length = static_cast<Length>(strings[i].size());
+    std::memcpy(dst, &length, sizeof(length));
+    if (length != 0) std::memcpy(dst + sizeof(length), strings[i].data(), length);
+    dst += sizeof(length) + length;
+  }
+  return dst;
+}
+
+}  // namespace processor
