@@ -10,17 +10,17 @@
 
 namespace processor {
 
-std::string_view StateName(VersionState state) {
+std::string_view PhaseName(VersionPhase state) {
   switch (state) {
-    case VersionState::kLoading:
+    case VersionPhase::kLoading:
       return "loading";
-    case VersionState::kWarming:
+    case VersionPhase::kWarming:
       return "warming";
-    case VersionState::kReady:
+    case VersionPhase::kReady:
       return "ready";
-    case VersionState::kDraining:
+    case VersionPhase::kDraining:
       return "draining";
-    case VersionState::kFailed:
+    case VersionPhase::kFailed:
       break;
   }
   return "failed";
@@ -67,7 +67,7 @@ absl::Status FindLoaded(const HostView& host, const ModelSpecView& spec, const M
   if (absl::Status status = FindVersion(**model, spec, version); !status.ok()) return status;
   if ((*version)->signatures != nullptr) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("model '", (*model)->name, "' version ", (*version)->number, ": ",
-                                             StateName((*version)->state), ", expected a loaded one"));
+                                             PhaseName((*version)->state), ", expected a loaded one"));
 }
 
 absl::Status MalformedQuestion(std::string_view method, std::string_view protocol) {

@@ -18,15 +18,15 @@
 
 namespace processor {
 
-enum class VersionState : uint8_t { kLoading, kWarming, kReady, kDraining, kFailed };
+enum class VersionPhase : uint8_t { kLoading, kWarming, kReady, kDraining, kFailed };
 
 /// "loading", "warming", "ready", "draining", "failed": as in actual.json.
-std::string_view StateName(VersionState state);
+std::string_view PhaseName(VersionPhase state);
 
 /// One version of a model, as the host sees it. What it points at lives as long as the call.
 struct VersionView {
   int64_t number = 0;
-  VersionState state = VersionState::kLoading;
+  VersionPhase state = VersionPhase::kLoading;
   /// Why it has failed.
   absl::Status error;
   /// Null as long as it is not loaded.

@@ -35,7 +35,7 @@ constexpr uint32_t kIndexFields[] = {1, 2, 3, 4};  // name, version, state, reas
 bool IsReady(const HostView& host, const ModelSpecView& spec) {
   const ModelView* model = nullptr;
   const VersionView* version = nullptr;
-  return FindLoaded(host, spec, &model, &version).ok() && version->state == VersionState::kReady;
+  return FindLoaded(host, spec, &model, &version).ok() && version->state == VersionPhase::kReady;
 }
 
 std::string DatatypeText(const TensorSpec& spec) {
@@ -88,7 +88,7 @@ absl::Status FindMetadata(const HostView& host, const ModelSpecView& spec, Metad
                                             ": no signature '", Printable(spec.signature), "'"));
   }
   for (const VersionView& other : dst->model->versions) {
-    if (other.state == VersionState::kReady) dst->versions.push_back(absl::StrCat(other.number));
+    if (other.state == VersionPhase::kReady) dst->versions.push_back(absl::StrCat(other.number));
   }
   return absl::OkStatus();
 }
@@ -103,16 +103,16 @@ std::string MetadataAnswer(const Metadata& metadata) {
   return answer.bytes();
 }
 
-const char* IndexState(VersionState state) {
+const char* IndexState(VersionPhase state) {
   switch (state) {
-    case VersionState::kReady:
+    case VersionPhase::kReady:
       return "READY";
-    case VersionState::kLoading:
-    case VersionState::kWarming:
+    case VersionPhase::kLoading:
+    case VersionPhase::kWarming:
       return "LOADING";
-    case VersionState::kDraining:
+    case VersionPhase::kDraining:
       return "UNLOADING";
-    case VersionState::kFailed:
+    case VersionPhase::kFailed:
       break;
   }
   return "UNAVAILABLE";
@@ -130,7 +130,7 @@ absl::Status Index(std::string_view bytes, const HostView& host, Response* dst) 
   MessageBuilder answer;
   for (const ModelView& model : host.models) {
     for (const VersionView& version : model.versions) {
-      if (only_ready && version.state != VersionState::kReady) continue;
+      if (only_ready && version.state != VersionPhase::kReady) continue;
       MessageBuilder entry;
       entry.Bytes(kIndexFields[0], model.name).Bytes(kIndexFields[1], absl::StrCat(version.number));
       entry.Bytes(kIndexFields[2], IndexState(version.state)).Bytes(kIndexFields[3], version.error.message());
@@ -181,9 +181,9 @@ absl::Status DescribeKserveJson(std::string_view method, const ModelSpecView& sp
     const ModelView* model = nullptr;
     const VersionView* version = nullptr;
     if (absl::Status status = FindLoaded(host, spec, &model, &version); !status.ok()) return status;
-    if (version->state == VersionState::kReady) return AnswerJson({{"name", model->name}, {"ready", true}}, dst);
+    if (version->state == VersionPhase::kReady) return AnswerJson({{"name", model->name}, {"ready", true}}, dst);
     return absl::UnavailableError(absl::StrCat("model '", model->name, "' version ", version->number, ": ",
-                                               StateName(version->state), ", expected a ready one"));
+                                               PhaseName(version->state), ", expected a ready one"));
   }
   Metadata metadata;
   if (absl::Status status = FindMetadata(host, spec, &metadata); !status.ok()) return status;

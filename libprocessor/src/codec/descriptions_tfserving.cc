@@ -39,16 +39,16 @@ struct ServingState {
   const char* name;
 };
 
-ServingState StateOf(VersionState state) {
+ServingState StateOf(VersionPhase state) {
   switch (state) {
-    case VersionState::kLoading:
-    case VersionState::kWarming:
+    case VersionPhase::kLoading:
+    case VersionPhase::kWarming:
       return {20, "LOADING"};
-    case VersionState::kReady:
+    case VersionPhase::kReady:
       return {30, "AVAILABLE"};
-    case VersionState::kDraining:
+    case VersionPhase::kDraining:
       return {40, "UNLOADING"};
-    case VersionState::kFailed:
+    case VersionPhase::kFailed:
       break;
   }
   return {50, "END"};

@@ -133,8 +133,11 @@ std::string Describe(JsonElement element) {
       return absl::StrCat(element.get_int64().value_unsafe());
     case JsonType::UINT64:
       return absl::StrCat(element.get_uint64().value_unsafe());
-    default:
-      return absl::StrCat(element.get_double().value_unsafe());
+    default: {
+      std::string text = absl::StrCat(element.get_double().value_unsafe());
+      if (text.find_first_of(".e") == std::string::npos) text += ".0";
+      return text;
+    }
   }
 }
 

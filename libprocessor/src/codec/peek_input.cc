@@ -39,24 +39,26 @@ bool AddVarints(std::string_view run, KeyCollector* key, bool* same) {
 
 PeekOutcome PeekTensor(std::string_view message, const TensorFields& fields, KeyCollector* key) {
   uint64_t dtype = 0;
+  std::string_view content;
   bool same = true;
-  bool ok = ForEachField(message, [&dtype](const WireField& field) {
+  bool ok = ForEachField(message, [&](const WireField& field) {
     if (field.number == PredictFields::kTensorDtype && field.type == WireType::kVarint) {
       dtype = FirstVarint(field.payload);
     }
+    if (field.number == fields.content && field.type == WireType::kBytes) content = field.payload;
     return true;
   });
   const bool strings = dtype == tensorflow::DT_STRING, numbers = dtype == tensorflow::DT_INT64;
-  if (!strings && !numbers) return ok ? PeekOutcome::kDifferent : PeekOutcome::kMalformed;
-  ok = ok && ForEachField(message, [&](const WireField& field) {
-         const bool bytes = field.type == WireType::kBytes;
-         if (strings && field.number == fields.strings && bytes) same = same && key->Add(field.payload);
-         if (numbers && field.number == fields.content && bytes) same = same && key->AddNumbers(field.payload);
-         if (numbers && field.number == fields.numbers && (bytes || field.type == WireType::kVarint)) {
-           return AddVarints(field.payload, key, &same);
-         }
-         return true;
-       });
+  if (!ok) return PeekOutcome::kMalformed;
+  if (!strings && !numbers) return PeekOutcome::kDifferent;
+  // As in decoding, content wins over typed values.
+  if (numbers && !content.empty()) return key->AddNumbers(content) ? PeekOutcome::kFound : PeekOutcome::kDifferent;
+  ok = ForEachField(message, [&](const WireField& field) {
+    const bool bytes = field.type == WireType::kBytes;
+    if (strings && field.number == fields.strings && bytes) same = same && key->Add(field.payload);
+    if (!numbers || field.number != fields.numbers) return true;
+    return (!bytes && field.type != WireType::kVarint) || AddVarints(field.payload, key, &same);
+  });
   return !ok ? PeekOutcome::kMalformed : same ? PeekOutcome::kFound : PeekOutcome::kDifferent;
 }
 
@@ -209,6 +211,7 @@ PeekOutcome PeekRawStrings(std::string_view raw, KeyCollector* key) {
 
 absl::Status PeekInput(std::string_view protocol, std::string_view method, std::string_view bytes,
                        std::string_view input_name, std::string* key, size_t header_length) {
+  key->clear();
   const Method* const found = FindMethod(protocol, method);
   if (found == nullptr || found->codec == nullptr) {
     return absl::NotFoundError(

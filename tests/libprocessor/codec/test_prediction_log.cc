@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "differential.h"
+#include "oracle.h"
 #include "proto/tfserving.pb.h"
 
 namespace processor {
@@ -43,6 +45,37 @@ TEST(PredictionLogTest, BytesThatAreNoLogAreRefused) {
   }
   EXPECT_EQ(PredictRequestOf("").status(),
             absl::InvalidArgumentError("warm-up record: no log in it, expected a PredictionLog with predict_log"));
+}
+
+/// A request of any protocol, written as a record and read back by the codec of "tfserving".
+TEST(PredictionLogTest, RequestsOfEveryProtocolAreLoggedAsPredictRequests) {
+  std::mt19937_64 random(17);
+  for (const char* protocol : {"eas", "tfserving", "kserve"}) {
+    const auto signatures = oracle::MakeWideSignatures(protocol);
+    for (int i = 0; i < 500; ++i) {
+      const std::string bytes = oracle::RandomRequest(protocol, &random);
+      DecodedRequest request, back;
+      ASSERT_TRUE(FindCodec(protocol)->Decode(bytes, *signatures, {}, &request).ok());
+      Buffer logged, answer;
+      ASSERT_TRUE(EncodePredictRequest(request, "ranking", &logged).ok());
+      const std::string record = EncodePredictionLog({logged.data(), logged.size()}, "");
+      const absl::StatusOr<std::string_view> found = PredictRequestOf(record);
+      ASSERT_TRUE(found.ok()) << found.status();
+      const absl::Status status = FindCodec("tfserving")->Decode(*found, *signatures, {}, &back);
+      ASSERT_TRUE(status.ok()) << status;
+      EXPECT_EQ(back.model_name, "ranking");
+      EXPECT_EQ(back.model_version, std::nullopt) << "a warm-up file is for every version";
+      EXPECT_EQ(back.signature, request.signature);
+      EXPECT_EQ(back.fetches, request.fetches);
+      for (size_t k = 0; k < request.feeds.size(); ++k) EXPECT_TRUE(oracle::Same(back.feeds[k], request.feeds[k]));
+      if (request.feeds.size() > 1) continue;
+      ASSERT_TRUE(EncodePredictResponse(request, {request.feeds[0]}, {7, "ranking"}, &answer).ok());
+      tensorflow::serving::PredictionLog log;
+      ASSERT_TRUE(log.ParseFromString(EncodePredictionLog(*found, {answer.data(), answer.size()})));
+      EXPECT_EQ(log.predict_log().response().model_spec().version().value(), 7);
+      EXPECT_EQ(log.predict_log().response().outputs_size(), 1);
+    }
+  }
 }
 
 }  // namespace
