@@ -22,8 +22,8 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 help:
 	@grep -hE '^## ' $(MAKEFILE_LIST) | sed -e 's/^## //' | awk -F': ' '{printf "  %-12s %s\n", $$1, $$2}'
 
-# Their own dependency is `tensorflow`, which would overwrite tensorflow-cpu.
-WITHOUT_TENSORFLOW := 'tensorflow-serving-api==2.21.*' 'tf-keras==2.21.*'
+# Their own dependency is `tensorflow`, which would overwrite tensorflow-cpu, or an older protobuf.
+WITHOUT_TENSORFLOW := 'tensorflow-serving-api==2.21.*' 'tf-keras==2.21.*' 'tritonclient==2.73.*'
 
 # One stamp per set of packages: a later `make` installs only what has changed in pyproject.toml.
 $(VENV)/.stamp-%: pyproject.toml

@@ -21,7 +21,8 @@ add_bench(bench_serving
   libprocessor/bench/stock_engine.cc)
 add_bench(bench_lifecycle libprocessor/bench/bench_lifecycle.cc libprocessor/bench/request_file.cc)
 
-add_bench(bench_codec libprocessor/bench/bench_codec.cc tests/libprocessor/codec/oracle.cc)
+add_bench(bench_codec libprocessor/bench/bench_codec.cc libprocessor/bench/codec_requests.cc
+          tests/libprocessor/codec/oracle.cc tests/libprocessor/codec/kserve_oracle.cc)
 target_link_libraries(bench_codec PRIVATE processor_objects processor_kernels processor_messages)
 target_include_directories(bench_codec PRIVATE tests/libprocessor/codec)
 # Generated code takes long to compile, and the demo has no use for it.

@@ -170,7 +170,8 @@ class Model:
         data : bytes-like
             The request. An empty one in "eas" asks for the signature, as JSON.
         protocol : str
-            "eas" (DeepRec Processor) or "tfserving" (PredictRequest).
+            "eas" (DeepRec Processor), "tfserving" (PredictRequest), "tfserving_json", "kserve" or "kserve_json"; see
+            docs/protocols.md.
         signature : str, optional
             Used instead of the one named in the request.
         deadline, priority

@@ -19,6 +19,9 @@ _RULE = "=" * 100
 _GCC_COPYRIGHT = Path("/usr/share/doc/libgomp1/copyright")
 _GPL_3 = Path("/usr/share/common-licenses/GPL-3")
 
+# The package names the licence of the parser that it holds; this project has the same one.
+_APACHE_2 = Path(__file__).resolve().parent.parent / "LICENSE"
+
 _GOMP_NOTE = """\
 libgomp.so.1 is the OpenMP run-time library of GCC, copied unchanged from the machine that built this distribution.
 Copyright (C) Free Software Foundation, Inc.
@@ -91,6 +94,11 @@ def notices() -> list[Notice]:
             _title("JSON for Modern C++", "nlohmann-json"),
             "compiled into lib/libprocessor.so",
             _package_files("nlohmann-json", "licenses/LICENSE"),
+        ),
+        Notice(
+            f"simdjson, as in {_title('pysimdjson', 'pysimdjson')}",
+            "compiled into lib/libprocessor.so",
+            _package_files("pysimdjson", "licenses/LICENSE") + "\n" + _APACHE_2.read_text(encoding="utf-8"),
         ),
     ]
 

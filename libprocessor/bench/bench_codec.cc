@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "codec_requests.h"
 #include "oracle.h"
 #include "src/codec/codec.h"
 #include "tensorflow/c/c_api.h"
@@ -63,7 +64,8 @@ std::unique_ptr<SignatureSet> MakeSignatures() {
   return processor::oracle::MakeSignatures("serving_default", inputs, {{"prob", tensorflow::DT_FLOAT, {-1, 1}}});
 }
 
-std::vector<Tensor> MakeInputs(const processor::Signature& signature, int rows) {
+/// `numbers`: floats that JSON has, of a few digits as clients send them, instead of any bits.
+std::vector<Tensor> MakeInputs(const processor::Signature& signature, int rows, bool numbers = false) {
   std::vector<Tensor> tensors;
   for (const processor::TensorSpec& spec : signature.inputs()) {
     Tensor tensor = processor::oracle::RandomTensor(spec.dtype, TensorShape({rows}), tensors.size() + 1);
@@ -74,6 +76,9 @@ std::vector<Tensor> MakeInputs(const processor::Signature& signature, int rows) 
         std::snprintf(text, sizeof(text), "%08zx", (tensors.size() * 2654435761u + i * 40503u) & 0xffffffffu);
         tensor.flat<tensorflow::tstring>()(i) = text;
       }
+    }
+    for (int i = 0; numbers && spec.dtype == tensorflow::DT_FLOAT && i < rows; ++i) {
+      tensor.flat<float>()(i) = static_cast<float>((i + 1) * 40503u % 100000) / 1000;
     }
     tensors.push_back(tensor);
   }
@@ -224,6 +229,63 @@ void AddCases(const SignatureSet& signatures, int rows, std::vector<Case>* cases
   });
 }
 
+/// The protocols that are read by our codecs alone, with the request's form in the place of `way`.
+void AddOwnCases(const SignatureSet& signatures, const std::vector<Tensor>& inputs, const char* name,
+                 std::vector<Case>* cases) {
+  const auto* outputs = new std::vector<Tensor>{
+      processor::oracle::RandomTensor(tensorflow::DT_FLOAT, TensorShape({inputs[0].dim_size(0), 1}), 7)};
+  const SignatureSet* all = &signatures;
+  for (const auto& made : processor::bench::MakeCodecRequests(*signatures.default_signature(), inputs)) {
+    const auto* message = new processor::bench::CodecRequest(made);
+    const Codec* codec = processor::FindCodec(message->protocol);
+    auto* request = new DecodedRequest();
+    const processor::RequestOptions options{"", message->header_length};
+    Require(codec->Decode(message->bytes, signatures, options, request).ok(), "decode");
+    for (size_t i = 0; i < inputs.size(); ++i) Require(processor::oracle::Same(inputs[i], request->feeds[i]), "feeds");
+    Response response;
+    Require(codec->Encode(*request, *outputs, {3, "wdl"}, &response).ok(), "encode");
+    const int rows = static_cast<int>(inputs[0].dim_size(0));
+    const std::string protocol = std::string(message->protocol) + name;
+    cases->push_back({protocol, "decode", message->way, rows, message->bytes.size(),
+                      [=] {
+                        DecodedRequest decoded;
+                        if (!codec->Decode(message->bytes, *all, options, &decoded).ok()) std::abort();
+                      },
+                      {}});
+    cases->push_back({protocol, "encode", message->way, rows, response.body.size(),
+                      [=] {
+                        Response answer;
+                        if (!codec->Encode(*request, *outputs, {3, "wdl"}, &answer).ok()) std::abort();
+                      },
+                      {}});
+  }
+}
+
+/// A model of few inputs: what its one-row requests cost shows what is the same for every request.
+std::unique_ptr<SignatureSet> MakeSmallSignatures() {
+  std::vector<processor::oracle::Spec> inputs = {{"dense", tensorflow::DT_FLOAT, {-1, kFloatInputs}}};
+  for (int i = 1; i <= kStringInputs; ++i) inputs.push_back({"C" + std::to_string(i), tensorflow::DT_INT64, {-1}});
+  return processor::oracle::MakeSignatures("serving_default", inputs, {{"prob", tensorflow::DT_FLOAT, {-1, 1}}});
+}
+
+std::vector<Tensor> MakeSmallInputs(const processor::Signature& signature, int rows) {
+  std::vector<Tensor> tensors;
+  for (const processor::TensorSpec& spec : signature.inputs()) {
+    const bool dense = spec.dtype == tensorflow::DT_FLOAT;
+    Tensor tensor(spec.dtype, dense ? TensorShape({rows, kFloatInputs}) : TensorShape({rows}));
+    for (int64_t i = 0; i < tensor.NumElements(); ++i) {
+      const uint32_t number = static_cast<uint32_t>(i + 1) * 2654435761u + static_cast<uint32_t>(tensors.size());
+      if (dense) {
+        tensor.flat<float>()(i) = static_cast<float>(number % 100000) / 1000;
+      } else {
+        tensor.flat<int64_t>()(i) = number % 1000000;
+      }
+    }
+    tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
 double ThreadSeconds() {
   timespec time;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -269,10 +331,13 @@ int main(int argc, char** argv) {
   }
 
   const auto signatures = MakeSignatures();
+  const auto small_signatures = MakeSmallSignatures();
   std::vector<Case> cases;
   for (const int rows : {1, 128}) {
     AddCases<Eas>(*signatures, rows, &cases);
     AddCases<TfServing>(*signatures, rows, &cases);
+    AddOwnCases(*signatures, MakeInputs(*signatures->default_signature(), rows, /*numbers=*/true), "", &cases);
+    AddOwnCases(*small_signatures, MakeSmallInputs(*small_signatures->default_signature(), rows), ":ids", &cases);
   }
   cases.erase(std::remove_if(cases.begin(), cases.end(),
                              [&](const Case& c) { return c.Name().find(filter) == std::string::npos; }),
