@@ -47,9 +47,15 @@ class Client:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         trusted: bool | str = str(verify) if isinstance(verify, Path) else verify
         # What the environment says of proxies is about other networks.
-        self._http = httpx.Client(
-            base_url=server, headers=headers, timeout=timeout, verify=trusted, trust_env=False, follow_redirects=False
-        )
+        with self._faults():
+            self._http = httpx.Client(
+                base_url=server,
+                headers=headers,
+                timeout=timeout,
+                verify=trusted,
+                trust_env=False,
+                follow_redirects=False,
+            )
 
     def close(self) -> None:
         """Close the connections."""

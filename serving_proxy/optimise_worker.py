@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m serving_proxy.optimise_worker JSON`: one run of `graph-tools optimize` that tells its steps as JSON lines.
 
-It runs with the lowest priority, ends with the proxy, and on SIGTERM as on Ctrl-C: nothing half-written stays.
+It runs at the lowest priority, or on the maintenance CPUs, ends with the proxy, and on SIGTERM as on Ctrl-C: nothing
+half-written stays.
 """
 
 from __future__ import annotations
@@ -81,9 +82,11 @@ def _step_back(cpus: str | None) -> None:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     os.nice(19)
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     if cpus:
         os.sched_setaffinity(0, parse_cpus(cpus, "--maintenance-cpus"))
+    else:
+        # Where it shares CPUs with what serves, it runs when they are idle, and never keeps anything waiting.
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _fail(message: str) -> int:

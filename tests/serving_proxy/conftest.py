@@ -37,5 +37,10 @@ def name() -> str:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Callable[..., Path]:
-    """`model(3)`: a folder with a SavedModel of that number; with inputs, if they are given."""
-    return lambda number, inputs=None: write_model(tmp_path / "models" / str(number), inputs)
+    """`model(3)`: a folder with a SavedModel of that number, the same whenever it is asked for."""
+
+    def made(number: int, inputs: dict[str, int] | None = None) -> Path:
+        folder = tmp_path / "models" / str(number)
+        return folder if folder.exists() else write_model(folder, inputs)
+
+    return made

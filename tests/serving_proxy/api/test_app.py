@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The OpenAPI description is of what is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from proxy_support import ProxyThread
+
+
+@pytest.fixture(scope="module")
+def described(proxy: ProxyThread) -> dict[str, Any]:
+    found: dict[str, Any] = httpx.get(f"{proxy.url}/openapi.json", trust_env=False).json()
+    return found
+
+
+def test_every_verb_is_described(described: dict[str, Any]) -> None:
+    paths = {path.removeprefix("/v1/models/{name}/") for path in described["paths"]}
+    verbs = {"deploy", "undeploy", "traffic", "ramp", "promote", "rollback", "pause", "versions", "explain"}
+    assert verbs <= paths
+    assert {"/v1/status", "/v1/events", "/v1/drain", "/v1/jobs/{number}", "/v1/stream", "/healthz", "/metrics"} <= paths
+
+
+def test_errors_are_described_as_they_are(described: dict[str, Any]) -> None:
+    for path, operations in described["paths"].items():
+        for operation in operations.values():
+            assert "422" not in operation["responses"]
+            if path.startswith("/v1"):
+                (content,) = operation["responses"]["404"]["content"].values()
+                assert content["schema"]["$ref"].endswith("/ErrorAnswer")
+    assert "HTTPValidationError" not in described["components"]["schemas"]
+
+
+def test_every_operation_says_what_it_does(described: dict[str, Any]) -> None:
+    operations = [one for path in described["paths"].values() for one in path.values()]
+    assert all(one["description"].endswith(".") for one in operations)
+    assert len({one["operationId"] for one in operations}) == len(operations)
+
+
+def test_no_page_is_fetched_from_elsewhere(proxy: ProxyThread) -> None:
+    for path in ("/docs", "/redoc"):
+        assert httpx.get(proxy.url + path, trust_env=False).status_code == 404

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+from proxy_support import ProxyThread, wait_for, write_model
+
+from serving_proxy import Client
+
+
+def listen(
+    proxy: ProxyThread, *topics: str, after: int | None = None
+) -> tuple[Queue[tuple[str, Any]], threading.Thread]:
+    """Collect a stream in the background; a pair with None at its end."""
+    queue: Stream = Queue()
+
+    def run() -> None:
+        with proxy.client() as client:
+            for kind, data in client.stream(*topics, after=after):
+                queue.put((kind, data))
+        queue.put(("end", None))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return queue, thread
+
+
+def test_events_come_as_they_happen(proxy: ProxyThread, client: Client, model: Make, name: str) -> None:
+    queue, _ = listen(proxy, "events", after=client.status()["last_event"])
+    client.deploy(name, model(3), wait=True)
+    client.pause(name)
+    got: list[dict[str, Any]] = []
+    while not got or got[-1]["kind"] != "pause":
+        kind, event = queue.get(timeout=10)
+        assert kind == "event"
+        got.append(event)
+    assert [one["id"] for one in got] == sorted({one["id"] for one in got})
+    assert [one["kind"] for one in got if one["model"] == name] == ["deploy", "baseline", *["state"] * 4, "pause"]
+
+
+def test_what_was_missed_is_told_first(proxy: ProxyThread, client: Client, model: Make, name: str) -> None:
+    client.deploy(name, model(3), wait=True)
+    first = client.events(model=name)[0]["id"]
+    queue, _ = listen(proxy, "events", after=first)
+    assert queue.get(timeout=10)[1]["id"] == first + 1
+
+
+def test_the_status_comes_when_it_changes(proxy: ProxyThread, client: Client, model: Make, name: str) -> None:
+    queue, _ = listen(proxy, "status")
+    assert queue.get(timeout=10)[0] == "status"
+    client.deploy(name, model(3))
+
+    def ready() -> bool:
+        kind, status = queue.get(timeout=10)
+        assert kind == "status"
+        states = [v["state"] for one in status["models"] if one["name"] == name for v in one["versions"]]
+        return states == ["ready"]
+
+    wait_for(ready)
+
+
+def test_streams_end_with_the_proxy(tmp_path: Path) -> None:
+    with ProxyThread(tmp_path, host="none") as proxy:
+        queue, thread = listen(proxy)
+        assert queue.get(timeout=10)
+        proxy.stop()
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+def test_a_listener_that_goes_away_is_forgotten(proxy: ProxyThread, client: Client, tmp_path: Path, name: str) -> None:
+    for _ in range(5):
+        with proxy.client() as other:
+            stream = other.stream()
+            next(stream)
+            stream.close()
+    client.deploy(name, write_model(tmp_path / "3"), wait=True)

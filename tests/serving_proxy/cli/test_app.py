@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line, as a program of its own, against a real proxy."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from proxy_support import ROOT, ProxyThread, wait_for
+from typer.testing import CliRunner
+
+from serving_proxy import Client
+from serving_proxy.cli.app import app, load_verbs
+
+Make = Callable[..., Path]
+VERBS = (
+    "serve", "deploy", "undeploy", "traffic", "ramp", "pause", "promote", "rollback", "status", "versions", "explain",
+    "events", "drain",
+)  # fmt: skip
+
+
+def popen(proxy: ProxyThread, *words: object) -> subprocess.Popen[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "SERVING_PROXY_SERVER": proxy.url}
+    command = [sys.executable, "-m", "serving_proxy", *map(str, words)]
+    return subprocess.Popen(
+        command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def run(proxy: ProxyThread, *words: object, code: int = 0) -> tuple[str, str]:
+    process = popen(proxy, *words)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == code, out + err
+    return out, err
+
+
+def invoke(proxy: ProxyThread, *words: object) -> tuple[int, str, str]:
+    """Run a verb in this process: what a verb prints does not depend on how it was started."""
+    load_verbs()
+    found = CliRunner().invoke(app, [*map(str, words), "--server", proxy.url])
+    return found.exit_code, found.stdout, found.stderr
+
+
+def as_json(proxy: ProxyThread, *words: object) -> Any:
+    code, out, err = invoke(proxy, *words, "--json")
+    assert code == 0, out + err
+    return json.loads(out)
+
+
+def test_a_deployment_from_its_command_to_its_table(proxy: ProxyThread, model: Make, name: str) -> None:
+    out, err = run(proxy, "deploy", name, model(3), "--wait")
+    assert re.search(r"3 +ready +baseline +100 %", out)
+    assert f"{name}/3: " in err
+    answer = json.loads(run(proxy, "deploy", name, model(4), "--traffic", 10, "--wait", "--json")[0])
+    assert (answer["version"], answer["job"]["state"]) == (4, "succeeded")
+
+
+def test_every_verb_answers_json(proxy: ProxyThread, client: Client, model: Make, name: str) -> None:
+    client.deploy(name, model(3), wait=True)
+    client.deploy(name, model(4), wait=True)
+    assert as_json(proxy, "traffic", name, "3=90", "4=10%")["versions"][1]["traffic"] == 10
+    assert as_json(proxy, "ramp", name, 4, "--to", 50, "--over", "1h")["ramps"][0]["seconds"] == 3600
+    assert as_json(proxy, "pause", name)["paused"] is True
+    assert as_json(proxy, "pause", name, "--off")["paused"] is False
+    assert as_json(proxy, "promote", name, 4, "--wait")["baseline"] == 4
+    assert as_json(proxy, "rollback", name)["baseline"] == 3
+    assert as_json(proxy, "versions", name)["last_good"] == 3
+    assert as_json(proxy, "explain", name)["model"] == name
+    assert as_json(proxy, "events", "--model", name, "--limit", 3)[-1]["kind"] == "baseline"
+    assert {one["name"] for one in as_json(proxy, "status")["hosts"]} == {"host-0"}
+    assert as_json(proxy, "drain", "--off")[0]["name"] == "host-0"
+    assert as_json(proxy, "undeploy", name, "--version", 4)["name"] == name
+
+
+def test_tables_for_people(proxy: ProxyThread, client: Client, model: Make, name: str) -> None:
+    client.deploy(name, model(3), labels=["stable"], wait=True)
+    for verb in (["status"], ["versions", name], ["explain", name], ["events"], ["undeploy", name]):
+        code, out, _ = invoke(proxy, *verb)
+        assert code == 0
+        assert name in out, verb
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["promote", "unknown", 4], 1, "error: model 'unknown': not deployed, expected one of"),
+        (["traffic", "m", "4"], 2, "error: '4': expected VERSION=PERCENT, such as 4=10"),
+        (["traffic", "m", "4=x"], 2, "error: '4=x': expected VERSION=PERCENT"),
+        (["traffic", "m", "4=1", "4=2"], 2, "error: '4=2': version 4 is given twice"),
+        (["ramp", "m", 4, "--to", 5, "--over", "soon"], 2, "error: --over: 'soon', expected a duration"),
+        (["deploy", "m", "/gone/3"], 1, "error: model /gone/3: not there"),
+        (["deploy", "m", "/etc", "--config", "[]"], 2, "error: --config: a JSON list, expected an object"),
+        (["deploy", "m", "/etc", "--config", "{"], 2, "error: --config: "),
+        (["deploy", "m", "/etc", "--precision", "x", "--optimize"], 2, "error: request: precision: "),
+        (["status", "--token-file", "/gone"], 2, "error: --token-file /gone: "),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_a_code(proxy: ProxyThread, words: list[object], code: int, said: str) -> None:
+    found, out, err = invoke(proxy, *words)
+    assert (found, out) == (code, "")
+    assert err.startswith(said)
+    assert err.count("\n") == 1
+
+
+def test_no_proxy_is_said(proxy: ProxyThread) -> None:
+    load_verbs()
+    found = CliRunner().invoke(app, ["status", "--server", "http://127.0.0.1:9"])
+    assert found.exit_code == 2
+    assert "is `serving-proxy serve` running?" in found.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_cancels_the_deployment(proxy: ProxyThread, client: Client, model: Make, name: str, number: int) -> None:
+    (model(3) / "slow").touch()
+    process = popen(proxy, "deploy", name, model(3), "--wait")
+    wait_for(lambda: any(one["model"] == name and one["step"].startswith("load") for one in client.jobs()))
+    time.sleep(0.3)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert f"{name}/3: cancelled" in err
+    assert client.jobs()[0]["state"] == "cancelled"
+
+
+def test_events_and_status_are_followed(proxy: ProxyThread, client: Client, model: Make, name: str) -> None:
+    events = popen(proxy, "events", "--follow", "--json", "--model", name)
+    status = popen(proxy, "status", "--watch", "--json")
+    client.deploy(name, model(3), wait=True)
+    assert events.stdout is not None
+    assert status.stdout is not None
+    assert json.loads(events.stdout.readline())["kind"] == "deploy"
+    assert "hosts" in json.loads(status.stdout.readline())
+    for process in (events, status):
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+        assert process.returncode == 130
+
+
+def test_help_has_examples_whose_options_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    load_verbs()
+    monkeypatch.setenv("TERMINAL_WIDTH", "200")
+    for verb in VERBS:
+        found = CliRunner().invoke(app, [verb, "--help"])
+        assert found.exit_code == 0
+        text = re.sub(r"\x1b\[[0-9;]*m", "", found.stdout)
+        examples = [line for line in text.splitlines() if "•" in line]
+        assert len(examples) >= 2, verb
+        assert all(f"serving-proxy {verb}" in line for line in examples)
+        described = set(re.findall(r"--[a-z0-9-]+", text.partition("Options")[2]))
+        assert set(re.findall(r"--[a-z0-9-]+", "\n".join(examples))) <= described
+        assert verb == "serve" or "--json" in described
+
+
+def test_every_verb_and_option_is_documented() -> None:
+    load_verbs()
+    text = (ROOT / "docs" / "serving_proxy.md").read_text(encoding="utf-8")
+    for verb in VERBS:
+        help_text = CliRunner().invoke(app, [verb, "--help"], env={"TERMINAL_WIDTH": "200"}).stdout
+        assert f"serving-proxy {verb}" in text
+        options = set(re.findall(r"--[a-z][a-z0-9-]+", re.sub(r"\x1b\[[0-9;]*m", "", help_text)))
+        missing = {one for one in options - {"--help"} if one not in text}
+        assert not missing, verb
+
+
+def test_version_and_no_arguments() -> None:
+    load_verbs()
+    assert CliRunner().invoke(app, ["--version"]).stdout.startswith("serving-proxy ")
+    found = CliRunner().invoke(app, [])
+    assert found.exit_code == 2
+    assert "deploy" in found.stdout + found.stderr

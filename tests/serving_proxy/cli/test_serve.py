@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from serving_proxy.cli.app import app, load_verbs
+from serving_proxy.settings import ServeSettings
+
+
+@pytest.fixture(autouse=True)
+def logs_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serving_proxy.logs.set_up", lambda level: None)
+
+
+def refused(*words: str) -> str:
+    load_verbs()
+    found = CliRunner().invoke(app, ["serve", *words])
+    assert found.exit_code in {1, 2}
+    assert found.stderr.count("error: ") == 1
+    return found.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "--state-dir: nothing, Field required"),
+        (["--admin-port", "70000"], "--admin-port: 70000, "),
+        (["--host", "rust"], "--host: 'rust', "),
+        (["--host-processes", "0"], "--host-processes: 0, "),
+        (["--cpus", "0-99999"], "--cpus: '0-99999', expected CPUs such as 0-3,8"),
+        (["--cpus", "60000"], "--cpus: CPUs 60000, expected some of "),
+        (["--model-root", "/gone"], "--model-root /gone: not there, expected a folder"),
+        (["--tls-cert", "/gone"], "--tls-cert, --tls-key: one of them, expected both or none"),
+        (["--client-ca", "/gone"], "--client-ca: without --tls-cert, expected both"),
+        (["--token-file", "/gone"], "--token-file /gone: "),
+        (["--admin-address", "0.0.0.0"], "--admin-address 0.0.0.0: reachable from elsewhere, expected a --token-file"),
+        (["--admin-address", "192.0.2.1", "--token-file", "TOKEN"], "--admin-port 192.0.2.1:8502: "),
+    ],
+)
+def test_wrong_settings_are_one_line(tmp_path: Path, words: list[str], said: str) -> None:
+    (tmp_path / "token").write_text("a-token-of-sixteen", encoding="utf-8")
+    words = [str(tmp_path / "token") if word == "TOKEN" else word for word in words]
+    state = ["--state-dir", str(tmp_path / "state")] if words else []
+    host = [] if "--host" in words else ["--host", "none"]
+    assert refused(*state, *host, *words).startswith(f"error: {said}")
+
+
+def test_a_state_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "expected a folder" in refused("--state-dir", str(tmp_path / "file" / "state"), "--host", "none")
+
+
+@pytest.mark.parametrize("token", ["", "short", "with a space in between them", "\xe9" * 20])
+def test_tokens_that_protect_nothing(tmp_path: Path, token: str) -> None:
+    (tmp_path / "token").write_text(token, encoding="utf-8")
+    said = refused("--state-dir", str(tmp_path / "s"), "--token-file", str(tmp_path / "token"), "--host", "none")
+    assert "expected" in said
+
+
+def test_settings_come_from_variables_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVING_PROXY_ADMIN_PORT", "1234")
+    monkeypatch.setenv("SERVING_PROXY_HOST", "none")
+    settings = ServeSettings(state_dir=tmp_path, host="go")
+    assert (settings.admin_port, settings.host) == (1234, "go")

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Base directories and configuration files, followed as they change."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from proxy_support import ProxyThread, wait_for, write_model
+
+from serving_proxy import Client
+from serving_proxy.control import watching
+from serving_proxy.errors import InvalidError, PreconditionError
+
+
+def config(base: Path, policy: str = "", labels: str = "", name: str = "ranking") -> str:
+    return f'model_config_list {{ config {{ name: "{name}" base_path: "{base}" {policy} {labels} }} }}'
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the base directory `base`, version 3 in it, and the file `models.config`."""
+    monkeypatch.setattr(watching, "POLL_S", 0.05)
+    write_model(tmp_path / "base" / "3")
+    (tmp_path / "models.config").write_text(config(tmp_path / "base"), encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def proxy(place: Path) -> Iterator[ProxyThread]:
+    with ProxyThread(place, "--config", str(place / "models.config"), "--model-root", str(place)) as running:
+        yield running
+
+
+def model(client: Client, name: str = "ranking") -> dict[str, Any]:
+    found = [one for one in client.status()["models"] if one["name"] == name]
+    return found[0] if found else {"baseline": None, "versions": [], "last_good": None}
+
+
+def states(client: Client) -> dict[int, str]:
+    return {one["version"]: one["state"] for one in model(client)["versions"]}
+
+
+def becomes(found: Callable[[], Any], expected: Any) -> None:
+    wait_for(lambda: found() == expected, what=f"{expected}, not {found()}")
+
+
+def said(client: Client) -> list[str]:
+    return [one["message"] for one in client.events(limit=1000) if one["kind"] == "config"]
+
+
+def test_the_latest_version_is_followed_and_the_last_kept_warm(proxy: ProxyThread, client: Client, place: Path) -> None:
+    becomes(lambda: states(client), {3: "ready"})
+    write_model(place / "base" / "4")
+    becomes(lambda: (model(client)["baseline"], model(client)["last_good"]), (4, 3))
+    assert proxy.desired()["models"]["ranking"]["versions"]["3"]["traffic"] is False
+    write_model(place / "base" / "5")
+    becomes(lambda: states(client), {4: "ready", 5: "ready"})
+    assert model(client)["policy"] == "latest 1"
+
+
+def test_what_serves_stays_when_the_directory_vanishes(client: Client, place: Path) -> None:
+    becomes(lambda: states(client), {3: "ready"})
+    (place / "base").rename(place / "away")
+    wait_for(lambda: any("cannot be read; what is served stays" in one for one in said(client)))
+    (place / "base").mkdir()
+    write_model(place / "base" / "nothing")
+    shutil.rmtree(place / "away")
+    events = client.status()["last_event"]
+    write_model(place / "base" / "7")
+    becomes(lambda: model(client)["baseline"], 7)
+    assert states(client)[3] == "ready"
+    assert client.status()["last_event"] > events
+
+
+def test_a_version_that_was_rolled_back_is_not_followed_again(client: Client, place: Path) -> None:
+    becomes(lambda: states(client), {3: "ready"})
+    write_model(place / "base" / "4")
+    becomes(lambda: model(client)["baseline"], 4)
+    client.rollback("ranking")
+    assert model(client)["baseline"] == 3
+    write_model(place / "base" / "5")
+    becomes(lambda: model(client)["baseline"], 5)
+
+
+def test_a_broken_version_is_left_until_it_is_mended(client: Client, place: Path) -> None:
+    becomes(lambda: states(client), {3: "ready"})
+    (place / "new").mkdir()
+    (place / "new" / "saved_model.pb").write_bytes(b"\xff")
+    (place / "new").rename(place / "base" / "4")
+    becomes(lambda: states(client), {3: "ready", 4: "failed"})
+    assert model(client)["baseline"] == 3
+    write_model(place / "base" / "4")
+    becomes(lambda: (states(client), model(client)["baseline"]), ({3: "ready", 4: "ready"}, 4))
+
+
+def test_the_configuration_is_read_again_when_it_changes(client: Client, place: Path) -> None:
+    becomes(lambda: states(client), {3: "ready"})
+    write_model(place / "base" / "4")
+    policy = "model_version_policy { specific { versions: 3 versions: 4 } }"
+    labels = 'version_labels { key: "stable" value: 3 }'
+    (place / "models.config").write_text(config(place / "base", policy, labels), encoding="utf-8")
+    becomes(lambda: (states(client), model(client).get("labels")), ({3: "ready", 4: "ready"}, {"stable": 3}))
+    (place / "models.config").write_text("model_config_list {", encoding="utf-8")
+    wait_for(lambda: any("what was read before stays" in one for one in said(client)))
+    assert states(client) == {3: "ready", 4: "ready"}
+    (place / "models.config").write_text(config(place / "base", name="other"), encoding="utf-8")
+    becomes(lambda: (states(client), model(client, "other")["baseline"]), ({}, 4))
+
+
+def test_models_of_a_configuration_are_changed_there(client: Client, place: Path) -> None:
+    becomes(lambda: states(client), {3: "ready"})
+    with pytest.raises(PreconditionError, match=r"comes from .*, expected it to be taken from the configuration"):
+        client.undeploy("ranking")
+    with pytest.raises(PreconditionError, match="expected a version placed there"):
+        client.deploy("ranking", write_model(place / "elsewhere" / "9"))
+
+
+def test_a_reload_request_replaces_what_was_configured(client: Client, place: Path) -> None:
+    becomes(lambda: states(client), {3: "ready"})
+    client.deploy("hand", write_model(place / "hand" / "1"), wait=True)
+    write_model(place / "two" / "1")
+    text = config(place / "two", name="two")
+    assert client.reload(text) == {"models": ["two"]}
+    becomes(lambda: (states(client), model(client, "two")["baseline"]), ({}, 1))
+    assert model(client, "hand")["baseline"] == 1
+    with pytest.raises(PreconditionError, match="model 'hand': was deployed by hand"):
+        client.reload(config(place / "two", name="hand"))
+    with pytest.raises(InvalidError, match="expected a ModelServerConfig"):
+        client.reload("nonsense {")
+    assert model(client, "two")["baseline"] == 1
+
+
+def test_a_base_directory_outside_the_roots_is_refused(client: Client) -> None:
+    with pytest.raises(PermissionError, match="expected a place below --model-root"):
+        client.reload(config(Path("/etc")))
+
+
+def test_a_configuration_that_cannot_be_read_is_no_start(place: Path) -> None:
+    (place / "models.config").write_text("nonsense", encoding="utf-8")
+    with pytest.raises(InvalidError, match="expected a ModelServerConfig"):
+        ProxyThread(place, "--config", str(place / "models.config"), host="none").start()
+    with pytest.raises(InvalidError, match="No such file"):
+        ProxyThread(place, "--config", str(place / "gone"), host="none").start()
+
+
+def test_the_json_of_a_deeprec_processor_starts_a_proxy(place: Path) -> None:
+    (place / "ctr.json").write_text(
+        f'{{"savedmodel_dir": "{place / "base" / "3"}", "session_num": 2}}', encoding="utf-8"
+    )
+    with ProxyThread(place, "--config", str(place / "ctr.json")) as proxy, proxy.client() as client:
+        becomes(lambda: model(client, "ctr")["baseline"], 3)
+        wait_for(lambda: proxy.desired()["models"]["ctr"]["versions"]["3"]["config"] == {"session_num": 2})

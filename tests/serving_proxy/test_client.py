@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import serving_proxy
+from serving_proxy import Client
+from serving_proxy.errors import BY_STATUS, LateError, ProxyError, UnavailableError, from_status
+
+
+def answering(text: bytes) -> str:
+    """Answer one request with these bytes; return the server's URL."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        with listener, listener.accept()[0] as connection:
+            connection.recv(65536)
+            connection.sendall(text)
+
+    threading.Thread(target=answer, daemon=True).start()
+    return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 4\r\n\r\noops",
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}",
+        b"not HTTP at all\r\n\r\n",
+        b"",
+    ],
+)
+def test_what_is_no_proxy_is_unavailable(text: bytes) -> None:
+    with Client(answering(text)) as client, pytest.raises(UnavailableError, match="expected a proxy"):
+        client.status()
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://[::1", "gopher://x", "127.0.0.1"])
+def test_no_server_is_unavailable(url: str) -> None:
+    with pytest.raises(UnavailableError, match="expected a proxy"), Client(url) as client:
+        client.status()
+
+
+def test_a_server_that_does_not_answer_is_late() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = Client(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=0.2)
+        with client, pytest.raises(LateError):
+            client.status()
+
+
+def test_every_status_has_its_exception() -> None:
+    for status, kind in BY_STATUS.items():
+        error = from_status(status, "message")
+        assert type(error) is kind
+        assert str(error) == "message"
+        assert isinstance(error, ProxyError)
+    assert type(from_status("UNKNOWN", "x")) is ProxyError
+    assert issubclass(BY_STATUS["NOT_FOUND"], LookupError)
+    assert issubclass(BY_STATUS["INVALID_ARGUMENT"], ValueError)
+
+
+def test_the_package_itself_needs_nothing() -> None:
+    code = (
+        "import sys, serving_proxy as it; print('httpx' in sys.modules, 'fastapi' in sys.modules, 'Client' in dir(it))"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
+    assert answer.stdout.split() == ["False", "False", "True"]
+    with pytest.raises(AttributeError, match="no attribute 'Server'"):
+        _ = serving_proxy.Server

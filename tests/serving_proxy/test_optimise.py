@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deployments that are optimised: by the real graph-tools, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from proxy_support import ProxyThread, wait_for
+
+from serving_proxy import Client
+from serving_proxy.control import cleaning
+from serving_proxy.errors import PreconditionError
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyThread]:
+    patch = pytest.MonkeyPatch()
+    patch.setattr(cleaning, "_PERIOD_S", 0.2)
+    with ProxyThread(tmp_path_factory.mktemp("proxy"), "--maintenance-cpus", "0") as running:
+        yield running
+    patch.undo()
+
+
+def workers() -> list[int]:
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if b"serving_proxy.optimise_worker" in place.read_bytes():
+                found.append(int(place.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_an_optimised_model_is_verified_served_and_removed(
+    proxy: ProxyThread, client: Client, string_model: Path, name: str
+) -> None:
+    job = client.deploy(name, string_model, version=3, optimize=True, precision="fp32")["job"]
+    (worker,) = wait_for(workers, 20)
+    wait_for(lambda: os.getpriority(os.PRIO_PROCESS, worker) == 19 and os.sched_getaffinity(worker) == {0})
+    steps: list[str] = []
+    client.wait(job["id"], timeout=120, told=lambda one: steps.append(one["step"]))
+    assert any(one.startswith("optimizing: ") for one in steps)
+    (version,) = client.versions(name)["versions"]
+    served = Path(proxy.desired()["models"][name]["versions"]["3"]["path"])
+    assert (version["path"], version["source"], version["optimize"]) == (str(served), str(string_model), "fp32")
+    assert served.is_relative_to(proxy.state_dir / "artefacts" / name)
+    assert (served / "assets.extra" / "recprocessor" / "manifest.json").is_file()
+    assert served.with_suffix(".json").is_file()
+    tables = list((proxy.state_dir / "tables").glob("*.emb"))
+    assert tables
+    client.undeploy(name)
+    wait_for(lambda: not served.exists() and not served.with_suffix(".json").exists())
+    wait_for(lambda: not any(table.exists() for table in tables))
+    assert string_model.exists()
+
+
+def test_a_model_that_cannot_be_optimised_fails_with_the_reason(
+    client: Client, tiny_model: Path, name: str, tmp_path: Path
+) -> None:
+    shutil.copytree(tiny_model, tmp_path / "4")
+    for file in (tmp_path / "4" / "variables").glob("*.data*"):
+        os.truncate(file, 3)
+    with pytest.raises(PreconditionError) as failed:
+        client.deploy(name, tmp_path / "4", optimize=True, wait=True, timeout=120)
+    assert str(tmp_path / "4") in str(failed.value)
+    assert client.versions(name)["versions"][0]["reason"] == str(failed.value)
+
+
+def test_an_optimisation_is_cancelled_and_leaves_nothing(
+    proxy: ProxyThread, client: Client, string_model: Path, name: str
+) -> None:
+    job = client.deploy(name, string_model, version=3, optimize=True)["job"]
+    wait_for(lambda: client.job(job["id"])["step"].startswith("optimizing: "), 60)
+    assert client.cancel(job["id"])["state"] == "cancelled"
+    assert workers() == []
+    assert client.versions(name)["versions"][0]["state"] == "stopped"
+    wait_for(lambda: not list((proxy.state_dir / "artefacts").glob(f"{name}/*")))
+
+
+def test_a_worker_that_is_killed_is_no_success(client: Client, string_model: Path, name: str) -> None:
+    job = client.deploy(name, string_model, version=3, optimize=True)["job"]
+    (worker,) = wait_for(workers, 20)
+    wait_for(lambda: client.job(job["id"])["step"].startswith("optimizing"), 20)
+    os.kill(worker, 9)
+    wait_for(lambda: client.job(job["id"])["state"] == "failed", 20)
+    assert "ended by SIGKILL" in client.job(job["id"])["error"]
+    assert client.versions(name)["versions"][0]["state"] == "failed"
