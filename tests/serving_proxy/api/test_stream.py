@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -10,10 +11,11 @@ from proxy_support import ProxyThread, wait_for, write_model
 
 from serving_proxy import Client
 
+Stream = Queue[tuple[str, Any]]
+Make = Callable[..., Path]
 
-def listen(
-    proxy: ProxyThread, *topics: str, after: int | None = None
-) -> tuple[Queue[tuple[str, Any]], threading.Thread]:
+
+def listen(proxy: ProxyThread, *topics: str, after: int | None = None) -> tuple[Stream, threading.Thread]:
     """Collect a stream in the background; a pair with None at its end."""
     queue: Stream = Queue()
 
