@@ -129,13 +129,21 @@ def parse_actual(name: str, data: Mapping[str, Any]) -> HostSeen:
 
 
 def _versions(data: Any) -> dict[int, VersionSeen]:
-    found = {}
-    for number, one in _mapping(data).items():
-        details = _mapping(one)
-        if str(number).isdecimal() and details.get("state") in _STATES:
-            path, error = _text(details.get("path")), _text(details.get("error"))
-            found[int(number)] = VersionSeen(details["state"], path, error, dict(details))
-    return found
+    found = {int(number): _version(_mapping(one)) for number, one in _mapping(data).items() if str(number).isdecimal()}
+    return {number: one for number, one in found.items() if one is not None}
+
+
+def _version(details: Mapping[str, Any]) -> VersionSeen | None:
+    if details.get("state") not in _STATES:
+        return None
+    replacement = _mapping(details.get("replacement"))
+    return VersionSeen(
+        state=details["state"],
+        path=_text(details.get("path")),
+        error=_text(details.get("error")),
+        details=dict(details),
+        replacement=_version(replacement) if replacement else None,
+    )
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

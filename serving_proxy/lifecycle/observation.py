@@ -18,14 +18,19 @@ class VersionSeen:
     ----------
     state : str
         `loading`, `warming`, `ready`, `draining` or `failed`.
+    error : str or None
+        Why it failed, or what of its settings is not in force.
     details : dict
         The whole entry of `actual.json`.
+    replacement : VersionSeen or None
+        What is to take its place under the same number.
     """
 
     state: str
     path: str | None = None
     error: str | None = None
     details: dict[str, Any] = field(default_factory=dict)
+    replacement: VersionSeen | None = None
 
 
 @dataclass(frozen=True)
@@ -75,30 +80,41 @@ def observe(hosts: Sequence[HostSeen], model: str, number: int, path: str | None
     """Sum up what the live hosts say of a version.
 
     It has failed if it has on one of them, and is ready only if it is on all of them. A host that is going down does
-    not count, nor does a version that another folder under the same number is about to replace.
+    not count, nor does another folder under the same number, which it is about to replace.
     """
     live = [host for host in hosts if host.alive]
-    found = {host.name: one for host in live if (one := host.models.get(model, {}).get(number)) is not None}
-    if not found and not any(host.state != "draining" for host in live):
+    if not live:
         return Seen(State.STOPPED, "no host is running")
-    serving = [host.name for host in live if host.state != "draining"]
-    for name in serving:
-        one = found.get(name)
-        if one is not None and one.state == "failed":
-            return Seen(State.FAILED, f"{name}: {one.error or 'no reason given'}")
-    if not found:
-        return Seen(State.STOPPED, "no host has it yet")
-    order = {"loading": State.LOADING, "draining": State.LOADING, "warming": State.WARMING, "ready": State.READY}
-    states = []
-    for name in serving:
-        one = found.get(name)
-        replaced = one is not None and path is not None and one.path not in {None, path}
-        states.append((State.LOADING if one is None or replaced else order.get(one.state, State.LOADING), name))
-    if not states:
+    serving = [host for host in live if host.state != "draining"]
+    if not serving:
         return Seen(State.LOADING, "every host is going down")
-    rank = [State.LOADING, State.WARMING, State.READY]
-    state, name = min(states, key=lambda one: rank.index(one[0]))
-    return Seen(state, "" if state == State.READY else f"on {name}")
+    entries = [(host.name, host.models.get(model, {}).get(number)) for host in serving]
+    if all(entry is None for _, entry in entries):
+        return Seen(State.STOPPED, "no host has it yet")
+    return min((_on_host(name, entry, path) for name, entry in entries), key=lambda seen: _RANK[seen.state])
+
+
+# The least of what hosts say is what holds.
+_RANK = {State.FAILED: 0, State.LOADING: 1, State.WARMING: 2, State.READY: 3}
+_STATES = {"failed": State.FAILED, "warming": State.WARMING, "ready": State.READY}
+
+
+def _on_host(name: str, entry: VersionSeen | None, path: str | None) -> Seen:
+    if entry is not None and path is not None and entry.path not in {None, path}:
+        entry = entry.replacement
+    if entry is None:
+        return Seen(State.LOADING, f"on {name}")
+    state = _STATES.get(entry.state, State.LOADING)
+    if state == State.FAILED:
+        return Seen(state, f"{name}: {entry.error or 'no reason given'}")
+    if state != State.READY:
+        return Seen(state, f"on {name}")
+    # It serves; what it does not do is said all the same.
+    other = entry.replacement
+    lacking = entry.error or (
+        None if other is None else f"other settings are {other.state} {other.error or ''}".strip()
+    )
+    return Seen(state, f"{name}: {lacking}" if lacking else "")
 
 
 def held_anywhere(hosts: Sequence[HostSeen], model: str, number: int) -> bool:

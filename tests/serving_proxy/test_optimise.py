@@ -30,13 +30,13 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyThread]:
 def workers() -> list[int]:
     """Return the processes that optimise for this one."""
     found = []
-    for child in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
-        for pid in child.read_text(encoding="ascii").split():
-            try:
-                if b"serving_proxy.optimise_worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    found.append(int(pid))
-            except OSError:
-                continue
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+            if parent == os.getpid() and b"serving_proxy.optimise_worker" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            continue
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 from lifecycle_support import host
 
-from serving_proxy.lifecycle.observation import held_anywhere, observe
+from serving_proxy.lifecycle.observation import HostSeen, Seen, VersionSeen, held_anywhere, observe
 from serving_proxy.lifecycle.states import State
 
 PATH = "/models/3"
@@ -41,5 +41,22 @@ def test_a_host_that_goes_down_does_not_count() -> None:
     assert held_anywhere(hosts[:1], "ranking", 3)
 
 
-def test_a_version_that_is_about_to_be_replaced_is_not_ready() -> None:
-    assert observe([host({3: "ready"})], "ranking", 3, "/models/elsewhere").state == State.LOADING
+def entry(state: str, path: str = PATH, error: str | None = None, other: VersionSeen | None = None) -> HostSeen:
+    return host({}, models={"ranking": {3: VersionSeen(state, path, error, replacement=other)}})
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (entry("ready", "/old"), Seen(State.LOADING, "on host-0")),
+        (entry("ready", "/old", other=VersionSeen("warming", PATH)), Seen(State.WARMING, "on host-0")),
+        (entry("ready", "/old", other=VersionSeen("failed", PATH, "corrupt")), Seen(State.FAILED, "host-0: corrupt")),
+        (
+            entry("ready", other=VersionSeen("failed", PATH, "bad config")),
+            Seen(State.READY, "host-0: other settings are failed bad config"),
+        ),
+        (entry("ready", error="cpuset: no CPU 9"), Seen(State.READY, "host-0: cpuset: no CPU 9")),
+    ],
+)
+def test_what_is_replaced_and_what_replaces_it(seen: HostSeen, expected: Seen) -> None:
+    assert observe([seen], "ranking", 3, PATH) == expected

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The proxy with the real host: what clients get from deployment to roll-back, while the proxy is gone, and after."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from model_builders import linear_score
+from proxy_support import ProxyProcess, wait_for
+
+from serving_proxy import Client
+
+pytestmark = pytest.mark.slow
+
+ROW = [1.0, 2.0, 3.0]
+
+
+@pytest.fixture(scope="module")
+def versions(tmp_path_factory: pytest.TempPathFactory, make_linear_model: Callable[..., Path]) -> dict[int, Path]:
+    """Versions that answer with a scale of their own number."""
+    folder = tmp_path_factory.mktemp("versions")
+    return {number: make_linear_model(folder / str(number), scale=float(number)) for number in (3, 4)}
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
+    with ProxyProcess(tmp_path_factory.mktemp("proxy"), host="python") as running:
+        yield running
+
+
+@pytest.fixture
+def client(proxy: ProxyProcess) -> Iterator[Client]:
+    with proxy.client() as made:
+        wait_for(lambda: made.status()["hosts"][0]["alive"], 60)
+        yield made
+
+
+def rest(client: Client) -> str:
+    """Where the host answers."""
+    return "http://" + str(client.status()["hosts"][0]["endpoints"]["rest"])
+
+
+def answered_by(url: str, key: str) -> int:
+    """Ask for a score; return the version that gave it, which must be right."""
+    body = {"instances": [{"x": ROW}]}
+    answer = httpx.post(f"{url}/v1/models/ranking:predict", json=body, headers={"x-routing-key": key}, trust_env=False)
+    assert answer.status_code == 200, answer.text
+    version = int(answer.headers["x-model-version"])
+    (score,) = answer.json()["predictions"]
+    (expected,) = linear_score(np.array([ROW], np.float32), version)[0]
+    assert score == pytest.approx([float(expected)], rel=1e-5) or score == pytest.approx(float(expected), rel=1e-5)
+    return version
+
+
+def split(url: str, count: int = 200) -> Counter[int]:
+    return Counter(answered_by(url, f"user-{number}") for number in range(count))
+
+
+def test_from_deployment_to_roll_back(proxy: ProxyProcess, client: Client, versions: dict[int, Path]) -> None:
+    client.deploy("ranking", versions[3], wait=True, timeout=60)
+    url = rest(client)
+    assert split(url, 20) == {3: 20}
+    client.deploy("ranking", versions[4], traffic=30, wait=True, timeout=60)
+    assert 30 < split(url)[4] < 95
+    before = {number: answered_by(url, f"user-{number}") for number in range(50)}
+    client.traffic("ranking", {4: 60})
+    wait_for(lambda: split(url, 100)[4] > 35)
+    moved = [number for number, version in before.items() if version == 4 and answered_by(url, f"user-{number}") != 4]
+    assert moved == []
+    client.pause("ranking")
+    wait_for(lambda: split(url, 20) == {3: 20})
+    client.pause("ranking", paused=False)
+    client.promote("ranking", 4)
+    wait_for(lambda: split(url, 20) == {4: 20})
+    client.rollback("ranking")
+    wait_for(lambda: split(url, 20) == {3: 20}, 5)
+
+
+def test_serving_goes_on_without_the_proxy(proxy: ProxyProcess, client: Client, versions: dict[int, Path]) -> None:
+    client.deploy("ranking", versions[3], wait=True, timeout=60)
+    url = rest(client)
+    proxy.kill()
+    assert split(url, 20)[3] == 20
+    proxy.start()
+    assert split(url, 20)[3] == 20
+
+
+def test_a_killed_host_comes_back_to_what_was_deployed(
+    proxy: ProxyProcess, client: Client, versions: dict[int, Path]
+) -> None:
+    client.deploy("ranking", versions[3], wait=True, timeout=60)
+    host = client.status()["hosts"][0]
+    os.kill(host["pid"], signal.SIGKILL)
+    wait_for(lambda: client.status()["hosts"][0]["alive"] and client.status()["hosts"][0]["pid"] != host["pid"], 60)
+    wait_for(lambda: {one["state"] for one in client.versions("ranking")["versions"]} == {"ready"}, 60)
+    assert split(rest(client), 20)[3] == 20
+
+
+def test_undeploy_and_the_end(proxy: ProxyProcess, client: Client) -> None:
+    client.undeploy("ranking")
+    wait_for(lambda: {one["state"] for one in client.versions("ranking")["versions"]} == {"stopped"})
+    pid = client.status()["hosts"][0]["pid"]
+    assert proxy.stop(40) == 0
+    assert not Path(f"/proc/{pid}").exists()
