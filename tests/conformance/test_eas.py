@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Raw requests of DeepRec Processor over HTTP, as eas-prediction's clients send them."""
+
+from __future__ import annotations
+
+import httpx
+import numpy as np
+import pytest
+from contract_messages import make_request, messages
+from model_builders import linear_score
+
+X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+BODY = make_request({"x": X}).SerializeToString()
+
+
+def _scores(answer: httpx.Response) -> np.ndarray:
+    assert answer.status_code == 200, answer.text
+    response = messages()["PredictResponse"].FromString(answer.content)
+    (entry,) = response.outputs
+    return np.array(entry.value.float_val, np.float32).reshape(list(entry.value.array_shape.dim))
+
+
+@pytest.mark.parametrize("path", ["/api/predict/ranking", "/api/predict/ranking/", "/v1/models/ranking:eas"])
+def test_predict(http: httpx.Client, path: str) -> None:
+    # What that client sends with every request; the token is for a gateway before the host.
+    headers = {"authorization": "token", "content-type": "application/octet-stream"}
+    answer = http.post(path, content=BODY, headers=headers)
+    assert np.allclose(_scores(answer), linear_score(X))
+    assert answer.headers["x-model-version"] == "1"
+
+
+@pytest.mark.parametrize("place", ["/versions/2", "/labels/canary"])
+def test_predict_of_a_version(http: httpx.Client, place: str) -> None:
+    assert np.allclose(_scores(http.post(f"/v1/models/ranking{place}:eas", content=BODY)), linear_score(X, 2))
+
+
+def test_empty_request_asks_for_the_signature(http: httpx.Client) -> None:
+    signature = http.post("/api/predict/ranking", content=b"").json()
+    assert [one["name"] for one in signature["inputs"]] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/api/predict/absent", BODY, 404),
+        ("/api/predict/ranking", b"\xff\xff\xff", 400),
+        ("/api/predict/ranking", make_request({"x": X[:, :2]}).SerializeToString(), 400),
+        # Five models: one has to be named.
+        ("/", BODY, 400),
+        ("/api/predict", BODY, 404),
+    ],
+)
+def test_request_that_cannot_be(http: httpx.Client, path: str, body: bytes, status: int) -> None:
+    answer = http.post(path, content=body)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert answer.text.strip()
+
+
+def test_the_only_model_needs_no_name(start_host, served_models) -> None:
+    with start_host({"ranking": served_models["ranking"]}) as host:
+        answer = httpx.post(f"http://{host.rest}/", content=BODY, timeout=30)
+    assert np.allclose(_scores(answer), linear_score(X))

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Health as grpc_health_probe and load balancers ask for it, over gRPC and HTTP."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import grpc
+import httpx
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from host_requests import SlowRequest, wait_until
+from served_hosts import model, version
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+@pytest.fixture(scope="module")
+def health(channel: grpc.Channel) -> health_pb2_grpc.HealthStub:
+    return health_pb2_grpc.HealthStub(channel)
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        "",
+        "PredictionService",
+        "ModelService",
+        "tensorflow.serving.PredictionService",
+        "tensorflow.serving.ModelService",
+        "inference.GRPCInferenceService",
+        "ranking",
+    ],
+)
+def test_check(health, service: str) -> None:
+    assert health.Check(health_pb2.HealthCheckRequest(service=service), timeout=10).status == SERVING
+
+
+def test_check_of_an_unknown_service(health) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        health.Check(health_pb2.HealthCheckRequest(service="absent"), timeout=10)
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_watch_of_an_unknown_service(health) -> None:
+    stream = health.Watch(health_pb2.HealthCheckRequest(service="absent"), timeout=10)
+    assert next(stream).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+    stream.cancel()
+
+
+def test_probes_over_http(http: httpx.Client) -> None:
+    assert [http.get(path).status_code for path in ("/healthz", "/readyz", "/v2/health/live")] == [200, 200, 200]
+
+
+def test_health_follows_a_model(start_host, served_models, tmp_path) -> None:
+    ranking = served_models["ranking"]
+    broken = model(1, {1: version(tmp_path / "absent")})
+    with start_host({"ranking": ranking, "broken": broken}) as host, grpc.insecure_channel(host.grpc) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+
+        def status(service: str) -> int:
+            return health.Check(health_pb2.HealthCheckRequest(service=service), timeout=10).status
+
+        # A model that cannot be loaded concerns nobody else.
+        assert (status(""), status("ranking"), status("broken")) == (SERVING, SERVING, NOT_SERVING)
+        seen = _watched(health, "ranking")
+        host.desire({"broken": broken})
+        wait_until(lambda: seen[-1:] == [NOT_SERVING])
+        assert status("") == SERVING
+        host.desire({"ranking": ranking, "broken": broken})
+        wait_until(lambda: seen[-1] == SERVING)
+
+
+def test_readiness_goes_first(start_host, served_models) -> None:
+    """SIGTERM, while a request runs: probes say so before anything is refused, and the request is answered."""
+    with start_host({"slow": served_models["slow"]}) as host, grpc.insecure_channel(host.grpc) as channel:
+        seen = _watched(health_pb2_grpc.HealthStub(channel), "")
+        wait_until(lambda: seen[-1:] == [SERVING])
+        running = SlowRequest(host, loops=1500)
+        time.sleep(0.5)
+        host.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: seen[-1] == NOT_SERVING)
+        assert running.is_alive()
+        assert host.process.wait(40) == 0
+        assert running.end().status_code == 200
+
+
+def _watched(health: health_pb2_grpc.HealthStub, service: str) -> list[int]:
+    """Return a list that grows with what a watcher is told."""
+    seen: list[int] = []
+
+    def watch() -> None:
+        try:
+            for answer in health.Watch(health_pb2.HealthCheckRequest(service=service), timeout=120):
+                seen.append(answer.status)
+        except grpc.RpcError:
+            pass
+
+    threading.Thread(target=watch, daemon=True).start()
+    return seen
+
+

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients that mean no good, or are broken: a clear status, and nobody else notices."""
+
+from __future__ import annotations
+
+import gzip
+import resource
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import grpc
+import httpx
+import pytest
+from host_requests import ranking_body, wait_until
+from served_hosts import ServedHost
+
+READ_SECONDS = 2
+MEGABYTE = 1024 * 1024
+
+UNARY = [
+    f"/tensorflow.serving.PredictionService/{name}"
+    for name in ("Predict", "Classify", "Regress", "MultiInference", "GetModelMetadata")
+] + ["/tensorflow.serving.ModelService/GetModelStatus"]
+UNARY += [f"/inference.GRPCInferenceService/{name}" for name in ("ModelInfer", "ModelMetadata", "ModelReady")]
+JSON = [
+    *(f"/v1/models/ranking:{name}" for name in ("predict", "classify", "regress")),
+    "/v2/models/ranking/infer",
+]
+GARBAGE = [b"\xff" * 100, b"\x0a\xff\xff\xff\xff\x0f", b"\x0a\x05ab", b"\x0b\x0c", bytes(range(256))]
+NO_JSON = [b"", b"{", b"[" * 100_000, b'{"instances":' + b"[" * 100_000, b"\xff\xfe", b'{"inputs": NaN}', b'"x"', b"null"]
+
+
+@pytest.fixture(scope="module")
+def small(start_host, served_models) -> Iterator[ServedHost]:
+    """A host with narrow limits."""
+    arguments = ("--max-message-mb", "1", "--read-seconds", str(READ_SECONDS), "--max-connections", "1500")
+    with start_host({"ranking": served_models["ranking"]}, arguments) as host:
+        yield host
+        _check_serves(host)
+
+
+def _check_serves(host: ServedHost) -> None:
+    answer = httpx.post(f"http://{host.rest}/api/predict/ranking", content=ranking_body(), timeout=20)
+    assert answer.status_code == 200, answer.text
+    with grpc.insecure_channel(host.grpc) as channel:
+        live = channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=20)
+    assert live == b"\x08\x01"
+
+
+def _connect(address: str) -> socket.socket:
+    name, _, port = address.rpartition(":")
+    return socket.create_connection((name, int(port)), timeout=30)
+
+
+def _read_all(client: socket.socket) -> bytes:
+    """Read until the other side closes."""
+    data = b""
+    try:
+        while piece := client.recv(65536):
+            data += piece
+    except ConnectionResetError:
+        pass
+    return data
+
+
+@pytest.mark.parametrize("path", UNARY)
+def test_malformed_messages(channel: grpc.Channel, path: str) -> None:
+    ask = channel.unary_unary(path)
+    for garbage in GARBAGE:
+        with pytest.raises(grpc.RpcError) as caught:
+            ask(garbage, timeout=20)
+        assert caught.value.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND), garbage
+        assert caught.value.details()
+
+
+def test_unknown_method(channel: grpc.Channel) -> None:
+    for path in ("/tensorflow.serving.PredictionService/Absent", "/x.Y/Z", "/", "/a/b/c"):
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary(path)(b"", timeout=20)
+        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize("path", JSON)
+def test_malformed_json(http: httpx.Client, path: str) -> None:
+    for garbage in NO_JSON:
+        answer = http.post(path, content=garbage)
+        assert answer.status_code == 400, (garbage[:20], answer.text)
+        assert list(answer.json()) == ["error"]
+
+
+def test_malformed_raw_request(http: httpx.Client) -> None:
+    for garbage in GARBAGE:
+        assert http.post("/api/predict/ranking", content=garbage).status_code == 400
+
+
+@pytest.mark.parametrize("place", ["model", "label"])
+def test_long_names(http: httpx.Client, place: str) -> None:
+    name = "n" * 10_000
+    path = f"/v1/models/{name}:eas" if place == "model" else f"/v1/models/ranking/labels/{name}:eas"
+    answer = http.post(path, content=ranking_body())
+    assert answer.status_code in (400, 404)
+    assert len(answer.content) < 2000
+
+
+def test_giant_grpc_message(small: ServedHost) -> None:
+    with grpc.insecure_channel(small.grpc, [("grpc.max_send_message_length", -1)]) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary(UNARY[0])(bytes(3 * MEGABYTE), timeout=20)
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_giant_body(small: ServedHost) -> None:
+    url = f"http://{small.rest}/v1/models/ranking:predict"
+    assert httpx.post(url, content=bytes(MEGABYTE + 1), timeout=20).status_code == 413
+    # Of unknown length, a piece at a time.
+    answer = _post_in_pieces(small, (bytes(65536) for _ in range(40)))
+    assert b" 413 " in answer.split(b"\r\n", 1)[0]
+
+
+def _post_in_pieces(host: ServedHost, pieces: Iterator[bytes]) -> bytes:
+    with _connect(host.rest) as client:
+        client.sendall(b"POST /v1/models/ranking:predict HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
+        try:
+            for piece in pieces:
+                client.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))
+        except ConnectionError:
+            pass
+        return _read_all(client)
+
+
+def test_body_that_says_a_giant_length(small: ServedHost) -> None:
+    with _connect(small.rest) as client:
+        client.sendall(b"POST /v1/models/ranking:predict HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999999\r\n\r\n")
+        assert b" 413 " in _read_all(client).split(b"\r\n", 1)[0]
+
+
+def test_compressed_bomb(small: ServedHost) -> None:
+    body = gzip.compress(bytes(64 * MEGABYTE))
+    assert len(body) < MEGABYTE
+    headers = {"content-encoding": "gzip"}
+    answer = httpx.post(f"http://{small.rest}/v1/models/ranking:predict", content=body, headers=headers, timeout=20)
+    assert answer.status_code == 413
+
+
+@pytest.mark.parametrize("body", [b"no gzip", gzip.compress(b"{}")[:-3], gzip.compress(b"{}") + b"more"])
+def test_damaged_compression(small: ServedHost, body: bytes) -> None:
+    headers = {"content-encoding": "gzip"}
+    answer = httpx.post(f"http://{small.rest}/v1/models/ranking:predict", content=body, headers=headers, timeout=20)
+    assert answer.status_code == 400
+
+
+def test_slow_head(small: ServedHost) -> None:
+    """A byte of the head at a time keeps no connection."""
+    with _connect(small.rest) as client:
+        began = time.monotonic()
+        try:
+            for byte in b"GET /healthz HTTP/1.1\r\nhost: " + b"x" * 1000:
+                client.sendall(bytes([byte]))
+                time.sleep(0.1)
+        except ConnectionError:
+            pass
+        assert _read_all(client) == b"" or True
+        assert time.monotonic() - began < 4 * READ_SECONDS
+
+
+def test_slow_second_head(small: ServedHost) -> None:
+    """Nor does it after a good request."""
+    with _connect(small.rest) as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\nGET /he")
+        began = time.monotonic()
+        assert _read_all(client).count(b" 200 ") == 1
+        assert time.monotonic() - began < 4 * READ_SECONDS
+
+
+def test_slow_body(small: ServedHost) -> None:
+    def pieces() -> Iterator[bytes]:
+        until = time.monotonic() + 3 * READ_SECONDS
+        while time.monotonic() < until:
+            yield b"x"
+            time.sleep(0.1)
+
+    began = time.monotonic()
+    answer = _post_in_pieces(small, pieces())
+    assert time.monotonic() - began < 5 * READ_SECONDS
+    assert answer == b"" or b" 408 " in answer.split(b"\r\n", 1)[0]
+
+
+def test_endless_head(small: ServedHost) -> None:
+    with _connect(small.rest) as client:
+        sent = 0
+        try:
+            client.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-long: ")
+            while sent < 50 * MEGABYTE:
+                client.sendall(b"y" * 65536)
+                sent += 65536
+        except ConnectionError:
+            pass
+    assert sent < 20 * MEGABYTE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST / HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"\0" * 1000,
+    ],
+    ids=["tls", "http2", "version", "length", "both-lengths", "zeros"],
+)
+def test_what_is_no_http(small: ServedHost, text: bytes) -> None:
+    with _connect(small.rest) as client:
+        client.sendall(text)
+        client.shutdown(socket.SHUT_WR)
+        answer = _read_all(client)
+    assert answer == b"" or answer.split(b" ", 2)[1] in (b"400", b"404", b"405", b"505")
+
+
+def test_client_that_goes_away_in_the_middle(small: ServedHost) -> None:
+    for cut in (10, 60, 100):
+        head = b"POST /api/predict/ranking HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n"
+        with _connect(small.rest) as client:
+            client.sendall((head + ranking_body())[:cut])
+    _check_serves(small)
+
+
+def test_half_closed_grpc_streams(small: ServedHost) -> None:
+    """Calls that bring no message, and calls whose client never says that it is done."""
+    with grpc.insecure_channel(small.grpc) as channel:
+        none = channel.stream_unary(UNARY[0])
+        for _ in range(20):
+            with pytest.raises(grpc.RpcError) as caught:
+                none(iter(()), timeout=20)
+            assert caught.value.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNIMPLEMENTED)
+        release = threading.Event()
+
+        def never() -> Iterator[bytes]:
+            release.wait(30)
+            return iter(())  # type: ignore[return-value]
+            yield b""
+
+        calls = [channel.stream_unary(UNARY[0]).future(never(), timeout=60) for _ in range(50)]
+        try:
+            _check_serves(small)
+        finally:
+            for call in calls:
+                call.cancel()
+            release.set()
+
+
+@pytest.mark.parametrize("text", [b"", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\0" * 4096])
+def test_what_is_no_grpc(small: ServedHost, text: bytes) -> None:
+    with _connect(small.grpc) as client:
+        client.sendall(text)
+        _check_serves(small)
+
+
+def test_plain_text_server_asked_for_tls(small: ServedHost) -> None:
+    context = ssl.create_default_context()
+    for address in (small.rest, small.grpc):
+        with _connect(address) as client, pytest.raises((ssl.SSLError, OSError)):
+            context.wrap_socket(client, server_hostname="x")
+    _check_serves(small)
+
+
+@pytest.mark.parametrize("side", ["rest", "grpc"])
+def test_a_thousand_idle_connections(small: ServedHost, side: str) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 2048:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    with ExitStack() as stack:
+        idle = [stack.enter_context(_connect(getattr(small, side))) for _ in range(1000)]
+        _check_serves(small)
+        if side == "rest":
+            # They have asked for nothing, so they are closed in the end.
+            wait_until(lambda: idle[0].recv(1) == b"" and idle[-1].recv(1) == b"", 10 * READ_SECONDS)
+    _check_serves(small)
+
+
+def test_more_connections_than_allowed(small: ServedHost) -> None:
+    with ExitStack() as stack:
+        open_ones = [stack.enter_context(_connect(small.rest)) for _ in range(1700)]
+        # Those beyond the limit are closed at once, before any timeout.
+        assert open_ones[-1].recv(1) == b""
+    wait_until(lambda: _answers(small))
+
+
+def _answers(host: ServedHost) -> bool:
+    try:
+        return httpx.get(f"http://{host.rest}/healthz", timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Open Inference Protocol v2 with tritonclient, over gRPC and HTTP, unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from queue import Queue
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import tritonclient.grpc
+import tritonclient.http
+from model_builders import linear_score
+from served_hosts import ServedHost
+from tritonclient.utils import InferenceServerException
+
+X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+
+
+@pytest.fixture(scope="module", params=["grpc", "http"])
+def triton(request: pytest.FixtureRequest, host: ServedHost) -> Iterator[tuple[Any, Any]]:
+    """The client's module and a client."""
+    module = getattr(tritonclient, request.param)
+    client = module.InferenceServerClient(getattr(host, "grpc" if request.param == "grpc" else "rest"))
+    yield module, client
+    client.close()
+
+
+def _input(module: Any, name: str, value: np.ndarray, datatype: str) -> Any:
+    tensor = module.InferInput(name, list(value.shape), datatype)
+    tensor.set_data_from_numpy(value)
+    return tensor
+
+
+def test_infer(triton: tuple[Any, Any]) -> None:
+    module, client = triton
+    result = client.infer("ranking", [_input(module, "x", X, "FP32")], request_id="17")
+    assert np.allclose(result.as_numpy("y"), linear_score(X))
+    response = result.get_response()
+    name, version = (
+        (response.model_name, response.model_version)
+        if module is tritonclient.grpc
+        else (response["model_name"], response["model_version"])
+    )
+    assert (name, version) == ("ranking", "1")
+
+
+def test_infer_of_a_version(triton: tuple[Any, Any]) -> None:
+    module, client = triton
+    result = client.infer("ranking", [_input(module, "x", X, "FP32")], model_version="2")
+    assert np.allclose(result.as_numpy("y"), linear_score(X, 2))
+
+
+def test_infer_of_strings(triton: tuple[Any, Any]) -> None:
+    module, client = triton
+    inputs = [
+        _input(module, "item", np.array([b"a", b"b"], object), "BYTES"),
+        _input(module, "price", np.array([1, 2], np.float32), "FP32"),
+    ]
+    outputs = [module.InferRequestedOutput("label")]
+    result = client.infer("text", inputs, outputs=outputs)
+    assert result.as_numpy("label").shape == (2,)
+    assert result.as_numpy("score") is None
+
+
+def test_infer_in_json_alone(host: ServedHost) -> None:
+    with tritonclient.http.InferenceServerClient(host.rest) as client:
+        tensor = tritonclient.http.InferInput("x", [2, 3], "FP32")
+        tensor.set_data_from_numpy(X, binary_data=False)
+        outputs = [tritonclient.http.InferRequestedOutput("y", binary_data=False)]
+        result = client.infer("ranking", [tensor], outputs=outputs)
+    assert np.allclose(result.as_numpy("y"), linear_score(X))
+
+
+@pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
+def test_infer_compressed(host: ServedHost, algorithm: str) -> None:
+    with tritonclient.http.InferenceServerClient(host.rest) as client:
+        tensor = _input(tritonclient.http, "x", X, "FP32")
+        result = client.infer("ranking", [tensor], request_compression_algorithm=algorithm)
+    assert np.allclose(result.as_numpy("y"), linear_score(X))
+
+
+def test_infer_that_cannot_be(triton: tuple[Any, Any]) -> None:
+    module, client = triton
+    with pytest.raises(InferenceServerException, match="absent"):
+        client.infer("absent", [_input(module, "x", X, "FP32")])
+    with pytest.raises(InferenceServerException, match="x"):
+        client.infer("ranking", [_input(module, "x", X.astype(np.float64), "FP64")])
+
+
+def test_infer_by_stream(host: ServedHost) -> None:
+    answers: Queue[tuple[Any, Any]] = Queue()
+    tensor = _input(tritonclient.grpc, "x", X, "FP32")
+    with tritonclient.grpc.InferenceServerClient(host.grpc) as client:
+        client.start_stream(callback=lambda result, error: answers.put((result, error)))
+        for name in ("ranking", "absent", "ranking"):
+            client.async_stream_infer(name, [tensor])
+        first, refused, last = (answers.get(timeout=20) for _ in range(3))
+        client.stop_stream()
+    assert np.allclose(first[0].as_numpy("y"), linear_score(X))
+    assert "absent" in str(refused[1])
+    assert np.allclose(last[0].as_numpy("y"), linear_score(X))
+
+
+def test_probes(triton: tuple[Any, Any]) -> None:
+    _, client = triton
+    assert client.is_server_live()
+    assert client.is_server_ready()
+    assert client.is_model_ready("ranking")
+    assert client.is_model_ready("ranking", "2")
+    assert not client.is_model_ready("absent")
+
+
+def test_server_metadata(triton: tuple[Any, Any]) -> None:
+    module, client = triton
+    metadata = client.get_server_metadata(**({"as_json": True} if module is tritonclient.grpc else {}))
+    assert metadata["name"]
+    assert "binary_tensor_data" in metadata["extensions"]
+
+
+def test_model_metadata(triton: tuple[Any, Any]) -> None:
+    module, client = triton
+    metadata = client.get_model_metadata("ranking", **({"as_json": True} if module is tritonclient.grpc else {}))
+    assert metadata["versions"] == ["1", "2"]
+    (only,) = metadata["inputs"]
+    assert (only["name"], only["datatype"], [int(dim) for dim in only["shape"]]) == ("x", "FP32", [-1, 3])
+
+
+def test_repository_index(host: ServedHost) -> None:
+    with tritonclient.grpc.InferenceServerClient(host.grpc) as client:
+        index = client.get_model_repository_index()
+    assert {(one.name, one.version) for one in index.models} >= {("ranking", "1"), ("ranking", "2"), ("text", "3")}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v2/models/absent/infer", {"inputs": []}, 404),
+        ("/v2/models/ranking/versions/0/infer", {"inputs": []}, 404),
+        ("/v2/models/ranking/infer", {"inputs": []}, 400),
+        ("/v2/models/ranking/infer", {"inputs": "x"}, 400),
+        ("/v2/models/ranking/infer", [], 400),
+        ("/v2/models/ranking/nothing", {}, 404),
+    ],
+)
+def test_request_that_cannot_be(http: httpx.Client, path: str, body: object, status: int) -> None:
+    answer = http.post(path, json=body)
+    assert answer.status_code == status, answer.text
+    assert list(answer.json()) == ["error"]
+
+
+@pytest.mark.parametrize("length", ["-1", "x", "99999", "99999999999999999999999"])
+def test_wrong_header_length(http: httpx.Client, length: str) -> None:
+    headers = {"inference-header-content-length": length}
+    answer = http.post("/v2/models/ranking/infer", content=b'{"inputs":[]}', headers=headers)
+    assert answer.status_code == 400, answer.text

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes along with requests and answers: who served, routing keys, deadlines, priorities, cancellation, refusals."""
+
+from __future__ import annotations
+
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import httpx
+import numpy as np
+import pytest
+import tensorflow as tf
+from host_requests import SlowRequest, ranking_body, slow_body, wait_until
+from served_hosts import ServedHost
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+from serving_proxy.experiments.assign import bucket
+
+NAMES = {"x-model-name", "x-model-version", "x-arm", "x-session", "x-cpuset", "x-queue-us", "x-run-us"}
+
+
+@pytest.fixture(scope="module")
+def stub(channel: grpc.Channel) -> prediction_service_pb2_grpc.PredictionServiceStub:
+    return prediction_service_pb2_grpc.PredictionServiceStub(channel)
+
+
+def _request(name: str) -> predict_pb2.PredictRequest:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = name
+    request.inputs["x"].CopyFrom(tf.make_tensor_proto(np.ones((1, 3), np.float32)))
+    return request
+
+
+def _slow(loops: int) -> predict_pb2.PredictRequest:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "slow"
+    request.inputs["x"].CopyFrom(tf.make_tensor_proto(np.ones(1, np.float32)))
+    request.inputs["loops"].CopyFrom(tf.make_tensor_proto(np.int32(loops)))
+    return request
+
+
+def _trailing(call: grpc.Call) -> dict[str, str]:
+    return {key: value for key, value in call.trailing_metadata() if key.startswith("x-")}
+
+
+def test_grpc_answer_says_who_gave_it(stub) -> None:
+    _, call = stub.Predict.with_call(_request("ranking"), timeout=10)
+    found = _trailing(call)
+    assert found.keys() == NAMES
+    assert (found["x-model-name"], found["x-model-version"], found["x-arm"]) == ("ranking", "1", "baseline")
+    assert int(found["x-session"]) >= 0
+    assert int(found["x-run-us"]) >= 0
+
+
+def test_http_answer_says_who_gave_it(http: httpx.Client) -> None:
+    answer = http.post("/v1/models/ranking/labels/canary:eas", content=ranking_body())
+    found = {name: answer.headers[name] for name in NAMES}
+    assert (found["x-model-name"], found["x-model-version"], found["x-arm"]) == ("ranking", "2", "pinned")
+
+
+def test_routing_key_decides_the_arm(stub, http: httpx.Client) -> None:
+    """Both transports, alike, and as the published function says."""
+    versions = set()
+    for number in range(20):
+        key = f"user {number}"
+        _, call = stub.Predict.with_call(_request("split"), metadata=[("x-routing-key", key)], timeout=10)
+        by_grpc = _trailing(call)["x-model-version"]
+        answer = http.post("/api/predict/split", content=ranking_body(), headers={"x-routing-key": key})
+        expected = "2" if bucket("split", key) < 5000 else "1"
+        assert (by_grpc, answer.headers["x-model-version"]) == (expected, expected)
+        versions.add(by_grpc)
+    assert versions == {"1", "2"}
+
+
+@pytest.mark.parametrize("priority", ["3", "-3"])
+def test_priority(stub, http: httpx.Client, priority: str) -> None:
+    stub.Predict(_request("ranking"), metadata=[("x-priority", priority)], timeout=10)
+    assert http.post("/api/predict/ranking", content=ranking_body(), headers={"x-priority": priority}).is_success
+
+
+def test_priority_that_is_none(stub, http: httpx.Client) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.Predict(_request("ranking"), metadata=[("x-priority", "high")], timeout=10)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert http.post("/api/predict/ranking", content=ranking_body(), headers={"x-priority": "1e9"}).status_code == 400
+
+
+def test_traceparent_is_taken(stub, http: httpx.Client) -> None:
+    trace = ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+    stub.Predict(_request("ranking"), metadata=[trace], timeout=10)
+    assert http.post("/api/predict/ranking", content=ranking_body(), headers=[trace]).is_success
+
+
+def test_deadline_of_one_that_waits(host: ServedHost, stub, http: httpx.Client) -> None:
+    """It is refused by the host at its deadline, not run after it."""
+    running = SlowRequest(host, loops=800)
+    wait_until(lambda: _in_flight(host) == 1)
+    began = time.monotonic()
+    answer = http.post("/api/predict/slow", content=slow_body(1), headers={"x-timeout-ms": "100"})
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.Predict(_slow(1), timeout=0.1)
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    running.end()
+    assert answer.status_code == 504, answer.text
+    assert time.monotonic() - began < 30
+
+
+def test_deadline_that_is_none(http: httpx.Client) -> None:
+    answer = http.post("/api/predict/ranking", content=ranking_body(), headers={"x-timeout-ms": "soon"})
+    assert answer.status_code == 400
+
+
+def test_refusal_says_when_to_come_again(host: ServedHost, stub, http: httpx.Client) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: http.post("/api/predict/slow", content=slow_body(300)), range(8)))
+    statuses = [answer.status_code for answer in answers]
+    assert 200 in statuses
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert len(refused) + statuses.count(200) == 8
+    assert refused
+    assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
+
+    running = [SlowRequest(host, loops=300) for _ in range(3)]
+    wait_until(lambda: _in_flight(host) == 3)
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.Predict(_slow(1), timeout=30)
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert int(dict(caught.value.trailing_metadata())["grpc-retry-pushback-ms"]) >= 1
+    assert [one.end().status_code for one in running] == [200] * 3
+
+
+def test_grpc_client_that_goes_away_cancels_what_waits(host: ServedHost, stub) -> None:
+    running = SlowRequest(host, loops=1000)
+    wait_until(lambda: _in_flight(host) == 1)
+    waiting = stub.Predict.future(_slow(2000), timeout=60)
+    wait_until(lambda: _in_flight(host) == 2)
+    waiting.cancel()
+    wait_until(lambda: _in_flight(host) == 1)
+    assert running.is_alive()
+    running.end()
+
+
+def test_http_client_that_goes_away_cancels_what_waits(host: ServedHost) -> None:
+    running = SlowRequest(host, loops=1000)
+    wait_until(lambda: _in_flight(host) == 1)
+    address, _, port = host.rest.rpartition(":")
+    body = slow_body(2000)
+    with socket.create_connection((address, int(port))) as client:
+        head = f"POST /api/predict/slow HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+        client.sendall(head.encode() + body)
+        wait_until(lambda: _in_flight(host) == 2)
+    wait_until(lambda: _in_flight(host) == 1)
+    assert running.is_alive()
+    running.end()
+
+
+def _in_flight(host: ServedHost) -> int:
+    """Return how many requests wait or run for the model `slow`."""
+    text = httpx.get(f"http://{host.rest}/metrics", timeout=10).text
+    lines = [line for line in text.splitlines() if line.startswith("recprocessor_in_flight{") and '"slow"' in line]
+    return int(float(lines[0].rpartition(" ")[2]))

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Server reflection, and a request made of nothing else."""
+
+from __future__ import annotations
+
+import grpc
+import numpy as np
+import pytest
+from google.protobuf import message_factory
+from google.protobuf.descriptor_pool import DescriptorPool
+from grpc_reflection.v1alpha import reflection_pb2
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+from model_builders import linear_score
+
+SERVICES = {
+    "tensorflow.serving.PredictionService",
+    "tensorflow.serving.ModelService",
+    "inference.GRPCInferenceService",
+    "grpc.health.v1.Health",
+}
+
+
+def test_services_are_listed(channel: grpc.Channel) -> None:
+    assert set(ProtoReflectionDescriptorDatabase(channel).get_services()) >= SERVICES
+
+
+def test_stable_name_answers_alike(channel: grpc.Channel) -> None:
+    ask = channel.stream_stream(
+        "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+        request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+        response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+    )
+    request = reflection_pb2.ServerReflectionRequest(list_services="")
+    (answer,) = ask(iter([request]), timeout=10)
+    assert {one.name for one in answer.list_services_response.service} >= SERVICES
+
+
+@pytest.mark.parametrize("service", sorted(SERVICES))
+def test_every_service_is_described(channel: grpc.Channel, service: str) -> None:
+    found = DescriptorPool(ProtoReflectionDescriptorDatabase(channel)).FindServiceByName(service)
+    assert all(method.input_type.full_name and method.output_type.full_name for method in found.methods)
+
+
+def test_request_from_descriptions_alone(channel: grpc.Channel) -> None:
+    pool = DescriptorPool(ProtoReflectionDescriptorDatabase(channel))
+    method = pool.FindServiceByName("inference.GRPCInferenceService").FindMethodByName("ModelInfer")
+    request_type, response_type = (message_factory.GetMessageClass(t) for t in (method.input_type, method.output_type))
+    x = np.array([[1, 2, 3]], np.float32)
+    tensor = {"name": "x", "datatype": "FP32", "shape": x.shape, "contents": {"fp32_contents": x.ravel()}}
+    ask = channel.unary_unary(
+        "/inference.GRPCInferenceService/ModelInfer",
+        request_serializer=request_type.SerializeToString,
+        response_deserializer=response_type.FromString,
+    )
+    response = ask(request_type(model_name="ranking", inputs=[tensor]), timeout=10)
+    assert np.allclose(np.frombuffer(response.raw_output_contents[0], np.float32), linear_score(x).ravel())

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests to hosts, for tests that are about something else than their messages."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import httpx
+import numpy as np
+from contract_messages import make_request
+from served_hosts import ServedHost
+
+
+def ranking_body(rows: int = 1) -> bytes:
+    """Return a raw request (EAS) for the model `ranking`."""
+    return make_request({"x": np.ones((rows, 3), np.float32)}).SerializeToString()
+
+
+def slow_body(loops: int) -> bytes:
+    """Return a raw request (EAS) for the model `slow`; a loop takes about a millisecond."""
+    return make_request({"x": np.ones(1, np.float32), "loops": np.int32(loops)}).SerializeToString()
+
+
+class SlowRequest:
+    """A request for the model `slow` on a thread of its own."""
+
+    def __init__(self, host: ServedHost, loops: int) -> None:
+        self._answer: httpx.Response | None = None
+        self._url = f"http://{host.rest}/api/predict/slow"
+        self._thread = threading.Thread(target=self._run, args=(slow_body(loops),))
+        self._thread.start()
+
+    def _run(self, body: bytes) -> None:
+        self._answer = httpx.post(self._url, content=body, timeout=120)
+
+    def is_alive(self) -> bool:
+        """Whether it has not been answered."""
+        return self._thread.is_alive()
+
+    def end(self) -> httpx.Response:
+        """Wait for its answer."""
+        self._thread.join(120)
+        assert self._answer is not None
+        return self._answer
+
+
+def wait_until(condition, seconds: float = 30.0) -> None:
+    """Wait until something is so."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.02)

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Host programs, started for a test: a state directory, a process, and where it listens."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+KINDS = ("python", "go")
+_GO_HOST = ROOT / "build" / "host-go" / "recprocessor-host"
+_START_S = 60.0
+
+
+def program(kind: str) -> list[str]:
+    """Return the program of a kind of host; one that is not built is skipped, but in CI fails."""
+    if kind == "python":
+        return [sys.executable, "-m", "serving_proxy.host"]
+    found = os.environ.get("RECPROCESSOR_HOST") or shutil.which(_GO_HOST.name) or _GO_HOST
+    if not Path(found).is_file():
+        message = f"{_GO_HOST.name}: not built, expected `make host-go`"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return [str(found)]
+
+
+def version(path: Path, **more: Any) -> dict[str, Any]:
+    """Return a version's entry in desired.json."""
+    return {"path": str(path), **more}
+
+
+def model(baseline: int, versions: Mapping[int, Mapping[str, Any]], **more: Any) -> dict[str, Any]:
+    """Return a model's entry in desired.json."""
+    return {"baseline": baseline, "versions": {str(number): entry for number, entry in versions.items()}, **more}
+
+
+class ServedHost:
+    """One host process.
+
+    Attributes
+    ----------
+    grpc, rest : str
+        As in "127.0.0.1:8500".
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        state_dir: Path,
+        models: Mapping[str, Any],
+        arguments: Sequence[str] = (),
+        name: str = "host-0",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.state_dir = state_dir
+        self.name = name
+        self.log = state_dir / f"{name}.log"
+        self._generation = 0
+        self._arguments = list(arguments)
+        self._environment = {**os.environ, **(environment or {})}
+        self.process: subprocess.Popen[bytes] | None = None
+        self.grpc = self.rest = ""
+        state_dir.mkdir(parents=True, exist_ok=True)
+        self.desire(models)
+
+    def desire(self, models: Mapping[str, Any]) -> int:
+        """Replace desired.json; return its generation."""
+        self._generation += 1
+        text = json.dumps(
+            {"schema": 1, "generation": self._generation, "maintenance_cpus": _all_cpus(), "models": models}
+        )
+        draft = self.state_dir / "desired.json.draft"
+        draft.write_text(text, encoding="utf-8")
+        draft.rename(self.state_dir / "desired.json")
+        return self._generation
+
+    def start(self) -> ServedHost:
+        """Start the process and wait until it is ready."""
+        command = [*program(self.kind), "--state-dir", str(self.state_dir), "--host-id", self.name]
+        command += ["--grpc-port", "0", "--rest-port", "0", *self._arguments]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, env=self._environment)
+        self.wait_for(lambda state: state["state"] == "ready" and {"grpc", "rest"} <= state["endpoints"].keys())
+        endpoints = self.actual()["endpoints"]
+        self.grpc, self.rest = endpoints["grpc"], endpoints["rest"]
+        if "--tls-cert" not in self._arguments:
+            self.wait_for(lambda _: httpx.get(f"http://{self.rest}/readyz", timeout=10).status_code == 200)
+        return self
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        assert self.process is not None
+        return self.process.pid
+
+    def actual(self) -> dict[str, Any]:
+        """Return what actual.json says; nothing if it is not there, or of an earlier process."""
+        try:
+            state: dict[str, Any] = json.loads((self.state_dir / "hosts" / self.name / "actual.json").read_bytes())
+        except FileNotFoundError:
+            return {"state": "absent", "endpoints": {}, "models": {}, "generation": -1}
+        if state["pid"] != self.pid:
+            return {"state": "absent", "endpoints": {}, "models": {}, "generation": -1}
+        return state
+
+    def wait_for(self, condition: Any, seconds: float = _START_S) -> None:
+        """Wait until actual.json is as wanted."""
+        assert self.process is not None
+        until = time.monotonic() + seconds
+        while not condition(self.actual()):
+            assert self.process.poll() is None, f"host ended: {self.log.read_text()[-2000:]}"
+            assert time.monotonic() < until, f"{self.actual()}\n{self.log.read_text()[-2000:]}"
+            time.sleep(0.02)
+
+    def end(self, number: int = signal.SIGTERM, seconds: float = 40.0) -> int:
+        """Send a signal and return the exit code."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(seconds)
+
+
+@contextlib.contextmanager
+def served(*arguments: Any, **more: Any) -> Iterator[ServedHost]:
+    """Serve within a `with` statement; see `ServedHost`."""
+    host = ServedHost(*arguments, **more)
+    try:
+        yield host.start()
+    finally:
+        if host.process is not None and host.process.poll() is None:
+            host.end(signal.SIGKILL)
+
+
+def _all_cpus() -> str:
+    # Not all of them with a low priority, as without this: tests may run on a busy machine.
+    return ",".join(str(cpu) for cpu in sorted(os.sched_getaffinity(0)))
