@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -11,23 +13,52 @@ from processor import Answer, ProcessorError
 from serving_proxy.host.call import Call, Operation
 from serving_proxy.host.engine import Engine
 from serving_proxy.host.grpc_methods import INFER
+from serving_proxy.host.patience import Patience
 from serving_proxy.host.provenance import provenance
 from serving_proxy.host.statuses import GRPC, retry_after_us
 
 Context = Any  # grpc.aio.ServicerContext, which is generic in messages that are bytes here
-Unary = Callable[[bytes, Context], Awaitable[bytes]]
+Unary = Callable[[AsyncIterator[bytes], Context], Awaitable[bytes]]
 Stream = Callable[[AsyncIterator[bytes], Context], AsyncIterator[bytes]]
 
 # Of ModelStreamInferResponse: error_message = 1, infer_response = 2, both with a length.
 _ERROR_TAG, _ANSWER_TAG = b"\x0a", b"\x12"
 
 
-def unary(engine: Engine, operation: Operation) -> Unary:
-    """Return the handler of a method with one request and one response."""
+class InFlight:
+    """Counts the calls that are being answered, but not streams that merely stand open."""
 
-    async def handle(data: bytes, context: Context) -> bytes:
+    def __init__(self) -> None:
+        self._number = 0
+        self._none = asyncio.Event()
+        self._none.set()
+
+    def __enter__(self) -> None:
+        self._number += 1
+        self._none.clear()
+
+    def __exit__(self, *_: object) -> None:
+        self._number -= 1
+        if not self._number:
+            self._none.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until there is none, at most so long."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._none.wait(), seconds)
+
+
+def unary(engine: Engine, operation: Operation, in_flight: InFlight, patience: Patience) -> Unary:
+    """Return the handler of a method with one request and one response.
+
+    It takes the request as a stream: gRPC would leave a call open for ever that is closed without one.
+    """
+
+    async def handle(requests: AsyncIterator[bytes], context: Context) -> bytes:
         try:
-            answer = await engine.answer(read_call(operation, data, context))
+            data = await patience.first(requests)
+            with in_flight:
+                answer = await engine.answer(read_call(operation, data, context))
         except ProcessorError as error:
             fail(context, error)
             return b""
@@ -37,18 +68,19 @@ def unary(engine: Engine, operation: Operation) -> Unary:
     return handle
 
 
-def stream(engine: Engine) -> Stream:
+def stream(engine: Engine, in_flight: InFlight) -> Stream:
     """Return the handler of ModelStreamInfer: requests answered in their order, a failed one with its message."""
 
     async def handle(requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
         answer: Answer | None = None
         async for data in requests:
-            try:
-                answer = await engine.answer(read_call(INFER, data, context))
-            except ProcessorError as error:
-                yield _field(_ERROR_TAG, str(error).encode())
-            else:
-                yield _field(_ANSWER_TAG, answer.data)
+            with in_flight:
+                try:
+                    answer = await engine.answer(read_call(INFER, data, context))
+                except ProcessorError as error:
+                    yield _field(_ERROR_TAG, str(error).encode())
+                else:
+                    yield _field(_ANSWER_TAG, answer.data)
         context.set_trailing_metadata(provenance(answer))
 
     return handle

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Any
 
 import grpc
@@ -11,14 +13,17 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as aio_health
 
 from serving_proxy.host.engine import Engine
-from serving_proxy.host.grpc_calls import stream, unary
+from serving_proxy.host.grpc_calls import InFlight, stream, unary
 from serving_proxy.host.grpc_methods import RELOAD, SERVICES, SHORT_NAMES, STREAM, UNARY
 from serving_proxy.host.options import HostOptions
+from serving_proxy.host.patience import Patience
 from serving_proxy.host.reflection import add_reflection
 from serving_proxy.host.reload import Reload
 from serving_proxy.host.tls import grpc_credentials
 
 _MOST_RPCS = 8192
+# For answers that are written but not sent.
+_FLUSH_SECONDS = 0.5
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -26,11 +31,13 @@ _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 class RawHandlers(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Finds the handler of a method by its path; messages are bytes."""
 
-    def __init__(self, engine: Engine, reload: Reload) -> None:
-        make = grpc.unary_unary_rpc_method_handler
-        self._handlers = {path: make(unary(engine, operation)) for path, operation in UNARY.items()}
-        self._handlers[RELOAD] = make(reload.handle)
-        self._handlers[STREAM] = grpc.stream_stream_rpc_method_handler(stream(engine))
+    def __init__(self, engine: Engine, reload: Reload, in_flight: InFlight, patience: Patience) -> None:
+        make = grpc.stream_unary_rpc_method_handler
+        self._handlers = {
+            path: make(unary(engine, operation, in_flight, patience)) for path, operation in UNARY.items()
+        }
+        self._handlers[RELOAD] = grpc.unary_unary_rpc_method_handler(reload.handle)
+        self._handlers[STREAM] = grpc.stream_stream_rpc_method_handler(stream(engine, in_flight))
 
     def service(self, handler_call_details: Any) -> Any:
         """Return the handler, or None for UNIMPLEMENTED."""
@@ -64,7 +71,10 @@ class GrpcServer:
             maximum_concurrent_rpcs=_MOST_RPCS,
         )
         reload = Reload(options.admin if options.allow_reload_rpc else None, options.token_file)
-        self._server.add_generic_rpc_handlers((RawHandlers(engine, reload),))
+        self._in_flight = InFlight()
+        self._patience = Patience(options.read_seconds)
+        self._watching: asyncio.Task[None] | None = None
+        self._server.add_generic_rpc_handlers((RawHandlers(engine, reload, self._in_flight, self._patience),))
         self._health = aio_health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         add_reflection(self._server)
@@ -78,6 +88,7 @@ class GrpcServer:
     async def start(self) -> None:
         """Begin to answer; nothing is ready yet."""
         await self.set_health(ready=False, models={})
+        self._watching = asyncio.create_task(self._patience.watch())
         await self._server.start()
 
     async def set_health(self, ready: bool, models: dict[str, bool]) -> None:
@@ -88,5 +99,16 @@ class GrpcServer:
             await self._health.set(name, _SERVING if model_ready and ready else _NOT_SERVING)
 
     async def stop(self, seconds: float) -> None:
-        """Take no more calls, and wait so long for those in flight; what is left then is cancelled."""
-        await self._server.stop(seconds)
+        """Take no more calls, and wait so long for those in flight; what is left then is cancelled.
+
+        Streams that merely stand open, as of those who watch the health, are not waited for.
+        """
+        until = time.monotonic() + seconds
+        stopping = asyncio.create_task(self._server.stop(seconds))
+        # Once around, so that it has told its clients.
+        await asyncio.sleep(0)
+        await self._in_flight.wait(seconds)
+        await self._server.stop(max(0.0, min(_FLUSH_SECONDS, until - time.monotonic())))
+        await stopping
+        if self._watching is not None:
+            self._watching.cancel()

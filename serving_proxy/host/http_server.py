@@ -28,48 +28,53 @@ class GuardedProtocol(HttpToolsProtocol):
     most_connections = 4096
 
     def connection_made(self, transport: Any) -> None:
-        """Begin to wait for a head."""
+        """Begin to wait for a head, though nothing of it has come."""
         super().connection_made(transport)
         self._head_bytes = 0
-        self._head_timer: TimerHandle | None = None
+        # What comes first has until then; later requests begin when their first byte comes.
+        self._head_timer: TimerHandle | None = self._later()
         if len(self.connections) > self.most_connections:
             transport.abort()
-            return
-        self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
         """Count what comes before a request's head is complete."""
         super().data_received(data)
-        if self._is_answering():
-            self._head_bytes = 0
-            self._stop_waiting()
-            return
-        self._head_bytes += len(data)
-        if self._head_bytes > _MOST_HEAD_BYTES:
-            self.transport.abort()
-        elif self._head_timer is None:
-            self._wait_for_head()
+        if self._head_timer is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > _MOST_HEAD_BYTES:
+                self.transport.abort()
+
+    def on_message_begin(self) -> None:
+        """Begin to wait for the rest of a head."""
+        super().on_message_begin()
+        if self._head_timer is None:
+            self._head_timer = self._later()
+
+    def on_headers_complete(self) -> None:
+        """Stop waiting for a head."""
+        self._head_bytes = 0
+        self._stop_waiting()
+        super().on_headers_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._stop_waiting()
         super().connection_lost(exc)
 
-    def _is_answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
+    def _later(self) -> TimerHandle:
+        return self.loop.call_later(self.read_seconds, self._give_up)
 
-    def _wait_for_head(self) -> None:
-        self._head_timer = self.loop.call_later(self.read_seconds, self._give_up)
+    def _give_up(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            # The one before, which has come in full, is being answered.
+            self._head_timer = self._later()
+        else:
+            self.transport.abort()
 
     def _stop_waiting(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
-
-    def _give_up(self) -> None:
-        self._head_timer = None
-        if not self._is_answering():
-            self.transport.abort()
 
 
 class HttpServer:

@@ -44,9 +44,7 @@ def served_models(models_root: Path, string_model: Path, slow_model: Path) -> di
 
 
 @pytest.fixture(scope="session")
-def start_host(
-    host_kind: str, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., Any]:
+def start_host(host_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     """`with start_host(models, arguments) as host:` for tests that need one of their own."""
 
     def start(models: dict[str, Any], arguments: tuple[str, ...] = (), **more: Any) -> Any:

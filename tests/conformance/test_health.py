@@ -101,5 +101,3 @@ def _watched(health: health_pb2_grpc.HealthStub, service: str) -> list[int]:
 
     threading.Thread(target=watch, daemon=True).start()
     return seen
-
-

@@ -31,7 +31,16 @@ JSON = [
     "/v2/models/ranking/infer",
 ]
 GARBAGE = [b"\xff" * 100, b"\x0a\xff\xff\xff\xff\x0f", b"\x0a\x05ab", b"\x0b\x0c", bytes(range(256))]
-NO_JSON = [b"", b"{", b"[" * 100_000, b'{"instances":' + b"[" * 100_000, b"\xff\xfe", b'{"inputs": NaN}', b'"x"', b"null"]
+NO_JSON = [
+    b"",
+    b"{",
+    b"[" * 100_000,
+    b'{"instances":' + b"[" * 100_000,
+    b"\xff\xfe",
+    b'{"inputs": NaN}',
+    b'"x"',
+    b"null",
+]
 
 
 @pytest.fixture(scope="module")

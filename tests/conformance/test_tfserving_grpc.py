@@ -128,13 +128,12 @@ def test_regress(stub) -> None:
 def test_multi_inference(stub) -> None:
     tasks = [
         inference_pb2.InferenceTask(
-            model_spec=model_pb2.ModelSpec(name="examples", signature_name=name), method_name=f"tensorflow/serving/{name}"
+            model_spec=model_pb2.ModelSpec(name="examples", signature_name=name),
+            method_name=f"tensorflow/serving/{name}",
         )
         for name in ("classify", "regress")
     ]
-    response = stub.MultiInference(
-        inference_pb2.MultiInferenceRequest(tasks=tasks, input=_examples(0.5)), timeout=10
-    )
+    response = stub.MultiInference(inference_pb2.MultiInferenceRequest(tasks=tasks, input=_examples(0.5)), timeout=10)
     assert response.results[0].classification_result.classifications[0].classes[1].score == 0.5
     assert response.results[1].regression_result.regressions[0].value == 1.0
 

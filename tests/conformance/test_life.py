@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Start, ports that are shared, a new desired state under load, SIGTERM and SIGKILL."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+
+import grpc
+import httpx
+import pytest
+from host_requests import SlowRequest, ranking_body, wait_until
+from served_hosts import ROOT, ServedHost, program, served
+
+
+class Load:
+    """Requests one after the other on a thread, until it is told to stop."""
+
+    def __init__(self, host: ServedHost) -> None:
+        self.statuses: list[int] = []
+        self.versions: list[str] = []
+        self._stop = threading.Event()
+        self._url = f"http://{host.rest}/api/predict/ranking"
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with httpx.Client(timeout=30) as client:
+            while not self._stop.is_set():
+                answer = client.post(self._url, content=ranking_body())
+                self.statuses.append(answer.status_code)
+                self.versions.append(answer.headers.get("x-model-version", ""))
+
+    def end(self) -> None:
+        self._stop.set()
+        self._thread.join(30)
+
+
+def test_new_desired_state_loses_no_request(start_host, served_models) -> None:
+    ranking = served_models["ranking"]
+    with start_host({"ranking": ranking}) as host:
+        load = Load(host)
+        for baseline in (2, 1, 2):
+            seen = len(load.versions)
+            host.desire({"ranking": {**ranking, "baseline": baseline}})
+            wait_until(lambda seen=seen, baseline=baseline: str(baseline) in load.versions[seen:])
+        load.end()
+    assert set(load.statuses) == {200}
+    assert set(load.versions) == {"1", "2"}
+
+
+def test_sigterm_answers_what_is_in_flight(start_host, served_models) -> None:
+    with start_host({"slow": served_models["slow"]}) as host:
+        running = SlowRequest(host, loops=400)
+        waiting = SlowRequest(host, loops=1)
+        wait_until(lambda: '"slow"' in httpx.get(f"http://{host.rest}/metrics", timeout=10).text)
+        assert host.end(signal.SIGTERM) == 0
+        assert [one.end().status_code for one in (running, waiting)] == [200, 200]
+    assert host.actual()["endpoints"] == {}
+
+
+def test_drain_has_a_limit(start_host, served_models) -> None:
+    with start_host({"slow": served_models["slow"]}, ("--drain-seconds", "1")) as host:
+        with grpc.insecure_channel(host.grpc) as channel:
+            # A stream that stands open for ever is not waited for.
+            watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=60)
+            assert next(watch)
+            assert host.end(signal.SIGTERM, seconds=15) == 0
+
+
+def test_sigkill_is_survived(start_host, served_models) -> None:
+    with start_host({"ranking": served_models["ranking"]}) as host:
+        before = httpx.post(f"http://{host.rest}/api/predict/ranking", content=ranking_body(), timeout=20)
+        host.end(signal.SIGKILL)
+        host.start()
+        after = httpx.post(f"http://{host.rest}/api/predict/ranking", content=ranking_body(), timeout=20)
+    assert (before.status_code, before.content) == (after.status_code, after.content)
+
+
+def test_hosts_share_ports(start_host, served_models, host_kind: str) -> None:
+    with start_host({"ranking": served_models["ranking"]}) as first:
+        ports = (part for name in ("grpc", "rest") for part in (f"--{name}-port", getattr(first, name).split(":")[1]))
+        models = {"ranking": served_models["ranking"]}
+        with served(host_kind, first.state_dir, models, tuple(ports), name="host-1") as second:
+            assert (second.grpc, second.rest) == (first.grpc, first.rest)
+            assert first.end() == 0
+            answer = httpx.post(f"http://{second.rest}/api/predict/ranking", content=ranking_body(), timeout=20)
+            assert answer.status_code == 200
+
+
+def test_state_directory_of_another_host(start_host, served_models, host_kind: str) -> None:
+    with start_host({"ranking": served_models["ranking"]}) as first:
+        command = [*program(host_kind), "--state-dir", str(first.state_dir), "--host-id", first.name]
+        command += ["--grpc-port", "0", "--rest-port", "0"]
+        second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert second.returncode == 1
+    assert first.name in second.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--grpc-port", "70000"),
+        ("--tls-cert", "a.crt"),
+        ("--client-ca", "a.crt"),
+        ("--allow-reload-rpc",),
+        ("--max-message-mb", "0"),
+        ("--nothing",),
+    ],
+)
+def test_wrong_command_line(host_kind: str, tmp_path, arguments: tuple[str, ...]) -> None:
+    command = [*program(host_kind), "--state-dir", str(tmp_path), *arguments]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60).returncode == 2

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The descriptors for reflection: up to date, and what the public packages say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from host_support import run_ok
+
+from serving_proxy.host.grpc_methods import RELOAD, SERVICES, STREAM, UNARY
+from serving_proxy.host.reflection import descriptors
+
+ROOT = Path(__file__).resolve().parents[3]
+WRITTEN = ROOT / "serving_proxy" / "generated" / "services.binpb"
+
+
+def test_descriptors_are_current() -> None:
+    import sys
+
+    run_ok([sys.executable, ROOT / "tools" / "make_protos.py", "--check"])
+
+
+def test_every_method_is_described_and_the_other_way_round() -> None:
+    pool = descriptors()
+    described = {
+        f"/{name}/{method.name}" for name in SERVICES for method in pool.FindServiceByName(name).methods
+    }
+    assert described == {*UNARY, RELOAD, STREAM}
+
+
+def _messages() -> Iterator[str]:
+    def walk(prefix: str, messages) -> Iterator[str]:
+        for message in messages:
+            name = f"{prefix}.{message.name}"
+            yield name
+            yield from walk(name, message.nested_type)
+
+    for file in descriptor_pb2.FileDescriptorSet.FromString(WRITTEN.read_bytes()).file:
+        if not file.name.startswith("google/"):
+            yield from walk(file.package, file.message_type)
+
+
+def _shape(field: FieldDescriptor) -> tuple[object, ...]:
+    kind = field.message_type or field.enum_type
+    oneof = field.containing_oneof
+    return (field.number, field.type, field.is_repeated, kind and kind.full_name, oneof and oneof.name)
+
+
+@pytest.fixture(scope="module")
+def public() -> descriptor_pool.DescriptorPool:
+    """The default pool, with the packages that clients use."""
+    import tensorflow_serving.apis.model_service_pb2
+    import tensorflow_serving.apis.prediction_service_pb2
+    import tritonclient.grpc.service_pb2  # noqa: F401
+
+    return descriptor_pool.Default()
+
+
+@pytest.mark.parametrize("name", sorted(_messages()))
+def test_message_is_the_public_one(public: descriptor_pool.DescriptorPool, name: str) -> None:
+    ours: Descriptor = descriptors().FindMessageTypeByName(name)
+    theirs: Descriptor = public.FindMessageTypeByName(name)
+    for field in ours.fields:
+        assert _shape(field) == _shape(theirs.fields_by_name[field.name]), field.name
