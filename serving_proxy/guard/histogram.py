@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Latencies counted in buckets: sums, differences, percentiles, and how many were too slow for certain."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Counts by latency.
+
+    Attributes
+    ----------
+    bounds : tuple of float [us]
+        Rising; bucket i holds what is above `bounds[i - 1]` and at most `bounds[i]`.
+    counts : tuple of int
+        One more than bounds, or less: what is missing is 0.
+    """
+
+    bounds: tuple[float, ...] = ()
+    counts: tuple[int, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return sum(self.counts)
+
+    def __add__(self, other: Histogram) -> Histogram:
+        """Put two together; of two with other bounds, as hosts of two releases may have, the larger one counts."""
+        if not other.counts or not self.counts:
+            return other if other.counts else self
+        if self.bounds != other.bounds:
+            return max(self, other, key=lambda one: one.count)
+        return Histogram(self.bounds, _sums(self.counts, other.counts, 1))
+
+    def __sub__(self, earlier: Histogram) -> Histogram:
+        """Return what has come since; from the beginning where they cannot be compared."""
+        if not earlier.counts or self.bounds != earlier.bounds:
+            return self
+        return Histogram(self.bounds, tuple(max(0, one) for one in _sums(self.counts, earlier.counts, -1)))
+
+    def shrunk(self, earlier: Histogram) -> bool:
+        """Say whether a bucket holds less than before: whoever counts has begun anew."""
+        if not earlier.counts:
+            return False
+        return self.bounds != earlier.bounds or any(one < 0 for one in _sums(self.counts, earlier.counts, -1))
+
+    def quantile(self, fraction: float) -> float | None:
+        """Return the latency [us] that this fraction does not exceed, straight within a bucket; None of nothing."""
+        total = self.count
+        if not total:
+            return None
+        wanted, seen = fraction * total, 0
+        for index, count in enumerate(self.counts):
+            if count and seen + count >= wanted:
+                low = self.bounds[index - 1] if index else 0.0
+                high = self.bounds[index] if index < len(self.bounds) else low
+                return low + (high - low) * max(0.0, (wanted - seen) / count)
+            seen += count
+        return self.bounds[-1] if self.bounds else None
+
+    def above(self, limit: float) -> int:
+        """Count those that took longer than `limit` [us] for certain: the bucket that holds the limit is left out."""
+        first = bisect_left(self.bounds, limit) + 1
+        return sum(self.counts[first:])
+
+
+def _sums(counts: Sequence[int], others: Sequence[int], sign: int) -> tuple[int, ...]:
+    return tuple(one + sign * other for one, other in zip_longest(counts, others, fillvalue=0))

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From counters and limits to a verdict.
+
+A limit counts as exceeded only where the interval of the value lies beyond it as a whole, and as kept where the best
+guess does. Between the two the guard waits. It looks every second, at windows that overlap: hence the high confidence
+that is the default, which leaves a version at half its limit alone for good.
+"""
+
+from __future__ import annotations
+
+from serving_proxy.guard.bounds import excess, mean, quantile, wilson
+from serving_proxy.guard.settings import GuardSettings
+from serving_proxy.guard.tally import Scores, Tally
+from serving_proxy.guard.verdict import Finding, Role, Ruling, Subject, Verdict
+
+# A p99 above its limit: more than one request of a hundred took longer.
+_SLOW_PERCENT = 1.0
+
+
+def judge(settings: GuardSettings, subject: Subject) -> Verdict:
+    """Judge a version by what happened within the window."""
+    if settings.action == "off":
+        return Verdict(Ruling.WAIT, "the guard is off")
+    sample = subject.tally.copies if subject.role == Role.SHADOW else subject.tally.judged
+    if sample < settings.min_requests:
+        kind = "copies of requests" if subject.role == Role.SHADOW else "requests"
+        return Verdict(Ruling.WAIT, f"{sample} {kind} in {settings.window_s:g} s, expected {settings.min_requests}")
+    findings = tuple(one for one in _all(settings, subject, quantile(settings.confidence)) if one is not None)
+    if not findings:
+        return Verdict(Ruling.OK, "no limit is set")
+    for ruling in (Ruling.BAD, Ruling.WAIT):
+        texts = [one.text for one in findings if one.ruling == ruling]
+        if texts:
+            return Verdict(ruling, "; ".join(texts), findings)
+    texts = [one.text for one in findings]
+    if settings.promote_after_s is not None and subject.role == Role.ARM:
+        if subject.within_s >= settings.promote_after_s:
+            texts.append(f"within its limits for {subject.within_s:.0f} s, expected {settings.promote_after_s:g} s")
+            return Verdict(Ruling.PROMOTE, "; ".join(texts), findings)
+        texts.append(f"promoted after {settings.promote_after_s:g} s, {subject.within_s:.0f} s are over")
+    return Verdict(Ruling.OK, "; ".join(texts), findings)
+
+
+def _all(settings: GuardSettings, subject: Subject, z: float) -> list[Finding | None]:
+    return [
+        _errors(settings, subject, z),
+        _latency(subject, z),
+        _nan(settings, subject, z),
+        _correlation(settings, subject.tally, z),
+        _difference(settings, subject.tally, z),
+    ]
+
+
+def _errors(settings: GuardSettings, subject: Subject, z: float) -> Finding | None:
+    if settings.error_percent is None:
+        return None
+    tally, other = subject.tally, subject.baseline
+    if subject.role == Role.SHADOW:
+        hits, trials = tally.shadow.get("failed", 0), tally.copies
+        return _rate("errors", "copies failed", hits, trials, None, settings.error_percent, z)
+    if other is not None and other.judged >= settings.min_requests:
+        # Clients that send nonsense send it to both.
+        against = (float(other.failures), other.judged)
+        return _rate("errors", "requests failed", tally.failures, tally.judged, against, settings.error_percent, z)
+    # With nothing to compare with, what a client may have caused says nothing.
+    return _rate("errors", "requests failed", tally.faults, tally.judged, None, settings.error_percent, z)
+
+
+def _nan(settings: GuardSettings, subject: Subject, z: float) -> Finding | None:
+    tally, other = subject.tally, subject.baseline
+    scores = tally.scores + tally.shadow_scores
+    if settings.nan_percent is None or scores.answers < settings.min_requests:
+        return None
+    measure = tally.baseline_scores + (other.scores if other is not None else Scores())
+    against = (measure.bad, measure.answers) if measure.answers >= settings.min_requests else None
+    return _rate("nan", "answers with NaN or infinite scores", scores.bad, scores.answers, against,
+                 settings.nan_percent, z)  # fmt: skip
+
+
+def _latency(subject: Subject, z: float) -> Finding | None:
+    histogram, slo = subject.tally.latency, subject.slo_p99_ms
+    # A shadow runs when nothing else does.
+    if slo is None or subject.role == Role.SHADOW or not histogram.count:
+        return None
+    slow, count = histogram.above(slo * 1000), histogram.count
+    p99 = (histogram.quantile(0.99) or 0.0) / 1000
+    low, _ = wilson(slow, count, z)
+    text = f"p99 {p99:.3g} ms of {count} requests, {slow} above the objective of {slo:g} ms"
+    if low * 100 > _SLOW_PERCENT:
+        ruling = Ruling.BAD
+        text += f": at least {low * 100:.2g} %, expected at most {_SLOW_PERCENT:g} %"
+    else:
+        ruling = Ruling.OK if slow * 100 <= _SLOW_PERCENT * count else Ruling.WAIT
+    return Finding("p99", ruling, p99, slo, count, text)
+
+
+def _correlation(settings: GuardSettings, tally: Tally, z: float) -> Finding | None:
+    limit, found = settings.min_correlation, tally.correlation
+    if limit is None or found.mean is None or found.count < settings.min_requests:
+        return None
+    _, high = mean(found.sum, found.squares, found.count, z)
+    text = f"rank correlation {found.mean:.4f} over {found.count:.0f} requests"
+    if high < limit:
+        text += f": at most {high:.4f}, expected at least {limit:g}"
+        return Finding("correlation", Ruling.BAD, found.mean, limit, int(found.count), text)
+    ruling = Ruling.OK if found.mean >= limit else Ruling.WAIT
+    return Finding("correlation", ruling, found.mean, limit, int(found.count), text)
+
+
+def _difference(settings: GuardSettings, tally: Tally, z: float) -> Finding | None:
+    limit, found = settings.max_difference, tally.difference
+    if limit is None or found.mean is None or found.count < settings.min_requests:
+        return None
+    low, _ = mean(found.sum, found.squares, found.count, z)
+    text = f"mean score difference {found.mean:.3g} over {found.count:.0f} requests"
+    if low > limit:
+        text += f": at least {low:.3g}, expected at most {limit:g}"
+        return Finding("difference", Ruling.BAD, found.mean, limit, int(found.count), text)
+    ruling = Ruling.OK if found.mean <= limit else Ruling.WAIT
+    return Finding("difference", ruling, found.mean, limit, int(found.count), text)
+
+
+def _rate(
+    what: str, named: str, hits: float, trials: int, against: tuple[float, int] | None, limit: float, z: float
+) -> Finding:
+    """Judge a rate, or by how much it exceeds another one."""
+    percent = 100 * hits / trials if trials else 0.0
+    text = f"{hits:.0f} of {trials} {named} ({percent:.3g} %)"
+    if against is None:
+        low, value = wilson(hits, trials, z)[0], percent
+    else:
+        low = excess(hits, trials, *against, z)[0]
+        other = 100 * against[0] / against[1]
+        value = percent - other
+        text += f", of the baseline's {other:.3g} %"
+    if 100 * low > limit:
+        more = " more" if against is not None else ""
+        text += f": at least {100 * low:.2g} %{more}, expected at most {limit:g} %"
+        return Finding(what, Ruling.BAD, value, limit, trials, text)
+    return Finding(what, Ruling.OK if value <= limit else Ruling.WAIT, value, limit, trials, text)

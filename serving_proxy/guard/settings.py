@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an operator wants a model to be watched for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Percentage = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=1, le=30 * 86400, allow_inf_nan=False)]
+
+
+class GuardSettings(BaseModel):
+    """Limits of a model's versions, and what is done where one is exceeded. Null: not looked at.
+
+    The limit of the 99th percentile is `slo_p99_ms` of the version, as it was deployed.
+
+    Attributes
+    ----------
+    action : str
+        `rollback` takes the traffic from the version, or returns from a new baseline to the last good one; `pause`
+        sends everything to the baseline; `alert` only says so; `off` does not look.
+    error_percent : float or None [%]
+        Failed requests, beyond those of the baseline at the same time.
+    nan_percent : float or None [%]
+        Scores that are NaN or infinite, beyond those of the baseline.
+    min_correlation : float or None
+        Mean rank correlation of shadow answers with the baseline's.
+    max_difference : float or None
+        Mean absolute difference of shadow scores from the baseline's.
+    min_requests : int
+        With fewer in the window nothing is judged.
+    window_s : float [s]
+    confidence : float
+        How sure it has to be that a limit is exceeded.
+    probation_s : float [s]
+        So long after its promotion a baseline is rolled back; later it is only reported.
+    promote_after_s : float or None [s]
+        A variant that was within its limits for so long becomes the baseline. Null: never by itself.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    action: Literal["rollback", "pause", "alert", "off"] = "rollback"
+    error_percent: Percentage | None = 1.0
+    nan_percent: Percentage | None = 0.1
+    min_correlation: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] | None = None
+    max_difference: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    min_requests: Annotated[int, Field(ge=20, le=1_000_000_000)] = 200
+    window_s: Annotated[float, Field(ge=5, le=86400, allow_inf_nan=False)] = 60.0
+    confidence: Annotated[float, Field(ge=0.9, le=0.999999)] = 0.999
+    probation_s: Annotated[float, Field(ge=0, le=30 * 86400, allow_inf_nan=False)] = 3600.0
+    promote_after_s: Seconds | None = None

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From counters that hosts show to what has happened since: restarts of hosts do not disturb, several are summed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from serving_proxy.guard.reading import Key, counting_since, read_tallies
+from serving_proxy.guard.tally import Tally
+
+_NOTHING = Tally()
+# Samples of a window: it slides by a sixtieth of its length.
+_SAMPLES = 60
+
+
+@dataclass
+class _Host:
+    shown: tuple[Any, ...]
+    since: tuple[str, str]
+    last: dict[Key, Tally]
+
+
+class Totals:
+    """Adds up what all hosts have counted since this object was made; it never shrinks."""
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, _Host] = {}
+        self._totals: dict[Key, Tally] = {}
+
+    def add(self, host: str, stats: Mapping[str, Any]) -> bool:
+        """Take what a host shows now, and say whether it is something new.
+
+        What a host had counted before it was seen for the first time is left out: it happened at an unknown time. After
+        a restart it counts from 0.
+        """
+        before = self._hosts.get(host)
+        shown = _shown(stats)
+        if not stats or (before is not None and before.shown == shown):
+            return False
+        since, now = counting_since(stats), read_tallies(stats)
+        if before is None:
+            self._hosts[host] = _Host(shown, since, now)
+            return True
+        same = before.since == since
+        for key, counted in now.items():
+            earlier = before.last.get(key, _NOTHING) if same else _NOTHING
+            added = counted if counted.shrunk(earlier) else counted - earlier
+            self._totals[key] = self._totals.get(key, _NOTHING) + added
+        # What is not shown now may be shown again, and not from 0.
+        self._hosts[host] = _Host(shown, since, before.last | now if same else now)
+        return True
+
+    def of(self, key: Key) -> Tally:
+        """Return what has been counted of a version."""
+        return self._totals.get(key, _NOTHING)
+
+    def keep(self, keys: set[Key]) -> None:
+        """Forget versions that are no more."""
+        self._totals = {key: total for key, total in self._totals.items() if key in keys}
+
+
+def _shown(stats: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what changes whenever a host has written its statistics again."""
+    shadow = stats.get("shadow")
+    return (*counting_since(stats), stats.get("time"), shadow.get("time") if isinstance(shadow, dict) else None)
+
+
+@dataclass
+class Window:
+    """The last seconds of a version's counters.
+
+    Attributes
+    ----------
+    seconds : float [s]
+    began : float [s]
+        When it was started or started anew: nothing earlier is looked at.
+    """
+
+    seconds: float
+    began: float
+    _samples: deque[tuple[float, Tally]] = field(default_factory=deque)
+
+    def add(self, now: float, total: Tally) -> Tally:
+        """Take the counters of this moment, and return what has happened within the window."""
+        samples = self._samples
+        if not samples or now - samples[-1][0] >= self.seconds / _SAMPLES:
+            samples.append((now, total))
+        # The oldest that is kept is at, or just before, the window's start.
+        while len(samples) > 1 and samples[1][0] <= now - self.seconds:
+            samples.popleft()
+        return total - samples[0][1]
+
+    def covered(self, now: float) -> float:
+        """Return of how many seconds [s] the window holds the counters."""
+        return min(self.seconds, now - self._samples[0][0]) if self._samples else 0.0

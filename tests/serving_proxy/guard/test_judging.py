@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from guard_support import shadow_version, stats, version_stats
+
+from serving_proxy.guard.judging import judge
+from serving_proxy.guard.reading import read_tallies
+from serving_proxy.guard.settings import GuardSettings
+from serving_proxy.guard.tally import Tally
+from serving_proxy.guard.verdict import Role, Ruling, Subject, Verdict
+
+DEFAULT = GuardSettings()
+
+
+def _tally(**values: Any) -> Tally:
+    return read_tallies(stats({1: version_stats(**values)}))["ranking", 1]
+
+
+def _shadow(*values: Any, **more: Any) -> Tally:
+    data = stats({}) | {"shadow": stats({1: shadow_version(*values, **more)})}
+    return read_tallies(data)["ranking", 1]
+
+
+def _arm(tally: Tally, baseline: Tally | None = None, settings: GuardSettings = DEFAULT, **more: Any) -> Verdict:
+    return judge(settings, Subject(Role.ARM, tally, baseline or _tally(ok=10_000), **more))
+
+
+def test_few_requests_convict_nobody() -> None:
+    verdict = _arm(_tally(ok=0, INTERNAL=199))
+    assert verdict.ruling == Ruling.WAIT
+    assert verdict.reason == "199 requests in 60 s, expected 200"
+
+
+def test_errors_beyond_the_limit_are_bad_and_say_the_numbers() -> None:
+    verdict = _arm(_tally(ok=950, INTERNAL=50))
+    assert verdict.ruling == Ruling.BAD
+    assert "50 of 1000 requests failed (5 %), of the baseline's 0 %" in verdict.reason
+    assert "expected at most 1 %" in verdict.reason
+    (errors,) = [one for one in verdict.findings if one.what == "errors"]
+    assert (errors.value, errors.limit, errors.sample) == (5.0, 1.0, 1000)
+
+
+def test_errors_above_the_limit_by_chance_are_not_bad() -> None:
+    assert _arm(_tally(ok=394, INTERNAL=6)).ruling == Ruling.WAIT
+
+
+def test_errors_that_the_baseline_has_too_are_not_the_versions() -> None:
+    tally, baseline = _tally(ok=900, INVALID_ARGUMENT=100), _tally(ok=9000, INVALID_ARGUMENT=1000)
+    assert _arm(tally, baseline).ruling == Ruling.OK
+    assert _arm(tally).ruling == Ruling.BAD
+
+
+@pytest.mark.parametrize("outcome", ["CANCELLED", "RESOURCE_EXHAUSTED"])
+def test_what_says_nothing_of_the_version_is_not_looked_at(outcome: str) -> None:
+    assert _arm(_tally(ok=500, **{outcome: 5000})).ruling == Ruling.OK
+
+
+def test_refusals_alone_do_not_convict_a_baseline() -> None:
+    def ruling(**outcomes: int) -> Ruling:
+        return judge(DEFAULT, Subject(Role.BASELINE, _tally(ok=500, **outcomes))).ruling
+
+    assert ruling(INVALID_ARGUMENT=5000, DEADLINE_EXCEEDED=100) == Ruling.OK
+    assert ruling(INTERNAL=100) == Ruling.BAD
+
+
+def test_p99_above_its_objective_is_bad() -> None:
+    verdict = _arm(_tally(ok=1000, milliseconds={3.0: 950, 50.0: 50}), slo_p99_ms=20.0)
+    assert verdict.ruling == Ruling.BAD
+    assert "50 above the objective of 20 ms" in verdict.reason
+
+
+def test_p99_without_an_objective_is_not_judged() -> None:
+    assert _arm(_tally(ok=1000, milliseconds={5000.0: 1000})).ruling == Ruling.OK
+
+
+def test_p99_above_its_objective_by_few_requests_waits() -> None:
+    assert _arm(_tally(ok=300, milliseconds={3.0: 295, 50.0: 5}), slo_p99_ms=20.0).ruling == Ruling.WAIT
+    assert _arm(_tally(ok=300, milliseconds={3.0: 298, 50.0: 2}), slo_p99_ms=20.0).ruling == Ruling.OK
+
+
+def test_nan_scores_are_bad() -> None:
+    verdict = _arm(_tally(ok=1000, scores=(400, 40)))
+    assert verdict.ruling == Ruling.BAD
+    assert "40 of 400 answers with NaN or infinite scores" in verdict.reason
+
+
+def test_nan_scores_of_few_answers_are_not_judged() -> None:
+    assert _arm(_tally(ok=1000, scores=(150, 1))).ruling == Ruling.OK
+
+
+def test_scores_of_one_answer_count_once() -> None:
+    data = version_stats(ok=1000)
+    # One answer of 1000 rows, all NaN, among 500.
+    data["scores"] = {"answers": 500, "count": 500_000, "nan": 1000, "infinite": 0}
+    assert _arm(read_tallies(stats({1: data}))["ranking", 1]).ruling == Ruling.WAIT
+
+
+@pytest.mark.parametrize(("correlation", "ruling"), [(0.95, Ruling.OK), (0.899, Ruling.WAIT), (0.7, Ruling.BAD)])
+def test_rank_correlation_of_a_shadow(correlation: float, ruling: Ruling) -> None:
+    settings = GuardSettings(min_correlation=0.9)
+    assert judge(settings, Subject(Role.SHADOW, _shadow(500, correlation=correlation))).ruling == ruling
+
+
+def test_score_difference_of_a_shadow() -> None:
+    subject = Subject(Role.SHADOW, _shadow(500))
+    assert judge(GuardSettings(max_difference=0.001), subject).ruling == Ruling.BAD
+    assert judge(GuardSettings(max_difference=0.02), subject).ruling == Ruling.OK
+
+
+def test_failed_copies_and_nan_of_a_shadow() -> None:
+    assert judge(DEFAULT, Subject(Role.SHADOW, _shadow(500, failed=100))).ruling == Ruling.BAD
+    assert judge(DEFAULT, Subject(Role.SHADOW, _shadow(500, nan=100))).ruling == Ruling.BAD
+    assert judge(DEFAULT, Subject(Role.SHADOW, _shadow(500))).ruling == Ruling.OK
+
+
+def test_a_variant_within_its_limits_long_enough_is_promoted() -> None:
+    settings = GuardSettings(promote_after_s=600)
+    assert _arm(_tally(ok=1000), settings=settings, within_s=599).ruling == Ruling.OK
+    assert _arm(_tally(ok=1000), settings=settings, within_s=600).ruling == Ruling.PROMOTE
+    assert judge(settings, Subject(Role.SHADOW, _shadow(500), within_s=600)).ruling == Ruling.OK
+
+
+def test_the_guard_that_is_off_judges_nothing() -> None:
+    assert _arm(_tally(ok=0, INTERNAL=1000), settings=GuardSettings(action="off")).ruling == Ruling.WAIT
+
+
+def test_a_good_version_is_left_alone_however_often_it_is_looked_at() -> None:
+    """A true rate of half the limit, 4,000 looks; one of eight times the limit is found."""
+    dice = np.random.default_rng(20261121)
+    baseline = _tally(ok=10_000, INTERNAL=10)
+
+    def looks(rate: float, times: int) -> list[Ruling]:
+        found = []
+        for failed in dice.binomial(400, rate, times).tolist():
+            found.append(_arm(Tally(outcomes={"OK": 400 - failed, "INTERNAL": failed}), baseline).ruling)
+        return found
+
+    assert Ruling.BAD not in looks(0.005, 4000)
+    assert looks(0.08, 200).count(Ruling.BAD) > 180
