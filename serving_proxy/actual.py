@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hosts report: `hosts/<id>/actual.json` and `stats.json`, read again only when they have changed."""
+"""What hosts report: `hosts/<id>/actual.json`, `stats.json` and `shadow.json`, read again only when they change."""
 
 from __future__ import annotations
 
@@ -50,7 +50,11 @@ class ActualFiles:
             actual.seen = parse_actual(name, actual.data)
         stats = self._load(folder / "stats.json")
         alive = is_alive(folder / "lock", actual.seen.pid)
-        return replace(actual.seen, alive=alive, stats={} if stats is None else stats.data)
+        shadow = self._load(folder / "shadow.json")
+        counted = {} if stats is None else stats.data
+        if shadow is not None:
+            counted = {**counted, "shadow": shadow.data}
+        return replace(actual.seen, alive=alive, stats=counted)
 
     def _load(self, path: Path) -> _Cached | None:
         try:

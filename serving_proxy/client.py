@@ -122,6 +122,38 @@ class Client:
         """Send everything to the baseline for a while, or let experiments go on."""
         return self._ask("POST", f"/v1/models/{name}/pause", {"paused": paused})
 
+    def guard(self, name: str, **limits: Any) -> Json:
+        """Return what the guard says of a model's versions, after a change of the limits that are named."""
+        path = f"/v1/models/{name}/guard"
+        return self._ask("PATCH", path, limits) if limits else self._ask("GET", path)
+
+    def request_log(self, name: str) -> Json:
+        """Return what hosts write down of a model's requests, and the files of it."""
+        return self._ask("GET", f"/v1/models/{name}/request_log")
+
+    def set_request_log(
+        self, name: str, sample: float | None, max_bytes: int = 16 * 1024 * 1024, max_files: int = 8
+    ) -> Json:
+        """Let hosts write down `sample` percent of a model's requests; None: none."""
+        body = {"sample": sample, "max_bytes": max_bytes, "max_files": max_files}
+        return self._ask("PUT", f"/v1/models/{name}/request_log", body)
+
+    def merge_request_log(self, name: str) -> Json:
+        """Put the newest requests into one file, and return its path."""
+        return self._ask("POST", f"/v1/models/{name}/request_log/merge")
+
+    def delete_request_log(self, name: str) -> Json:
+        """Remove the requests that were written down."""
+        return self._ask("DELETE", f"/v1/models/{name}/request_log")
+
+    def history(self) -> Json:
+        """Return request rates and latencies of the last minutes."""
+        return self._ask("GET", "/v1/history")
+
+    def machine(self) -> Json:
+        """Return the CPUs of the machine, and which version has them."""
+        return self._ask("GET", "/v1/machine")
+
     def status(self) -> Json:
         """Return hosts, models and what is being done."""
         return self._ask("GET", "/v1/status")

@@ -34,6 +34,16 @@ def parse_cpus(text: str, named: str) -> set[int]:
     return found
 
 
+def read_cpus(text: str) -> set[int]:
+    """Read a list of CPUs that somebody else has written; what is not one counts as empty."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if first.isdecimal() and (not dash or last.isdecimal()) and int(last or first) < _MOST:
+            found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
 def format_cpus(cpus: set[int]) -> str:
     """Write a list of CPUs: `0-3,8`."""
     parts: list[list[int]] = []

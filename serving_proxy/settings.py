@@ -52,6 +52,7 @@ class ServeSettings(BaseSettings):
     token_file: Path | None = None
     model_root: Annotated[tuple[Path, ...], NoDecode] = ()
     config: Path | None = None
+    alert_webhook: str | None = None
     allow_reload_rpc: bool = False
     max_message_mb: Annotated[int, Field(ge=1, le=2047)] | None = None
     drain_timeout: Annotated[float, Field(ge=0, le=3600)] = 30.0
@@ -75,6 +76,8 @@ class ServeSettings(BaseSettings):
         for name in ("cpus", "maintenance_cpus"):
             if getattr(self, name):
                 parse_cpus(getattr(self, name), f"--{name.replace('_', '-')}")
+        if self.alert_webhook is not None and not self.alert_webhook.startswith(("http://", "https://")):
+            raise InvalidError(f"--alert-webhook '{self.alert_webhook}': expected an http or https URL")
         for root in self.model_root:
             if not root.is_dir():
                 raise InvalidError(f"--model-root {root}: not there, expected a folder")
@@ -84,6 +87,7 @@ class ServeSettings(BaseSettings):
         return ControlOptions(
             state_dir=self.state_dir.resolve(),
             model_roots=tuple(root.resolve() for root in self.model_root),
+            webhook=self.alert_webhook,
             host_settings=HostSettings(
                 memory_limit_bytes=self.memory_limit_mb * 1_000_000, maintenance_cpus=self.maintenance_cpus
             ),

@@ -14,7 +14,9 @@ from serving_proxy.api.guarding import Guarding
 from serving_proxy.api.metrics import registry
 from serving_proxy.api.routes import routes
 from serving_proxy.api.stream import stream_route
+from serving_proxy.api.watching import watch_routes
 from serving_proxy.control.plane import Plane
+from serving_proxy.page import add_page
 from serving_proxy.version import version
 
 _ABOUT = "Deploys models, splits traffic between their versions, promotes and rolls back. Shares are in percent."
@@ -33,7 +35,9 @@ def create_app(plane: Plane, token: str | None) -> FastAPI:
     app = FastAPI(title="serving-proxy", version=version(), description=_ABOUT, docs_url=None, redoc_url=None)
     add_handlers(app)
     app.include_router(routes(plane))
+    app.include_router(watch_routes(plane))
     app.include_router(stream_route(plane))
+    add_page(app)
     _add_health(app, plane)
     app.add_middleware(Guarding, token=token)
     app.openapi = lambda: _openapi(app, token)  # type: ignore[method-assign]

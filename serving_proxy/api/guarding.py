@@ -15,7 +15,7 @@ from serving_proxy.api.errors import answer
 
 MOST_BODY_BYTES = 1024 * 1024
 _BODY_S = 10.0
-OPEN_PATHS = frozenset({"/healthz"})
+OPEN_PATHS = frozenset({"/", "/healthz", "/page/"})
 
 
 class Guarding:
@@ -26,7 +26,7 @@ class Guarding:
     app : ASGI application
     token : str or None
     open_paths : frozenset of str
-        What anybody may ask for. One that ends with "/" stands for all below it.
+        What anybody may ask for. One that ends with "/" stands for all below it, but "/" for itself.
     """
 
     def __init__(self, app: ASGIApp, token: str | None, open_paths: frozenset[str] = OPEN_PATHS) -> None:
@@ -50,7 +50,10 @@ class Guarding:
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length) > MOST_BODY_BYTES:
             return "INVALID_ARGUMENT", f"body: {length} bytes, expected at most {MOST_BODY_BYTES}", 413
-        if any(scope["path"] == one or (one.endswith("/") and scope["path"].startswith(one)) for one in self._open):
+        if any(
+            scope["path"] == one or (len(one) > 1 and one.endswith("/") and scope["path"].startswith(one))
+            for one in self._open
+        ):
             return None
         if self._token is not None:
             found = headers.get("authorization", "").encode("latin-1", "replace")

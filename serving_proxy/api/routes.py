@@ -20,6 +20,7 @@ from serving_proxy.api.requests import (
     UndeployBody,
 )
 from serving_proxy.control.explain import explain
+from serving_proxy.control.logging_requests import LAST
 from serving_proxy.control.plane import Plane
 from serving_proxy.control.status import event_view, job_view, model_view
 from serving_proxy.control.views import EventView, ExplainView, HostView, JobView, ModelView, StatusView
@@ -51,7 +52,13 @@ def _add_models(router: APIRouter, plane: Plane) -> None:
 
     @router.post("/models/{name}/deploy", status_code=202, tags=["models"])
     async def deploy(name: Name, body: DeployBody) -> DeployAnswer:
-        """Deploy a version; the job in the answer carries it on."""
+        """Deploy a version; the job in the answer carries it on.
+
+        `warmup` may be `last`: the newest requests of the model's request log.
+        """
+        if body.warmup == LAST:
+            file = await plane.request_logs.warm_up_file(name, body.path, body.version)
+            body = body.model_copy(update={"warmup": file})
         done = verbs.deploy(name, body.deployment())
         job = None if done.job is None else job_view(done.job)
         return DeployAnswer(version=done.version, job=job, notes=list(done.notes), model=shown(name))

@@ -22,7 +22,7 @@ _SILENCE_S = 15.0
 _LEAST_S, _MOST_S = 0.2, 1.0
 _MOST_STREAMS = 64
 
-Topic = Literal["events", "status"]
+Topic = Literal["events", "status", "watch"]
 
 
 def stream_route(plane: Plane) -> APIRouter:
@@ -32,12 +32,13 @@ def stream_route(plane: Plane) -> APIRouter:
 
     @router.get("/stream", response_class=StreamingResponse)
     async def stream(
-        topics: Annotated[list[Topic] | None, Query(max_length=2)] = None,
+        topics: Annotated[list[Topic] | None, Query(max_length=3)] = None,
         last_event_id: Annotated[str | None, Header(max_length=20)] = None,
     ) -> StreamingResponse:
         """Stream `event` messages, with the event's id, and `status` messages, whenever there is something new.
 
-        A client that names the last id that it has got is given what it missed.
+        The topic `watch` has to be asked for: the newest point of every line of the history, what the guard says and
+        who has which CPUs, every other second. A client that names the last id that it has got is given what it missed.
         """
         wanted = frozenset(topics or ("events", "status"))
         last = int(last_event_id) if last_event_id and last_event_id.isdecimal() else None
@@ -60,6 +61,7 @@ async def _messages(
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(16)
         tasks = [asyncio.create_task(_events(plane, queue, last))] if "events" in topics else []
         tasks += [asyncio.create_task(_statuses(plane, queue))] if "status" in topics else []
+        tasks += [asyncio.create_task(_watch(plane, queue))] if "watch" in topics else []
         tasks.append(asyncio.create_task(_end(plane, queue)))
         try:
             while True:
@@ -96,6 +98,12 @@ async def _statuses(plane: Plane, queue: asyncio.Queue[bytes | None]) -> None:
             before = text
         await asyncio.sleep(_LEAST_S)
         await plane.control.bus.change(_MOST_S - _LEAST_S)
+
+
+async def _watch(plane: Plane, queue: asyncio.Queue[bytes | None]) -> None:
+    while True:
+        await queue.put(_message("watch", plane.observer.view().model_dump_json()))
+        await plane.observer.point()
 
 
 async def _end(plane: Plane, queue: asyncio.Queue[bytes | None]) -> None:

@@ -33,7 +33,7 @@ app = typer.Typer(
 errors = Console(stderr=True)
 P = ParamSpec("P")
 
-VERBS = ("serve", "deploying", "traffic", "baselines", "showing", "draining")
+VERBS = ("serve", "deploying", "traffic", "baselines", "guarding", "request_log", "showing", "draining")
 _WRONG_USE = (InvalidError, UnauthenticatedError, UnavailableError)
 
 

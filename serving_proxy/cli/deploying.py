@@ -76,7 +76,12 @@ def deploy_command(
         float | None, typer.Option(metavar="MS", show_default=False, help="Its objective for the 99th percentile.")
     ] = None,
     warmup: Annotated[
-        Path | None, typer.Option(metavar="FILE", show_default=False, help="Recorded requests to warm it up with.")
+        Path | None,
+        typer.Option(
+            metavar="FILE|last",
+            show_default=False,
+            help="Recorded requests to warm it up with; `last`: of the request log.",
+        ),
     ] = None,
     config: Annotated[
         str | None,
@@ -135,7 +140,7 @@ def deploy_command(
         "traffic": traffic,
         "shadow": 100.0 if shadow and shadow_percent is None else shadow_percent,
         "slo_p99_ms": slo_p99_ms,
-        "warmup": None if warmup is None else str(warmup.absolute()),
+        "warmup": None if warmup is None else "last" if str(warmup) == "last" else str(warmup.absolute()),
         "config": json_object(config, "--config"),
         "cpuset": cpuset,
         "batching": {key: value for key, value in batch.items() if value is not None} or None,

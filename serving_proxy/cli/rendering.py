@@ -79,6 +79,38 @@ def event_line(event: dict[str, Any]) -> str:
     return f"{event['id']:>6}  {clock(event['at'])}  {event['kind']:<9} {event['message']}"
 
 
+def render_guard(name: str, found: dict[str, Any]) -> RenderableType:
+    """Show the limits of a model and what the guard says of its versions."""
+    limits = ", ".join(f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
+                       for key, value in found["settings"].items() if value is not None)  # fmt: skip
+    columns = ("version", "as", "says", "requests", "errors", "p99", "because")
+    rows = [
+        [
+            number,
+            one["role"],
+            one["ruling"],
+            str(one["requests"]),
+            "" if one["error_percent"] is None else f"{one['error_percent']:.3g} %",
+            "" if one["p99_ms"] is None else f"{one['p99_ms']:.3g} ms",
+            escape(one["reason"]),
+        ]
+        for number, one in found["versions"].items()
+    ]
+    text = Text(f"{name}: {limits}")
+    if not rows:
+        return Group(text, Text("No version gets requests."))
+    return Group(text, _table("Verdicts", columns, rows, right=("version", "requests", "errors", "p99")))
+
+
+def render_request_log(name: str, found: dict[str, Any]) -> RenderableType:
+    """Show what hosts write down of a model's requests."""
+    sample = found["sample"]
+    said = "not written down" if sample is None else f"{sample:g} % of them are written down"
+    text = Text(f"{name}: requests {said}, {_bytes(found['bytes'])} in {len(found['files'])} files")
+    rows = [[clock(one["began"]), one["host"], _bytes(one["bytes"]), escape(one["path"])] for one in found["files"]]
+    return Group(text, _table("Files", ("since", "host", "bytes", "path"), rows, right=("bytes",))) if rows else text
+
+
 def clock(at: float) -> str:
     """Write a time, in the zone of whoever looks."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))

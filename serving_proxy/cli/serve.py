@@ -55,6 +55,7 @@ def serve_command(
     config: Annotated[
         Path | None, _option("FILE", "TensorFlow Serving's models.config, or a DeepRec Processor's JSON.")
     ] = None,
+    alert_webhook: Annotated[str | None, _option("URL", "Where the guard's alerts are posted to, as JSON.")] = None,
     allow_reload_rpc: Annotated[
         bool | None, typer.Option("--allow-reload-rpc", metavar="", show_default=False, help="Accept reload requests.")
     ] = None,

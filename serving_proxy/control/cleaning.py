@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Removes optimised models that no version has any more, and tables that no model links to."""
+"""Removes optimised models that no version has any more, tables that no model links to, and old request logs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from serving_proxy.control.control import Control
 from serving_proxy.control.gating import Gates
+from serving_proxy.control.logging_requests import RequestLogs
 from serving_proxy.lifecycle.states import State
 
 log = logging.getLogger("serving_proxy.cleaning")
@@ -22,14 +23,16 @@ _TABLE = ".emb"
 class Cleaner:
     """Keeps the state directory from growing."""
 
-    def __init__(self, control: Control, gates: Gates) -> None:
+    def __init__(self, control: Control, gates: Gates, logs: RequestLogs) -> None:
         self._control = control
         self._gates = gates
+        self._logs = logs
 
     async def run(self) -> None:
         """Look now and then until the task is cancelled."""
         while True:
             await self.clean()
+            await self._logs.clean()
             await asyncio.sleep(_PERIOD_S)
 
     async def clean(self) -> None:

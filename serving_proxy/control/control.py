@@ -45,11 +45,14 @@ class ControlOptions:
     model_roots : tuple of Path
         Resolved; none: every place.
     host_settings : HostSettings
+    webhook : str or None
+        URL that alerts of the guard are posted to.
     """
 
     state_dir: Path
     model_roots: tuple[Path, ...] = ()
     host_settings: HostSettings = field(default_factory=HostSettings)
+    webhook: str | None = None
 
     @property
     def artefacts(self) -> Path:
@@ -60,6 +63,11 @@ class ControlOptions:
     def tables(self) -> Path:
         """Where the tables are that they share."""
         return self.state_dir / "tables"
+
+    @property
+    def warmups(self) -> Path:
+        """Where warm-up files are that were made of request logs."""
+        return self.state_dir / "warmups"
 
 
 class Control:

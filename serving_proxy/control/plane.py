@@ -11,10 +11,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from serving_proxy.alerts import Alerts
 from serving_proxy.control.cleaning import Cleaner
 from serving_proxy.control.control import Control, ControlOptions
 from serving_proxy.control.gating import Gates
 from serving_proxy.control.jobs import Jobs
+from serving_proxy.control.logging_requests import RequestLogs
+from serving_proxy.control.observing import Observer
 from serving_proxy.control.status import job_view, model_view
 from serving_proxy.control.verbs import Verbs
 from serving_proxy.control.views import StatusView
@@ -38,7 +41,10 @@ class Plane:
         self.verbs = Verbs(self.control, self.jobs, self.gates)
         self.watcher = Watcher(self.control, self.verbs, config)
         self.supervisor = Supervisor(self.control, hosts)
-        self.cleaner = Cleaner(self.control, self.gates)
+        self.request_logs = RequestLogs(self.control)
+        self.cleaner = Cleaner(self.control, self.gates, self.request_logs)
+        self.alerts = None if options.webhook is None else Alerts(options.webhook)
+        self.observer = Observer(self.control, self.alerts)
         self.closing = asyncio.Event()
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._started = time.time()
@@ -50,7 +56,9 @@ class Plane:
         self.control.step()
         self.gates.resume()
         self.watcher.load()
-        loops = (self.control.run(), self.supervisor.run(), self.watcher.run(), self.cleaner.run())
+        loops = [self.control.run(), self.supervisor.run(), self.watcher.run(), self.cleaner.run(), self.observer.run()]
+        if self.alerts is not None:
+            loops.append(self.alerts.run())
         tasks = [asyncio.create_task(loop) for loop in loops]
         for task in tasks:
             task.add_done_callback(self._ended)

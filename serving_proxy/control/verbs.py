@@ -135,7 +135,9 @@ class Verbs:
             )
         settings = asked.settings
         if settings.warmup_file is not None:
-            file = resolved(_beside(settings.warmup_file, place), roots, "warm-up file")
+            # Those that were made of request logs lie in the state directory, which is no model's root.
+            allowed = (*roots, self._control.options.warmups) if roots else ()
+            file = resolved(_beside(settings.warmup_file, place), allowed, "warm-up file")
             if not file.is_file():
                 raise NotFoundError(f"warm-up file {file}: a folder, expected a file")
             settings = settings.model_copy(update={"warmup_file": str(file)})

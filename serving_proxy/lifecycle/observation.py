@@ -46,7 +46,7 @@ class HostSeen:
     models : dict
         Model, version, what it says of it.
     stats : dict
-        Its statistics as they were written last.
+        Its statistics as they were written last, with those of shadow traffic under `shadow`.
     """
 
     name: str

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from serving_proxy.guard.settings import GuardSettings
 from serving_proxy.lifecycle.states import ACTIVE, SERVED, State
 
 Weight = Annotated[int, Field(ge=0, le=10_000)]
@@ -130,6 +131,14 @@ class Ramp(Record):
     elapsed: Annotated[float, Field(ge=0)] = 0.0
 
 
+class RequestLog(Record):
+    """Which share of the requests hosts write down, in hundredths of a percent, and how much of that they keep."""
+
+    sample: Annotated[int, Field(ge=1, le=10_000)]
+    max_bytes: Annotated[int, Field(ge=4096, le=2**40)] = 16 * 1024 * 1024
+    max_files: Annotated[int, Field(ge=2, le=1000)] = 8
+
+
 class PolicyKind(StrEnum):
     """Which versions of a base directory are served."""
 
@@ -171,6 +180,9 @@ class Model(Record):
         Input whose value routes a request that brings no key.
     paused : bool
         The kill switch: everything goes to the baseline.
+    guard : GuardSettings
+    request_log : RequestLog or None
+        None: no request is written down.
     """
 
     name: str
@@ -186,6 +198,8 @@ class Model(Record):
     layer: str | None = None
     key_input: str | None = None
     paused: bool = False
+    guard: GuardSettings = GuardSettings()
+    request_log: RequestLog | None = None
     arms: tuple[Arm, ...] = ()
     ramps: tuple[Ramp, ...] = ()
     versions: dict[int, Version] = Field(default_factory=dict)

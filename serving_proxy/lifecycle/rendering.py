@@ -70,6 +70,8 @@ def _model(model: Model) -> dict[str, Any] | None:
     shadow = [{"version": n, "weight": one.shadow} for n, one in versions.items() if one.shadow and n != model.baseline]
     if shadow:
         rendered["shadow"] = shadow
+    if model.request_log is not None:
+        rendered["request_log"] = model.request_log.model_dump()
     return rendered
 
 

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of the admin port: static files, in memory, that show what the admin API answers.
+
+They hold no secret and anybody may load them; what they show is behind the token. Nothing comes from elsewhere, and
+the browser is told to accept nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib import resources
+from typing import Annotated
+
+from fastapi import FastAPI, Header, Path, Response
+from starlette.exceptions import HTTPException
+
+_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # Asked for each time, and answered 304: after an upgrade no browser mixes two releases.
+    "Cache-Control": "no-cache",
+}
+
+IfNoneMatch = Annotated[str | None, Header(max_length=1000)]
+
+
+@cache
+def files() -> dict[str, tuple[bytes, str]]:
+    """Return content and ETag of every file by name."""
+    found = {}
+    for file in resources.files(__name__).joinpath("static").iterdir():
+        if file.name.rpartition(".")[2] in _TYPES:
+            data = file.read_bytes()
+            found[file.name] = (data, f'"{hashlib.sha256(data).hexdigest()[:16]}"')
+    return found
+
+
+def add_page(app: FastAPI) -> None:
+    """Answer `/` with the page, and what it needs below `/page/`."""
+
+    @app.get("/", include_in_schema=False)
+    async def index(if_none_match: IfNoneMatch = None) -> Response:
+        return _answer("index.html", if_none_match)
+
+    @app.get("/page/{name}", include_in_schema=False)
+    async def file(name: Annotated[str, Path(max_length=64)], if_none_match: IfNoneMatch = None) -> Response:
+        return _answer(name, if_none_match)
+
+
+def _answer(name: str, known: str | None) -> Response:
+    if name not in files():
+        raise HTTPException(404, "no such file of the page")
+    data, tag = files()[name]
+    headers = {**_HEADERS, "ETag": tag}
+    if known == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(data, headers=headers, media_type=_TYPES[name.rpartition(".")[2]])
