@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// The admin API: requests with the token, and its stream, which reconnects by itself.
+
+const TOKEN = "serving-proxy-token";
+// The server sends something every fifteen seconds; after this long the connection is dead, whatever TCP thinks.
+const SILENCE_MS = 25000;
+const FIRST_PAUSE_MS = 500;
+const LONGEST_PAUSE_MS = 15000;
+
+export class ApiError extends Error {
+  constructor(status, code, message) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+export const hasToken = () => sessionStorage.getItem(TOKEN) !== null;
+export const setToken = (token) => sessionStorage.setItem(TOKEN, token);
+export const forgetToken = () => sessionStorage.removeItem(TOKEN);
+
+function headers(more) {
+  const token = sessionStorage.getItem(TOKEN);
+  return token === null ? { ...more } : { Authorization: `Bearer ${token}`, ...more };
+}
+
+async function failure(answer) {
+  try {
+    const { error } = await answer.json();
+    return new ApiError(error.status, answer.status, error.message);
+  } catch {
+    return new ApiError("UNAVAILABLE", answer.status, `HTTP ${answer.status}, expected an answer of the proxy`);
+  }
+}
+
+/** Ask for something; `body` is sent as JSON. */
+export async function ask(method, path, body) {
+  const options = { method, headers: headers(), cache: "no-store", signal: AbortSignal.timeout(30000) };
+  if (body !== undefined) {
+    options.body = JSON.stringify(body);
+    options.headers["Content-Type"] = "application/json";
+  }
+  let answer;
+  try {
+    answer = await fetch(path, options);
+  } catch {
+    throw new ApiError("UNAVAILABLE", 0, "the proxy does not answer");
+  }
+  if (!answer.ok) throw await failure(answer);
+  return parse(await answer.text());
+}
+
+/** Read JSON; whole numbers that JavaScript would round, as versions made of nanoseconds are, stay text. */
+export function parse(text) {
+  return JSON.parse(text, (_, value, context) => {
+    const rounded = Number.isInteger(value) && !Number.isSafeInteger(value);
+    return rounded && /^-?\d+$/.test(context?.source ?? "") ? context.source : value;
+  });
+}
+
+/** Name a model's verb. */
+export const modelPath = (name, verb) => `/v1/models/${encodeURIComponent(name)}/${verb}`;
+
+/**
+ * Follow the stream for good. `told` has `message(kind, data)`, `up()`, `down(error, pauseMs)`, and `refused(error)`, after
+ * which nothing is tried until `retry` is called.
+ */
+export class Stream {
+  constructor(topics, told) {
+    this.path = `/v1/stream?${topics.map((one) => `topics=${one}`).join("&")}`;
+    this.told = told;
+    this.lastEvent = null;
+    this.failures = 0;
+    this.wake = null;
+  }
+
+  /** Try at once, whatever it waits for. */
+  retry() {
+    this.failures = 0;
+    this.wake?.();
+  }
+
+  async run() {
+    for (;;) {
+      let error = null;
+      try {
+        await this.connect();
+      } catch (found) {
+        error = found;
+      }
+      if (error instanceof ApiError && (error.code === 401 || error.code === 403)) {
+        this.told.refused(error);
+        await this.pause(null);
+        continue;
+      }
+      const wait = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** this.failures);
+      this.failures += 1;
+      this.told.down(error, wait);
+      await this.pause(wait);
+    }
+  }
+
+  pause(milliseconds) {
+    return new Promise((resolve) => {
+      const timer = milliseconds === null ? null : setTimeout(resolve, milliseconds);
+      this.wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
+  async connect() {
+    const abort = new AbortController();
+    let timer = setTimeout(() => abort.abort(), SILENCE_MS);
+    try {
+      const more = this.lastEvent === null ? {} : { "Last-Event-ID": String(this.lastEvent) };
+      const answer = await fetch(this.path, { headers: headers(more), cache: "no-store", signal: abort.signal });
+      if (!answer.ok) throw await failure(answer);
+      await this.told.up();
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      let rest = "";
+      for (;;) {
+        const { value, done } = await reader.read();
+        if (done) return;
+        clearTimeout(timer);
+        timer = setTimeout(() => abort.abort(), SILENCE_MS);
+        const blocks = (rest + value).split("\n\n");
+        rest = blocks.pop();
+        blocks.forEach((block) => this.take(block));
+      }
+    } finally {
+      clearTimeout(timer);
+      abort.abort();
+    }
+  }
+
+  take(block) {
+    let kind = "message";
+    let data = "";
+    for (const line of block.split("\n")) {
+      if (line.startsWith("id: ")) this.lastEvent = Number(line.slice(4));
+      if (line.startsWith("event: ")) kind = line.slice(7);
+      if (line.startsWith("data: ")) data += line.slice(6);
+    }
+    if (!data) return;
+    this.failures = 0;
+    this.told.message(kind, parse(data));
+  }
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Experiments: what variants and shadows do beside the baseline, in the guard's window.
+
+import { h } from "./dom.js";
+import { milliseconds, NONE, percent, short } from "./format.js";
+
+const COLUMNS = ["Model", "Variant", "Requests", "Errors", "p99", "Compared", "Rank correlation", "Score difference", "NaN"];
+
+function rows(state) {
+  return state.status.models.flatMap((model) => {
+    const guard = state.guards[model.name];
+    const baseline = guard?.versions[model.baseline];
+    return model.versions
+      .filter((one) => one.version !== model.baseline && (one.shadow > 0 || one.role === "variant"))
+      .map((one) => row(model, one, guard?.versions[one.version], baseline, guard?.settings));
+  });
+}
+
+function row(model, one, verdict, baseline, settings) {
+  const cell = (column, value, beside, bad) =>
+    h(
+      "td",
+      { role: "cell", "data-label": COLUMNS[column], class: bad ? "bad" : null },
+      value,
+      beside === null ? null : h("span", { class: "muted" }, ` ${beside}`),
+    );
+  const scores = verdict?.scores;
+  const found = (what) => verdict?.findings.find((two) => two.what === what)?.ruling === "bad";
+  const share = [one.traffic > 0 ? percent(one.traffic) : null, one.shadow > 0 ? `shadow ${percent(one.shadow)}` : null];
+  const against = (value, format) => (value === null || value === undefined ? null : `baseline ${format(value)}`);
+  const limit = settings?.min_correlation;
+  return h(
+    "tr",
+    { role: "row", key: `${model.name}/${one.version}` },
+    h("th", { role: "rowheader", scope: "row" }, model.name),
+    cell(1, String(one.version), share.filter(Boolean).join(", ")),
+    cell(2, short(verdict?.role === "shadow" ? scores?.compared : verdict?.requests), null),
+    cell(3, percent(verdict?.error_percent), against(baseline?.error_percent, percent), found("errors")),
+    cell(4, milliseconds(verdict?.p99_ms), against(baseline?.p99_ms, milliseconds), found("p99")),
+    cell(5, scores ? short(scores.compared) : NONE, scores && (scores.dropped || scores.failed) ? `${short(scores.dropped)} dropped, ${short(scores.failed)} failed` : null),
+    cell(6, scores?.correlation === null || !scores ? NONE : scores.correlation.toFixed(4), limit === null || limit === undefined ? null : `at least ${limit}`, found("correlation")),
+    cell(7, scores ? short(scores.mean_difference) : NONE, scores && scores.max_difference !== null ? `largest ${short(scores.max_difference)}` : null, found("difference")),
+    cell(8, percent(scores ? scores.nan_percent : verdict?.nan_percent), null, found("nan")),
+  );
+}
+
+export function experimentsView(state) {
+  const found = rows(state);
+  return [
+    h("h2", { id: "experiments-heading" }, "Experiments"),
+    found.length
+      ? h(
+          "table",
+          { class: "wide", role: "table", key: "table" },
+          h("caption", { class: "hidden" }, "Variants and shadows beside their baselines"),
+          h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, COLUMNS.map((one) => h("th", { role: "columnheader", scope: "col" }, one)))),
+          h("tbody", { role: "rowgroup" }, found),
+        )
+      : h("p", { class: "muted", key: "none" }, "No variant has traffic and none is a shadow: ", h("code", {}, "deploy … --traffic 10"), " or ", h("code", {}, "--shadow"), "."),
+  ];
+}
