@@ -5,7 +5,11 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+import time as clock
 from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +71,34 @@ def write_host_file(folder: Path, name: str, content: dict[str, Any]) -> None:
     beside = folder / f"{name}.new-{os.getpid()}"
     beside.write_text(json.dumps(content), encoding="utf-8")
     beside.rename(folder / name)
+
+
+@contextmanager
+def counting(state_dir: Path, *, failing: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Let host-0 write statistics of `ranking` as if clients sent requests: 400/s to 3, 40/s to 4, copies to 5."""
+    folder = state_dir / "hosts" / "host-0"
+    ended = threading.Event()
+
+    def write() -> None:
+        tick, failed = 0, 0
+        while not ended.is_set():
+            tick += 1
+            failed += 20 if failing() else 0
+            grown = {1.1: 300 * tick, 2.6: 88 * tick, 5.0: 8 * tick, 11.0: 4 * tick}
+            small: dict[str, Any] = {"milliseconds": {1.1: 32 * tick, 4.0: 8 * tick}, "UNKNOWN": failed}
+            versions = {
+                3: version_stats(ok=400 * tick, milliseconds=grown, scores=(25 * tick, 0)),
+                4: version_stats(ok=40 * tick, scores=(4 * tick, 0), **small),
+            }
+            now = clock.time()
+            write_host_file(folder, "stats.json", stats(versions, time=now))
+            write_host_file(folder, "shadow.json", stats({5: shadow_version(60 * tick, correlation=0.97)}, time=now))
+            ended.wait(1.0)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

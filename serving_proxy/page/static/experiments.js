@@ -20,9 +20,9 @@ function row(model, one, verdict, baseline, settings) {
   const cell = (column, value, beside, bad) =>
     h(
       "td",
-      { role: "cell", "data-label": COLUMNS[column], class: bad ? "bad" : null },
+      { role: "cell", "data-label": COLUMNS[column], class: bad ? "bad" : value === NONE ? "none" : null },
       value,
-      beside === null ? null : h("span", { class: "muted" }, ` ${beside}`),
+      beside === null || value === NONE ? null : h("span", { class: "muted" }, ` ${beside}`),
     );
   const scores = verdict?.scores;
   const found = (what) => verdict?.findings.find((two) => two.what === what)?.ruling === "bad";

@@ -153,7 +153,7 @@ function ramp(model, version, say) {
       {
         name: "to",
         label: "Share at the end, in percent",
-        value: String(Math.min(100, version.traffic < 10 ? 10 : version.traffic * 2)),
+        value: String(Math.min(100, version.traffic < 10 ? 10 : 2 * Math.round(version.traffic))),
         mode: "decimal",
         check: (text) => (text !== "" && Number(text) >= 0 && Number(text) <= 100 ? null : `Share: '${text}', expected 0 to 100`),
       },
@@ -203,6 +203,20 @@ function rampView(model, one) {
 }
 
 const COLUMNS = ["Version", "State", "Share", "Requests/s", "p50 / p99", "Errors", "Guard", "Actions"];
+const LEAST_SECONDS = 60;
+
+/** Say over which time lines are drawn: what there is, but so long at least that two points are no curve. */
+function span(points, most) {
+  const times = points.map((one) => one[0]);
+  return times.length ? Math.min(most, Math.max(LEAST_SECONDS, Math.max(...times) - Math.min(...times))) : LEAST_SECONDS;
+}
+
+function heading(column, top) {
+  if (column === "Requests/s") return [column, h("span", { class: "scale" }, ` to ${short(top.rate)}`)];
+  if (column !== "p50 / p99") return column;
+  const scale = h("span", { class: "scale" }, ` to ${milliseconds(top.p99)}`);
+  return [h("span", { class: "p50" }, "p50"), " / ", h("span", { class: "p99" }, "p99"), scale];
+}
 
 function versionsTable(model, colour, state, say) {
   const lines = state.history.get(model.name) ?? new Map();
@@ -210,12 +224,13 @@ function versionsTable(model, colour, state, say) {
   const top = {
     rate: ceiling(Math.max(0, ...all.map((one) => one[1]))),
     p99: ceiling(Math.max(0, ...all.map((one) => one[4] ?? 0))),
+    seconds: span(all, state.spanSeconds),
   };
   return h(
     "table",
     { class: "versions", role: "table" },
     h("caption", { class: "hidden" }, `Versions of ${model.name}`),
-    h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, COLUMNS.map((one) => h("th", { role: "columnheader", scope: "col" }, one)))),
+    h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, COLUMNS.map((one) => h("th", { role: "columnheader", scope: "col" }, heading(one, top))))),
     h(
       "tbody",
       { role: "rowgroup" },
@@ -227,8 +242,12 @@ function versionsTable(model, colour, state, say) {
 function versionRow(model, one, colour, points, top, state, say) {
   const verdict = state.guards[model.name]?.versions[one.version];
   const now = points.at(-1) ?? [0, null, null, null, null];
-  const cell = (column, ...content) => h("td", { role: "cell", "data-label": COLUMNS[column] }, content);
-  const seconds = state.spanSeconds;
+  const { seconds } = top;
+  const cell = (column, ...content) => {
+    const empty = content.every((part) => part === null || part === NONE);
+    return h("td", { role: "cell", "data-label": COLUMNS[column], class: empty ? "none" : null }, content);
+  };
+  const drawn = points.some((point) => point[1] > 0);
   return h(
     "tr",
     { role: "row", key: one.version, class: GONE.has(one.state) ? "gone" : null },
@@ -236,7 +255,7 @@ function versionRow(model, one, colour, points, top, state, say) {
       "th",
       { role: "rowheader", scope: "row" },
       h("span", { class: `swatch c${colour.get(one.version)}`, "aria-hidden": "true" }),
-      String(one.version),
+      `${one.version} `,
       one.role ? h("span", { class: "role" }, one.role) : null,
       one.labels.map((label) => h("span", { class: "badge", key: label }, label)),
       details(one),
@@ -246,21 +265,21 @@ function versionRow(model, one, colour, points, top, state, say) {
     cell(
       3,
       h("span", { class: "now" }, short(now[1])),
-      points.length
+      drawn
         ? sparkline({ points, seconds, lines: [["rate", 1]], top: top.rate, label: `Requests per second, last ${duration(seconds)}, now ${short(now[1])}, scale to ${short(top.rate)}` })
         : null,
     ),
     cell(
       4,
-      h("span", { class: "now" }, now[3] === null ? NONE : `${short(now[3])} / ${milliseconds(now[4])}`),
-      points.length
+      now[3] === null ? NONE : h("span", { class: "now" }, `${short(now[3])} / ${milliseconds(now[4])}`),
+      drawn
         ? sparkline({ points, seconds, lines: [["p50", 3], ["p99", 4]], top: top.p99, limit: one.slo_p99_ms, label: `p50 and p99, last ${duration(seconds)}, now ${milliseconds(now[3])} and ${milliseconds(now[4])}, scale to ${milliseconds(top.p99)}` })
         : null,
       one.slo_p99_ms !== null ? h("p", { class: "muted" }, `objective ${milliseconds(one.slo_p99_ms)}`) : null,
     ),
     cell(5, percent(verdict?.error_percent)),
-    cell(6, verdict ? guardView(verdict) : h("span", { class: "muted" }, NONE)),
-    cell(7, h("span", { class: "buttons" }, versionButtons(model, one, say))),
+    cell(6, verdict ? guardView(verdict) : NONE),
+    cell(7, versionButtons(model, one, say)),
   );
 }
 
@@ -295,8 +314,10 @@ function details(one) {
 
 function versionButtons(model, one, say) {
   if (GONE.has(one.state) || one.version === model.baseline) return null;
-  return [
+  return h(
+    "span",
+    { class: "buttons" },
     h("button", { key: "promote", "aria-label": `Promote ${model.name}/${one.version}`, onclick: () => promote(model, one, say) }, "Promote"),
     h("button", { key: "ramp", "aria-label": `Ramp ${model.name}/${one.version}`, onclick: () => ramp(model, one, say) }, "Ramp…"),
-  ];
+  );
 }

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A headless Chromium that reaches this machine alone, and pages that keep what they complained about."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+ROOT = Path(__file__).resolve().parents[2]
+PICTURES = ROOT / "results" / "page"
+_COMMANDS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+# Root, as in a container, has no sandbox; names are not looked up anywhere.
+_OPTIONS = (
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+)
+
+
+def chromium() -> str:
+    """Return the command of a Chromium; skip without one, or fail where CI=true promises it."""
+    found = next((path for name in _COMMANDS if (path := shutil.which(name))), None)
+    if found is None:
+        message = f"{' or '.join(_COMMANDS)}: not found, expected one in PATH"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    return found
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Run a Chromium while the block does."""
+    command = chromium()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=command, args=list(_OPTIONS))
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+class Visit:
+    """A page in a context of its own.
+
+    Attributes
+    ----------
+    complaints : list of str
+        What the page wrote to the console as a warning or an error, and exceptions that nobody caught.
+    asked : list of str
+        Every URL that was asked for.
+    """
+
+    def __init__(self, browser: Browser, url: str, **options: Any) -> None:
+        self.context = browser.new_context(**options)
+        self.page: Page = self.context.new_page()
+        self.page.set_default_timeout(10_000)
+        self.url = url
+        self.complaints: list[str] = []
+        self.asked: list[str] = []
+        self.page.on(
+            "console", lambda one: self.complaints.append(one.text) if one.type in {"error", "warning"} else None
+        )
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda one: self.asked.append(one.url))
+
+    def __enter__(self) -> Visit:
+        self.page.goto(self.url)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.context.close()
+
+    def live(self) -> Visit:
+        """Wait until it has heard of the proxy."""
+        self.page.locator(".connection.up").wait_for()
+        return self
+
+    def picture(self, name: str) -> None:
+        """Write a screenshot of the whole page."""
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
+
+    def overflow(self) -> int:
+        """Return by how many pixels the page is wider than its window."""
+        found: int = self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        return found

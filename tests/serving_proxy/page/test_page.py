@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page in a headless Chromium that reaches no other machine, in front of a real control plane."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from browser_support import Visit
+from guard_support import counting
+from proxy_support import ProxyThread, wait_for, write_model
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+Make = Callable[..., Visit]
+
+
+def test_it_shows_what_is_deployed_and_lines_of_what_hosts_count(visit: Make, proxy: ProxyThread) -> None:
+    with counting(proxy.state_dir), visit() as seen:
+        page = seen.live().page
+        rows = page.locator("table.versions tbody tr")
+        assert [text.split()[0] for text in rows.all_inner_texts()] == ["3", "4", "5", "6"]
+        assert page.get_by_role("img", name="Traffic: version 3 90 %, version 4 10 %").count() == 1
+        page.locator("svg.spark").nth(3).wait_for()
+        page.locator("#experiments td", has_text="0.9700").wait_for()
+        page.locator("#machine .chip", has_text="ranking/4").first.wait_for()
+        page.locator("tr", has_text="within limits").first.wait_for()
+        # A reload shows the lines at once: the server has kept them.
+        points = len(page.locator("svg.spark .rate").first.get_attribute("d") or "")
+        page.reload()
+        page.locator("svg.spark").first.wait_for()
+        assert len(page.locator("svg.spark .rate").first.get_attribute("d") or "") >= points
+        seen.picture("wide")
+        assert seen.complaints == []
+        assert {re.match(r"http://[^/]+", url)[0] for url in seen.asked} == {proxy.url}  # type: ignore[index]
+
+
+def test_names_and_messages_are_text(visit: Make) -> None:
+    with visit() as seen:
+        page = seen.live().page
+        page.locator("p.reason", has_text="<script>document.title = 'XSS'</script><b>bold</b>").wait_for()
+        page.get_by_label("Details of version 6").click()
+        page.get_by_text("<img src=x onerror=document.title='XSS'>").first.wait_for()
+        assert page.locator("b:has-text('bold'), main img, main script").count() == 0
+        assert page.title() == "(1) serving-proxy"
+        assert seen.complaints == []
+
+
+def test_states_change_without_a_reload(visit: Make, proxy: ProxyThread, tmp_path: Path) -> None:
+    with visit() as seen, proxy.client() as client:
+        page = seen.live().page
+        slow = write_model(tmp_path / "slow")
+        (slow / "slow").touch()
+        client.deploy("changing", slow)
+        page.locator("#model-changing").wait_for()
+        page.locator("#jobs li", has_text="deploy changing/1").wait_for()
+        (slow / "slow").unlink()
+        page.locator("article", has=page.locator("#model-changing")).locator(".state.ready").wait_for()
+        page.locator("#jobs").wait_for(state="hidden")
+        assert "changing/1: ready" in page.locator("#events").inner_text()
+        client.undeploy("changing")
+        page.locator("#model-changing").wait_for(state="detached")
+        assert seen.complaints == []
+
+
+def test_buttons_promote_pause_ramp_and_roll_back(visit: Make, proxy: ProxyThread, tmp_path: Path) -> None:
+    with visit() as seen, proxy.client() as client:
+        for number in (1, 2):
+            client.deploy("buttons", write_model(tmp_path / str(number)), wait=True)
+
+        def model() -> dict[str, object]:
+            return client.versions("buttons")
+
+        page = seen.live().page
+        page.get_by_role("button", name="Ramp buttons/2").click()
+        page.get_by_label("Share at the end, in percent").fill("101")
+        page.get_by_role("button", name="Ramp", exact=True).click()
+        page.get_by_text("Share: '101', expected 0 to 100").wait_for()
+        page.get_by_label("Share at the end, in percent").fill("25")
+        page.get_by_label("Within").fill("0")
+        seen.picture("ramp")
+        page.get_by_role("button", name="Ramp", exact=True).click()
+        page.get_by_role("img", name="Traffic: version 1 75 %, version 2 25 %").wait_for()
+
+        page.get_by_role("button", name="Pause experiments of buttons").click()
+        page.get_by_role("button", name="Pause", exact=True).last.click()
+        page.get_by_role("button", name="Resume experiments of buttons").click()
+        assert model()["paused"]
+        page.get_by_role("button", name="Resume", exact=True).last.click()
+        page.get_by_role("button", name="Pause experiments of buttons").wait_for()
+
+        page.get_by_role("button", name="Promote buttons/2").click()
+        assert "1 stays warm" in page.get_by_role("dialog").inner_text()
+        page.get_by_role("button", name="Cancel").click()
+        assert model()["baseline"] == 1
+        page.get_by_role("button", name="Promote buttons/2").click()
+        page.get_by_role("button", name="Promote", exact=True).last.click()
+        page.get_by_role("img", name="Traffic: version 2 100 %").wait_for()
+        assert model()["baseline"] == 2
+
+        page.get_by_role("button", name="Roll back buttons").click()
+        page.get_by_role("dialog").get_by_role("button", name="Roll back").click()
+        page.get_by_role("img", name="Traffic: version 1 100 %").wait_for()
+        assert model()["baseline"] == 1
+        assert page.get_by_role("button", name="Roll back buttons").is_disabled()
+        client.undeploy("buttons")
+        assert seen.complaints == []
+
+
+def test_a_refusal_is_shown_where_the_question_was(visit: Make, proxy: ProxyThread, tmp_path: Path) -> None:
+    with visit() as seen, proxy.client() as client:
+        for number in (1, 2):
+            client.deploy("refused", write_model(tmp_path / str(number)), wait=True)
+        page = seen.live().page
+        page.get_by_role("button", name="Promote refused/2").click()
+        client.undeploy("refused", 2)
+        wait_for(lambda: all(one["state"] == "stopped" for one in client.versions("refused")["versions"][1:]))
+        page.get_by_role("button", name="Promote", exact=True).last.click()
+        page.get_by_role("dialog").get_by_text("expected a version that is deployed").wait_for()
+        page.keyboard.press("Escape")
+        page.get_by_role("dialog").wait_for(state="detached")
+        client.undeploy("refused")
+        # The browser itself writes a line for an answer that is an error.
+        assert all("400 (Bad Request)" in one for one in seen.complaints)
+
+
+def test_everything_can_be_done_with_the_keyboard(visit: Make, proxy: ProxyThread, tmp_path: Path) -> None:
+    with visit() as seen, proxy.client() as client:
+        for number in (1, 2):
+            client.deploy("keys", write_model(tmp_path / str(number)), wait=True)
+        page = seen.live().page
+        page.locator("#model-keys").wait_for()
+
+        def focused() -> str:
+            found: str = page.evaluate(
+                "document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent"
+            )
+            return found
+
+        page.keyboard.press("Tab")
+        assert focused() == "Skip to the models"
+        page.keyboard.press("Enter")
+        reached = []
+        while "Promote keys/2" not in reached:
+            page.keyboard.press("Tab")
+            reached.append(focused())
+            assert len(reached) < 40, reached
+            outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+            assert outline == "solid", focused()
+        assert reached.index("Pause experiments of keys") < reached.index("Promote keys/2")
+        page.keyboard.press("Enter")
+        page.get_by_role("dialog").wait_for()
+        page.keyboard.press("Escape")
+        # The focus is where it was, though the page was drawn anew meanwhile.
+        wait_for(lambda: focused() == "Promote keys/2")
+        page.keyboard.press("Enter")
+        page.get_by_role("dialog").wait_for()
+        while focused() != "Promote":
+            page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        page.get_by_role("img", name="Traffic: version 2 100 %").wait_for()
+        client.undeploy("keys")
+        assert seen.complaints == []
+
+
+@pytest.mark.parametrize("width", [360, 800])
+def test_a_narrow_screen_needs_no_scrolling_aside(visit: Make, proxy: ProxyThread, width: int) -> None:
+    with counting(proxy.state_dir), visit(width, 740) as seen:
+        page = seen.live().page
+        page.locator("svg.spark").first.wait_for()
+        assert seen.overflow() <= 0
+        page.get_by_role("button", name="Ramp ranking/4").click()
+        assert seen.overflow() <= 0
+        page.keyboard.press("Escape")
+        seen.picture(f"narrow-{width}")
+        assert seen.complaints == []
+
+
+def test_colours_and_motion_are_as_the_system_has_them(visit: Make) -> None:
+    def back(**options: str) -> tuple[str, str]:
+        with visit(**options) as seen:
+            seen.live().page.locator(".share").first.wait_for()
+            seen.picture(f"{options.get('color_scheme', 'light')}")
+            assert seen.complaints == []
+            found = "getComputedStyle(document.querySelector('.share')).transitionDuration"
+            return seen.page.evaluate("getComputedStyle(document.body).backgroundColor"), seen.page.evaluate(found)
+
+    assert back() == ("rgb(246, 247, 249)", "0.4s")
+    assert back(color_scheme="dark", reduced_motion="reduce") == ("rgb(18, 21, 26)", "0s")
+
+
+def test_the_token_is_asked_for_once(chrome: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("a-token-that-is-long-enough\n", encoding="ascii")
+    with ProxyThread(tmp_path / "proxy", "--token-file", str(file)) as proxy, Visit(chrome, proxy.url) as seen:
+        page = seen.page
+        page.get_by_role("dialog").wait_for()
+        assert "generation" not in page.inner_text("body")
+        page.get_by_label("Token", exact=True).fill("wrong")
+        page.keyboard.press("Enter")
+        page.get_by_text("That is not the token of this proxy.").wait_for()
+        seen.picture("token")
+        page.get_by_label("Token", exact=True).fill("a-token-that-is-long-enough")
+        page.keyboard.press("Enter")
+        seen.live()
+        page.get_by_text("serving-proxy deploy NAME").wait_for()
+        seen.picture("empty")
+        page.reload()
+        seen.live()
+        assert page.get_by_role("dialog").count() == 0
+        page.get_by_role("button", name="Forget token").click()
+        page.get_by_role("dialog").wait_for()
+        assert page.evaluate("sessionStorage.length") == 0
+        assert all("401 (Unauthorized)" in one for one in seen.complaints)
+
+
+def test_a_lost_connection_is_said_and_comes_back(chrome: Browser, tmp_path: Path) -> None:
+    with ProxyThread(tmp_path / "proxy") as proxy:
+        url = proxy.url
+        with proxy.client() as client:
+            client.deploy("ranking", write_model(tmp_path / "1"), wait=True)
+        seen = Visit(chrome, url).__enter__()
+        seen.live().page.locator("#model-ranking").wait_for()
+    page = seen.page
+    page.get_by_text("No connection to the proxy since").wait_for()
+    assert "Hosts go on serving meanwhile" in page.locator("#banners").inner_text()
+    assert page.locator("#model-ranking").count() == 1
+    seen.picture("lost")
+    port = url.rpartition(":")[2]
+    with ProxyThread(tmp_path / "proxy", "--admin-port", port):
+        page.get_by_role("button", name="Try now").click()
+        seen.live()
+        page.get_by_text("No connection to the proxy since").wait_for(state="detached")
+        # What happened while nobody looked is told too, and nothing twice.
+        page.locator("#events li", has_text="started").nth(1).wait_for()
+        texts = page.locator("#events li").all_inner_texts()
+        assert len(texts) == len(set(texts))
+    seen.__exit__()
