@@ -171,6 +171,29 @@ def test_file_of_the_configuration_goes_before_records(counter: Path, tmp_path: 
         assert total(model) == 5
 
 
+def test_file_of_the_configuration_may_hold_records(counter: Path, tmp_path: Path) -> None:
+    records = write_records(counter, [amounts(1, 2), amounts(10)])
+    file = records.rename(tmp_path / "warm")
+    with DropInModel(counter, warmup_file_name=str(file), session_num=2) as model:
+        assert warmup(model) == "file: 2 records on each session"
+        assert total(model) == 2 * 13
+    file.write_bytes(file.read_bytes()[:-1])
+    assert f"warmup_file_name '{file}': warm-up record 1 of " in refusal(
+        drop_in_config(counter, warmup_file_name=str(file))
+    )
+
+
+def test_file_of_the_configuration_without_a_predict_request_is_refused(counter: Path, tmp_path: Path) -> None:
+    amounts(1)  # skips where the messages are missing
+    from tensorflow_serving.apis import prediction_log_pb2
+
+    other = prediction_log_pb2.PredictionLog(classify_log=prediction_log_pb2.ClassifyLog()).SerializeToString()
+    file = write_records(counter, [other]).rename(tmp_path / "warm")
+    assert "no predict request in it, expected at least one" in refusal(
+        drop_in_config(counter, warmup_file_name=str(file))
+    )
+
+
 def test_records_of_other_apis_are_skipped(counter: Path) -> None:
     amounts(1)  # skips where the messages are missing
     from tensorflow_serving.apis import classification_pb2, prediction_log_pb2

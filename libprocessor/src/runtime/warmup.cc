@@ -11,6 +11,8 @@
 #include "src/codec/prediction_log.h"
 #include "tensorflow/core/framework/register_types.h"
 #include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/lib/core/raw_coding.h"
+#include "tensorflow/core/lib/hash/crc32c.h"
 #include "tensorflow/core/lib/io/record_reader.h"
 #include "tensorflow/core/platform/env.h"
 
@@ -49,8 +51,16 @@ fs::path FindWarmupFile(const ModelConfig& config, const std::string& base_dir) 
   return fs::path(base_dir) / given;
 }
 
-absl::Status WarmUpFromFile(const fs::path& path, const ModelConfig& config, size_t num_sessions,
-                            const std::atomic<bool>& unwanted, ModelVersion& version) {
+// A TFRecord file begins with a length and the masked CRC of its eight bytes, which no request does by chance.
+bool HoldsRecords(const fs::path& path) {
+  char head[12];
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream.read(head, sizeof head)) return false;
+  return tensorflow::core::DecodeFixed32(head + 8) == tsl::crc32c::Mask(tsl::crc32c::Value(head, 8));
+}
+
+absl::Status WarmUpFromRequest(const fs::path& path, const ModelConfig& config, size_t num_sessions,
+                               const std::atomic<bool>& unwanted, ModelVersion& version) {
   std::ifstream stream(path, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
   if (!stream.good() && !stream.eof()) {
@@ -63,9 +73,9 @@ absl::Status WarmUpFromFile(const fs::path& path, const ModelConfig& config, siz
   return absl::OkStatus();
 }
 
-// `count`: how many records there were to run.
-absl::Status WarmUpFromRecords(const fs::path& path, size_t num_sessions, const std::atomic<bool>& unwanted,
-                               ModelVersion& version, int* count) {
+// `name` for the outcome; `count`: how many records there were to run.
+absl::Status WarmUpFromRecords(const fs::path& path, std::string_view name, size_t num_sessions,
+                               const std::atomic<bool>& unwanted, ModelVersion& version, int* count) {
   std::unique_ptr<tensorflow::RandomAccessFile> file;
   if (absl::Status s = tensorflow::Env::Default()->NewRandomAccessFile(path.string(), &file); !s.ok()) return s;
   tensorflow::io::SequentialRecordReader reader(file.get());
@@ -86,7 +96,7 @@ absl::Status WarmUpFromRecords(const fs::path& path, size_t num_sessions, const 
     if (!status.ok()) return absl::Status(status.code(), absl::StrCat(where, status.message()));
     ++*count;
   }
-  version.warmup_outcome = absl::StrCat("tf_serving_warmup_requests: ", *count, " records on each session");
+  version.warmup_outcome = absl::StrCat(name, ": ", *count, " records on each session");
   if (skipped > 0) absl::StrAppend(&version.warmup_outcome, ", ", skipped, " of other APIs skipped");
   return absl::OkStatus();
 }
@@ -143,12 +153,20 @@ absl::Status WarmUp(const ModelConfig& config, const std::string& base_dir, size
     if (!fs::is_regular_file(path, error)) {
       return absl::NotFoundError(absl::StrCat("warmup_file_name '", path.string(), "': no such file"));
     }
-    return WarmUpFromFile(path, config, num_sessions, unwanted, version);
+    if (!HoldsRecords(path)) return WarmUpFromRequest(path, config, num_sessions, unwanted, version);
+    int count = 0;
+    absl::Status status = WarmUpFromRecords(path, "file", num_sessions, unwanted, version, &count);
+    if (status.ok() && count == 0) {
+      status = absl::InvalidArgumentError("no predict request in it, expected at least one");
+    }
+    if (status.ok()) return status;
+    return absl::Status(status.code(), absl::StrCat("warmup_file_name '", path.string(), "': ", status.message()));
   }
-  const fs::path records = fs::path(version.source().saved_model_dir) / "assets.extra" / "tf_serving_warmup_requests";
+  constexpr const char* kRecords = "tf_serving_warmup_requests";
+  const fs::path records = fs::path(version.source().saved_model_dir) / "assets.extra" / kRecords;
   if (fs::is_regular_file(records, error)) {
     int count = 0;
-    const absl::Status status = WarmUpFromRecords(records, num_sessions, unwanted, version, &count);
+    const absl::Status status = WarmUpFromRecords(records, kRecords, num_sessions, unwanted, version, &count);
     if (!status.ok() || count > 0) return status;
   }
 

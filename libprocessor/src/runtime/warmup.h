@@ -12,7 +12,7 @@
 
 namespace processor {
 
-/// Takes the requests from, in this order, `config.warmup_file_name` (one serialised eas PredictRequest), the model's
+/// Takes the requests from, in this order, `config.warmup_file_name` (one serialised eas PredictRequest, or TFRecords of PredictionLog), the model's
 /// assets.extra/tf_serving_warmup_requests, or the default signature (ones, empty strings, open dimensions 1).
 ///
 /// Requests from a file must succeed. A generated one may not be what the model takes: its failure is an outcome, which

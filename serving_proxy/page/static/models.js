@@ -212,6 +212,7 @@ function span(points, most) {
 }
 
 function heading(column, top) {
+  if (!top.drawn) return column;
   if (column === "Requests/s") return [column, h("span", { class: "scale" }, ` to ${short(top.rate)}`)];
   if (column !== "p50 / p99") return column;
   const scale = h("span", { class: "scale" }, ` to ${milliseconds(top.p99)}`);
@@ -225,6 +226,7 @@ function versionsTable(model, colour, state, say) {
     rate: ceiling(Math.max(0, ...all.map((one) => one[1]))),
     p99: ceiling(Math.max(0, ...all.map((one) => one[4] ?? 0))),
     seconds: span(all, state.spanSeconds),
+    drawn: all.some((one) => one[1] > 0),
   };
   return h(
     "table",
@@ -283,10 +285,12 @@ function versionRow(model, one, colour, points, top, state, say) {
   );
 }
 
-const WORDS = { ok: "within limits", wait: "not sure yet", bad: "outside limits", promote: "to be promoted" };
+const WORDS = { ok: "within limits", wait: "close to a limit", bad: "outside limits", promote: "to be promoted" };
 
 function guardView(verdict) {
-  return h("details", {}, h("summary", { class: `ruling ${verdict.ruling}` }, WORDS[verdict.ruling]), h("p", { class: "reason" }, verdict.reason));
+  const few = verdict.ruling === "wait" && verdict.findings.length === 0;
+  const words = few ? "too few requests" : WORDS[verdict.ruling];
+  return h("details", {}, h("summary", { class: `ruling ${verdict.ruling}` }, words), h("p", { class: "reason" }, verdict.reason));
 }
 
 function details(one) {
