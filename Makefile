@@ -15,7 +15,7 @@ CONFIGURE := $(BIN)/cmake -S . -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/pyt
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help bench-fused bench-user-items bench-deepctr bench-kernels bench-graph-tools bench-large-table demo build lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-tsan lint fmt typecheck bench endurance fuzz \
+.PHONY: help bench-fused bench-user-items bench-deepctr bench-kernels bench-graph-tools bench-large-table demo build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-tsan lint fmt typecheck bench endurance fuzz \
         docs proto check clean dist
 
 ## help: list the targets
@@ -49,6 +49,17 @@ build: lib
 lib: $(VENV)/.stamp-build
 	$(Q)$(CONFIGURE) -B $(BUILD) -DPROCESSOR_BENCH=ON $(QUIET)
 	$(Q)$(BIN)/cmake --build $(BUILD) --parallel $(JOBS)
+
+# The host program looks for the library beside its own folder, in processor/, and the library for TensorFlow in .venv.
+GO_BUILD = CGO_ENABLED=1 CGO_CFLAGS='-O2 -I$(abspath libprocessor/include)' \
+           CGO_LDFLAGS='-L$(abspath processor) -Wl,--allow-shlib-undefined -Wl,-rpath,$$ORIGIN/../../processor' \
+           go build -C libprocessor/go -trimpath
+
+## host-go: build the Go host and its load generator into build/host-go
+host-go: lib
+	$(Q)command -v go > /dev/null || { echo "go: not found, expected Go 1.24 or newer"; exit 1; }
+	$(Q)mkdir -p build/host-go
+	$(Q)$(GO_BUILD) -o $(abspath build/host-go)/ ./cmd/recprocessor-host ./cmd/loadgen
 
 ## demo: train a click model, serve it from C, Python and Go, and print one table
 demo: lib $(VENV)/.stamp-demo

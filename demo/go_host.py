@@ -39,14 +39,14 @@ def why_not(root: Path) -> str | None:
 
 
 def build_host(root: Path, library: Path, target: Path) -> Path:
-    """Build cmd/recprocessor-host against the library, and answer the program `target`."""
+    """Build cmd/grpc-example against the library, and answer the program `target`."""
     folder = library.parent
     environment = os.environ | {
         "CGO_ENABLED": "1",
         "CGO_CFLAGS": f"-O2 -I{root / 'libprocessor' / 'include'}",
         "CGO_LDFLAGS": f"-L{folder} -Wl,-rpath,{folder} -Wl,--allow-shlib-undefined",
     }
-    command = ["go", "build", "-o", str(target), "./cmd/recprocessor-host"]
+    command = ["go", "build", "-o", str(target), "./cmd/grpc-example"]
     run_tool("Go build", command, cwd=root / "libprocessor" / "go", env=environment)
     return target
 

@@ -85,7 +85,7 @@ class Host:
 @contextmanager
 def serving(programs: Path, model: Path, *arguments: str) -> Iterator[Host]:
     """Start a host on a free port, and end it."""
-    command = [programs / "recprocessor-host", "--model", f"ranking={model}", "--listen", "127.0.0.1:0", *arguments]
+    command = [programs / "grpc-example", "--model", f"ranking={model}", "--listen", "127.0.0.1:0", *arguments]
     with (model.parent / "host.log").open("w") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     try:
@@ -122,7 +122,7 @@ def test_module_is_tidy(go: Callable[..., str]) -> None:
 def test_module_passes_its_own_tests(go: Callable[..., str], host_model: Path) -> None:
     text = go("test", "-race", "-count=1", "-timeout=600s", "./...", PROCESSOR_TEST_MODEL=str(host_model), CI="true")
     assert "FAIL" not in text
-    for package in ("/processor", "/cmd/recprocessor-host"):
+    for package in ("/processor", "/cmd/grpc-example"):
         assert f"{package}\t" in text
 
 
@@ -291,7 +291,7 @@ def test_host_says_why_it_does_not_start(programs: Path, host_model: Path, tmp_p
         (["--model", f"m={host_model}", "--config", "{"], "is not a JSON object"),
         (["--model", f"m={host_model}", "--listen", "127.0.0.1:99999"], "99999"),
     ):
-        ended = run([programs / "recprocessor-host", *arguments])
+        ended = run([programs / "grpc-example", *arguments])
         assert ended.returncode == 1
         assert words in ended.stderr
 

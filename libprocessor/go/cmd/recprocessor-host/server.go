@@ -4,134 +4,110 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
-	"sort"
-	"strings"
-	"sync/atomic"
+	"net"
+	"net/http"
+	_ "net/http/pprof" // for --profile-listen
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
 	"time"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/health"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/status"
 
 	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
 )
 
-const serviceName = "tensorflow.serving.PredictionService"
+// Between "not ready" and the refusal of new requests, for those who watch the health over a stream.
+const noticeTime = 100 * time.Millisecond
 
-// server answers Predict for the models that it was given.
+// server is the whole: a host, two servers in front of it, and their end.
 type server struct {
-	grpc        *grpc.Server
-	health      *health.Server
-	models      map[string]*processor.Model
-	names       string
-	inFlight    atomic.Int64
-	maxInFlight int64
+	host      *processor.Host
+	options   hostOptions
+	readiness *readiness
+	grpc      *grpcServer
+	http      *httpServer
 }
 
-func newServer(s settings, models map[string]*processor.Model) *server {
-	names := make([]string, 0, len(models))
-	for name := range models {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	result := &server{
-		grpc:        grpc.NewServer(serverOptions(s)...),
-		health:      health.NewServer(),
-		models:      models,
-		names:       strings.Join(names, ", "),
-		maxInFlight: s.maxInFlight,
-	}
-	result.grpc.RegisterService(&grpc.ServiceDesc{
-		ServiceName: serviceName,
-		HandlerType: (*any)(nil),
-		Methods:     []grpc.MethodDesc{{MethodName: "Predict", Handler: handlePredict}},
-	}, result)
-	healthpb.RegisterHealthServer(result.grpc, result.health)
-	for _, name := range []string{"", "PredictionService", serviceName} {
-		result.health.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
-	}
-	return result
-}
-
-func serverOptions(s settings) []grpc.ServerOption {
-	return []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec()),
-		grpc.MaxRecvMsgSize(s.maxMessage),
-		grpc.MaxSendMsgSize(s.maxMessage),
-		// Clients that ping an idle connection every half minute are common, and are cut off by default.
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-	}
-}
-
-func handlePredict(self any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-	s := self.(*server)
-	if s.inFlight.Add(1) > s.maxInFlight {
-		s.inFlight.Add(-1)
-		return nil, status.Errorf(codes.ResourceExhausted, "host: %d requests are in flight, expected at most as many",
-			s.maxInFlight)
-	}
-	defer s.inFlight.Add(-1)
-	request := rawRequest{}
-	if err := decode(&request); err != nil {
-		return nil, err
-	}
-	defer request.free()
-	model, err := s.modelFor(request.bytes())
+func newServer(host *processor.Host, options hostOptions) (*server, error) {
+	secrets, err := tlsConfig(options)
 	if err != nil {
 		return nil, err
 	}
-	response, err := model.Process(ctx, "tfserving", request.bytes())
-	if err != nil {
-		return nil, statusOf(err)
+	s := &server{host: host, options: options, readiness: newReadiness()}
+	if s.grpc, err = newGRPCServer(host, s.readiness, options, secrets); err != nil {
+		return nil, err
 	}
-	return rawResponse(response), nil
+	s.http, err = newHTTPServer(host, s.readiness, options, secrets)
+	return s, err
 }
 
-// modelFor finds the model that a request names. A single model gets every request, and checks the name itself.
-func (s *server) modelFor(request []byte) (*processor.Model, error) {
-	if len(s.models) == 1 {
-		for _, model := range s.models {
-			return model, nil
+// run serves until SIGTERM or SIGINT; a second one ends the process at once.
+func (s *server) run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	failed := make(chan error, 2)
+	for name, one := range map[string]interface {
+		serve() error
+		address() string
+	}{"grpc": s.grpc, "rest": s.http} {
+		go func() {
+			if err := one.serve(); err != nil {
+				failed <- fmt.Errorf("%s: %w", name, err)
+			}
+		}()
+		if err := s.host.SetEndpoint(name, one.address()); err != nil {
+			return err
+		}
+		slog.Info(fmt.Sprintf("%s: listening on %s", name, one.address()))
+	}
+	s.profile()
+	s.host.Watch(s.readiness.update)
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	stop()
+	slog.Info("stopping")
+	s.end()
+	slog.Info("stopped")
+	return nil
+}
+
+// end tells probes first, then refuses what is new, then waits for what is in flight.
+func (s *server) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), s.options.drainTime)
+	defer cancel()
+	s.readiness.stop()
+	for _, name := range []string{"grpc", "rest"} {
+		if err := s.host.SetEndpoint(name, ""); err != nil {
+			slog.Warn("endpoint: " + message(err))
 		}
 	}
-	name, err := modelName(request)
-	if err != nil {
-		return nil, status.Errorf(codes.InvalidArgument, "request: its model_spec does not parse: %v", err)
+	time.Sleep(min(noticeTime, s.options.drainTime))
+	var both sync.WaitGroup
+	both.Add(2)
+	go func() { defer both.Done(); s.grpc.stop(ctx) }()
+	go func() { defer both.Done(); s.http.stop(ctx) }()
+	both.Wait()
+	if err := s.host.Drain(ctx); err != nil {
+		slog.Warn("drain: " + message(err))
 	}
-	model, ok := s.models[name]
-	if !ok {
-		return nil, status.Errorf(codes.NotFound, "model %q: it is not served here, expected one of %s", name, s.names)
-	}
-	return model, nil
 }
 
-// statusOf hands a code of the library on, number for number.
-func statusOf(err error) error {
-	message := err.Error()
-	if failure, ok := err.(*processor.Error); ok {
-		message = failure.Message
+// profile serves net/http/pprof, if it is asked for.
+func (s *server) profile() {
+	if s.options.profileListen == "" {
+		return
 	}
-	return status.Error(codes.Code(processor.CodeOf(err)), strings.ToValidUTF8(message, "?"))
-}
-
-// shutDown drops readiness first, so that nothing new is sent here, and then lets the running requests end.
-func (s *server) shutDown(delay, timeout time.Duration) {
-	slog.Info("shutting down", "in_flight", s.inFlight.Load())
-	s.health.Shutdown()
-	time.Sleep(delay)
-	stopped := make(chan struct{})
 	go func() {
-		s.grpc.GracefulStop()
-		close(stopped)
+		listener, err := net.Listen("tcp", s.options.profileListen)
+		if err == nil {
+			slog.Info("profiler: listening on " + listener.Addr().String())
+			err = http.Serve(listener, http.DefaultServeMux)
+		}
+		fmt.Fprintf(os.Stderr, "profiler: %v\n", err)
 	}()
-	select {
-	case <-stopped:
-	case <-time.After(timeout):
-		slog.Warn("requests were still running after the drain timeout", "in_flight", s.inFlight.Load())
-		s.grpc.Stop()
-	}
 }

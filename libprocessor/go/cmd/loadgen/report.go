@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+type report struct {
+	Address  string  `json:"address"`
+	Over     string  `json:"over"`
+	Path     string  `json:"path"`
+	Clients  int     `json:"clients"`
+	Asked    float64 `json:"rate_asked,omitempty"` // requests/s of an open loop
+	Seconds  float64 `json:"seconds"`
+	Requests int     `json:"requests"`
+	Rate     float64 `json:"rate"` // answered requests/s
+	// Failed requests by status; they are in none of the other figures.
+	Failed map[string]int `json:"failed"`
+	// From when a request was to be sent; microseconds.
+	Latency quantiles `json:"latency_us"`
+	// From then to when it was sent: how far the generator itself, or its lack of free clients, is in the figures.
+	Late *quantiles `json:"late_us,omitempty"`
+	// [upper bound in microseconds, requests], in steps of a twelfth.
+	Histogram [][2]float64 `json:"histogram_us"`
+	Intervals []interval   `json:"intervals,omitempty"`
+}
+
+type quantiles struct {
+	Mean float64 `json:"mean"`
+	P50  float64 `json:"p50"`
+	P90  float64 `json:"p90"`
+	P95  float64 `json:"p95"`
+	P99  float64 `json:"p99"`
+	P999 float64 `json:"p99.9"`
+	Max  float64 `json:"max"`
+}
+
+type interval struct {
+	At       float64   `json:"at"` // seconds
+	Requests int       `json:"requests"`
+	Failed   int       `json:"failed"`
+	Latency  quantiles `json:"latency_us"`
+}
+
+func summarise(s settings, clients []*client) report {
+	var samples []sample
+	r := report{
+		Address: s.address, Over: s.over, Path: s.path, Clients: s.clients, Asked: s.rate, Seconds: s.seconds.Seconds(),
+		Failed: map[string]int{},
+	}
+	var failed []failure
+	for _, one := range clients {
+		samples = append(samples, one.samples...)
+		failed = append(failed, one.failed...)
+	}
+	for _, one := range failed {
+		r.Failed[one.status]++
+	}
+	r.Requests = len(samples)
+	r.Rate = float64(len(samples)) / s.seconds.Seconds()
+	latencies := sorted(samples, func(one sample) time.Duration { return one.latency })
+	r.Latency = quantilesOf(latencies)
+	r.Histogram = histogram(latencies)
+	if s.rate > 0 {
+		late := quantilesOf(sorted(samples, func(one sample) time.Duration { return one.late }))
+		r.Late = &late
+	}
+	if s.interval > 0 {
+		r.Intervals = intervals(s, samples, failed)
+	}
+	return r
+}
+
+func sorted(samples []sample, value func(sample) time.Duration) []float64 {
+	values := make([]float64, len(samples))
+	for i, one := range samples {
+		values[i] = float64(value(one)) / 1e3
+	}
+	slices.Sort(values)
+	return values
+}
+
+func quantilesOf(values []float64) quantiles {
+	if len(values) == 0 {
+		return quantiles{}
+	}
+	sum := 0.0
+	for _, value := range values {
+		sum += value
+	}
+	at := func(share float64) float64 {
+		place := int(math.Ceil(share*float64(len(values)))) - 1
+		return round(values[max(0, min(place, len(values)-1))])
+	}
+	return quantiles{
+		Mean: round(sum / float64(len(values))), P50: at(0.5), P90: at(0.9), P95: at(0.95), P99: at(0.99),
+		P999: at(0.999), Max: at(1),
+	}
+}
+
+func round(value float64) float64 { return math.Round(value*10) / 10 }
+
+// histogram counts sorted values in buckets that grow by a twelfth.
+func histogram(values []float64) [][2]float64 {
+	buckets := [][2]float64{}
+	upper, count := 1.0, 0
+	for _, value := range values {
+		for value > upper {
+			if count > 0 {
+				buckets = append(buckets, [2]float64{round(upper), float64(count)})
+				count = 0
+			}
+			upper *= 13.0 / 12
+		}
+		count++
+	}
+	if count > 0 {
+		buckets = append(buckets, [2]float64{round(upper), float64(count)})
+	}
+	return buckets
+}
+
+func intervals(s settings, samples []sample, failed []failure) []interval {
+	count := int((s.seconds + s.interval - 1) / s.interval)
+	parts, result := make([][]sample, count), make([]interval, count)
+	for _, one := range samples {
+		if place := int(one.at / s.interval); place < count {
+			parts[place] = append(parts[place], one)
+		}
+	}
+	for _, one := range failed {
+		if place := int(one.at / s.interval); place < count {
+			result[place].Failed++
+		}
+	}
+	for i := range result {
+		result[i].At = (time.Duration(i) * s.interval).Seconds()
+		result[i].Requests = len(parts[i])
+		result[i].Latency = quantilesOf(sorted(parts[i], func(one sample) time.Duration { return one.latency }))
+	}
+	return result
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// socket is a connection whose calls block the thread: cheaper than Go's poller for a thread that does nothing else.
+type socket int
+
+func dial(address string, timeout time.Duration) (socket, error) {
+	where, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return -1, err
+	}
+	family := unix.AF_INET6
+	var to unix.Sockaddr
+	if four := where.IP.To4(); four != nil {
+		family = unix.AF_INET
+		to = &unix.SockaddrInet4{Port: where.Port, Addr: [4]byte(four)}
+	} else {
+		to = &unix.SockaddrInet6{Port: where.Port, Addr: [16]byte(where.IP.To16())}
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	limit := unix.NsecToTimeval(timeout.Nanoseconds())
+	for _, option := range []int{unix.SO_RCVTIMEO, unix.SO_SNDTIMEO} {
+		if err == nil {
+			err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, option, &limit)
+		}
+	}
+	if err == nil {
+		err = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	}
+	if err == nil {
+		err = unix.Connect(fd, to)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("%s: %w", address, err)
+	}
+	return socket(fd), nil
+}
+
+// Read implements io.Reader.
+func (s socket) Read(data []byte) (int, error) {
+	for {
+		n, err := unix.Read(int(s), data)
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN:
+			return 0, os.ErrDeadlineExceeded
+		case err != nil:
+			return 0, err
+		case n == 0 && len(data) > 0:
+			return 0, io.EOF
+		default:
+			return n, nil
+		}
+	}
+}
+
+// Write implements io.Writer.
+func (s socket) Write(data []byte) (int, error) {
+	total := 0
+	for total < len(data) {
+		n, err := unix.Write(int(s), data[total:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			if err == unix.EAGAIN {
+				err = os.ErrDeadlineExceeded
+			}
+			return total, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+func (s socket) close() { unix.Close(int(s)) }

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"math"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
+)
+
+const mostCalls = 8192 // in flight over gRPC
+
+// grpcServer is the gRPC side: raw bytes to and from the library, health, reflection.
+type grpcServer struct {
+	host     *processor.Host
+	server   *grpc.Server
+	listener net.Listener
+	reload   *reload
+	inFlight atomic.Int64
+	stopping chan struct{}
+}
+
+func newGRPCServer(host *processor.Host, ready *readiness, options hostOptions, secrets *tls.Config) (*grpcServer, error) {
+	s := &grpcServer{host: host, reload: newReload(options), stopping: make(chan struct{})}
+	how := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.MaxRecvMsgSize(options.maxMessage()),
+		grpc.MaxSendMsgSize(math.MaxInt32),
+		grpc.MaxConcurrentStreams(1024),
+		// Who has connected says HTTP/2 soon, and who has vanished without a word is found out.
+		grpc.ConnectionTimeout(max(options.readTime, time.Millisecond)),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Minute, Timeout: 20 * time.Second}),
+		// Clients that ping an idle connection every half minute are common, and are cut off by default.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.StreamInterceptor(s.endStreams),
+		grpc.SharedWriteBuffer(true),
+	}
+	if secrets != nil {
+		how = append(how, grpc.Creds(credentials.NewTLS(secrets)))
+	}
+	s.server = grpc.NewServer(how...)
+	s.register()
+	healthpb.RegisterHealthServer(s.server, ready.health)
+	if err := addReflection(s.server); err != nil {
+		return nil, err
+	}
+	var err error
+	s.listener, err = listen(options.address, options.grpcPort)
+	return s, err
+}
+
+// register adds a handler for every method.
+func (s *grpcServer) register() {
+	for service, table := range grpcMethods {
+		description := grpc.ServiceDesc{ServiceName: service, HandlerType: (*any)(nil)}
+		for _, method := range table.methods {
+			description.Methods = append(description.Methods,
+				grpc.MethodDesc{MethodName: method, Handler: s.unary(operation{table.protocol, method})})
+		}
+		switch service {
+		case modelService:
+			description.Methods = append(description.Methods,
+				grpc.MethodDesc{MethodName: reloadMethod, Handler: s.reload.handle})
+		case inferenceService:
+			description.Streams = append(description.Streams, grpc.StreamDesc{
+				StreamName: streamMethod, Handler: s.inferStream, ServerStreams: true, ClientStreams: true,
+			})
+		}
+		s.server.RegisterService(&description, s)
+	}
+}
+
+func (s *grpcServer) serve() error { return s.server.Serve(s.listener) }
+
+func (s *grpcServer) address() string { return s.listener.Addr().String() }
+
+// stop takes no more calls and waits for those in flight until the context ends; what is left then is cancelled.
+func (s *grpcServer) stop(ctx context.Context) {
+	close(s.stopping)
+	ended := make(chan struct{})
+	go func() {
+		s.server.GracefulStop()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		s.server.Stop()
+		<-ended
+	}
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
+)
+
+var errStopping = status.Error(codes.Unavailable, "host: it is stopping")
+
+// endStreams ends streams that would last for ever (those who watch the health, or have a stream open to ask more) when
+// the host stops.
+func (s *grpcServer) endStreams(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if info.FullMethod == "/"+inferenceService+"/"+streamMethod {
+		return handler(srv, stream) // which ends between two requests
+	}
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- handler(srv, boundStream{stream, ctx}) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-s.stopping:
+		return errStopping // a handler that reads or writes is told then that the stream is gone
+	}
+}
+
+type boundStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s boundStream) Context() context.Context { return s.ctx }
+
+// Of ModelStreamInferResponse, both with a length.
+const (
+	fieldErrorMessage  protowire.Number = 1
+	fieldInferResponse protowire.Number = 2
+)
+
+// inferStream answers requests in their order, a failed one with its message.
+func (s *grpcServer) inferStream(_ any, stream grpc.ServerStream) error {
+	ctx := stream.Context()
+	requests, failed := make(chan *rawRequest), make(chan error, 1)
+	go func() {
+		for {
+			request := &rawRequest{}
+			if err := stream.RecvMsg(request); err != nil {
+				failed <- err
+				return
+			}
+			select {
+			case requests <- request:
+			case <-ctx.Done(): // also when the handler has returned
+				request.free()
+				return
+			}
+		}
+	}()
+	trailer := metadata.MD{}
+	defer func() { stream.SetTrailer(trailer) }()
+	for {
+		select {
+		case request := <-requests:
+			answer, err := s.answer(ctx, operation{"kserve", "ModelInfer"}, request.bytes())
+			request.free()
+			clear(trailer)
+			addProvenance(trailer, answer)
+			response := streamResponse(answer, err)
+			answer.Free()
+			if err := stream.SendMsg(response); err != nil {
+				return err
+			}
+		case err := <-failed:
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		case <-s.stopping:
+			return errStopping
+		}
+	}
+}
+
+func streamResponse(answer *processor.Answer, err error) rawResponse {
+	field, data := fieldInferResponse, answer.Bytes()
+	if err != nil {
+		field, data = fieldErrorMessage, []byte(message(err))
+	}
+	response := make([]byte, 0, len(data)+protowire.SizeTag(field)+protowire.SizeVarint(uint64(len(data))))
+	return protowire.AppendBytes(protowire.AppendTag(response, field, protowire.BytesType), data)
+}

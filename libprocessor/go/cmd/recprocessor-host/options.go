@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"time"
+)
+
+const mib = 1 << 20
+
+// hostOptions say how the host runs; parseOptions says what each is.
+type hostOptions struct {
+	stateDir, hostID, address          string
+	grpcPort, restPort                 int
+	tlsCert, tlsKey, clientCA          string
+	cpus, maintenanceCPUs              string
+	allowReload                        bool
+	admin, tokenFile                   string
+	maxMessageMB, maxConnections       int
+	readTime, idleTime, drainTime      time.Duration
+	logFormat, logLevel, profileListen string
+}
+
+func (o *hostOptions) maxMessage() int { return o.maxMessageMB * mib }
+
+// parseOptions reads the command line, which is that of the Python host.
+func parseOptions(arguments []string) (hostOptions, error) {
+	o := hostOptions{}
+	flags := flag.NewFlagSet("recprocessor-host", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // what is wrong is returned
+	flags.Usage = func() {}
+	help := func() {
+		flags.SetOutput(os.Stdout)
+		fmt.Println("usage: recprocessor-host --state-dir DIR [flags]: serve the models of a state directory over gRPC and HTTP")
+		flags.PrintDefaults()
+	}
+	flags.StringVar(&o.stateDir, "state-dir", "", "`folder` with desired.json")
+	flags.StringVar(&o.hostID, "host-id", "host-0", "`name` of this host: one process at a time has it")
+	flags.StringVar(&o.address, "address", "127.0.0.1", "where to listen")
+	number(flags, &o.grpcPort, "grpc-port", 8500, 0, 65535, "0: any free one")
+	number(flags, &o.restPort, "rest-port", 8501, 0, 65535, "0: any free one")
+	flags.StringVar(&o.tlsCert, "tls-cert", "", "certificate chain (PEM `file`); TLS for both ports")
+	flags.StringVar(&o.tlsKey, "tls-key", "", "its key (PEM `file`)")
+	flags.StringVar(&o.clientCA, "client-ca", "", "clients need a certificate that these have signed (PEM `file`)")
+	flags.StringVar(&o.cpus, "cpus", "", "CPUs that the process may use, as in 0-3,8")
+	flags.StringVar(&o.maintenanceCPUs, "maintenance-cpus", "", "CPUs that versions are loaded on; else as desired.json says")
+	flags.BoolVar(&o.allowReload, "allow-reload-rpc", false, "forward HandleReloadConfigRequest to the proxy")
+	flags.StringVar(&o.admin, "admin", "", "`URL` of the proxy's admin API, as in http://127.0.0.1:8502")
+	flags.StringVar(&o.tokenFile, "token-file", "", "`file` with the token of the admin API")
+	number(flags, &o.maxMessageMB, "max-message-mb", 64, 1, 2047, "largest request")
+	number(flags, &o.maxConnections, "max-connections", 4096, 1, 1000000, "over HTTP")
+	seconds(flags, &o.readTime, "read-seconds", 20, "for the head of an HTTP request, and as many for its body")
+	seconds(flags, &o.idleTime, "idle-seconds", 300, "an idle HTTP connection is kept")
+	seconds(flags, &o.drainTime, "drain-seconds", 30, "for requests in flight at the end")
+	oneOf(flags, &o.logFormat, "log-format", []string{"json", "text"}, "lines of JSON, or of text")
+	o.logLevel = "info"
+	oneOf(flags, &o.logLevel, "log-level", []string{"debug", "info", "warning", "error"}, "what is logged")
+	flags.StringVar(&o.profileListen, "profile-listen", "", "`address` for Go's profiler, as in 127.0.0.1:6060; off")
+	if err := flags.Parse(arguments); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			help()
+		}
+		return o, err
+	}
+	switch {
+	case flags.NArg() > 0:
+		return o, fmt.Errorf("argument %q: expected flags only", flags.Arg(0))
+	case o.stateDir == "":
+		return o, fmt.Errorf("--state-dir: none given, expected a folder")
+	case (o.tlsCert == "") != (o.tlsKey == ""):
+		return o, fmt.Errorf("--tls-cert and --tls-key: one of them, expected both or none")
+	case o.clientCA != "" && o.tlsCert == "":
+		return o, fmt.Errorf("--client-ca: no --tls-cert, expected one")
+	case o.allowReload && o.admin == "":
+		return o, fmt.Errorf("--allow-reload-rpc: no --admin, expected the URL of the proxy")
+	}
+	return o, nil
+}
+
+func number(flags *flag.FlagSet, target *int, name string, value, low, high int, usage string) {
+	*target = value
+	flags.Func(name, fmt.Sprintf("`n`: %s (default %d)", usage, value), func(text string) error {
+		read, err := strconv.Atoi(text)
+		if err != nil || read < low || read > high {
+			return fmt.Errorf("expected %d to %d", low, high)
+		}
+		*target = read
+		return nil
+	})
+}
+
+func seconds(flags *flag.FlagSet, target *time.Duration, name string, value float64, usage string) {
+	*target = time.Duration(value * float64(time.Second))
+	flags.Func(name, fmt.Sprintf("`s`: %s (default %g)", usage, value), func(text string) error {
+		read, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(read >= 0 && read <= 86400) { // written so that NaN is refused too
+			return fmt.Errorf("expected 0 to 86400")
+		}
+		*target = time.Duration(read * float64(time.Second))
+		return nil
+	})
+}
+
+func oneOf(flags *flag.FlagSet, target *string, name string, values []string, usage string) {
+	if *target == "" {
+		*target = values[0]
+	}
+	flags.Func(name, fmt.Sprintf("%s: one of %q (default %q)", usage, values, *target), func(text string) error {
+		for _, value := range values {
+			if text == value {
+				*target = text
+				return nil
+			}
+		}
+		return fmt.Errorf("expected one of %q", values)
+	})
+}
+
+// setUpLog sends logs to stderr, a line each, with the keys that the other programs use.
+func setUpLog(options hostOptions) {
+	levels := map[string]slog.Level{
+		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warning": slog.LevelWarn, "error": slog.LevelError,
+	}
+	how := &slog.HandlerOptions{Level: levels[options.logLevel], ReplaceAttr: replaceAttr}
+	var handler slog.Handler = slog.NewTextHandler(os.Stderr, how)
+	if options.logFormat == "json" {
+		handler = slog.NewJSONHandler(os.Stderr, how).WithAttrs([]slog.Attr{slog.String("logger", "recprocessor-host")})
+	}
+	slog.SetDefault(slog.New(handler))
+}
+
+func replaceAttr(groups []string, attr slog.Attr) slog.Attr {
+	if len(groups) > 0 {
+		return attr
+	}
+	switch attr.Key {
+	case slog.MessageKey:
+		attr.Key = "message"
+	case slog.TimeKey:
+		attr.Value = slog.StringValue(attr.Value.Time().UTC().Format("2006-01-02T15:04:05.000Z"))
+	case slog.LevelKey:
+		for name, level := range map[string]slog.Level{
+			"debug": slog.LevelDebug, "info": slog.LevelInfo, "warning": slog.LevelWarn, "error": slog.LevelError,
+		} {
+			if attr.Value.Any() == level {
+				attr.Value = slog.StringValue(name)
+			}
+		}
+	}
+	return attr
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
+)
+
+// provenance tells what is known of who answered and how long it took, in the order sent: trailing metadata of gRPC,
+// headers of HTTP.
+func provenance(answer *processor.Answer, tell func(name, value string)) {
+	if answer == nil {
+		return
+	}
+	if answer.Model != "" {
+		tell("x-model-name", answer.Model)
+		if answer.Version >= 0 {
+			tell("x-model-version", strconv.FormatInt(answer.Version, 10))
+		}
+	}
+	if answer.Arm != "" {
+		tell("x-arm", answer.Arm)
+	}
+	if answer.Session >= 0 {
+		tell("x-session", strconv.Itoa(answer.Session))
+		tell("x-cpuset", answer.CPUSet)
+		tell("x-queue-us", strconv.FormatInt(answer.Queue.Microseconds(), 10))
+		tell("x-run-us", strconv.FormatInt(answer.Run.Microseconds(), 10))
+	}
+}
+
+// roundUp returns how many units a duration takes, the last one perhaps in part.
+func roundUp(duration, unit time.Duration) int64 { return int64((duration + unit - 1) / unit) }

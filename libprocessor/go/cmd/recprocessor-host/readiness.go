@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"log/slog"
+	"maps"
+	"sync"
+
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
+)
+
+// readiness says whether the host and each of its models is ready, as probes ask for it. The host is once nothing of the
+// first desired state is left to load, until it is told to stop; a model is while a version of it is.
+type readiness struct {
+	health *health.Server
+
+	mu       sync.Mutex
+	now      string
+	stopping bool
+	ready    bool
+	models   map[string]bool
+}
+
+func newReadiness() *readiness {
+	r := &readiness{health: health.NewServer(), now: "starting"}
+	r.tell(false, nil)
+	return r
+}
+
+// state is the host's state, and whether requests are welcome.
+func (r *readiness) state() (string, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.now, r.now == "ready"
+}
+
+// update takes in what the host says of itself.
+func (r *readiness) update(status *processor.HostStatus) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopping {
+		return
+	}
+	if status.State != r.now {
+		slog.Info("host is " + status.State)
+	}
+	r.now = status.State
+	models := readyModels(status)
+	ready := r.now == "ready"
+	if ready == r.ready && maps.Equal(models, r.models) {
+		return
+	}
+	for name := range r.models {
+		if _, ok := models[name]; !ok {
+			r.health.SetServingStatus(name, healthpb.HealthCheckResponse_NOT_SERVING)
+		}
+	}
+	r.tell(ready, models)
+	r.ready, r.models = ready, models
+}
+
+// stop says from now on that nothing is ready.
+func (r *readiness) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now, r.stopping = "draining", true
+	r.health.Shutdown()
+}
+
+func (r *readiness) tell(ready bool, models map[string]bool) {
+	set := func(name string, yes bool) {
+		status := healthpb.HealthCheckResponse_NOT_SERVING
+		if yes {
+			status = healthpb.HealthCheckResponse_SERVING
+		}
+		r.health.SetServingStatus(name, status)
+	}
+	for _, name := range healthNames {
+		set(name, ready)
+	}
+	for name, modelReady := range models {
+		set(name, ready && modelReady)
+	}
+}
+
+// readyModels says of every model whether a version of it is ready.
+func readyModels(status *processor.HostStatus) map[string]bool {
+	models := make(map[string]bool, len(status.Models))
+	for name, model := range status.Models {
+		models[name] = false
+		for _, version := range model.Versions {
+			models[name] = models[name] || version.State == "ready"
+		}
+	}
+	return models
+}

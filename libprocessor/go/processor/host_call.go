@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package processor
+
+// #cgo noescape shim_host_process
+// #cgo nocallback shim_host_process
+// #cgo noescape shim_host_process_async
+// #cgo nocallback shim_host_process_async
+// #include "host_shim.h"
+import "C"
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"strings"
+	"sync"
+	"unsafe"
+)
+
+// HostRequest is one request to a host: bytes of a protocol, and what is known of it beside them. What the bytes say of
+// the model need not be said here, and may not be said differently.
+type HostRequest struct {
+	// Protocol and Method as in docs/model_host.md: "tfserving" and "Predict" and so on. No method: the protocol's first.
+	Protocol, Method string
+	// Data is the serialised request. It is borrowed for the length of the call.
+	Data []byte
+	// Model, Version and Label; empty and 0: as the bytes say.
+	Model   string
+	Version int64
+	Label   string
+	// Metadata as gRPC's metadata or HTTP's headers bring it; "x-routing-key" decides the arm of an experiment.
+	Metadata []Pair
+	// Priority over other requests that wait: larger is more urgent.
+	Priority int32
+}
+
+// Pair is a key and bytes.
+type Pair struct{ Key, Value string }
+
+// MaxPairs is how much metadata a request may have.
+const MaxPairs = C.SHIM_MOST_PAIRS
+
+// scratch is the memory that one call needs, kept for the next.
+type scratch struct {
+	call *C.shim_host_call // of C, since the library writes pointers into it
+	text []byte
+}
+
+var scratches = sync.Pool{New: func() any {
+	s := &scratch{call: (*C.shim_host_call)(C.calloc(1, C.sizeof_shim_host_call)), text: make([]byte, 0, 256)}
+	if s.call == nil {
+		panic("processor: no memory for a call")
+	}
+	runtime.SetFinalizer(s, func(s *scratch) { C.free(unsafe.Pointer(s.call)) })
+	return s
+}}
+
+// fill describes a request.
+func (s *scratch) fill(ctx context.Context, request *HostRequest) error {
+	call := s.call
+	s.text = s.text[:0]
+	if len(request.Metadata) > MaxPairs {
+		return failf(InvalidArgument, "metadata: %d pairs, expected at most %d", len(request.Metadata), MaxPairs)
+	}
+	total := 0
+	for i := range request.Metadata {
+		total += len(request.Metadata[i].Key) + len(request.Metadata[i].Value)
+	}
+	if total > math.MaxInt32 {
+		return failf(InvalidArgument, "metadata: %d bytes, expected less than 2 GiB", total)
+	}
+	var err error
+	if call.deadline_us, err = deadlineOf(ctx); err != nil {
+		return err
+	}
+	put := func(what, text string) C.uint32_t {
+		if strings.IndexByte(text, 0) >= 0 && err == nil {
+			err = failf(InvalidArgument, "%s: it has a zero byte, expected none", what)
+		}
+		return s.add(text)
+	}
+	call.protocol = put("protocol", request.Protocol)
+	call.method = put("method", request.Method)
+	call.model = put("model", request.Model)
+	call.label = put("version label", request.Label)
+	for i := range request.Metadata {
+		pair := &request.Metadata[i]
+		call.pairs[i].key = put("metadata", pair.Key)
+		call.pairs[i].value = s.add(pair.Value)
+		call.pairs[i].value_size = C.uint32_t(len(pair.Value))
+	}
+	call.num_pairs = C.uint32_t(len(request.Metadata))
+	call.model_version = C.int64_t(request.Version)
+	call.priority = C.int32_t(request.Priority)
+	return err
+}
+
+func (s *scratch) add(text string) C.uint32_t {
+	place := len(s.text)
+	s.text = append(append(s.text, text...), 0)
+	return C.uint32_t(place)
+}
+
+// Process answers a request. The Answer is not nil after a failure either, if it is known who refused: it has no bytes
+// then. Its memory is the caller's to give back, with Free.
+//
+// A request of a kind that is known to be short runs on the goroutine's thread, of which there are as many as sessions.
+// Others wait and run in the library: they hold no thread, and a context that ends cancels them.
+func (h *Host) Process(ctx context.Context, request *HostRequest) (*Answer, error) {
+	if err := h.calls.enter(ctx, 0); err != nil {
+		return nil, err
+	}
+	defer h.calls.leave()
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	if err := s.fill(ctx, request); err != nil {
+		return nil, err
+	}
+	kind := kindOf(request)
+	if h.pace.short(kind) && h.direct.take() {
+		defer h.direct.giveBack()
+		C.shim_host_process(h.handle, s.call, (*C.char)(unsafe.Pointer(unsafe.SliceData(s.text))),
+			unsafe.Pointer(unsafe.SliceData(request.Data)), C.size_t(len(request.Data)))
+		runtime.KeepAlive(request)
+		answer := h.answerOf(s.call)
+		h.pace.learn(kind, answer, true)
+		if s.call.status != C.PROCESSOR_OK {
+			return answer, &Error{Code: Code(s.call.status), Message: C.GoString(&s.call.error.message[0])}
+		}
+		return answer, nil
+	}
+	end, err := h.processAsync(ctx, s, request)
+	if err != nil {
+		return nil, err
+	}
+	answer := h.finish(s.call, end)
+	h.pace.learn(kind, answer, false)
+	return answer, end.err
+}
+
+// processAsync starts a request and waits for its end, or that of the context.
+func (h *Host) processAsync(ctx context.Context, s *scratch, request *HostRequest) (completion, error) {
+	tag, done := h.completions.expect()
+	if err := h.start(s, request, tag); err != nil {
+		h.completions.forget(tag)
+		return completion{}, err
+	}
+	id := uint64(s.call.id)
+	select {
+	case end := <-done:
+		return end, nil
+	case <-ctx.Done():
+	}
+	if h.Cancel(id) == nil { // it has not begun: its end says so, and who refused it
+		end := <-done
+		end.err = contextError(ctx, "while it waited")
+		return end, nil
+	}
+	if h.completions.forget(tag) {
+		return completion{}, contextError(ctx, "before it was answered")
+	}
+	return <-done, nil // it ended in the same moment
+}
+
+func (h *Host) start(s *scratch, request *HostRequest, tag uint64) error {
+	C.shim_host_process_async(h.handle, s.call, (*C.char)(unsafe.Pointer(unsafe.SliceData(s.text))),
+		unsafe.Pointer(unsafe.SliceData(request.Data)), C.size_t(len(request.Data)), h.completions.queue, C.uint64_t(tag))
+	runtime.KeepAlive(request)
+	if s.call.status != C.PROCESSOR_OK {
+		return &Error{Code: Code(s.call.status), Message: C.GoString(&s.call.error.message[0])}
+	}
+	return nil
+}
+
+// finish makes an answer of an end.
+func (h *Host) finish(call *C.shim_host_call, end completion) *Answer {
+	call.status = C.processor_status(CodeOf(end.err))
+	call.result = end.result
+	C.shim_host_look(call)
+	return h.answerOf(call)
+}
+
+// ProcessAsync starts a request and returns at once with the number that Cancel takes. The function is called once with
+// what Process would have returned, in a goroutine of its own, perhaps before this returns; if there is an error, not at
+// all. The deadline of the context is passed on, its cancellation is not: see Cancel.
+func (h *Host) ProcessAsync(ctx context.Context, request *HostRequest, done func(*Answer, error)) (uint64, error) {
+	if err := h.calls.enter(ctx, 0); err != nil {
+		return 0, err
+	}
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	tag, ended := h.completions.expect()
+	err := s.fill(ctx, request)
+	if err == nil {
+		err = h.start(s, request, tag)
+	}
+	if err != nil {
+		h.completions.forget(tag)
+		h.calls.leave()
+		return 0, err
+	}
+	id := uint64(s.call.id)
+	go func() {
+		defer h.calls.leave()
+		end := <-ended
+		s := scratches.Get().(*scratch)
+		answer := h.finish(s.call, end)
+		scratches.Put(s)
+		done(answer, end.err)
+	}()
+	return id, nil
+}
+
+// Cancel ends a request of ProcessAsync that has not begun to run, with Canceled. It fails with NotFound if the request
+// runs, has ended, or never was.
+func (h *Host) Cancel(id uint64) error {
+	return answerError(C.shim_host_cancel(h.handle, C.uint64_t(id)))
+}
