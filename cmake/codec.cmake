@@ -37,6 +37,7 @@ set(PROCESSOR_CODEC_SOURCES
 function(set_json_properties)
   set(options "-isystem;${SIMDJSON_DIR};-fmacro-prefix-map=${SIMDJSON_DIR}/=")
   set_source_files_properties(${PROCESSOR_JSON_SOURCES} PROPERTIES COMPILE_OPTIONS "${options}")
-  set_source_files_properties(${SIMDJSON_DIR}/simdjson.cpp PROPERTIES COMPILE_OPTIONS "${options};-w")
+  set_source_files_properties(${SIMDJSON_DIR}/simdjson.cpp PROPERTIES COMPILE_OPTIONS "${options};-w"
+                              SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 set_json_properties()

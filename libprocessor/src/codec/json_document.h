@@ -30,7 +30,7 @@ class JsonDocument {
   ~JsonDocument();
 
   /// Largest text; parsing takes up to some ten times its size in memory.
-  static constexpr size_t kMaxBytes = size_t{128} << 20;
+  static constexpr size_t kMaxBytes = size_t{64} << 20;
 
   /// Reads `text`, whose memory is not needed afterwards. To be called once. Takes the tokens NaN, Infinity and
   /// -Infinity, which TensorFlow Serving's clients send, for what Number() knows.

@@ -8,6 +8,9 @@
 namespace processor {
 namespace {
 
+/// An output of a few bytes takes more memory than that until it is found that there is none of its name.
+constexpr size_t kMaxOutputs = 10000;
+
 absl::Status Wrong(std::string_view where, JsonElement found, std::string_view expected) {
   return absl::InvalidArgumentError(absl::StrCat(where, ": ", Describe(found), ", expected ", expected));
 }
@@ -124,8 +127,12 @@ absl::Status ReadInferBody(const JsonObject& root, std::string_view binary, Infe
         absl::StrCat("request: ", binary.size(), " bytes behind the inputs' binary data, expected none"));
   }
   if (!outputs) return absl::OkStatus();
-  return ForEachElement("outputs", *outputs,
-                        [&](JsonElement element) { return ReadOutput(element, &dst->outputs.emplace_back()); });
+  return ForEachElement("outputs", *outputs, [&](JsonElement element) -> absl::Status {
+    if (dst->outputs.size() == kMaxOutputs) {
+      return absl::InvalidArgumentError(absl::StrCat("outputs: more, expected at most ", kMaxOutputs));
+    }
+    return ReadOutput(element, &dst->outputs.emplace_back());
+  });
 }
 
 }  // namespace processor

@@ -170,6 +170,9 @@ class ExampleCodec final : public Codec {
   const ExampleMethod method_;
 };
 
+/// A task of a few bytes takes more memory than that until it is refused as the second of its signature.
+constexpr size_t kMaxTasks = 1000;
+
 struct TaskMessage {
   ModelSpecView spec;
   std::string_view method_name;
@@ -190,17 +193,22 @@ class MultiCodec final : public Codec {
                       DecodedRequest* dst) const override {
     InputMessage input;
     std::vector<TaskMessage> tasks;
+    size_t count = 0;
     bool tasks_ok = true, input_ok = true;
     const bool ok = ForEachField(bytes, [&](const WireField& field) {
       if (field.type != WireType::kBytes) return true;
-      if (field.number == kTasks) tasks_ok = tasks_ok && ReadTask(field.payload, &tasks.emplace_back());
+      if (field.number == kTasks && ++count <= kMaxTasks) {
+        tasks_ok = tasks_ok && ReadTask(field.payload, &tasks.emplace_back());
+      }
       if (field.number == kRequestInput) input_ok = input_ok && input.Read(field.payload);
       return true;
     });
     if (!ok) return Malformed("request", "MultiInferenceRequest");
     if (!tasks_ok) return Malformed("tasks", "InferenceTask");
     if (!input_ok) return Malformed("input", "Input");
-    if (tasks.empty()) return absl::InvalidArgumentError("tasks: none, expected at least one");
+    if (count == 0 || count > kMaxTasks) {
+      return absl::InvalidArgumentError(absl::StrCat("tasks: ", count, ", expected 1 to ", kMaxTasks));
+    }
     Tensor examples;
     if (absl::Status status = MakeExamples(input.batch(), &examples); !status.ok()) return status;
     *dst = DecodedRequest();

@@ -20,7 +20,7 @@ using tensorflow::TensorShape;
 constexpr const char* kName = "tfserving_json";
 
 /// Lists that an answer may have: a tensor of no elements can have more than memory.
-constexpr int64_t kMaxLists = int64_t{64} << 20;
+constexpr int64_t kMaxLists = int64_t{16} << 20;
 
 struct PredictDetails : RequestDetails {
   bool rows = false;

@@ -220,7 +220,7 @@ TEST_F(ExamplesTest, MultiInferenceRunsEveryTask) {
             absl::StatusCode::kUnimplemented);
   message.clear_tasks();
   EXPECT_EQ(Decode("tfserving", "MultiInference", message.SerializeAsString()),
-            absl::InvalidArgumentError("tasks: none, expected at least one"));
+            absl::InvalidArgumentError("tasks: 0, expected 1 to 1000"));
 }
 
 TEST_F(ExamplesTest, ErrorsNameTheSignature) {

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models that take tf.Examples, exported as TF 1 estimators export them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def _tensorflow() -> Any:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf
+
+    return tf
+
+
+def scores(x: np.ndarray) -> np.ndarray:
+    """What a classifier answers: [batch] to [batch, 2], for the labels "low" and "high"."""
+    high = 1 / (1 + np.exp(-x.astype(np.float32)))
+    return np.stack([1 - high, high], axis=1)
+
+
+def build_classifier(path: Path) -> Path:
+    """Features x (float, default 0) and bias (float, default 0).
+
+    Signatures: serving_default (classify: classes and scores), scores_only and classes_only (classify), regress
+    (2 * (x + bias), [batch, 1]), and predict (the serialised examples -> "sum").
+    """
+    tf = _tensorflow()
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        serialized = v1.placeholder(tf.string, [None], name="examples")
+        feature = v1.FixedLenFeature([1], tf.float32, [0.0])
+        parsed = v1.parse_example(serialized, {"x": feature, "bias": feature})
+        total = parsed["x"] + parsed["bias"]
+        both = tf.concat([1 - tf.sigmoid(total), tf.sigmoid(total)], axis=1)
+        labels = tf.tile(tf.constant([["low", "high"]]), [tf.shape(serialized)[0], 1])
+        utils = v1.saved_model.signature_def_utils
+        signatures = {
+            "serving_default": utils.classification_signature_def(serialized, labels, both),
+            "scores_only": utils.classification_signature_def(serialized, None, both),
+            "classes_only": utils.classification_signature_def(serialized, labels, None),
+            "regress": utils.regression_signature_def(serialized, 2 * total),
+            "predict": utils.predict_signature_def({"examples": serialized}, {"sum": total}),
+        }
+        builder = v1.saved_model.Builder(str(path))
+        builder.add_meta_graph_and_variables(session, ["serve"], signatures)
+        builder.save()
+    return path
