@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from serving_proxy.errors import ProxyError
 
@@ -86,17 +87,32 @@ def add_handlers(app: FastAPI) -> None:
         return answer("INVALID_ARGUMENT", f"request: {said}{more}")
 
     @app.exception_handler(HTTPException)
-    async def http_error(_: Request, error: HTTPException) -> JSONResponse:
+    async def http_error(request: Request, error: HTTPException) -> JSONResponse:
         status = _STATUSES.get(error.status_code, "INTERNAL")
         made = answer(status, str(error.detail), error.status_code)
         for name, value in (error.headers or {}).items():
             made.headers[name] = value
+        if error.status_code == 405:
+            # Each method is a route of its own; the router knows those of one only.
+            made.headers["Allow"] = ", ".join(_methods(app, request))
         return made
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
         log.error("%s %s", request.method, request.url.path, exc_info=error)
         return answer("INTERNAL", f"{type(error).__name__}: see the log of the proxy")
+
+
+def _methods(app: FastAPI, request: Request) -> list[str]:
+    """Return the methods of a path."""
+    scope = {"type": "http", "path": request.url.path, "root_path": ""}
+    methods = {
+        method
+        for route in app.routes
+        if isinstance(route, Route) and route.matches({**scope, "method": next(iter(route.methods or ()), "")})[0]
+        for method in route.methods or ()
+    }
+    return sorted(methods)
 
 
 def _fault(fault: dict[str, object]) -> str:

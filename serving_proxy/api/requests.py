@@ -17,9 +17,9 @@ Precision = Literal["auto", "fp32", "bf16"]
 
 
 class Body(BaseModel):
-    """Parent of all bodies: what is not known is refused."""
+    """Parent of all bodies: what is not known is refused, and 0 is not false."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class DeployBody(Body):
@@ -33,11 +33,11 @@ class DeployBody(Body):
     shadow: Percent | None = None
     slo_p99_ms: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     warmup: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
-    config: dict[str, Any] = Field(default_factory=dict)
+    config: dict[str, Any] | None = None
     cpuset: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     batching: Batching | None = None
     limits: Limits | None = None
-    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    priority: Annotated[int, Field(ge=-1000, le=1000)] | None = None
     labels: Annotated[list[Annotated[str, Field(max_length=64)]], Field(max_length=64)] = []
     layer: Annotated[str, Field(max_length=128)] | None = None
     key_input: Annotated[str, Field(max_length=1024)] | None = None
@@ -45,11 +45,8 @@ class DeployBody(Body):
 
     def deployment(self) -> Deployment:
         """Return what the control plane is asked for."""
-        settings: dict[str, Any] = {"config": self.config, "priority": self.priority} if self.config else {}
-        given = {"warmup_file": self.warmup, "cpuset": self.cpuset, "batching": self.batching, "limits": self.limits}
-        settings |= {name: value for name, value in given.items() if value is not None}
-        if self.priority:
-            settings["priority"] = self.priority
+        given = {name: getattr(self, name) for name in ("config", "cpuset", "batching", "limits", "priority")}
+        settings = {name: value for name, value in {**given, "warmup_file": self.warmup}.items() if value is not None}
         return Deployment(
             source=self.path,
             number=self.version,

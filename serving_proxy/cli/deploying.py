@@ -106,7 +106,9 @@ def deploy_command(
     max_in_flight: Annotated[
         int | None, typer.Option(metavar="N", show_default=False, help="Requests that may wait or run.")
     ] = None,
-    priority: Annotated[int, typer.Option(metavar="N", help="Larger is kept longer under load.")] = 0,
+    priority: Annotated[
+        int | None, typer.Option(metavar="N", show_default=False, help="Larger is kept longer under load.")
+    ] = None,
     label: Annotated[
         list[str] | None,
         typer.Option(metavar="LABEL", show_default=False, help="A name for it in requests; repeatable."),
@@ -145,7 +147,7 @@ def deploy_command(
         "cpuset": cpuset,
         "batching": {key: value for key, value in batch.items() if value is not None} or None,
         "limits": {key: value for key, value in limits.items() if value is not None} or None,
-        "priority": priority or None,
+        "priority": priority,
         "labels": label or None,
         "layer": layer,
         "key_input": key_input,

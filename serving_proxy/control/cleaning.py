@@ -36,26 +36,30 @@ class Cleaner:
             await asyncio.sleep(_PERIOD_S)
 
     async def clean(self) -> None:
-        """Remove what is not needed; nothing while a model is being optimised."""
-        if self._gates.optimising:
+        """Remove what is not needed; nothing while a model is being optimised, and none is meanwhile."""
+        if self._gates.optimising.locked():
             return
-        options = self._control.options
-        needed = {
-            path
+        async with self._gates.optimising:
+            options = self._control.options
+            for path in await asyncio.to_thread(_entries, options.artefacts):
+                if path not in self._needed():
+                    log.info("removes %s", path)
+                    await asyncio.to_thread(_remove, path)
+            await asyncio.to_thread(_remove_tables, options.tables)
+
+    def _needed(self) -> set[Path]:
+        """Return the artefacts of versions that are not stopped, and their reports."""
+        folders = {
+            self._gates.artefact(name, version)
             for name, model in self._control.models.items()
             for version in model.versions.values()
             if version.optimize is not None and version.state != State.STOPPED
-            for path in (self._gates.artefact(name, version), self._gates.artefact(name, version).with_suffix(".json"))
         }
-        for path in await asyncio.to_thread(_unneeded, options.artefacts, needed):
-            log.info("removes %s", path)
-            await asyncio.to_thread(_remove, path)
-        if not self._gates.optimising:
-            await asyncio.to_thread(_remove_tables, options.tables)
+        return folders | {folder.with_suffix(".json") for folder in folders}
 
 
-def _unneeded(folder: Path, needed: set[Path]) -> list[Path]:
-    return [path for path in folder.glob("*/*") if path not in needed]
+def _entries(folder: Path) -> list[Path]:
+    return list(folder.glob("*/*"))
 
 
 def _remove(path: Path) -> None:

@@ -32,9 +32,8 @@ class Gates:
         self._control = control
         self._jobs = jobs
         self._validations = asyncio.Semaphore(_VALIDATIONS)
-        # Memory for one at a time.
-        self._optimisations = asyncio.Semaphore(1)
-        self.optimising = 0
+        # Memory for one at a time. Whoever removes artefacts and tables has it meanwhile.
+        self.optimising = asyncio.Lock()
 
     def begin(self, name: str, number: int) -> Job:
         """Take a version through the gates; if that is being done already, return the job that does it."""
@@ -89,7 +88,7 @@ class Gates:
         path, signatures = found.path, found.signatures
         if version.optimize is not None:
             job.told("waiting for another optimisation")
-            async with self._optimisations:
+            async with self.optimising:
                 await self._move(job, name, number, deployed_at, State.OPTIMIZING)
                 path = await self._optimise(job, name, version, found.path)
             signatures = await asyncio.to_thread(read_signatures, path)
@@ -118,22 +117,18 @@ class Gates:
     async def _optimise(self, job: Job, name: str, version: Version, source: Path) -> Path:
         options = self._control.options
         target = self.artefact(name, version)
-        self.optimising += 1
-        try:
-            await asyncio.to_thread(shutil.rmtree, target, True)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            await optimise(
-                source,
-                target,
-                precision=version.optimize or "auto",
-                table_store=options.tables,
-                report=target.with_suffix(".json"),
-                requests=Path(version.settings.warmup_file) if version.settings.warmup_file else None,
-                cpus=self._control.host_settings.maintenance_cpus,
-                told=lambda step, done, total, unit: job.told(f"optimizing: {step}", done, total, unit),
-            )
-        finally:
-            self.optimising -= 1
+        await asyncio.to_thread(shutil.rmtree, target, True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        await optimise(
+            source,
+            target,
+            precision=version.optimize or "auto",
+            table_store=options.tables,
+            report=target.with_suffix(".json"),
+            requests=Path(version.settings.warmup_file) if version.settings.warmup_file else None,
+            cpus=self._control.host_settings.maintenance_cpus,
+            told=lambda step, done, total, unit: job.told(f"optimizing: {step}", done, total, unit),
+        )
         return target.resolve(strict=True)
 
     async def _loaded(self, job: Job, name: str, number: int, deployed_at: float) -> None:

@@ -66,12 +66,12 @@ class Plane:
             yield
         finally:
             self.closing.set()
+            self.control.closing = True
             await self.jobs.close()
             for task in tasks[1:]:
                 task.cancel()
             if not keep_hosts:
                 await self.supervisor.stop(drain_limit_s)
-            self.control.closing = True
             tasks[0].cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 

@@ -29,6 +29,8 @@ class Deployment(Record):
         None: the name of the folder if that is a number, else one more than the largest.
     stamp : str
         Of the files as they are now.
+    settings : Settings
+        Those that are not set stay as they are.
     traffic, shadow : int or None
         None: as it is.
     labels : tuple of str
@@ -147,8 +149,9 @@ def _check_same(model: Model, version: Version, asked: Deployment) -> None:
 
 
 def _settled(model: Model, version: Version, asked: Deployment) -> Change:
-    values = {"settings": asked.settings, "slo_p99_ms": asked.slo_p99_ms or version.slo_p99_ms}
-    changed = version.model_copy(update=values)
+    given = {name: getattr(asked.settings, name) for name in asked.settings.model_fields_set}
+    settings = version.settings.model_copy(update=given)
+    changed = version.model_copy(update={"settings": settings, "slo_p99_ms": asked.slo_p99_ms or version.slo_p99_ms})
     if changed == version:
         return Change(model)
     note = Note(
@@ -156,7 +159,7 @@ def _settled(model: Model, version: Version, asked: Deployment) -> Change:
         message=f"{model.name}/{version.number}: settings changed",
         model=model.name,
         version=version.number,
-        data=asked.settings.model_dump(exclude_defaults=True),
+        data=settings.model_dump(exclude_defaults=True),
     )
     return Change(model.with_version(changed), (note,))
 

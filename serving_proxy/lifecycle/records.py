@@ -27,6 +27,8 @@ class Record(BaseModel):
 class Batching(Record):
     """How requests of a version are put together."""
 
+    model_config = ConfigDict(strict=True)
+
     mode: Literal["off", "zero_wait", "timed"] = "off"
     max_rows: Annotated[int, Field(ge=1, le=65536)] = 256
     max_wait_us: Annotated[int, Field(ge=0, le=10_000_000)] = 1000
@@ -34,6 +36,8 @@ class Batching(Record):
 
 class Limits(Record):
     """How many requests of a version may wait, and wait or run."""
+
+    model_config = ConfigDict(strict=True)
 
     max_queue: Annotated[int, Field(ge=1, le=16_777_216)] = 1000
     max_in_flight: Annotated[int, Field(ge=1, le=16_777_216)] | None = None

@@ -22,7 +22,7 @@ from serving_proxy.settings import ServeSettings
 from serving_proxy.sources import messages
 
 ROOT = Path(__file__).resolve().parents[2]
-_START_S = 30.0
+_START_S = 60.0
 
 
 def write_model(folder: Path, inputs: dict[str, int] | None = None, signature: str = "serving_default") -> Path:
@@ -49,7 +49,7 @@ def host_program(folder: Path) -> Path:
     return program
 
 
-def wait_for(found: Callable[[], Any], seconds: float = 10.0, what: str = "") -> Any:
+def wait_for(found: Callable[[], Any], seconds: float = 30.0, what: str = "") -> Any:
     """Return what a function finds, as soon as that is something."""
     end = time.monotonic() + seconds
     while True:

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from contract_messages import decode, encode
 from model_builders import linear_score
 from proxy_support import ProxyProcess, wait_for
 
@@ -19,7 +20,7 @@ from serving_proxy import Client
 
 pytestmark = pytest.mark.slow
 
-ROW = [1.0, 2.0, 3.0]
+ROW = np.array([[1, 2, 3]], np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -42,54 +43,51 @@ def client(proxy: ProxyProcess) -> Iterator[Client]:
         yield made
 
 
-def rest(client: Client) -> str:
-    """Where the host answers."""
-    return "http://" + str(client.status()["hosts"][0]["endpoints"]["rest"])
+def rest(client: Client) -> httpx.Client:
+    """Make a client of the host."""
+    return httpx.Client(base_url="http://" + client.status()["hosts"][0]["endpoints"]["rest"], trust_env=False)
 
 
-def answered_by(url: str, key: str) -> int:
+def answered_by(http: httpx.Client, key: str) -> int:
     """Ask for a score; return the version that gave it, which must be right."""
-    body = {"instances": [{"x": ROW}]}
-    answer = httpx.post(f"{url}/v1/models/ranking:predict", json=body, headers={"x-routing-key": key}, trust_env=False)
+    answer = http.post("/v1/models/ranking:eas", content=encode({"x": ROW}), headers={"x-routing-key": key})
     assert answer.status_code == 200, answer.text
     version = int(answer.headers["x-model-version"])
-    (score,) = answer.json()["predictions"]
-    (expected,) = linear_score(np.array([ROW], np.float32), version)[0]
-    assert score == pytest.approx([float(expected)], rel=1e-5) or score == pytest.approx(float(expected), rel=1e-5)
+    np.testing.assert_allclose(decode(answer.content)["y"], linear_score(ROW, version), rtol=1e-5)
     return version
 
 
-def split(url: str, count: int = 200) -> Counter[int]:
-    return Counter(answered_by(url, f"user-{number}") for number in range(count))
+def split(http: httpx.Client, count: int = 200) -> Counter[int]:
+    return Counter(answered_by(http, f"user-{number}") for number in range(count))
 
 
 def test_from_deployment_to_roll_back(proxy: ProxyProcess, client: Client, versions: dict[int, Path]) -> None:
     client.deploy("ranking", versions[3], wait=True, timeout=60)
-    url = rest(client)
-    assert split(url, 20) == {3: 20}
+    http = rest(client)
+    assert split(http, 20) == {3: 20}
     client.deploy("ranking", versions[4], traffic=30, wait=True, timeout=60)
-    assert 30 < split(url)[4] < 95
-    before = {number: answered_by(url, f"user-{number}") for number in range(50)}
+    assert 30 < split(http)[4] < 95
+    before = {number: answered_by(http, f"user-{number}") for number in range(50)}
     client.traffic("ranking", {4: 60})
-    wait_for(lambda: split(url, 100)[4] > 35)
-    moved = [number for number, version in before.items() if version == 4 and answered_by(url, f"user-{number}") != 4]
+    wait_for(lambda: split(http, 100)[4] > 35)
+    moved = [number for number, version in before.items() if version == 4 and answered_by(http, f"user-{number}") != 4]
     assert moved == []
     client.pause("ranking")
-    wait_for(lambda: split(url, 20) == {3: 20})
+    wait_for(lambda: split(http, 20) == {3: 20})
     client.pause("ranking", paused=False)
     client.promote("ranking", 4)
-    wait_for(lambda: split(url, 20) == {4: 20})
+    wait_for(lambda: split(http, 20) == {4: 20})
     client.rollback("ranking")
-    wait_for(lambda: split(url, 20) == {3: 20}, 5)
+    wait_for(lambda: split(http, 20) == {3: 20}, 5)
 
 
 def test_serving_goes_on_without_the_proxy(proxy: ProxyProcess, client: Client, versions: dict[int, Path]) -> None:
     client.deploy("ranking", versions[3], wait=True, timeout=60)
-    url = rest(client)
+    http = rest(client)
     proxy.kill()
-    assert split(url, 20)[3] == 20
+    assert split(http, 20)[3] == 20
     proxy.start()
-    assert split(url, 20)[3] == 20
+    assert split(http, 20)[3] == 20
 
 
 def test_a_killed_host_comes_back_to_what_was_deployed(

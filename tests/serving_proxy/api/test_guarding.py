@@ -115,6 +115,17 @@ def test_paths_that_are_not_there(proxy: ProxyThread, method: str, path: str, co
     assert set(answer.json()["error"]) == {"status", "message"}
 
 
+def test_methods_of_a_path_are_named(proxy: ProxyThread) -> None:
+    assert ask(proxy, "/v1/jobs/1", "OPTIONS").headers["allow"] == "DELETE, GET"
+    assert ask(proxy, "/v1/status", "POST").headers["allow"] == "GET"
+
+
+@pytest.mark.parametrize("body", ['{"paused": 0}', '{"paused": "yes"}', '{"pause": true}'])
+def test_what_is_almost_right_is_refused(proxy: ProxyThread, body: str) -> None:
+    headers = {"Content-Type": "application/json"}
+    assert ask(proxy, "/v1/models/x/pause", "POST", content=body, headers=headers).status_code == 400
+
+
 def connect(proxy: ProxyThread, data: bytes) -> socket.socket:
     place = urlsplit(proxy.url)
     made = socket.create_connection((place.hostname, place.port), timeout=5)

@@ -63,6 +63,14 @@ def test_other_settings_change_it_in_place() -> None:
     assert [note.kind for note in change.notes] == ["settings"]
 
 
+def test_settings_that_are_not_given_stay() -> None:
+    model = settled(deployed(None, 3, settings=Settings(cpuset="0", priority=2), slo_p99_ms=20))
+    change, _ = deploy(model, ask(settings=Settings(priority=0)), (), NOW)
+    assert change.model.versions[3].settings == Settings(cpuset="0", priority=0)
+    assert change.model.versions[3].slo_p99_ms == 20
+    assert deploy(model, ask(), (), NOW)[0].model == model
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [
