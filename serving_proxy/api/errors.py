@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
-from starlette.routing import Route
+from starlette.routing import compile_path
 
 from serving_proxy.errors import ProxyError
 
@@ -92,9 +92,10 @@ def add_handlers(app: FastAPI) -> None:
         made = answer(status, str(error.detail), error.status_code)
         for name, value in (error.headers or {}).items():
             made.headers[name] = value
-        if error.status_code == 405:
+        methods = _methods(app, request.url.path) if error.status_code == 405 else []
+        if methods:
             # Each method is a route of its own; the router knows those of one only.
-            made.headers["Allow"] = ", ".join(_methods(app, request))
+            made.headers["Allow"] = ", ".join(methods)
         return made
 
     @app.exception_handler(Exception)
@@ -103,16 +104,12 @@ def add_handlers(app: FastAPI) -> None:
         return answer("INTERNAL", f"{type(error).__name__}: see the log of the proxy")
 
 
-def _methods(app: FastAPI, request: Request) -> list[str]:
-    """Return the methods of a path."""
-    scope = {"type": "http", "path": request.url.path, "root_path": ""}
-    methods = {
-        method
-        for route in app.routes
-        if isinstance(route, Route) and route.matches({**scope, "method": next(iter(route.methods or ()), "")})[0]
-        for method in route.methods or ()
-    }
-    return sorted(methods)
+def _methods(app: FastAPI, path: str) -> list[str]:
+    """Return the methods of a path as the description has them."""
+    for template, operations in app.openapi()["paths"].items():
+        if compile_path(template)[0].fullmatch(path):
+            return sorted(method.upper() for method in operations)
+    return []
 
 
 def _fault(fault: dict[str, object]) -> str:
