@@ -32,14 +32,14 @@ def versions(tmp_path_factory: pytest.TempPathFactory, make_linear_model: Callab
 
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
-    with ProxyProcess(tmp_path_factory.mktemp("proxy"), host="python") as running:
+    with ProxyProcess(tmp_path_factory.mktemp("proxy"), "--maintenance-cpus", "0", host="python") as running:
         yield running
 
 
 @pytest.fixture
 def client(proxy: ProxyProcess) -> Iterator[Client]:
     with proxy.client() as made:
-        wait_for(lambda: made.status()["hosts"][0]["alive"], 60)
+        wait_for(lambda: made.status()["hosts"][0]["alive"], 180)
         yield made
 
 
@@ -62,10 +62,10 @@ def split(http: httpx.Client, count: int = 200) -> Counter[int]:
 
 
 def test_from_deployment_to_roll_back(proxy: ProxyProcess, client: Client, versions: dict[int, Path]) -> None:
-    client.deploy("ranking", versions[3], wait=True, timeout=60)
+    client.deploy("ranking", versions[3], wait=True, timeout=120)
     http = rest(client)
     assert split(http, 20) == {3: 20}
-    client.deploy("ranking", versions[4], traffic=30, wait=True, timeout=60)
+    client.deploy("ranking", versions[4], traffic=30, wait=True, timeout=120)
     assert 30 < split(http)[4] < 95
     before = {number: answered_by(http, f"user-{number}") for number in range(50)}
     client.traffic("ranking", {4: 60})
@@ -82,7 +82,7 @@ def test_from_deployment_to_roll_back(proxy: ProxyProcess, client: Client, versi
 
 
 def test_serving_goes_on_without_the_proxy(proxy: ProxyProcess, client: Client, versions: dict[int, Path]) -> None:
-    client.deploy("ranking", versions[3], wait=True, timeout=60)
+    client.deploy("ranking", versions[3], wait=True, timeout=120)
     http = rest(client)
     proxy.kill()
     assert split(http, 20)[3] == 20
@@ -93,11 +93,11 @@ def test_serving_goes_on_without_the_proxy(proxy: ProxyProcess, client: Client, 
 def test_a_killed_host_comes_back_to_what_was_deployed(
     proxy: ProxyProcess, client: Client, versions: dict[int, Path]
 ) -> None:
-    client.deploy("ranking", versions[3], wait=True, timeout=60)
+    client.deploy("ranking", versions[3], wait=True, timeout=120)
     host = client.status()["hosts"][0]
     os.kill(host["pid"], signal.SIGKILL)
-    wait_for(lambda: client.status()["hosts"][0]["alive"] and client.status()["hosts"][0]["pid"] != host["pid"], 60)
-    wait_for(lambda: {one["state"] for one in client.versions("ranking")["versions"]} == {"ready"}, 60)
+    wait_for(lambda: client.status()["hosts"][0]["alive"] and client.status()["hosts"][0]["pid"] != host["pid"], 180)
+    wait_for(lambda: {one["state"] for one in client.versions("ranking")["versions"]} == {"ready"}, 180)
     assert split(rest(client), 20)[3] == 20
 
 

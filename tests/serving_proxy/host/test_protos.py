@@ -26,9 +26,7 @@ def test_descriptors_are_current() -> None:
 
 def test_every_method_is_described_and_the_other_way_round() -> None:
     pool = descriptors()
-    described = {
-        f"/{name}/{method.name}" for name in SERVICES for method in pool.FindServiceByName(name).methods
-    }
+    described = {f"/{name}/{method.name}" for name in SERVICES for method in pool.FindServiceByName(name).methods}
     assert described == {*UNARY, RELOAD, STREAM}
 
 
