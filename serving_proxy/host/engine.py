@@ -67,6 +67,9 @@ class Engine:
         self._pace.learn(kind, answer, inline=False)
         return answer
 
+    def close(self) -> None:
+        """Send what has been kept back; this one keeps nothing."""
+
     async def answer(self, call: Call) -> Answer:
         """Answer a call in the way that suits it."""
         kind = kind_of(call)

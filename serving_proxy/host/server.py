@@ -9,12 +9,12 @@ import signal
 import time
 
 from processor import DeadlineExceededError, Host
-from serving_proxy.host.engine import Engine
 from serving_proxy.host.grpc_server import GrpcServer
 from serving_proxy.host.http_app import Application
 from serving_proxy.host.http_server import HttpServer
 from serving_proxy.host.options import HostOptions
 from serving_proxy.host.readiness import Readiness
+from serving_proxy.host.tracing import make_engine
 
 log = logging.getLogger("serving_proxy.host")
 
@@ -25,7 +25,7 @@ class HostServer:
     def __init__(self, host: Host, options: HostOptions) -> None:
         self._host = host
         self._options = options
-        engine = Engine(host)
+        self._engine = engine = make_engine(host)
         self._grpc = GrpcServer(engine, options)
         self._readiness = Readiness(host, self._grpc.set_health)
         self._http = HttpServer(Application(engine, self._readiness, options), options)
@@ -66,4 +66,5 @@ class HostServer:
         except DeadlineExceededError as error:
             log.warning("%s", error)
         await asyncio.to_thread(self._host.close)
+        await asyncio.to_thread(self._engine.close)
         log.info("stopped")

@@ -27,9 +27,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def served_models(models_root: Path, string_model: Path, slow_model: Path) -> dict[str, Any]:
     """What the hosts serve.
 
-    `ranking`: version 1 computes `linear_score`, version 2 twice that; labels stable and canary. `split`: the same, half
-    of the users each. `text`: see `build_string`. `slow`: see `build_slow`; one request runs, two wait. `examples`: see
-    `build_examples`.
+    `ranking`: version 1 computes `linear_score`, version 2 twice that; labels stable and canary. `split`: the same,
+    half of the users each. `text`: see `build_string`. `slow`: see `build_slow`; one request runs, two wait.
+    `examples`: see `build_examples`.
     """
     once, twice = (model_builders.build_linear(models_root / f"linear-{scale}", scale) for scale in (1.0, 2.0))
     examples = example_models.build_examples(models_root / "examples")

@@ -116,9 +116,9 @@ def test_long_names(http: httpx.Client, place: str) -> None:
 
 
 def test_giant_grpc_message(small: ServedHost) -> None:
-    with grpc.insecure_channel(small.grpc, [("grpc.max_send_message_length", -1)]) as channel:
-        with pytest.raises(grpc.RpcError) as caught:
-            channel.unary_unary(UNARY[0])(bytes(3 * MEGABYTE), timeout=20)
+    options = [("grpc.max_send_message_length", -1)]
+    with grpc.insecure_channel(small.grpc, options) as channel, pytest.raises(grpc.RpcError) as caught:
+        channel.unary_unary(UNARY[0])(bytes(3 * MEGABYTE), timeout=20)
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
@@ -170,9 +170,9 @@ def test_slow_head(small: ServedHost) -> None:
             for byte in b"GET /healthz HTTP/1.1\r\nhost: " + b"x" * 1000:
                 client.sendall(bytes([byte]))
                 time.sleep(0.1)
+            pytest.fail("still connected")
         except ConnectionError:
             pass
-        assert _read_all(client) == b"" or True
         assert time.monotonic() - began < 4 * READ_SECONDS
 
 
@@ -246,20 +246,20 @@ def test_half_closed_grpc_streams(small: ServedHost) -> None:
         for _ in range(20):
             with pytest.raises(grpc.RpcError) as caught:
                 none(iter(()), timeout=20)
-            assert caught.value.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNIMPLEMENTED)
+            assert caught.value.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.INTERNAL)
         release = threading.Event()
 
         def never() -> Iterator[bytes]:
-            release.wait(30)
-            return iter(())  # type: ignore[return-value]
+            release.wait(60)
             yield b""
 
-        calls = [channel.stream_unary(UNARY[0]).future(never(), timeout=60) for _ in range(50)]
         try:
+            calls = [channel.stream_unary(UNARY[0]).future(never(), timeout=60) for _ in range(50)]
             _check_serves(small)
+            # Nor are they kept for ever.
+            codes = {call.exception(10 * READ_SECONDS).code() for call in calls}
+            assert codes == {grpc.StatusCode.DEADLINE_EXCEEDED}
         finally:
-            for call in calls:
-                call.cancel()
             release.set()
 
 

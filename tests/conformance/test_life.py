@@ -6,6 +6,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import threading
+import time
 
 import grpc
 import httpx
@@ -62,11 +63,21 @@ def test_sigterm_answers_what_is_in_flight(start_host, served_models) -> None:
 
 def test_drain_has_a_limit(start_host, served_models) -> None:
     with start_host({"slow": served_models["slow"]}, ("--drain-seconds", "1")) as host:
-        with grpc.insecure_channel(host.grpc) as channel:
-            # A stream that stands open for ever is not waited for.
-            watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=60)
-            assert next(watch)
+        running = SlowRequest(host, loops=4000)
+        wait_until(lambda: host.actual()["models"]["slow"]["versions"]["1"]["in_flight"] >= 0)
+        assert host.end(signal.SIGTERM, seconds=30) == 0
+        assert not running.end().is_success
+
+
+def test_open_streams_are_not_waited_for(start_host, served_models) -> None:
+    with start_host({"ranking": served_models["ranking"]}) as host, grpc.insecure_channel(host.grpc) as channel:
+        watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=60)
+        assert next(watch)
+        with httpx.Client() as idle:
+            idle.get(f"http://{host.rest}/healthz")
+            began = time.monotonic()
             assert host.end(signal.SIGTERM, seconds=15) == 0
+    assert time.monotonic() - began < 10
 
 
 def test_sigkill_is_survived(start_host, served_models) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes along with requests and answers: who served, routing keys, deadlines, priorities, cancellation, refusals."""
+"""What goes along with requests and answers: who served, routing keys, deadlines, priorities, refusals."""
 
 from __future__ import annotations
 

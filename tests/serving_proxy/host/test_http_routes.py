@@ -54,7 +54,7 @@ def test_route(path: bytes, target, allowed: str, model: str | None, version: in
         (b"/v1/models/m/versions/0:predict", 404),
         (b"/v1/models/m/versions/-1:predict", 400),
         (b"/v1/models/m/versions/9223372036854775808:predict", 400),
-        ("/v1/models/m/versions/١:predict".encode(), 400),
+        ("/v1/models/m/versions/\u0661:predict".encode(), 400),
         (b"/v1/models/%ff:predict", 400),
         (b"/v2/models/a%00b", 400),
     ],

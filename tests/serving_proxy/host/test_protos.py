@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,8 +21,6 @@ WRITTEN = ROOT / "serving_proxy" / "generated" / "services.binpb"
 
 
 def test_descriptors_are_current() -> None:
-    import sys
-
     run_ok([sys.executable, ROOT / "tools" / "make_protos.py", "--check"])
 
 
@@ -51,9 +51,9 @@ def _shape(field: FieldDescriptor) -> tuple[object, ...]:
 @pytest.fixture(scope="module")
 def public() -> descriptor_pool.DescriptorPool:
     """The default pool, with the packages that clients use."""
-    import tensorflow_serving.apis.model_service_pb2
-    import tensorflow_serving.apis.prediction_service_pb2
-    import tritonclient.grpc.service_pb2  # noqa: F401
+    for module in ("tensorflow_serving.apis.model_service_pb2", "tensorflow_serving.apis.prediction_service_pb2"):
+        importlib.import_module(module)
+    importlib.import_module("tritonclient.grpc.service_pb2")
 
     return descriptor_pool.Default()
 
