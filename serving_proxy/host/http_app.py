@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from processor import Answer, InvalidArgumentError, ProcessorError
-from serving_proxy.host.call import Call, Operation
+from serving_proxy.host.call import HEADER_LENGTH, Call, Operation
 from serving_proxy.host.engine import Engine
 from serving_proxy.host.http_body import BodyError, DisconnectedError, Message, Receive, decompress, read_body
 from serving_proxy.host.http_routes import Page, Route, RouteError, find_route
@@ -62,7 +62,7 @@ class Application:
         except ProcessorError as error:
             await _fail(send, error, protocol)
         else:
-            await _send(send, 200, answer.data, _content_type(call.operation), provenance(answer))
+            await _succeed(send, call.operation, answer)
 
     async def _read_call(self, operation: Operation, route: Route, scope: Any, receive: Receive) -> Call:
         call = Call(operation, b"", route.model, route.version, route.label)
@@ -124,8 +124,13 @@ def _milliseconds(value: bytes) -> int:
     return int(value)
 
 
-def _content_type(operation: Operation) -> str:
-    return _JSON if operation.protocol.endswith("_json") else _BINARY
+async def _succeed(send: Send, operation: Operation, answer: Answer) -> None:
+    pairs = provenance(answer)
+    content_type = _JSON if operation.protocol.endswith("_json") else _BINARY
+    if answer.header_length:
+        content_type = _BINARY
+        pairs.append((HEADER_LENGTH, str(answer.header_length)))
+    await _send(send, 200, answer.data, content_type, pairs)
 
 
 async def _send(send: Send, status: int, body: bytes, content_type: str, pairs: Pairs) -> None:
