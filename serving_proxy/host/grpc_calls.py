@@ -68,6 +68,20 @@ def unary(engine: Engine, operation: Operation, in_flight: InFlight, patience: P
     return handle
 
 
+def single(handle: Callable[[bytes, Context], Awaitable[bytes]], patience: Patience) -> Unary:
+    """Return a handler that takes the request of another one as `unary` does."""
+
+    async def wait_and_handle(requests: AsyncIterator[bytes], context: Context) -> bytes:
+        try:
+            data = await patience.first(requests)
+        except ProcessorError as error:
+            fail(context, error)
+            return b""
+        return await handle(data, context)
+
+    return wait_and_handle
+
+
 def stream(engine: Engine, in_flight: InFlight) -> Stream:
     """Return the handler of ModelStreamInfer: requests answered in their order, a failed one with its message."""
 

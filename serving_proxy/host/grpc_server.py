@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as aio_health
 
 from serving_proxy.host.engine import Engine
-from serving_proxy.host.grpc_calls import InFlight, stream, unary
+from serving_proxy.host.grpc_calls import InFlight, single, stream, unary
 from serving_proxy.host.grpc_methods import RELOAD, SERVICES, SHORT_NAMES, STREAM, UNARY
 from serving_proxy.host.options import HostOptions
 from serving_proxy.host.patience import Patience
@@ -36,7 +36,7 @@ class RawHandlers(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._handlers = {
             path: make(unary(engine, operation, in_flight, patience)) for path, operation in UNARY.items()
         }
-        self._handlers[RELOAD] = grpc.unary_unary_rpc_method_handler(reload.handle)
+        self._handlers[RELOAD] = make(single(reload.handle, patience))
         self._handlers[STREAM] = grpc.stream_stream_rpc_method_handler(stream(engine, in_flight))
 
     def service(self, handler_call_details: Any) -> Any:

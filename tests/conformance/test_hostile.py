@@ -122,6 +122,13 @@ def test_giant_grpc_message(small: ServedHost) -> None:
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
+def test_compressed_grpc_bomb(small: ServedHost) -> None:
+    with grpc.insecure_channel(small.grpc, compression=grpc.Compression.Gzip) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary(UNARY[0])(bytes(64 * MEGABYTE), timeout=20)
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
 def test_giant_body(small: ServedHost) -> None:
     url = f"http://{small.rest}/v1/models/ranking:predict"
     assert httpx.post(url, content=bytes(MEGABYTE + 1), timeout=20).status_code == 413
