@@ -43,12 +43,6 @@ class Histogram:
             return self
         return Histogram(self.bounds, tuple(max(0, one) for one in _sums(self.counts, earlier.counts, -1)))
 
-    def shrunk(self, earlier: Histogram) -> bool:
-        """Say whether a bucket holds less than before: whoever counts has begun anew."""
-        if not earlier.counts:
-            return False
-        return self.bounds != earlier.bounds or any(one < 0 for one in _sums(self.counts, earlier.counts, -1))
-
     def quantile(self, fraction: float) -> float | None:
         """Return the latency [us] that this fraction does not exceed, straight within a bucket; None of nothing."""
         total = self.count

@@ -23,15 +23,9 @@ def read_tallies(stats: Mapping[str, Any]) -> dict[Key, Tally]:
     stats : mapping
         The content of `stats.json`, with that of `shadow.json` under `shadow`.
     """
-    bounds = _bounds(stats.get("latency_bounds_us"))
     shadows = _versions(_mapping(stats.get("shadow")))
-    found = {key: _tally(one, bounds, shadows.pop(key, {})) for key, one in _versions(stats).items()}
-    return found | {key: _tally({}, bounds, one) for key, one in shadows.items()}
-
-
-def counting_since(stats: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what is another once the host has begun to count anew."""
-    return str(stats.get("pid")), str(stats.get("started"))
+    found = {key: _tally(one, shadows.pop(key, {})) for key, one in _versions(stats).items()}
+    return found | {key: _tally({}, one) for key, one in shadows.items()}
 
 
 def _versions(data: Mapping[str, Any]) -> dict[Key, Mapping[str, Any]]:
@@ -43,40 +37,65 @@ def _versions(data: Mapping[str, Any]) -> dict[Key, Mapping[str, Any]]:
     return found
 
 
-def _tally(data: Mapping[str, Any], bounds: tuple[float, ...], shadow: Mapping[str, Any]) -> Tally:
-    latency = _mapping(data.get("latency")).get("counts")
-    counts = tuple(_count(one) for one in latency[: len(bounds) + 1]) if isinstance(latency, list) else ()
+def _tally(data: Mapping[str, Any], shadow: Mapping[str, Any]) -> Tally:
+    answered = _count(shadow.get("requests"))
+    mismatched = min(answered, _count(shadow.get("mismatches")))
+    compared = answered - mismatched
+    failed = _count(shadow.get("errors")) + mismatched
     return Tally(
         outcomes=_counts(data.get("outcomes")),
-        latency=Histogram(bounds, counts) if bounds else Histogram(),
-        queue=_moments(data.get("queue"), "sum_us"),
-        run=_moments(data.get("run"), "sum_us"),
+        latency=_histogram(_mapping(data.get("duration_us"))),
+        queue=_time(data.get("queue_us")),
+        run=_time(data.get("run_us")),
         arms=_counts(data.get("arms")),
-        sheds=_counts(data.get("sheds")),
+        sheds=_counts(data.get("shed")),
         scores=_scores(data.get("scores")),
-        shadow=_counts(shadow.get("outcomes")),
-        shadow_scores=_scores(shadow.get("scores")),
-        baseline_scores=_scores(shadow.get("baseline_scores")),
-        difference=_moments(shadow.get("difference"), "sum"),
-        correlation=_moments(shadow.get("correlation"), "sum"),
-        batches=_count(data.get("batches")),
-        rows=_count(data.get("rows")),
+        shadow={"compared": compared, "failed": failed, "dropped": _count(shadow.get("dropped"))} if shadow else {},
+        shadow_scores=_rates(shadow, compared, "nan", "infinite"),
+        baseline_scores=_rates(shadow, compared, "live_nan", "live_infinite"),
+        difference=_difference(shadow),
+        correlation=_correlation(shadow),
     )
 
 
-def _bounds(value: Any) -> tuple[float, ...]:
-    if not isinstance(value, list):
-        return ()
-    found = tuple(_number(one) for one in value)
-    rising = all(low < high for low, high in pairwise(found))
-    return found if rising else ()
+def _histogram(data: Mapping[str, Any]) -> Histogram:
+    """Read pairs of an upper end and how many were at most that."""
+    pairs = data.get("buckets")
+    if not isinstance(pairs, list) or not all(isinstance(one, list) and len(one) == 2 for one in pairs):
+        return Histogram()
+    bounds = tuple(_number(one[0]) for one in pairs)
+    if not bounds or not all(low < high for low, high in pairwise(bounds)):
+        return Histogram()
+    below = [0, *(_count(one[1]) for one in pairs), _count(data.get("count"))]
+    return Histogram(bounds, tuple(max(0, later - earlier) for earlier, later in pairwise(below)))
 
 
-def _moments(value: Any, total: str) -> Moments:
-    data = _mapping(value)
+def _difference(shadow: Mapping[str, Any]) -> Moments:
+    count, largest = _number(shadow.get("compared_requests")), _number(shadow.get("max_absolute_difference"))
+    return _moments(shadow, count, "request_difference", largest * largest, largest)
+
+
+def _correlation(shadow: Mapping[str, Any]) -> Moments:
+    return _moments(shadow, _number(shadow.get("rank_correlation_requests")), "rank_correlation", 1.0, 1.0)
+
+
+def _moments(data: Mapping[str, Any], count: float, name: str, most: float, largest: float) -> Moments:
+    """Read a mean and the mean of its squares; where that is missing, the largest that it can be."""
+    squares = data.get(f"{name}_squares")
     return Moments(
-        _number(data.get("count")), _number(data.get(total)), _number(data.get("sum_squares")), _number(data.get("max"))
+        count, count * _number(data.get(name)), count * (most if squares is None else _number(squares)), largest
     )
+
+
+def _time(value: Any) -> Moments:
+    data = _mapping(value)
+    count = _number(data.get("count"))
+    return Moments(count, count * _number(data.get("mean")), 0.0, _number(data.get("max")))
+
+
+def _rates(shadow: Mapping[str, Any], answers: int, nan: str, infinite: str) -> Scores:
+    count = _count(shadow.get("scores"))
+    return Scores(answers, count, *(round(count * min(1.0, _number(shadow.get(name)))) for name in (nan, infinite)))
 
 
 def _scores(value: Any) -> Scores:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from serving_proxy.guard.reading import Key, counting_since, read_tallies
+from serving_proxy.guard.reading import Key, read_tallies
 from serving_proxy.guard.tally import Tally
 
 _NOTHING = Tally()
@@ -19,7 +19,6 @@ _SAMPLES = 60
 @dataclass
 class _Host:
     shown: tuple[Any, ...]
-    since: tuple[str, str]
     last: dict[Key, Tally]
 
 
@@ -33,24 +32,23 @@ class Totals:
     def add(self, host: str, stats: Mapping[str, Any]) -> bool:
         """Take what a host shows now, and say whether it is something new.
 
-        What a host had counted before it was seen for the first time is left out: it happened at an unknown time. After
-        a restart it counts from 0.
+        What a host had counted before it was seen for the first time is left out: it happened at an unknown time. A
+        counter that has shrunk is one of a host that was restarted, or of a version that was loaded again: from 0.
         """
         before = self._hosts.get(host)
         shown = _shown(stats)
         if not stats or (before is not None and before.shown == shown):
             return False
-        since, now = counting_since(stats), read_tallies(stats)
+        now = read_tallies(stats)
         if before is None:
-            self._hosts[host] = _Host(shown, since, now)
+            self._hosts[host] = _Host(shown, now)
             return True
-        same = before.since == since
         for key, counted in now.items():
-            earlier = before.last.get(key, _NOTHING) if same else _NOTHING
+            earlier = before.last.get(key, _NOTHING)
             added = counted if counted.shrunk(earlier) else counted - earlier
             self._totals[key] = self._totals.get(key, _NOTHING) + added
         # What is not shown now may be shown again, and not from 0.
-        self._hosts[host] = _Host(shown, since, before.last | now if same else now)
+        self._hosts[host] = _Host(shown, before.last | now)
         return True
 
     def of(self, key: Key) -> Tally:
@@ -65,7 +63,7 @@ class Totals:
 def _shown(stats: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return what changes whenever a host has written its statistics again."""
     shadow = stats.get("shadow")
-    return (*counting_since(stats), stats.get("time"), shadow.get("time") if isinstance(shadow, dict) else None)
+    return stats.get("time"), shadow.get("time") if isinstance(shadow, dict) else None
 
 
 @dataclass

@@ -10,10 +10,11 @@ import time as clock
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-BOUNDS_US = [round(25.0 * 2 ** (step / 4), 1) for step in range(89)]
+BOUNDS_US = [round(10.0 * 2 ** (step / 4), 3) for step in range(91)]
 
 
 def latency(counts_by_ms: dict[float, int]) -> dict[str, Any]:
@@ -21,17 +22,16 @@ def latency(counts_by_ms: dict[float, int]) -> dict[str, Any]:
     counts = [0] * (len(BOUNDS_US) + 1)
     for milliseconds, count in counts_by_ms.items():
         counts[bisect_left(BOUNDS_US, milliseconds * 1000)] += count
-    while counts and not counts[-1]:
-        counts.pop()
-    return {"counts": counts, "sum_us": sum(1000 * ms * count for ms, count in counts_by_ms.items())}
+    below = list(accumulate(counts))
+    return {"count": below[-1], "buckets": [list(pair) for pair in zip(BOUNDS_US, below, strict=False)]}
 
 
 def version_stats(
     ok: int = 0, milliseconds: dict[float, int] | None = None, scores: tuple[int, int] | None = None, **outcomes: int
 ) -> dict[str, Any]:
     """Make the entry of a version; `scores` are answers looked at, of one score each, and how many were NaN."""
-    made: dict[str, Any] = {"outcomes": {"OK": ok, **outcomes}, "latency": latency(milliseconds or {1.0: ok})}
-    made |= {"queue": {"count": ok, "sum_us": 10.0 * ok}, "run": {"count": ok, "sum_us": 900.0 * ok}, "in_flight": 0}
+    made: dict[str, Any] = {"outcomes": {"OK": ok, **outcomes}, "duration_us": latency(milliseconds or {1.0: ok})}
+    made |= {"queue_us": {"count": ok, "mean": 10.0}, "run_us": {"count": ok, "mean": 900.0}, "in_flight": 0}
     if scores is not None:
         made["scores"] = {"answers": scores[0], "count": scores[0], "nan": scores[1], "infinite": 0}
     return made
@@ -39,30 +39,21 @@ def version_stats(
 
 def shadow_version(compared: int, failed: int = 0, correlation: float = 1.0, nan: int = 0) -> dict[str, Any]:
     """Make the entry of a shadow version, of one score an answer."""
-    scores = {"answers": compared, "count": compared, "nan": nan, "infinite": 0}
     spread = 0.05
     return {
-        "outcomes": {"compared": compared, "dropped": 0, "failed": failed},
-        "scores": scores,
-        "baseline_scores": scores | {"nan": 0},
-        "difference": {"count": compared, "sum": 0.01 * compared, "sum_squares": 0.0002 * compared, "max": 0.2},
-        "correlation": {
-            "count": compared,
-            "sum": correlation * compared,
-            "sum_squares": (correlation**2 + spread**2) * compared,
-        },
-    }
-
-
-def stats(
-    versions: dict[int, dict[str, Any]], model: str = "ranking", time: float = 0.0, pid: int = 1
-) -> dict[str, Any]:
-    """Make a `stats.json`."""
-    return {
-        "schema": 1, "host": "host-0", "pid": pid, "started": f"start {pid}", "time": time,
-        "latency_bounds_us": BOUNDS_US,
-        "models": {model: {"versions": {str(number): one for number, one in versions.items()}}},
+        "requests": compared, "scores": compared, "errors": failed, "mismatches": 0, "dropped": 0,
+        "nan": nan / max(1, compared), "infinite": 0.0, "live_nan": 0.0, "live_infinite": 0.0,
+        "max_absolute_difference": 0.2,
+        "compared_requests": compared, "request_difference": 0.01, "request_difference_squares": 0.0002,
+        "rank_correlation_requests": compared, "rank_correlation": correlation,
+        "rank_correlation_squares": correlation**2 + spread**2,
     }  # fmt: skip
+
+
+def stats(versions: dict[int, dict[str, Any]], model: str = "ranking", time: float = 0.0) -> dict[str, Any]:
+    """Make a `stats.json`, or a `shadow.json`."""
+    shown = {str(number): one for number, one in versions.items()}
+    return {"schema": 1, "host": "host-0", "time": str(time), "models": {model: {"versions": shown}}}
 
 
 def write_host_file(folder: Path, name: str, content: dict[str, Any]) -> None:

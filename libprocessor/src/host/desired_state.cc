@@ -118,7 +118,7 @@ void ReadRouting(const JsonValue& value, const std::map<std::string, std::string
 
 void ReadModel(const JsonValue& value, const std::map<std::string, std::string>& salts, const std::string& name,
                DesiredModel* model) {
-  value.Allow({"baseline", "labels", "routing", "shadow", "versions"});
+  value.Allow({"baseline", "labels", "request_log", "routing", "shadow", "versions"});
   if (!IsServingName(name)) return value.Fault(absl::StrCat("the name of a model, expected ", kNameRule));
   const JsonValue versions = value.Required("versions", "versions by their numbers");
   versions.ForEachMember([&](const std::string& key, const JsonValue& version) {
@@ -144,6 +144,13 @@ void ReadModel(const JsonValue& value, const std::map<std::string, std::string>&
     item.Required("weight", "hundredths of a percent").Integer(0, kRoutingBuckets, &target.weight);
     if (target.weight > 0) model->shadow.push_back(target);
   });
+  const JsonValue log = value.Member("request_log");
+  log.Allow({"sample", "max_bytes", "max_files"});
+  if (log.present()) {
+    log.Required("sample", "hundredths of a percent").Integer(0, kRoutingBuckets, &model->request_log.sample);
+    log.Member("max_bytes").Integer(4096, int64_t{1} << 40, &model->request_log.max_bytes);
+    log.Member("max_files").Integer(2, 1000, &model->request_log.max_files);
+  }
 }
 
 // Cpusets that a host has instead of those of the versions, by "MODEL/VERSION".

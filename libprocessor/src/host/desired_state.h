@@ -31,6 +31,13 @@ struct ShadowTarget {
   int weight = 0;  // hundredths of a percent
 };
 
+/// A sample of the requests that is written down.
+struct RequestLogSettings {
+  int sample = 0;  // hundredths of a percent; 0: none
+  int64_t max_bytes = int64_t{16} << 20;
+  int max_files = 8;
+};
+
 struct AdmissionLimits {
   int max_queue = 1000;
   int max_in_flight = 0;  // 0: none
@@ -55,6 +62,7 @@ struct DesiredModel {
   std::map<std::string, int64_t, std::less<>> labels;
   RoutingRules routing;
   std::vector<ShadowTarget> shadow;
+  RequestLogSettings request_log;
   std::map<int64_t, DesiredVersion> versions;
 };
 

@@ -149,6 +149,11 @@ TEST(HostMetrics, TellWhatWasCounted) {
   EXPECT_EQ(told["run_us"]["count"], 1);
   EXPECT_EQ(told["run_us"]["buckets"][1], nlohmann::json({25, 0}));
   EXPECT_EQ(told["run_us"]["buckets"][2], nlohmann::json({50, 1}));
+  // Four a doubling: 10 us, and a request of some microseconds is below all of them.
+  ASSERT_EQ(told["duration_us"]["buckets"].size(), 91);
+  EXPECT_EQ(told["duration_us"]["buckets"][0][0], 10.0);
+  EXPECT_EQ(told["duration_us"]["buckets"][4][0], 20.0);
+  EXPECT_EQ(told["duration_us"]["buckets"][90][1], 1);
   EXPECT_EQ(told["arms"]["baseline"], 1);
   EXPECT_EQ(told["shed"]["in_flight"], 1);
 }

@@ -63,5 +63,23 @@ TEST(ScoreComparison, SumsOverRequests) {
   EXPECT_EQ(json["mismatches"], 1);
 }
 
+TEST(ScoreComparison, SaysHowSureItsMeansAre) {
+  ScoreComparison comparison;
+  comparison.Add(Scores{1, 2}, Scores{1.5, 2});
+  comparison.Add(Scores{3, 1, 2}, Scores{2, 3, 1});
+  comparison.Add(Scores{kNan, kInfinity}, Scores{1, 2});
+  const nlohmann::ordered_json json = comparison.Json();
+  // Means of 0.5 and 0, and of 1, 2 and 1; the third has no pair.
+  EXPECT_EQ(json["compared_requests"], 2);
+  EXPECT_DOUBLE_EQ(json["request_difference"].get<double>(), (0.25 + 4.0 / 3) / 2);
+  EXPECT_DOUBLE_EQ(json["request_difference_squares"].get<double>(), (0.0625 + 16.0 / 9) / 2);
+  EXPECT_EQ(json["rank_correlation_requests"], 2);
+  EXPECT_DOUBLE_EQ(json["rank_correlation"].get<double>(), (1 - 0.5) / 2);
+  EXPECT_DOUBLE_EQ(json["rank_correlation_squares"].get<double>(), (1 + 0.25) / 2);
+  EXPECT_DOUBLE_EQ(json["live_nan"].get<double>(), 1.0 / 7);
+  EXPECT_DOUBLE_EQ(json["live_infinite"].get<double>(), 1.0 / 7);
+  EXPECT_DOUBLE_EQ(json["nan"].get<double>(), 0.0);
+}
+
 }  // namespace
 }  // namespace processor

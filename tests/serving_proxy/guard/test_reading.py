@@ -7,35 +7,51 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guard_support import BOUNDS_US, stats, version_stats
+from guard_support import shadow_version, stats, version_stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving_proxy.guard.reading import counting_since, read_tallies
+from serving_proxy.guard.reading import read_tallies
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "model_host.md"
 
 
 def _example(first: str) -> dict[str, Any]:
-    """Read an example of the document; its ellipses stand for more of the same."""
-    text = DOCUMENT.read_text(encoding="utf-8").partition(f"### {first}\n")[2]
+    """Read the example that follows a line of the document."""
+    text = DOCUMENT.read_text(encoding="utf-8").partition(f"\n{first}")[2]
     block = re.search(r"(?:^    .*\n)+", text, re.MULTILINE)
     assert block is not None
-    found: dict[str, Any] = json.loads(block[0].replace(" …,", "").replace(", …]", "]"))
+    found: dict[str, Any] = json.loads(block[0])
     return found
 
 
 def test_documented_examples_are_understood() -> None:
-    data = _example("stats.json") | {"shadow": _example("shadow.json")}
-    found = read_tallies(data)
+    found = read_tallies(_example("`stats.json` holds") | {"shadow": _example("`shadow.json`, of")})
     version, shadow = found["ranking", 4], found["ranking", 5]
-    assert version.requests == 12003
-    assert version.latency.count == 967
-    assert (version.run.mean or 0) == pytest.approx(4100000 / 12000)
-    assert version.scores.answers == 800
-    assert (shadow.copies, shadow.shadow["dropped"]) == (4101, 12)
-    assert shadow.correlation.mean == pytest.approx(3999.1 / 4000)
-    assert counting_since(data) == ("4711", "2026-11-21T19:00:00Z")
+    assert (version.requests, version.failures) == (12003, 3)
+    assert version.latency.counts == (0, 17, 933, 12003 - 950)
+    assert (version.run.mean, version.run.count) == (341.0, 12000)
+    assert (version.arms["pinned"], version.sheds["deadline"]) == (1003, 2)
+    assert shadow.shadow == {"compared": 4100, "failed": 1, "dropped": 12}
+    assert shadow.correlation.mean == pytest.approx(0.99978)
+    assert (shadow.difference.count, shadow.difference.max) == (4100, 0.004)
+    assert shadow.difference.mean == pytest.approx(9.3e-05)
+    assert (shadow.shadow_scores.answers, shadow.shadow_scores.count, shadow.shadow_scores.bad) == (4100, 131200, 0.0)
+
+
+def test_unequal_numbers_of_scores_are_failures() -> None:
+    data = {"requests": 10, "mismatches": 4, "errors": 3, "scores": 60, "nan": 0.5, "live_nan": 0.1}
+    tally = read_tallies({"shadow": stats({1: data})})["ranking", 1]
+    assert tally.shadow == {"compared": 6, "failed": 7, "dropped": 0}
+    assert (tally.shadow_scores.nan, tally.baseline_scores.nan, tally.copies) == (30, 6, 13)
+
+
+def test_without_squares_a_mean_is_as_unsure_as_it_can_be() -> None:
+    data = shadow_version(1000, correlation=0.5)
+    del data["rank_correlation_squares"], data["request_difference_squares"]
+    tally = read_tallies({"shadow": stats({1: data})})["ranking", 1]
+    assert tally.correlation.squares == 1000
+    assert tally.difference.squares == pytest.approx(1000 * 0.2**2)
 
 
 def test_what_is_missing_counts_as_nothing() -> None:
@@ -45,8 +61,9 @@ def test_what_is_missing_counts_as_nothing() -> None:
 
 
 def test_bounds_that_do_not_rise_are_not_believed() -> None:
-    data = stats({1: version_stats(ok=10)}) | {"latency_bounds_us": list(reversed(BOUNDS_US))}
-    assert read_tallies(data)["ranking", 1].latency.count == 0
+    data = version_stats(ok=10)
+    data["duration_us"]["buckets"].reverse()
+    assert read_tallies(stats({1: data}))["ranking", 1].latency.count == 0
 
 
 _JSON = st.recursive(
@@ -55,7 +72,7 @@ _JSON = st.recursive(
         st.lists(inner, max_size=4)
         | st.dictionaries(
             st.sampled_from(
-                ["models", "versions", "1", "m", "latency", "counts", "outcomes", "OK", "scores", "shadow"]
+                ["models", "versions", "1", "m", "duration_us", "buckets", "outcomes", "OK", "scores", "requests"]
             ),
             inner,
             max_size=4,
@@ -66,7 +83,7 @@ _JSON = st.recursive(
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.dictionaries(st.sampled_from(["models", "shadow", "latency_bounds_us"]), _JSON))
+@given(st.dictionaries(st.sampled_from(["models", "shadow", "time"]), _JSON))
 def test_nothing_that_a_host_writes_is_too_much(data: dict[str, Any]) -> None:
     for tally in read_tallies(data).values():
         assert tally.requests >= 0
