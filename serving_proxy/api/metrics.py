@@ -37,6 +37,7 @@ class PlaneCollector(Collector):
                     state.add_metric([name, str(number), version.state.value], 1.0)
                     percent.add_metric([name, str(number)], share(model, number))
         yield from (up, restarts, state, percent)
+        yield from self._guard()
         jobs = GaugeMetricFamily(f"{_PREFIX}jobs_running", "Long operations under way", labels=["kind"])
         for kind, count in Counter(job.row.kind for job in self._plane.jobs.running()).items():
             jobs.add_metric([kind], count)
@@ -45,6 +46,19 @@ class PlaneCollector(Collector):
         yield GaugeMetricFamily(
             f"{_PREFIX}fault", "1 while the state directory cannot be written to", value=bool(control.fault)
         )
+
+    def _guard(self) -> Iterator[Metric]:
+        labels = ["model", "version", "ruling"]
+        ruling = GaugeMetricFamily(f"{_PREFIX}guard_ruling", "1 for what the guard says", labels=labels)
+        for name in self._plane.control.models:
+            for number, watched in self._plane.observer.guard.watched(name).items():
+                ruling.add_metric([name, str(number), watched.verdict.ruling.value], 1.0)
+        yield ruling
+        alerts = CounterMetricFamily(f"{_PREFIX}alerts", "Alerts to the webhook", labels=["outcome"])
+        if self._plane.alerts is not None:
+            alerts.add_metric(["sent"], self._plane.alerts.sent)
+            alerts.add_metric(["lost"], self._plane.alerts.lost)
+        yield alerts
 
 
 def registry(plane: Plane) -> CollectorRegistry:

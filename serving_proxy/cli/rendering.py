@@ -105,8 +105,9 @@ def render_guard(name: str, found: dict[str, Any]) -> RenderableType:
 def render_request_log(name: str, found: dict[str, Any]) -> RenderableType:
     """Show what hosts write down of a model's requests."""
     sample = found["sample"]
-    said = "not written down" if sample is None else f"{sample:g} % of them are written down"
-    text = Text(f"{name}: requests {said}, {_bytes(found['bytes'])} in {len(found['files'])} files")
+    share = "none" if sample is None else f"{sample:g} %"
+    written = f"{_bytes(found['bytes'])} in {len(found['files'])} files"
+    text = Text(f"{name}: {share} of the requests written down; {written}")
     rows = [[clock(one["began"]), one["host"], _bytes(one["bytes"]), escape(one["path"])] for one in found["files"]]
     return Group(text, _table("Files", ("since", "host", "bytes", "path"), rows, right=("bytes",))) if rows else text
 

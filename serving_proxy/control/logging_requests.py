@@ -59,9 +59,9 @@ class RequestLogs:
         model = self._control.model(name)
         if wanted == model.request_log:
             return
-        said = "not written down" if wanted is None else f"{to_percent(wanted.sample):g} % of them written down"
+        share = "none" if wanted is None else f"{to_percent(wanted.sample):g} %"
         data = {} if wanted is None else wanted.model_dump()
-        note = Note(kind="log", message=f"{name}: requests {said}", model=name, data=data)
+        note = Note(kind="log", message=f"{name}: {share} of the requests written down", model=name, data=data)
         if self._control.commit(Change(model.change(request_log=wanted), (note,))):
             self._control.step()
 

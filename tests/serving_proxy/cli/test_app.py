@@ -23,8 +23,8 @@ from serving_proxy.cli.app import app, load_verbs
 
 Make = Callable[..., Path]
 VERBS = (
-    "serve", "deploy", "undeploy", "traffic", "ramp", "pause", "promote", "rollback", "status", "versions", "explain",
-    "events", "drain",
+    "serve", "deploy", "undeploy", "traffic", "ramp", "pause", "promote", "rollback", "guard", "log", "status",
+    "versions", "explain", "events", "drain",
 )  # fmt: skip
 
 
@@ -162,7 +162,7 @@ def test_help_has_examples_whose_options_exist(monkeypatch: pytest.MonkeyPatch) 
 
 def test_every_verb_and_option_is_documented() -> None:
     load_verbs()
-    text = (ROOT / "docs" / "serving_proxy.md").read_text(encoding="utf-8")
+    text = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("serving_proxy.md", "guard.md"))
     for verb in VERBS:
         help_text = CliRunner().invoke(app, [verb, "--help"], env={"TERMINAL_WIDTH": "200"}).stdout
         assert f"serving-proxy {verb}" in text
