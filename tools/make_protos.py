@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write serving_proxy/generated/services.binpb, the descriptors for server reflection, from serving_proxy/protos.
+"""Write services.binpb, the descriptors for server reflection of the Python and the Go host, from serving_proxy/protos.
 
 python tools/make_protos.py [--check]
 """
@@ -14,7 +14,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROTOS = ROOT / "serving_proxy" / "protos"
-TARGET = ROOT / "serving_proxy" / "generated" / "services.binpb"
+TARGETS = (
+    ROOT / "serving_proxy" / "generated" / "services.binpb",
+    # Go embeds files of its own folder only.
+    ROOT / "libprocessor" / "go" / "cmd" / "recprocessor-host" / "services.binpb",
+)
 
 
 def current() -> bytes:
@@ -32,13 +36,15 @@ def current() -> bytes:
 
 
 def main() -> int:
-    if "--check" in sys.argv[1:]:
-        if TARGET.is_file() and TARGET.read_bytes() == current():
-            return 0
-        print(f"{TARGET.relative_to(ROOT)}: not what the .proto files say, run `make proto`")
-        return 1
-    TARGET.write_bytes(current())
-    return 0
+    written = current()
+    if "--check" not in sys.argv[1:]:
+        for target in TARGETS:
+            target.write_bytes(written)
+        return 0
+    stale = [target for target in TARGETS if not target.is_file() or target.read_bytes() != written]
+    for target in stale:
+        print(f"{target.relative_to(ROOT)}: not what the .proto files say, run `make proto`")
+    return 1 if stale else 0
 
 
 if __name__ == "__main__":

@@ -53,6 +53,9 @@ type grpcConnection struct {
 	streamWindow int64 // on the stream,
 	firstWindow  int64 // and on a new one
 	unread       int64 // what it has sent since we last let it send more
+
+	goesAway bool   // the server takes no more streams
+	lastOne  uint32 // than up to this one
 }
 
 func dialGRPC(s settings) (connection, error) {
@@ -113,33 +116,44 @@ func (c *grpcConnection) read(field hpack.HeaderField) {
 }
 
 func (c *grpcConnection) ask(request []byte) (string, error) {
+	if c.goesAway {
+		return "", errGoAway
+	}
 	if c.stream == 0 {
 		c.stream = 1
 	} else {
 		c.stream += 2
 	}
 	c.ended, c.status, c.streamWindow = false, "no status", c.firstWindow
+	err := c.exchange(request)
+	if err == nil {
+		return c.status, nil
+	}
+	for c.receive() == nil { // it may have said why
+	}
+	if c.goesAway && c.lastOne < c.stream {
+		return "", errGoAway
+	}
+	return "", err
+}
+
+func (c *grpcConnection) exchange(request []byte) error {
 	c.block.Reset()
 	for _, field := range c.fields {
 		if err := c.encoder.WriteField(field); err != nil {
-			return "", err
+			return err
 		}
 	}
 	err := c.framer.WriteHeaders(http2.HeadersFrameParam{
 		StreamID: c.stream, BlockFragment: c.block.Bytes(), EndHeaders: true,
 	})
-	if err != nil {
-		return "", err
+	if err == nil {
+		err = c.send(request)
 	}
-	if err := c.send(request); err != nil {
-		return "", err
+	for err == nil && !c.ended {
+		err = c.receive()
 	}
-	for !c.ended {
-		if err := c.receive(); err != nil {
-			return "", err
-		}
-	}
-	return c.status, nil
+	return err
 }
 
 // send writes a message in frames, as much at a time as the server takes.
@@ -222,7 +236,8 @@ func (c *grpcConnection) receive() error {
 			return c.flush()
 		}
 	case *http2.GoAwayFrame:
-		if frame.LastStreamID < c.stream || c.ended {
+		c.goesAway, c.lastOne = true, frame.LastStreamID
+		if c.lastOne < c.stream {
 			return errGoAway
 		}
 	}

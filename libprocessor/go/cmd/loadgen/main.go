@@ -16,6 +16,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -51,6 +52,7 @@ func (h *headers) Set(text string) error {
 func parseFlags(arguments []string) (settings, error) {
 	s := settings{}
 	flags := flag.NewFlagSet("loadgen", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // what is wrong is returned
 	flags.StringVar(&s.address, "address", "127.0.0.1:8500", "`host:port`")
 	flags.StringVar(&s.over, "over", "grpc", "grpc or rest")
 	flags.StringVar(&s.path, "path", "/tensorflow.serving.PredictionService/Predict", "gRPC method or URL path")
@@ -66,6 +68,10 @@ func parseFlags(arguments []string) (settings, error) {
 	flags.StringVar(&s.arrivals, "arrivals", "poisson", "of an open loop: poisson or even")
 	flags.Uint64Var(&s.seed, "seed", 1, "of random arrivals")
 	if err := flags.Parse(arguments); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			flags.SetOutput(os.Stdout)
+			flags.PrintDefaults()
+		}
 		return s, err
 	}
 	switch {

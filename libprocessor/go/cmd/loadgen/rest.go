@@ -38,7 +38,7 @@ func dialREST(s settings) (connection, error) {
 func (c *restConnection) close() { c.socket.close() }
 
 func (c *restConnection) ask(request []byte) (string, error) {
-	if c.done {
+	if c.done || c.socket.closed() {
 		return "", errGoAway
 	}
 	c.out.Reset()

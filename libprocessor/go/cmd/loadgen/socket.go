@@ -88,4 +88,10 @@ func (s socket) Write(data []byte) (int, error) {
 	return total, nil
 }
 
+// closed says whether the other side has closed an idle connection.
+func (s socket) closed() bool {
+	n, _, err := unix.Recvfrom(int(s), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	return err == nil && n == 0
+}
+
 func (s socket) close() { unix.Close(int(s)) }
