@@ -15,7 +15,7 @@ CONFIGURE := $(BIN)/cmake -S . -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/pyt
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help bench-fused bench-user-items bench-deepctr bench-kernels bench-graph-tools bench-large-table demo build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-tsan lint fmt typecheck bench endurance fuzz \
+.PHONY: help bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-graph-tools bench-large-table demo build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-tsan lint fmt typecheck bench endurance fuzz \
         docs proto check clean dist
 
 ## help: list the targets
@@ -114,11 +114,15 @@ bench: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_codec
 	$(Q)$(BIN)/python -m load_tests.python_threads
 	$(Q)$(BIN)/python -m load_tests.bench_memory --only sessions
-	$(Q)$(MAKE) --no-print-directory bench-fused bench-user-items bench-deepctr bench-kernels
+	$(Q)$(MAKE) --no-print-directory bench-fused bench-batching bench-user-items bench-deepctr bench-kernels
 
 ## bench-fused: fused models against stock TensorFlow, ONNX Runtime, OpenVINO and oneDNN alone, in one run
 bench-fused: lib $(VENV)/.stamp-bench .venv-peers/.stamp
 	$(Q)$(BIN)/python -m load_tests.bench_fused $(BENCH_ARGS)
+
+## bench-batching: 16 threads that send one-row requests, each run alone and put together
+bench-batching: lib $(VENV)/.stamp-bench
+	$(Q)$(BIN)/python -m load_tests.bench_batching $(BENCH_ARGS)
 
 ## bench-user-items: one user and 512 items, with the user's side computed once and without
 bench-user-items: lib $(VENV)/.stamp-bench

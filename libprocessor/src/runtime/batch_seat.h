@@ -3,35 +3,40 @@
 #ifndef PROCESSOR_RUNTIME_BATCH_SEAT_H_
 #define PROCESSOR_RUNTIME_BATCH_SEAT_H_
 
-#include <chrono>
-#include <condition_variable>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cstdint>
-#include <mutex>
 
 #include "absl/status/status.h"
 #include "src/runtime/batcher.h"
 
 namespace processor {
 
-/// Where a thread waits for its entry to be run, or for a place to run it.
+/// Where a thread waits for its entry to be run, or for a place to run it. One wait and one wake are all that it costs:
+/// there are as many of both as requests.
 class BatchEntry::Seat {
  public:
   static constexpr int64_t kNever = INT64_MAX;
-
-  /// The point of a time in nanoseconds on CLOCK_MONOTONIC.
-  static std::chrono::steady_clock::time_point PointOf(int64_t ns) {
-    return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(ns));
-  }
 
   /// What has become of it, once.
   void Lead(int session) { Settle(session, absl::OkStatus()); }
   void End(const absl::Status& status) { Settle(-1, status); }
 
-  /// False if the time came first. `until_ns`: kNever for as long as it takes.
+  /// False if the time came first. `until_ns`: on CLOCK_MONOTONIC, or kNever for as long as it takes.
   bool WaitUntil(int64_t until_ns) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (until_ns != kNever) return wake_.wait_until(lock, PointOf(until_ns), [this] { return settled_; });
-    wake_.wait(lock, [this] { return settled_; });
+    until_ns = std::max<int64_t>(until_ns, 0);
+    const timespec until = {static_cast<time_t>(until_ns / 1'000'000'000), static_cast<long>(until_ns % 1'000'000'000)};
+    while (settled_.load(std::memory_order_acquire) == 0) {
+      const long answer = syscall(SYS_futex, &settled_, FUTEX_WAIT_BITSET_PRIVATE, 0,
+                                  until_ns == kNever ? nullptr : &until, nullptr, FUTEX_BITSET_MATCH_ANY);
+      if (answer != 0 && errno == ETIMEDOUT) return settled_.load(std::memory_order_acquire) != 0;
+    }
     return true;
   }
 
@@ -40,17 +45,14 @@ class BatchEntry::Seat {
 
  private:
   void Settle(int session, const absl::Status& status) {
-    std::lock_guard<std::mutex> lock(mutex_);
     session_ = session;
     status_ = status;
-    settled_ = true;
-    // Under the lock: the thread may leave, and the seat be gone, as soon as it can see the news.
-    wake_.notify_one();
+    settled_.store(1, std::memory_order_release);
+    // The thread may have seen it and gone, and the seat with it: then this wakes nobody, or somebody who looks again.
+    syscall(SYS_futex, &settled_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
   }
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool settled_ = false;
+  std::atomic<uint32_t> settled_{0};
   int session_ = -1;
   absl::Status status_;
 };

@@ -146,7 +146,7 @@ void Batcher::Serve(int session) noexcept {
       for (int64_t when_ns = kNever; (first = Due(&when_ns)) == nullptr; when_ns = kNever) {
         if (num_started_ == 0 || watchers_ > 0) return FreePlace(session);
         ++watchers_;
-        wake_.wait_until(lock, Seat::PointOf(when_ns));
+        wake_.wait_until(lock, DeadlinePoint(when_ns / 1000 + 1));
         --watchers_;
       }
       Unlist(first);

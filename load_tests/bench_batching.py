@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure what putting requests together brings: off, zero_wait and timed in turns, with more clients than CPUs.
+
+    python -m load_tests.bench_batching            # the figures: about a minute
+    python -m load_tests.bench_batching --quick    # answers and plumbing only
+
+Optimises W1 and W2 in bf16, lets `bench_serving` (libprocessor/bench) send each mode the same
+one-row requests from 16 threads, prints a table and the targets, and writes results/bench_batching.json.
+docs/benchmarks.md explains it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from load_tests._environment import describe_environment, usable_cpus
+from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
+from load_tests._report import Target, make_console, print_targets, write_results
+from load_tests.bench_fused import FIGURES, PRECISIONS, TOLERANCES, fuse
+from load_tests.bench_serving import default_config
+from load_tests.request_files import ensure_requests
+
+__all__ = ["MODES", "TARGETS", "contestants", "judge", "main", "summarise"]
+
+#: What each contestant is configured with. The first is what the others are held against.
+MODES: dict[str, dict[str, Any]] = {
+    "off": {"mode": "off"},
+    "zero_wait": {"mode": "zero_wait", "max_rows": 256},
+    "timed": {"mode": "timed", "max_rows": 8, "max_wait_us": 500},
+}
+#: Least ratio of zero_wait's requests/s to those without; p99 may be no worse either.
+TARGETS = {("W1", 1): 1.5}
+
+
+def contestants(model: Path, config: dict[str, Any], precision: str) -> list[dict[str, Any]]:
+    """List the modes as `bench_serving --contestants` takes them."""
+    return [
+        {
+            "name": name,
+            "engine": "processor",
+            "model": str(model.resolve()),
+            "config": {**config, "batching": batching},
+            "tolerance": TOLERANCES[precision],
+        }
+        for name, batching in MODES.items()
+    ]
+
+
+def _runs(engine: dict[str, Any]) -> dict[str, Any]:
+    """Answer what was put together: requests of a run [mean, largest], and how many of all requests ran in company."""
+    counts = engine["statistics_after"]["batching"]["requests"]
+    alone = counts["buckets"].get("1", 0)
+    total = counts["mean"] * counts["count"]
+    shared = 1 - alone / total if total else 0.0
+    return {"requests_per_run": round(counts["mean"], 3), "most": counts["max"], "shared": round(shared, 4)}
+
+
+def summarise(workload: str, rows: int, output: dict[str, Any]) -> dict[str, Any]:
+    """Turn the output of one run of the program into one case of the results.
+
+    Returns
+    -------
+    case : dict
+        `engines`: by mode the medians over the rounds, what was put together, and the rounds; `ratios`: of each mode's
+        requests/s and p99 to those without, as medians over the rounds of one turn.
+    """
+    engines = {
+        one["engine"]: {name: median(each[name] for each in one["rounds"]) for name in FIGURES}
+        | {"max_abs_difference": one["max_abs_difference"], "runs": _runs(one), "rounds": one["rounds"]}
+        for one in output["engines"]
+    }
+    first, *others = engines.items()
+    ratios = {
+        name: {
+            figure: round(
+                median(a[figure] / b[figure] for a, b in zip(engine["rounds"], first[1]["rounds"], strict=True)), 4
+            )
+            for figure in ("requests_per_s", "p99_us")
+        }
+        for name, engine in others
+    }
+    return {"workload": workload, "rows": rows, "threads": output["threads"], "engines": engines, "ratios": ratios}
+
+
+def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
+    """Hold the cases against the targets: zero_wait's requests/s and p99 over those without."""
+    targets = []
+    for case in cases:
+        limit = TARGETS.get((case["workload"], case["rows"]))
+        if limit is None or "zero_wait" not in case["ratios"]:
+            continue
+        ratios = case["ratios"]["zero_wait"]
+        label = f"{case['workload']} from {case['threads']} threads, zero_wait"
+        targets.append(Target(f"{label}, requests/s over off", ratios["requests_per_s"], limit, at_least=True))
+        targets.append(Target(f"{label}, p99 over off", ratios["p99_us"], 1.0, at_least=False))
+    return targets
+
+
+def _table(cases: Sequence[dict[str, Any]]) -> Table:
+    table = Table(title="Requests put together, and each alone")
+    for heading in ("workload", "rows", "threads", "mode"):
+        table.add_column(heading)
+    for heading in ("requests/s", "over off", "p50 ms", "p99 ms", "CPU s/1,000", "requests a run", "in company"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for case in cases:
+        for number, (name, engine) in enumerate(case["engines"].items()):
+            ratio = case["ratios"].get(name)
+            runs = engine["runs"]
+            table.add_row(
+                *((case["workload"], str(case["rows"]), str(case["threads"])) if number == 0 else ("", "", "")),
+                name,
+                f"{engine['requests_per_s']:,.0f}",
+                f"{ratio['requests_per_s']:.2f}" if ratio else "",
+                f"{engine['p50_us'] / 1000:.3f}",
+                f"{engine['p99_us'] / 1000:.3f}",
+                f"{engine['cpu_s_per_1000']:.3f}",
+                f"{runs['requests_per_run']:.1f}" if ratio else "",
+                f"{runs['shared']:.0%}" if ratio else "",
+                end_section=number + 1 == len(case["engines"]),
+            )
+    return table
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure what putting requests together brings.")
+    parser.add_argument("--quick", action="store_true", help="check answers and plumbing; the figures mean nothing")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
+    parser.add_argument("--workloads", nargs="+", choices=("W1", "W2"), default=["W1", "W2"])
+    parser.add_argument("--rows", nargs="+", type=int, default=[1], help="rows of a request (default 1)")
+    parser.add_argument("--precision", choices=PRECISIONS, default="bf16")
+    parser.add_argument("--threads", type=int, nargs="+", default=[16], help="client threads (default 16)")
+    parser.add_argument("--rounds", type=int, help="rounds of each mode (default 5)")
+    parser.add_argument("--seconds", type=float, help="length of a round (default 2)")
+    parser.add_argument("--bench-dir", type=Path, help="folder of the program bench_serving")
+    parser.add_argument("--library", type=Path, help="libprocessor.so")
+    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
+    parser.add_argument("--output", type=Path, help="file of the results (default results/bench_batching.json)")
+    parsed = parser.parse_args(arguments)
+    parsed.rounds = parsed.rounds or (1 if parsed.quick else 5)
+    parsed.seconds = parsed.seconds or (0.2 if parsed.quick else 2.0)
+    parsed.warmup = 0.05 if parsed.quick else 0.5
+    name = "bench_batching_quick.json" if parsed.quick else "bench_batching.json"
+    parsed.output = parsed.output or ROOT / "results" / name
+    return parsed
+
+
+def _measure(options: argparse.Namespace, console: Console, program: Path, library: Path) -> list[dict[str, Any]]:
+    cases = []
+    for workload in options.workloads:
+        console.print(f"Optimising {workload}, {options.precision}")
+        model = fuse(workload, options.precision, options.cache, library)
+        for rows in options.rows:
+            for threads in options.threads:
+                console.print(f"Measuring {workload} at {rows} row{'s' if rows > 1 else ''} from {threads} threads")
+                engines = contestants(model, default_config(usable_cpus()), options.precision)
+                arguments = {
+                    "requests": ensure_requests(options.cache / "requests", workload, rows, "eas"),
+                    "protocol": "eas",
+                    "library": library,
+                    "contestants": json.dumps(engines),
+                    "threads": threads,
+                    "seconds": options.seconds,
+                    "warmup": options.warmup,
+                    "rounds": options.rounds,
+                }
+                cases.append(summarise(workload, rows, run_program(program, arguments)))
+    return cases
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Optimise, measure, print and write.
+
+    Returns
+    -------
+    status : int
+        0; 1 if answers differ, something failed, or with --strict a target was missed.
+    """
+    options = _parse(arguments)
+    console = make_console()
+    try:
+        program, library = find_program("bench_serving", options.bench_dir), find_library(options.library)
+        cases = _measure(options, console, program, library)
+    except (ProgramError, FileNotFoundError) as error:
+        console.print(f"[bold red]The run failed:[/] {escape(str(error))}")
+        return 1
+    targets = [] if options.quick else judge(cases)
+    console.print(_table(cases))
+    if options.quick:
+        console.print("A quick run: the answers agree; its figures are no measurement, and are held against no target.")
+    else:
+        print_targets(console, targets)
+    write_results(
+        options.output,
+        {
+            "benchmark": "batching",
+            "quick": options.quick,
+            "environment": describe_environment(ROOT),
+            "settings": {"rounds": options.rounds, "seconds": options.seconds, "precision": options.precision},
+            "cases": cases,
+            "targets": [target.to_json() for target in targets],
+        },
+    )
+    console.print(f"Written to {options.output}")
+    return 1 if options.strict and not all(target.ok for target in targets) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
