@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from processor._ffi import NULL, ffi
@@ -13,6 +14,10 @@ from processor.errors import InvalidArgumentError
 
 _REQUEST_SIZE: int = ffi.sizeof("struct processor_host_request")
 _INT64_MAX = 2**63 - 1
+
+
+# Protocols, methods, models and keys are the same again and again.
+_shared_text = lru_cache(maxsize=1024)(c_text)
 
 
 class HostRequest:
@@ -57,7 +62,7 @@ class HostRequest:
     def _text(self, name: str, text: str | None) -> Any:
         if not text:
             return NULL
-        kept = c_text(name, text)
+        kept = _shared_text(name, text)
         self._kept.append(kept)
         return kept
 

@@ -41,6 +41,8 @@ class Answer(NamedTuple):
         Rows of the batch that it was part of; 0 if it ran alone.
     retry_after_us : int [us]
         When to try again, if it was refused because too many wait; else 0.
+    header_length : int [bytes]
+        Of "kserve_json": the JSON that goes before binary data; 0 if all is JSON.
     """
 
     data: bytes
@@ -56,6 +58,7 @@ class Answer(NamedTuple):
     total_ns: int
     batch_rows: int
     retry_after_us: int
+    header_length: int
 
 
 class Result:
@@ -102,6 +105,7 @@ class Result:
             total_ns=info.total_ns,
             batch_rows=info.batch_rows,
             retry_after_us=info.retry_after_us,
+            header_length=info.header_length,
         )
 
     def to_arrays(self) -> dict[str, np.ndarray[Any, Any]]:

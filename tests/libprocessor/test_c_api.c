@@ -383,6 +383,9 @@ static void check_model(const char* path) {
   check_bytes(model);
   check_batch(model);
   check_queue(model);
+  CHECK_STATUS(processor_model_set_batching(model, "{\"mode\": \"zero_wait\"}", &error), PROCESSOR_OK, "");
+  CHECK_STATUS(processor_model_set_batching(model, "{\"mode\": \"on\"}", &error), PROCESSOR_INVALID_ARGUMENT,
+               "batching");
   CHECK_STATUS(processor_model_set_cpuset(model, "99999;0", &error), PROCESSOR_INVALID_ARGUMENT, "99999");
   CHECK_STATUS(processor_model_set_cpuset(model, "", &error), PROCESSOR_OK, "");
   check_run(model);

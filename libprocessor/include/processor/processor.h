@@ -370,6 +370,9 @@ typedef struct processor_result_info {
   int64_t batch_rows;
   /** Of a host that answered RESOURCE_EXHAUSTED: when to try again, in microseconds from now; else 0. */
   int64_t retry_after_us;
+  /** Of a host, in "kserve_json": bytes of JSON that go before binary data, for the header Inference-Header-Content-Length;
+   *  0 if all is JSON. */
+  uint64_t header_length;
 } processor_result_info;
 
 /** \brief Answer the time on the clock of deadlines: CLOCK_MONOTONIC in microseconds. */
@@ -580,7 +583,8 @@ typedef struct processor_host_request {
   int64_t model_version;
   /** NULL or "": none. */
   const char *version_label;
-  /** [num_metadata]. "x-routing-key" decides the arm of an experiment. */
+  /** [num_metadata]. "x-routing-key" decides the arm of an experiment; "inference-header-content-length" says how much of
+   *  a "kserve_json" request is JSON, if binary data follow. Others are passed over. */
   const processor_pair *metadata;
   size_t num_metadata;
 } processor_host_request;

@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "processor/processor.h"
 #include "src/c_api/boundary.h"
 #include "src/c_api/completion.h"
 #include "src/c_api/quarantine.h"
 #include "src/c_api/result.h"
+#include "src/codec/message_text.h"
 #include "src/host/model_host.h"
 
 struct processor_host {
@@ -27,6 +29,7 @@ using processor::HostRequest;
 using processor::ModelHost;
 
 constexpr char kRoutingKey[] = "x-routing-key";
+constexpr char kHeaderLength[] = "inference-header-content-length";
 
 std::string_view View(const char *text) { return text == nullptr ? std::string_view() : std::string_view(text); }
 
@@ -61,8 +64,12 @@ absl::Status ReadHostRequest(const processor_host_request *given, HostRequest *d
     if (pair.key == nullptr || (pair.value == nullptr && pair.value_size > 0)) {
       return absl::InvalidArgumentError(absl::StrCat("request: metadata ", i, " NULL"));
     }
-    if (!absl::EqualsIgnoreCase(pair.key, kRoutingKey)) continue;
-    dst->routing_key = std::string_view(static_cast<const char *>(pair.value), pair.value_size);
+    const std::string_view value(static_cast<const char *>(pair.value), pair.value_size);
+    if (absl::EqualsIgnoreCase(pair.key, kRoutingKey)) dst->routing_key = value;
+    if (absl::EqualsIgnoreCase(pair.key, kHeaderLength) && !absl::SimpleAtoi(value, &dst->header_length)) {
+      return absl::InvalidArgumentError(absl::StrCat("request: metadata '", kHeaderLength, "' '",
+                                                     processor::Printable(value), "', expected a number of bytes"));
+    }
   }
   return absl::OkStatus();
 }
@@ -74,6 +81,7 @@ void FillResult(HostAnswer &&answer, processor_result *result) noexcept {
   result->texts = std::move(answer.texts);
   result->arm = answer.arm;
   result->retry_after_us = answer.retry_after_us;
+  result->header_length = answer.header_length;
 }
 
 // Copies of what a request points at, for a caller who does not wait.

@@ -52,6 +52,7 @@ processor_status processor_result_get_info(const processor_result *result, proce
   answer.batch_rows = timing.batch_rows;
   answer.arm = result->arm;
   answer.retry_after_us = result->retry_after_us;
+  answer.header_length = result->header_length;
   if (result->texts != nullptr) {
     const auto &cpusets = result->texts->cpusets;
     answer.model_name = result->texts->model.c_str();

@@ -22,6 +22,7 @@ struct processor_result {
   std::shared_ptr<const processor::AnswerTexts> texts;
   const char *arm = nullptr;
   int64_t retry_after_us = 0;
+  size_t header_length = 0;
 };
 
 namespace processor {

@@ -41,11 +41,17 @@ absl::Status SpecOf(const HostRequest& request, ModelSpecView* spec) {
 std::optional<std::string> RoutingKeyOf(const HostRequest& request, const RoutingRules& rules) {
   if (request.routing_key.has_value()) return std::string(*request.routing_key);
   if (!rules.key_input.has_value()) return std::nullopt;
-  return PeekInput(request.protocol, request.method, request.data, *rules.key_input);
+  std::string key;
+  const absl::Status found =
+      PeekInput(request.protocol, request.method, request.data, *rules.key_input, &key, request.header_length);
+  // What is wrong with the bytes, decoding will tell.
+  return found.ok() ? std::optional<std::string>(std::move(key)) : std::nullopt;
 }
 
 absl::Status HostCall::Decode(const ModelVersion& version, DecodedRequest* request) {
-  if (absl::Status s = codec->Decode(request_.data, version.signatures(), "", request); !s.ok()) return s;
+  RequestOptions options;
+  options.header_length = request_.header_length;
+  if (absl::Status s = method->codec->Decode(request_.data, version.signatures(), options, request); !s.ok()) return s;
   // The host has seen to these. The name stays: the response repeats it.
   request->model_version.reset();
   request->version_label = {};
@@ -57,7 +63,12 @@ absl::Status HostCall::Encode(const ModelVersion& version, const DecodedRequest&
   if (!shadows.empty()) scores = FirstFloat(outputs);
   ResponseContext context;
   context.model_version = version.source().number;
-  return codec->Encode(request, outputs, context, &answer.bytes);
+  if (servable != nullptr) context.model_name = servable->texts->model;
+  Response response;
+  const absl::Status status = method->codec->Encode(request, outputs, context, &response);
+  answer.bytes = std::move(response.body);
+  answer.header_length = response.header_length;
+  return status;
 }
 
 }  // namespace processor

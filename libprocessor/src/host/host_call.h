@@ -30,11 +30,14 @@ struct HostRequest {
   int64_t model_version = 0;  // 0: none
   std::string_view version_label;
   std::optional<std::string_view> routing_key;
+  /// Of "kserve_json": the size of the JSON that goes before the binary data; 0: all is JSON.
+  size_t header_length = 0;
 };
 
 /// What came of it. Texts are shared, so that an answer may be kept without keeping a model.
 struct HostAnswer {
   Buffer bytes;
+  size_t header_length = 0;  // as in a request
   RequestTiming timing;
   std::shared_ptr<const AnswerTexts> texts;  // null if no model was found
   const char* arm = nullptr;
@@ -67,7 +70,7 @@ class HostCall : public AsyncWork {
 
   HostAnswer answer;
   /// How it is read and answered, and by whom, which is kept until the call has ended.
-  const Codec* codec = nullptr;
+  const Method* method = nullptr;
   std::shared_ptr<const Servable> servable;
   ChoiceReason reason = ChoiceReason::kBaseline;
   /// Who gets a copy of it, and what they compare theirs with.

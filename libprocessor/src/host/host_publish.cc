@@ -75,6 +75,7 @@ void HostControl::Publish(const Plan& plan) {
     const DesiredModel& desired = desired_.models.at(name);
     auto routes = std::make_shared<ModelRoutes>();
     routes->name = name;
+    routes->baseline_number = desired.baseline;
     routes->labels.insert(desired.labels.begin(), desired.labels.end());
     routes->rules = desired.routing;
     std::shared_ptr<std::atomic<uint64_t>>& keyless = keyless_[name];
@@ -82,6 +83,7 @@ void HostControl::Publish(const Plan& plan) {
     routes->keyless = keyless;
     if (planned.baseline.has_value()) {
       routes->baseline = MakeServable(At(*planned.baseline), true);
+      routes->baseline_number = routes->baseline->number;
       routes->shadows = MakeShadows(name, routes->baseline->number, desired.shadow);
     }
     for (const auto& [number, version] : desired.versions) {

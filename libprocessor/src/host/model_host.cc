@@ -25,27 +25,26 @@ int64_t RetryAfterUs(const HostedVersion& version) {
 
 bool AsksForSignature(const HostRequest& request) { return request.protocol == "eas" && request.data.empty(); }
 
-}  // namespace
-
-absl::Status FindCodecOf(const HostRequest& request, const Codec** codec) {
-  *codec = FindCodec(request.protocol);
-  if (*codec == nullptr) {
+absl::Status UnknownMethod(const HostRequest& request) {
+  std::vector<std::string_view> names;
+  for (const Method& method : Methods()) {
+    if (method.protocol == request.protocol) names.push_back(method.name);
+  }
+  if (names.empty()) {
     return absl::UnimplementedError(absl::StrCat("protocol '", Printable(request.protocol),
                                                  "': unknown, expected one of ", absl::StrJoin(Protocols(), ", ")));
   }
-  const std::string_view only = request.protocol == "eas" ? "predict" : "Predict";
-  if (request.method.empty() || request.method == only) return absl::OkStatus();
   return absl::UnimplementedError(absl::StrCat("protocol '", request.protocol, "': method '", Printable(request.method),
-                                               "' unknown, expected ", only));
+                                               "' unknown, expected one of ", absl::StrJoin(names, ", ")));
 }
 
-// Keeps a request that Admit() let in counted until the scope ends.
+}  // namespace
+
+// Keeps a request counted until the scope ends.
 class ModelHost::Admission {
  public:
-  explicit Admission(ModelHost* host) : host_(host) {}
-  ~Admission() {
-    if (host_ != nullptr) host_->Leave();
-  }
+  explicit Admission(ModelHost* host) : host_(host) { host_->in_flight_.fetch_add(1); }
+  ~Admission() { host_->Leave(); }
   Admission(const Admission&) = delete;
   Admission& operator=(const Admission&) = delete;
 
@@ -62,13 +61,15 @@ absl::Status ModelHost::Create(const HostOptions& options, std::shared_ptr<Model
 
 ModelHost::~ModelHost() { Close(); }
 
-absl::Status ModelHost::Admit() {
-  in_flight_.fetch_add(1);
+absl::Status ModelHost::Admit(HostCall& call) const {
   const State state = state_.load();
-  if (state == State::kServing) return absl::OkStatus();
-  Leave();
-  if (state == State::kDraining) return absl::UnavailableError("host: draining, expected one that serves");
-  return absl::FailedPreconditionError("host: freed, expected one that serves");
+  if (state == State::kClosed) return absl::FailedPreconditionError("host: freed, expected one that serves");
+  const HostRequest& request = call.request();
+  call.method = FindMethod(request.protocol, request.method);
+  if (call.method == nullptr) return UnknownMethod(request);
+  // Questions are answered to the end: whoever waits for it asks.
+  if (state == State::kServing || call.method->codec == nullptr) return absl::OkStatus();
+  return absl::UnavailableError("host: draining, expected one that serves");
 }
 
 void ModelHost::Leave() noexcept {
@@ -80,7 +81,6 @@ void ModelHost::Leave() noexcept {
 
 absl::Status ModelHost::Route(HostCall& call) {
   const HostRequest& request = call.request();
-  if (absl::Status s = FindCodecOf(request, &call.codec); !s.ok()) return s;
   RouteRequest wanted;
   if (absl::Status s = SpecOf(request, &wanted.spec); !s.ok()) return s;
   wanted.key = [&request](const RoutingRules& rules) { return RoutingKeyOf(request, rules); };
@@ -171,13 +171,15 @@ void ModelHost::Finish(HostCall& call, const absl::Status& status) noexcept {
   VersionLoad& load = servable.version->load();
   if (timing.run_ns > 0) load.AddRun(timing.run_ns);
   if (status.ok() && timing.run_ns > 0) {
-    for (const auto& lane : call.shadows) lane->Offer(call.request(), call.codec, call.scores);
+    for (const auto& lane : call.shadows) lane->Offer(call);
   }
   load.in_flight.fetch_sub(1);
   call.servable = nullptr;
 }
 
 absl::Status ModelHost::Run(HostCall& call) {
+  if (absl::Status s = Admit(call); !s.ok()) return s;
+  if (call.method->codec == nullptr) return Describe(call);
   if (absl::Status s = Route(call); !s.ok()) return s;
   Model& model = call.servable->version->model();
   if (!AsksForSignature(call.request())) return model.Run(call);
@@ -185,16 +187,10 @@ absl::Status ModelHost::Run(HostCall& call) {
 }
 
 absl::Status ModelHost::Process(const HostRequest& request, HostAnswer* answer) {
-  const int64_t start_ns = NowNs();
-  HostCall call(request);
-  call.start_ns = start_ns;
-  absl::Status status = Admit();
-  if (!status.ok()) {
-    Finish(call, status);
-    return status;
-  }
   const Admission admission(this);
-  status = Attempt([&] { return Run(call); });
+  HostCall call(request);
+  call.start_ns = NowNs();
+  const absl::Status status = Attempt([&] { return Run(call); });
   Finish(call, status);
   *answer = std::move(call.answer);
   return status;
@@ -208,7 +204,13 @@ void ModelHost::AsyncCall::Done(const absl::Status& status) noexcept {
   host->Leave();
 }
 
-absl::Status ModelHost::StartRouted(std::shared_ptr<AsyncCall> call, uint64_t* id) {
+absl::Status ModelHost::StartOrAnswer(std::shared_ptr<AsyncCall> call, uint64_t* id) {
+  if (absl::Status s = Admit(*call); !s.ok()) return s;
+  if (call->method->codec == nullptr) {
+    if (absl::Status s = Describe(*call); !s.ok()) return s;
+    call->Done(absl::OkStatus());
+    return absl::OkStatus();
+  }
   if (absl::Status s = Route(*call); !s.ok()) return s;
   // Of a call that ends at once nothing may be looked at later.
   const std::shared_ptr<const Servable> servable = call->servable;
@@ -228,13 +230,9 @@ void ModelHost::Start(std::shared_ptr<AsyncCall> call, uint64_t* id) noexcept {
   *id = 0;
   call->start_ns = NowNs();
   call->host_ = this;
-  if (absl::Status s = Admit(); !s.ok()) {
-    Finish(*call, s);
-    call->End(s);
-    return;
-  }
+  in_flight_.fetch_add(1);
   // What was started ends by Done() and is nobody else's.
-  const absl::Status status = Attempt([&] { return StartRouted(call, id); });
+  const absl::Status status = Attempt([&] { return StartOrAnswer(call, id); });
   if (!status.ok()) call->Done(status);
 }
 

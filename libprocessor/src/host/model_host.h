@@ -58,13 +58,16 @@ class ModelHost {
   enum class State { kServing, kDraining, kClosed };
 
   explicit ModelHost(std::unique_ptr<HostControl> control) : control_(std::move(control)) {}
-  absl::Status Admit();
+  /// Finds the method of a call. \return UNIMPLEMENTED, or UNAVAILABLE while draining, except for questions.
+  absl::Status Admit(HostCall& call) const;
   void Leave() noexcept;
   /// Finds who answers a call, and lets it in.
   absl::Status Route(HostCall& call);
   absl::Status Enter(const RouteTable& table, HostCall& call) const;
   absl::Status Run(HostCall& call);
-  absl::Status StartRouted(std::shared_ptr<AsyncCall> call, uint64_t* id);
+  /// Answers a question: what is served, in which state, with which signatures.
+  absl::Status Describe(HostCall& call) const;
+  absl::Status StartOrAnswer(std::shared_ptr<AsyncCall> call, uint64_t* id);
   /// Is a variant to step back, since all CPUs are busy and something more important waits?
   bool MustYield(const RouteTable& table, const Servable& servable) const;
   /// After the call: counts it and says in its answer how it went.
@@ -77,10 +80,6 @@ class ModelHost {
   std::mutex idle_mutex_;
   std::condition_variable idle_;
 };
-
-/// The codec of a request's protocol and method.
-/// \return UNIMPLEMENTED, with what there is.
-absl::Status FindCodecOf(const HostRequest& request, const Codec** codec);
 
 }  // namespace processor
 

@@ -66,6 +66,7 @@ struct ModelRoutes {
   std::string name;
   std::shared_ptr<const Servable> baseline;  // null while none is ready
   std::string baseline_state;                // then: "version 3 is loading"
+  int64_t baseline_number = 0;               // that serves, else that is desired
   std::map<int64_t, VersionRoute> versions;
   std::map<std::string, int64_t, std::less<>> labels;
   RoutingRules rules;

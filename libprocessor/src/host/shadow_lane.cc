@@ -42,10 +42,11 @@ ShadowLane::~ShadowLane() {
   if (thread_.joinable()) thread_.join();
 }
 
-void ShadowLane::Offer(const HostRequest& request, const Codec* codec, const tensorflow::Tensor& scores) noexcept {
+void ShadowLane::Offer(const HostCall& call) noexcept {
   // Whatever goes wrong, memory or threads that are short, concerns nobody but the count.
   const absl::Status status = Attempt([&] {
     auto copy = std::make_unique<Copy>();
+    const HostRequest& request = call.request();
     copy->protocol = request.protocol;
     copy->method = request.method;
     copy->data = request.data;
@@ -53,8 +54,9 @@ void ShadowLane::Offer(const HostRequest& request, const Codec* codec, const ten
     copy->request.method = copy->method;
     copy->request.data = copy->data;
     copy->request.priority = std::numeric_limits<int32_t>::min();
-    copy->codec = codec;
-    copy->scores = scores;
+    copy->request.header_length = request.header_length;
+    copy->run_as = call.method;
+    copy->scores = call.scores;
     Add(std::move(copy));
     return absl::OkStatus();
   });
@@ -115,7 +117,7 @@ absl::Status ShadowLane::Run(const Copy& copy) {
   const std::shared_ptr<const Servable> servable = find_();
   if (servable == nullptr) return absl::UnavailableError("shadow: not ready");
   ShadowCall call(copy.request);
-  call.codec = copy.codec;
+  call.method = copy.run_as;
   if (absl::Status s = servable->version->model().Run(call); !s.ok()) return s;
   std::lock_guard<std::mutex> lock(comparison_mutex_);
   comparison_.Add(Floats(copy.scores), Floats(call.scores));

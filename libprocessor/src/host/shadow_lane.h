@@ -35,8 +35,8 @@ class ShadowLane {
     return KeylessBucket(seen_.fetch_add(1, std::memory_order_relaxed)) < static_cast<uint32_t>(weight);
   }
 
-  /// Takes a copy of a request that was answered, with its first float output; drops it if the queue is full or busy.
-  void Offer(const HostRequest& request, const Codec* codec, const tensorflow::Tensor& scores) noexcept;
+  /// Takes a copy of a request that was answered, with its scores; drops it if the queue is full or busy.
+  void Offer(const HostCall& call) noexcept;
 
   /// Drops what waits. The thread ends after the request that it runs.
   void Stop() noexcept;
@@ -53,7 +53,7 @@ class ShadowLane {
   struct Copy {
     std::string protocol, method, data;
     HostRequest request;  // of these
-    const Codec* codec = nullptr;
+    const Method* run_as = nullptr;
     tensorflow::Tensor scores;
   };
 

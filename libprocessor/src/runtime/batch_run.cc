@@ -232,6 +232,7 @@ JointOutcome RunAll(const RunRequest& run, OutputRows* known, std::vector<JointR
 }  // namespace
 
 int64_t RowsOf(const DecodedRequest& request) {
+  if (!request.next.empty()) return 0;
   int64_t rows = 0;
   const std::vector<TensorSpec>& specs = request.signature->inputs();
   for (size_t i = 0; i < request.feeds.size(); ++i) {

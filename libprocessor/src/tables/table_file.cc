@@ -19,6 +19,8 @@
 namespace processor {
 namespace {
 
+constexpr size_t kUnmapSlice = size_t{32} << 20;
+
 const char* WhatToDo(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kPermissionDenied:
@@ -37,7 +39,12 @@ const char* WhatToDo(absl::StatusCode code) {
 }  // namespace
 
 TableMapping::~TableMapping() {
-  if (data_ != nullptr) munmap(data_, size_);
+  // In slices, from the end: while much is given back at once, no other thread of the process can map anything.
+  while (size_ > 0) {
+    const size_t slice = size_ % kUnmapSlice == 0 ? kUnmapSlice : size_ % kUnmapSlice;
+    size_ -= slice;
+    munmap(data_ + size_, slice);
+  }
 }
 
 TableMapping::TableMapping(TableMapping&& other) noexcept
