@@ -26,12 +26,17 @@ type grpcServer struct {
 	server   *grpc.Server
 	listener net.Listener
 	reload   *reload
+	readTime time.Duration
+	singles  map[string]bool // the methods with one request, as "/service/method"
 	inFlight atomic.Int64
 	stopping chan struct{}
 }
 
 func newGRPCServer(host *processor.Host, ready *readiness, options hostOptions, secrets *tls.Config) (*grpcServer, error) {
-	s := &grpcServer{host: host, reload: newReload(options), stopping: make(chan struct{})}
+	s := &grpcServer{
+		host: host, reload: newReload(options), readTime: options.readTime, singles: map[string]bool{},
+		stopping: make(chan struct{}),
+	}
 	how := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(options.maxMessage()),
@@ -42,6 +47,7 @@ func newGRPCServer(host *processor.Host, ready *readiness, options hostOptions, 
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Minute, Timeout: 20 * time.Second}),
 		// Clients that ping an idle connection every half minute are common, and are cut off by default.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.InTapHandle(s.begin),
 		grpc.StreamInterceptor(s.endStreams),
 		grpc.SharedWriteBuffer(true),
 	}
@@ -63,14 +69,16 @@ func newGRPCServer(host *processor.Host, ready *readiness, options hostOptions, 
 func (s *grpcServer) register() {
 	for service, table := range grpcMethods {
 		description := grpc.ServiceDesc{ServiceName: service, HandlerType: (*any)(nil)}
+		add := func(method string, handler grpc.StreamHandler) {
+			description.Streams = append(description.Streams, grpc.StreamDesc{StreamName: method, Handler: handler})
+			s.singles["/"+service+"/"+method] = true
+		}
 		for _, method := range table.methods {
-			description.Methods = append(description.Methods,
-				grpc.MethodDesc{MethodName: method, Handler: s.unary(operation{table.protocol, method})})
+			add(method, s.unary(operation{table.protocol, method}))
 		}
 		switch service {
 		case modelService:
-			description.Methods = append(description.Methods,
-				grpc.MethodDesc{MethodName: reloadMethod, Handler: s.reload.handle})
+			add(reloadMethod, s.single(s.reload.handle))
 		case inferenceService:
 			description.Streams = append(description.Streams, grpc.StreamDesc{
 				StreamName: streamMethod, Handler: s.inferStream, ServerStreams: true, ClientStreams: true,

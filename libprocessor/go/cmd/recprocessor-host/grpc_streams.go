@@ -21,8 +21,8 @@ var errStopping = status.Error(codes.Unavailable, "host: it is stopping")
 // endStreams ends streams that would last for ever (those who watch the health, or have a stream open to ask more) when
 // the host stops.
 func (s *grpcServer) endStreams(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if info.FullMethod == "/"+inferenceService+"/"+streamMethod {
-		return handler(srv, stream) // which ends between two requests
+	if s.singles[info.FullMethod] || info.FullMethod == "/"+inferenceService+"/"+streamMethod {
+		return handler(srv, stream) // which ends with its request, or between two
 	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
@@ -52,6 +52,7 @@ const (
 // inferStream answers requests in their order, a failed one with its message.
 func (s *grpcServer) inferStream(_ any, stream grpc.ServerStream) error {
 	ctx := stream.Context()
+	header, _ := metadata.FromIncomingContext(ctx)
 	requests, failed := make(chan *rawRequest), make(chan error, 1)
 	go func() {
 		for {
@@ -73,10 +74,9 @@ func (s *grpcServer) inferStream(_ any, stream grpc.ServerStream) error {
 	for {
 		select {
 		case request := <-requests:
-			answer, err := s.answer(ctx, operation{"kserve", "ModelInfer"}, request.bytes())
+			answer, err := s.answer(ctx, operation{"kserve", "ModelInfer"}, header, request.bytes())
 			request.free()
-			clear(trailer)
-			addProvenance(trailer, answer)
+			trailer = trailerOf(answer, nil)
 			response := streamResponse(answer, err)
 			answer.Free()
 			if err := stream.SendMsg(response); err != nil {

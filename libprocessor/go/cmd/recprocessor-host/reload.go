@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
@@ -41,20 +41,12 @@ func newReload(options hostOptions) *reload {
 	return r
 }
 
-func (r *reload) handle(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-	raw := rawRequest{}
-	if err := decode(&raw); err != nil {
-		return nil, err
-	}
-	defer raw.free()
+func (r *reload) handle(ctx context.Context, _ metadata.MD, data []byte) (any, metadata.MD, error) {
 	if r.url == "" {
-		return nil, status.Error(codes.PermissionDenied,
+		return nil, nil, status.Error(codes.PermissionDenied,
 			"HandleReloadConfigRequest: off on this host, expected --allow-reload-rpc")
 	}
-	if err := r.forward(ctx, raw.bytes()); err != nil {
-		return nil, err
-	}
-	return rawResponse(nil), nil
+	return rawResponse(nil), nil, r.forward(ctx, data)
 }
 
 func (r *reload) forward(ctx context.Context, data []byte) error {

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs that `make host-go` builds, built when a test first needs them."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from build_lock import build_lock
+from host_support import ROOT, require, run_ok
+
+FOLDER = ROOT / "build" / "host-go"
+
+
+@cache
+def go_program(name: str) -> Path:
+    """Return `recprocessor-host` or `loadgen`; without Go the test is skipped, but in CI fails."""
+    require("go", "cc", "make")
+    with build_lock():
+        # The library is there: whoever runs the tests has built it.
+        run_ok(["make", "--no-print-directory", "-o", "lib", "host-go"], cwd=ROOT, timeout=900)
+    return FOLDER / name
