@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Guard, history and machine with the real host: what it counts is what they judge by."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from contract_messages import encode
+from model_builders import build_linear
+from proxy_support import ProxyProcess, wait_for
+
+pytestmark = pytest.mark.slow
+
+LIMIT = 7.0
+
+
+def build_refusing(path: Path) -> Path:
+    """A model with the signature of `build_linear` that fails where an input is larger than others like."""
+    import tensorflow as tf
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32, name="x")])
+    def serve(x: Any) -> dict[str, Any]:
+        with tf.control_dependencies([tf.debugging.assert_less(x, LIMIT)]):
+            return {"y": tf.reduce_sum(x, axis=1, keepdims=True)}
+
+    module = tf.Module()
+    module.serve = serve
+    tf.saved_model.save(module, str(path), signatures={"serving_default": serve})
+    return path
+
+
+def test_a_variant_that_fails_and_a_shadow_that_ranks_otherwise_are_taken_back(tmp_path: Path) -> None:
+    with ProxyProcess(tmp_path / "proxy", host="python") as proxy, proxy.client() as client:
+        client.deploy("ranking", build_linear(tmp_path / "3"), wait=True, timeout=120, slo_p99_ms=60_000)
+        client.deploy("ranking", build_refusing(tmp_path / "4"), traffic=50, wait=True, timeout=120)
+        client.deploy("ranking", build_linear(tmp_path / "5", scale=-1.0), shadow=100, wait=True, timeout=120)
+        client.guard("ranking", min_requests=30, window_s=10, min_correlation=0.9)
+        address = "http://" + client.status()["hosts"][0]["endpoints"]["rest"]
+        body = encode({"x": np.array([[8.0, 2.0, 3.0], [1.0, 2.0, 4.0], [2.0, 1.0, 1.0]], np.float32)})
+        keys = itertools.count()
+
+        def shown() -> dict[int, dict[str, Any]]:
+            return {one["version"]: one for one in client.versions("ranking")["versions"]}
+
+        def asked() -> bool:
+            for _ in range(20):
+                http.post("/v1/models/ranking:eas", content=body, headers={"x-routing-key": f"user-{next(keys)}"})
+            now = shown()
+            return now[4]["traffic"] == 0 and now[5]["shadow"] == 0
+
+        with httpx.Client(base_url=address, trust_env=False) as http:
+            wait_for(asked, 60)
+            assert {one["role"] for one in shown().values()} == {"baseline", "rolled back"}
+            wait_for(
+                lambda: {http.post("/v1/models/ranking:eas", content=body).status_code for _ in range(20)} == {200}
+            )
+        bad = {
+            one["version"]: one
+            for one in client.events(model="ranking", limit=1000)
+            if one["data"].get("ruling") == "bad"
+        }
+        assert "requests failed" in bad[4]["message"]
+        assert "rank correlation -" in bad[5]["message"]
+        assert bad[4]["data"]["action"] == bad[5]["data"]["action"] == "rollback"
+        points = client.history()["models"]["ranking"]["3"]
+        assert max(point[1] for point in points) > 5
+        assert all(0 < point[3] <= point[4] for point in points if point[3] is not None)
+        owners = {one["version"]: one["cpus"] for one in client.machine()["owners"]}
+        assert set(owners) == {3, 4, 5}
+        assert all(owners.values())
