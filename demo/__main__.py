@@ -13,6 +13,9 @@ def _main() -> int:
 
         return main()
     except KeyboardInterrupt:
+        # Raised in code from a string (named tuples, data classes), it leaves a mark by which `python -m` dies of the
+        # signal although it was caught; other code from a string takes the mark away.
+        exec("")
         print("make demo: interrupted; what was finished stays in the cache", file=sys.stderr)
         return 130
 

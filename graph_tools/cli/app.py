@@ -92,6 +92,9 @@ def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
             _complain(f"{place}{error.strerror or error}, expected to read or write it")
             raise typer.Exit(2) from error
         except KeyboardInterrupt:
+            # Raised in code from a string (named tuples, data classes), it leaves a mark by which `python -m` dies of
+            # the signal although it was caught; other code from a string takes the mark away.
+            exec("")
             _complain("interrupted; nothing was written")
             raise typer.Exit(128 + signal.SIGINT) from None
         raise typer.Exit(code or 0)

@@ -77,6 +77,27 @@ def test_interrupt_ends_the_demo_quietly(tmp_path: Path, seconds: float) -> None
     assert not (tmp_path / "demo.json").exists()
 
 
+def test_interrupt_in_code_from_a_string_ends_the_demo_quietly(tmp_path: Path) -> None:
+    finder = """
+import sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "demo.cli":
+            exec("raise KeyboardInterrupt")
+
+sys.meta_path.insert(0, Interrupt())
+"""
+    (tmp_path / "sitecustomize.py").write_text(finder)
+    command = [sys.executable, "-m", "demo"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60
+    )
+    assert done.returncode == 130
+    assert done.stderr == "make demo: interrupted; what was finished stays in the cache\n"
+
+
 def test_demo_without_a_library_says_what_to_do(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "demo", tmp_path / "demo", ignore=shutil.ignore_patterns("__pycache__"))
     command = [sys.executable, "-m", "demo"]
