@@ -32,6 +32,8 @@ type Answer struct {
 	Work time.Duration
 	// BatchRows is how many rows the batch had that it was part of, 0 if it ran alone.
 	BatchRows int
+	// HeaderLength is how much of a response in "kserve_json" is JSON, if binary data follow; 0: all.
+	HeaderLength int
 	// RetryAfter is when a request that was refused may come again; 0 if that is not known.
 	RetryAfter time.Duration
 }
@@ -60,18 +62,19 @@ func (h *Host) answerOf(call *C.shim_host_call) *Answer {
 	}
 	info := &call.info
 	answer := &Answer{
-		result:     call.result,
-		Model:      h.names.text(info.model_name, call.model_name_size),
-		Version:    int64(info.model_version),
-		Arm:        h.names.text(info.arm, call.arm_size),
-		Session:    int(info.session),
-		CPUSet:     h.names.text(info.cpuset, call.cpuset_size),
-		Queue:      time.Duration(info.queue_ns),
-		Run:        time.Duration(info.run_ns),
-		Total:      time.Duration(info.total_ns),
-		Work:       time.Duration(info.decode_ns + info.run_ns + info.encode_ns),
-		BatchRows:  int(info.batch_rows),
-		RetryAfter: time.Duration(info.retry_after_us) * time.Microsecond,
+		result:       call.result,
+		Model:        h.names.text(info.model_name, call.model_name_size),
+		Version:      int64(info.model_version),
+		Arm:          h.names.text(info.arm, call.arm_size),
+		Session:      int(info.session),
+		CPUSet:       h.names.text(info.cpuset, call.cpuset_size),
+		Queue:        time.Duration(info.queue_ns),
+		Run:          time.Duration(info.run_ns),
+		Total:        time.Duration(info.total_ns),
+		Work:         time.Duration(info.decode_ns + info.run_ns + info.encode_ns),
+		BatchRows:    int(info.batch_rows),
+		HeaderLength: int(info.header_length),
+		RetryAfter:   time.Duration(info.retry_after_us) * time.Microsecond,
 	}
 	if call.bytes != nil {
 		answer.bytes = unsafe.Slice((*byte)(call.bytes), int(call.size))

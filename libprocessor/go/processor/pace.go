@@ -21,9 +21,9 @@ type pace struct{ entries [paceEntries]atomic.Uint64 }
 const (
 	paceEntries = 4096
 	// What takes longer gains nothing by staying on the caller's thread.
-	shortNanos = 300_000
+	shortNanos = 1_000_000
 	// A short request that took so long waited for something else than its own work: a busy session, a batch.
-	blockedNanos = 2_000_000
+	blockedNanos = 5_000_000
 	// How much a kind that was blocked, or is batched, counts as: it takes some hundred requests until it is short again.
 	longNanos   = 1 << 30
 	paceWeight  = 8 // an eighth of each new duration

@@ -18,7 +18,10 @@ import (
 	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
 )
 
-const mostCalls = 8192 // in flight over gRPC
+const (
+	mostCalls     = 8192 // in flight over gRPC
+	streamWorkers = 32
+)
 
 // grpcServer is the gRPC side: raw bytes to and from the library, health, reflection.
 type grpcServer struct {
@@ -49,7 +52,10 @@ func newGRPCServer(host *processor.Host, ready *readiness, options hostOptions, 
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.InTapHandle(s.begin),
 		grpc.StreamInterceptor(s.endStreams),
+		grpc.UnaryInterceptor(ready.check), // all other methods are streams here
 		grpc.SharedWriteBuffer(true),
+		// Their stacks have grown already.
+		grpc.NumStreamWorkers(streamWorkers),
 	}
 	if secrets != nil {
 		how = append(how, grpc.Creds(credentials.NewTLS(secrets)))

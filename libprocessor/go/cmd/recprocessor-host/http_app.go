@@ -60,7 +60,9 @@ func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	provenance(answer, func(name, value string) { header[canonical[name]] = []string{value} })
 	contentType := binaryType
-	if strings.HasSuffix(where.what.protocol, "_json") {
+	if answer.HeaderLength > 0 {
+		header["Inference-Header-Content-Length"] = []string{strconv.Itoa(answer.HeaderLength)}
+	} else if strings.HasSuffix(where.what.protocol, "_json") {
 		contentType = jsonType
 	}
 	send(w, http.StatusOK, answer.Bytes(), contentType)
@@ -106,7 +108,11 @@ func (a *application) answer(w http.ResponseWriter, r *http.Request, where *rout
 			return nil, err
 		}
 	}
-	return a.host.Process(ctx, &request)
+	answer, err := a.host.Process(ctx, &request)
+	if err != nil && context.Cause(r.Context()) == error(errGivenUp) {
+		err = errGivenUp
+	}
+	return answer, err
 }
 
 // show answers a page of the host's own.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
 )
@@ -20,14 +21,23 @@ const mostHeadBytes = 65536
 type httpServer struct {
 	server   *http.Server
 	listener net.Listener
+	giveUp   context.CancelCauseFunc // ends the requests in flight
 }
+
+// errGivenUp is why they end.
+var errGivenUp = &processor.Error{Code: processor.Unavailable, Message: "host: it is stopping"}
+
+// How long clients have to take what they are told at the very end.
+const lastWords = time.Second
 
 func newHTTPServer(host *processor.Host, ready *readiness, options hostOptions, secrets *tls.Config) (*httpServer, error) {
 	listener, err := listen(options.address, options.restPort)
 	if err != nil {
 		return nil, err
 	}
+	base, giveUp := context.WithCancelCause(context.Background())
 	server := &http.Server{
+		BaseContext: func(net.Listener) context.Context { return base },
 		Handler: &application{
 			host: host, readiness: ready, limit: int64(options.maxMessage()), readTime: options.readTime,
 		},
@@ -44,7 +54,7 @@ func newHTTPServer(host *processor.Host, ready *readiness, options hostOptions, 
 		secrets.NextProtos = []string{"http/1.1"}
 		shared = tls.NewListener(shared, secrets)
 	}
-	return &httpServer{server: server, listener: shared}, nil
+	return &httpServer{server: server, listener: shared, giveUp: giveUp}, nil
 }
 
 func (s *httpServer) serve() error {
@@ -56,9 +66,15 @@ func (s *httpServer) serve() error {
 
 func (s *httpServer) address() string { return s.listener.Addr().String() }
 
-// stop takes no more requests and waits for those in flight until the context ends; what is left then is cut off.
+// stop takes no more requests and waits for those in flight until the context ends; what is left then is refused.
 func (s *httpServer) stop(ctx context.Context) {
-	if s.server.Shutdown(ctx) != nil {
+	if s.server.Shutdown(ctx) == nil {
+		return
+	}
+	s.giveUp(errGivenUp)
+	last, cancel := context.WithTimeout(context.Background(), lastWords)
+	defer cancel()
+	if s.server.Shutdown(last) != nil {
 		_ = s.server.Close()
 	}
 }

@@ -3,10 +3,12 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"maps"
 	"sync"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
@@ -16,6 +18,7 @@ import (
 // readiness says whether the host and each of its models is ready, as probes ask for it. The host is once nothing of the
 // first desired state is left to load, until it is told to stop; a model is while a version of it is.
 type readiness struct {
+	host   *processor.Host
 	health *health.Server
 
 	mu       sync.Mutex
@@ -25,17 +28,41 @@ type readiness struct {
 	models   map[string]bool
 }
 
-func newReadiness() *readiness {
-	r := &readiness{health: health.NewServer(), now: "starting"}
+func newReadiness(host *processor.Host) *readiness {
+	r := &readiness{host: host, health: health.NewServer(), now: "starting"}
 	r.tell(false, nil)
 	return r
 }
 
 // state is the host's state, and whether requests are welcome.
 func (r *readiness) state() (string, bool) {
+	r.lookAgain("")
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.now, r.now == "ready"
+}
+
+// lookAgain makes sure that "not ready" is not said any more when it has become so. The name is that of a model, or
+// empty.
+func (r *readiness) lookAgain(name string) {
+	r.mu.Lock()
+	ready, isModel := r.models[name]
+	known := r.stopping || r.ready && (ready || !isModel)
+	r.mu.Unlock()
+	if known {
+		return
+	}
+	if status, err := r.host.Status(); err == nil {
+		r.update(status)
+	}
+}
+
+// check is an interceptor of the health service.
+func (r *readiness) check(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if asked, ok := request.(*healthpb.HealthCheckRequest); ok {
+		r.lookAgain(asked.Service)
+	}
+	return handler(ctx, request)
 }
 
 // update takes in what the host says of itself.

@@ -35,7 +35,7 @@ func newServer(host *processor.Host, options hostOptions) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{host: host, options: options, readiness: newReadiness()}
+	s := &server{host: host, options: options, readiness: newReadiness(host)}
 	if s.grpc, err = newGRPCServer(host, s.readiness, options, secrets); err != nil {
 		return nil, err
 	}
