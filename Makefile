@@ -55,11 +55,11 @@ GO_BUILD = CGO_ENABLED=1 CGO_CFLAGS='-O2 -I$(abspath libprocessor/include)' \
            CGO_LDFLAGS='-L$(abspath processor) -Wl,--allow-shlib-undefined -Wl,-rpath,$$ORIGIN/../../processor' \
            go build -C libprocessor/go -trimpath
 
-## host-go: build the Go host and its load generator into build/host-go
+## host-go: build the Go host, a load generator and a client into build/host-go
 host-go: lib
 	$(Q)command -v go > /dev/null || { echo "go: not found, expected Go 1.24 or newer"; exit 1; }
 	$(Q)mkdir -p build/host-go
-	$(Q)$(GO_BUILD) -o $(abspath build/host-go)/ ./cmd/recprocessor-host ./cmd/loadgen
+	$(Q)$(GO_BUILD) -o $(abspath build/host-go)/ ./cmd/recprocessor-host ./cmd/loadgen ./cmd/client-example
 
 ## demo: train a click model, serve it from C, Python and Go, and print one table
 demo: lib $(VENV)/.stamp-demo

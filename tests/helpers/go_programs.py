@@ -14,7 +14,7 @@ FOLDER = ROOT / "build" / "host-go"
 
 @cache
 def go_program(name: str) -> Path:
-    """Return `recprocessor-host` or `loadgen`; without Go the test is skipped, but in CI fails."""
+    """Return `recprocessor-host`, `loadgen` or `client-example`; without Go the test is skipped, but in CI fails."""
     require("go", "cc", "make")
     with build_lock():
         # The library is there: whoever runs the tests has built it.
