@@ -207,27 +207,26 @@ void Batcher::Lead(BatchEntry* first, int session) noexcept {
 
 // Where more threads want to send requests than there are CPUs, one that finds a free place at every turn would run
 // request after request alone, until its time slice ends, while others are ready to send theirs. So it gives way to threads
-// that are ready to run: no CPU is idle meanwhile, and if there are none it comes back at once. It is tried rarely where
-// it brings nothing, or takes long because the CPU is given to somebody else.
+// that are ready to run: no CPU is idle meanwhile, and if there are none it comes back at once. Where that brings nothing,
+// or the CPU is given to somebody else for long, it is tried rarely.
 void Batcher::LetOthersCome(BatchEntry* first) noexcept {
-  const bool waiting = num_waiting_.load(std::memory_order_relaxed) > 0;
   const uint32_t patience = patience_.load(std::memory_order_relaxed);
-  if (waiting || patience > 0) {
-    if (patience > 0) patience_.store(waiting ? 0 : patience - 1, std::memory_order_relaxed);
-    if (waiting) Gather(first);
+  if (patience > 0) patience_.store(patience - 1, std::memory_order_relaxed);
+  if (num_waiting_.load(std::memory_order_relaxed) > 0) {
+    Gather(first);
     return;
   }
+  if (patience > 0) return;
   const int64_t before_ns = NowNs();
   sched_yield();
   const int64_t taken_ns = NowNs() - before_ns;
   const int64_t company = num_waiting_.load(std::memory_order_relaxed) > 0 ? Gather(first) : 0;
-  if (company > 0 && taken_ns <= company * kWorthNs) {
-    backoff_.store(1, std::memory_order_relaxed);
-    return;
-  }
-  const uint32_t backoff = backoff_.load(std::memory_order_relaxed);
+  const int64_t old_gain_ns = gain_ns_.load(std::memory_order_relaxed);
+  const int64_t gain_ns = old_gain_ns + (company * kWorthNs - taken_ns - old_gain_ns) / 8;
+  gain_ns_.store(gain_ns, std::memory_order_relaxed);
+  const uint32_t backoff = gain_ns >= 0 ? 0 : backoff_.load(std::memory_order_relaxed);
   patience_.store(backoff, std::memory_order_relaxed);
-  backoff_.store(std::min(2 * backoff, kMostBackoff), std::memory_order_relaxed);
+  backoff_.store(std::clamp<uint32_t>(2 * backoff, 1, kMostBackoff), std::memory_order_relaxed);
 }
 
 // \return how many requests have joined.

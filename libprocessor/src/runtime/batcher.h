@@ -129,7 +129,8 @@ class Batcher {
   std::atomic<size_t> num_waiting_{0};
   std::atomic<int64_t> usual_run_ns_{0};
   std::atomic<int64_t> running_{0};  // requests in runs
-  // Of LetOthersCome(): runs that will not, and how many the next futile one costs.
+  // Of LetOthersCome(): what it has brought lately; runs that will not try it, and how many the next futile one costs.
+  std::atomic<int64_t> gain_ns_{0};
   std::atomic<uint32_t> patience_{0}, backoff_{1};
 
   mutable std::mutex mutex_;

@@ -244,6 +244,9 @@ TEST_F(BatchRunTest, TooManySetsOfOutputsAreNotRemembered) {
 TEST_F(BatchRunTest, RowsAreWhatAllInputsBeginWith) {
   DecodedRequest& request = *Add(4, 10);
   EXPECT_EQ(RowsOf(request), 4);
+  request.next.push_back(request);
+  EXPECT_EQ(RowsOf(request), 0) << "one answer of several runs";
+  request.next.clear();
   request.feeds[0] = Tensor(tensorflow::DT_STRING, TensorShape({3}));
   EXPECT_EQ(RowsOf(request), 0) << "they differ";
   request.feeds[0] = Tensor(tensorflow::DT_STRING, TensorShape({}));
