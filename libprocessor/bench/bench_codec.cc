@@ -246,13 +246,21 @@ void AddOwnCases(const SignatureSet& signatures, const std::vector<Tensor>& inpu
     Require(codec->Encode(*request, *outputs, {3, "wdl"}, &response).ok(), "encode");
     const int rows = static_cast<int>(inputs[0].dim_size(0));
     const std::string protocol = std::string(message->protocol) + name;
-    cases->push_back({protocol, "decode", message->way, rows, message->bytes.size(),
+    cases->push_back({protocol,
+                      "decode",
+                      message->way,
+                      rows,
+                      message->bytes.size(),
                       [=] {
                         DecodedRequest decoded;
                         if (!codec->Decode(message->bytes, *all, options, &decoded).ok()) std::abort();
                       },
                       {}});
-    cases->push_back({protocol, "encode", message->way, rows, response.body.size(),
+    cases->push_back({protocol,
+                      "encode",
+                      message->way,
+                      rows,
+                      response.body.size(),
                       [=] {
                         Response answer;
                         if (!codec->Encode(*request, *outputs, {3, "wdl"}, &answer).ok()) std::abort();

@@ -75,7 +75,8 @@ void Run(const Kind& kind, std::string_view bytes) {
   processor::PeekModel(kind.protocol, kind.method, exact, &spec).IgnoreError();
   if (!status.ok()) return;
   for (size_t i = 0; i < request.feeds.size(); ++i) {
-    if (request.feeds[i].dtype() != request.signature->inputs()[i].dtype) Fail(kind.protocol, "a feed of another dtype");
+    if (request.feeds[i].dtype() != request.signature->inputs()[i].dtype)
+      Fail(kind.protocol, "a feed of another dtype");
   }
   processor::Response response;
   const std::vector<tensorflow::Tensor> outputs = MakeOutputs(request);

@@ -51,7 +51,9 @@ inline size_t HeaderOf(std::string_view bytes) { return bytes.rfind('}') + 1; }
 inline std::unique_ptr<SignatureSet> MakeKindSignatures() {
   return oracle::MakeSignatures({
       {"serving_default",
-       {{"x", tensorflow::DT_FLOAT, {}, true}, {"id", tensorflow::DT_INT64, {-1}}, {"tag", tensorflow::DT_STRING, {-1}}},
+       {{"x", tensorflow::DT_FLOAT, {}, true},
+        {"id", tensorflow::DT_INT64, {-1}},
+        {"tag", tensorflow::DT_STRING, {-1}}},
        {{"prob", tensorflow::DT_FLOAT, {}, true}, {"text_bytes", tensorflow::DT_STRING, {}, true}}},
       {"one", {{"x", tensorflow::DT_INT8, {}, true}}, {{"y", tensorflow::DT_BOOL, {}, true}}},
       {"classify",

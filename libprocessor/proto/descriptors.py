@@ -24,7 +24,7 @@ ROOTS = (
 
 
 def main(path: str) -> None:
-    """Write the files that define ``TensorProto``, ``Example`` and ``SignatureDef``, and all they import, to ``path``."""
+    """Write the files of `TensorProto`, `Example` and `SignatureDef`, and of all that they import, to ``path``."""
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or spec.submodule_search_locations is None:
         raise SystemExit("TensorFlow: not installed, expected beside this interpreter")

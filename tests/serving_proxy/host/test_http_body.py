@@ -68,11 +68,11 @@ def test_decompress(encoding: bytes, size: int) -> None:
 @pytest.mark.parametrize(
     ("body", "encoding", "status"),
     [
-        (gzip.compress(bytes(101)), b"gzip", 413),
-        (gzip.compress(bytes(50_000_000)), b"gzip", 413),
+        (gzip.compress(bytes(101), mtime=0), b"gzip", 413),
+        (gzip.compress(bytes(50_000_000), mtime=0), b"gzip", 413),
         (b"plain", b"gzip", 400),
-        (gzip.compress(b"x")[:-1], b"gzip", 400),
-        (gzip.compress(b"x") + b"y", b"gzip", 400),
+        (gzip.compress(b"x", mtime=0)[:-1], b"gzip", 400),
+        (gzip.compress(b"x", mtime=0) + b"y", b"gzip", 400),
         (b"", b"gzip", 400),
         (b"x", b"br", 415),
         (b"x", b"gzip, gzip", 415),
