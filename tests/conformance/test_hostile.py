@@ -80,6 +80,8 @@ def _read_all(client: socket.socket) -> bytes:
 def test_malformed_messages(channel: grpc.Channel, path: str) -> None:
     ask = channel.unary_unary(path)
     for garbage in GARBAGE:
+        if path.endswith("/ModelReady") and garbage == b"\x0b\x0c":
+            continue  # well-formed, with an unknown field: a model without a name is not ready
         with pytest.raises(grpc.RpcError) as caught:
             ask(garbage, timeout=20)
         assert caught.value.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND), garbage

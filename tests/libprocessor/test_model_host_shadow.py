@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,10 @@ from process_state import wait_until
 from state_directory import StateDirectory, one
 
 import processor
+
+
+# Without CPUs of its own a shadow gets the idle time, of which there is none while other tests run.
+CPU = str(max(os.sched_getaffinity(0)))
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +44,7 @@ def host(state: StateDirectory) -> Iterator[processor.Host]:
 def shadowed(baseline: Path, shadow: Path, weight: int = 10_000, number: int = 2, **version: Any) -> dict[str, Any]:
     versions = {
         "1": {"path": str(baseline), "config": QUICK},
-        str(number): {"path": str(shadow), "config": QUICK} | version,
+        str(number): {"path": str(shadow), "config": QUICK, "cpuset": CPU} | version,
     }
     return {"baseline": 1, "versions": versions, "shadow": [{"version": number, "weight": weight}]}
 
