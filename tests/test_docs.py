@@ -158,7 +158,9 @@ def test_type_of_a_key_is_documented_as_the_library_has_it(key: str, tiny_model:
     elif kind.startswith('`"'):
         assert set(re.findall(r'"(\w+)"', kind)) == set(re.findall(r'"(\w+)"', expected))
     else:
-        word = {"boolean": "true or false", "list": "a list", "object": "an object"}.get(kind.partition(";")[0], "a string")
+        word = {"boolean": "true or false", "list": "a list", "object": "an object"}.get(
+            kind.partition(";")[0], "a string"
+        )
         assert expected == word
 
 

@@ -39,7 +39,18 @@ ALLOWED = {
     ),
     # A process of its own, which serves: what it takes from the control plane is nothing but words and settings.
     "serving_proxy/host": (
-        {"google", "grpc", "grpc_health", "grpc_reflection", "h11", "httpx", "httptools", "processor", "uvicorn", "uvloop"},
+        {
+            "google",
+            "grpc",
+            "grpc_health",
+            "grpc_reflection",
+            "h11",
+            "httpx",
+            "httptools",
+            "processor",
+            "uvicorn",
+            "uvloop",
+        },
         {"opentelemetry"},
     ),
     "tools": (set(), set()),

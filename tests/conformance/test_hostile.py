@@ -164,7 +164,12 @@ def test_compressed_bomb(small: ServedHost) -> None:
     assert answer.status_code == 413
 
 
-@pytest.mark.parametrize("body", [b"no gzip", gzip.compress(b"{}")[:-3], gzip.compress(b"{}") + b"more"])
+PACKED = gzip.compress(b"{}", mtime=0)
+
+
+@pytest.mark.parametrize("body", [b"no gzip", PACKED[:-3], PACKED + b"more"])
+    "body", [b"no gzip", gzip.compress(b"{}", mtime=0)[:-3], gzip.compress(b"{}", mtime=0) + b"more"]
+)
 def test_damaged_compression(small: ServedHost, body: bytes) -> None:
     headers = {"content-encoding": "gzip"}
     answer = httpx.post(f"http://{small.rest}/v1/models/ranking:predict", content=body, headers=headers, timeout=20)

@@ -20,7 +20,6 @@ from state_directory import StateDirectory, one
 
 import processor
 
-
 # Without CPUs of its own a shadow gets the idle time, of which there is none while other tests run.
 CPU = str(max(os.sched_getaffinity(0)))
 

@@ -19,7 +19,6 @@ import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
-import processor
 from processor import Model
 from processor._ffi import ffi
 from processor._lib import get_lib
