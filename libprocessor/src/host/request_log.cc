@@ -2,7 +2,9 @@
 #include "src/host/request_log.h"
 
 #include <pthread.h>
-#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <exception>
@@ -19,6 +21,7 @@ namespace processor {
 namespace {
 
 constexpr int64_t kRetryNs = 1000000000;
+constexpr int kLeastPriority = 19;
 
 // Whoever did not say what it wants, wants all that a version has: none is named, so that another may have other ones.
 DecodedRequest WithoutDefaultFilter(const DecodedRequest& request) {
@@ -123,7 +126,6 @@ void RequestLog::Keep(const std::map<std::string, DesiredModel, std::less<>>& mo
 }
 
 void RequestLog::StartThread() {
-  std::lock_guard<std::mutex> lock(mutex_);
   if (thread_.joinable()) return;
   std::string error;
   try {
@@ -138,33 +140,40 @@ void RequestLog::StartThread() {
 
 void RequestLog::Work() noexcept {
   pthread_setname_np(pthread_self(), "request-log");
-  const sched_param none{};
-  sched_setscheduler(0, SCHED_IDLE, &none);
-  for (bool ending = false; !ending;) {
-    SampledRequest* next = queue_.Take();
-    ending = stop_.load();
-    while (next != nullptr) {
-      const std::unique_ptr<SampledRequest> sampled(std::exchange(next, next->next));
-      if (stop_.load()) {
-        sampled->log->Drop();
-      } else {
-        sampled->log->Write(*sampled);
-      }
-      queue_.Release(sampled->request.size());
+  // Not SCHED_IDLE, with which a busy host would write nothing.
+  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kLeastPriority);
+  while (!stop_.load()) {
+    queue_.Wait();
+    while (!stop_.load() && WriteNext(TimePoint::max())) {
     }
-    std::lock_guard<std::mutex> lock(mutex_);
-    flushed_.notify_all();
   }
 }
 
-void RequestLog::FlushUntil(std::chrono::steady_clock::time_point deadline) noexcept {
-  std::unique_lock<std::mutex> lock(mutex_);
-  if (!thread_.joinable()) return;
-  // Somebody waits now.
-  const sched_param none{};
-  pthread_setschedparam(thread_.native_handle(), SCHED_OTHER, &none);
-  flushed_.wait_until(lock, std::min(deadline, std::chrono::steady_clock::now() + kLongestFlush),
-                      [this] { return queue_.size() == 0; });
+std::unique_ptr<SampledRequest> RequestLog::PopNext() {
+  if (taken_ == nullptr) taken_ = queue_.Take();
+  if (taken_ == nullptr) return nullptr;
+  return std::unique_ptr<SampledRequest>(std::exchange(taken_, taken_->next));
+}
+
+bool RequestLog::WriteNext(TimePoint deadline) noexcept {
+  std::unique_lock<std::timed_mutex> lock(writing_, std::defer_lock);
+  if (deadline == TimePoint::max()) {
+    lock.lock();
+  } else if (!lock.try_lock_until(deadline)) {
+    return false;
+  }
+  const std::unique_ptr<SampledRequest> next = PopNext();
+  if (next == nullptr) return false;
+  next->log->Write(*next);
+  queue_.Release(next->request.size());
+  return true;
+}
+
+void RequestLog::FlushUntil(TimePoint deadline) noexcept {
+  const TimePoint end = std::min(deadline, std::chrono::steady_clock::now() + kLongestFlush);
+  // Here, since the thread may wait for a CPU for long.
+  while (WriteNext(end) && std::chrono::steady_clock::now() < end) {
+  }
 }
 
 void RequestLog::Stop() noexcept {
@@ -173,6 +182,10 @@ void RequestLog::Stop() noexcept {
   stop_ = true;
   queue_.Wake();
   thread_.join();
+  while (const std::unique_ptr<SampledRequest> left = PopNext()) {
+    left->log->Drop();
+    queue_.Release(left->request.size());
+  }
 }
 
 }  // namespace processor

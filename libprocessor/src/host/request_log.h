@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -84,9 +83,11 @@ class RequestLog {
   /// Forgets models that are not served any more.
   void Keep(const std::map<std::string, DesiredModel, std::less<>>& models);
 
-  /// Waits until all that was offered is written, for no longer than kLongestFlush.
-  void Flush() noexcept { FlushUntil(std::chrono::steady_clock::time_point::max()); }
-  void FlushUntil(std::chrono::steady_clock::time_point deadline) noexcept;
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  /// Writes all that was offered, for no longer than kLongestFlush.
+  void Flush() noexcept { FlushUntil(TimePoint::max()); }
+  void FlushUntil(TimePoint deadline) noexcept;
   /// Flushes, drops what is left and ends the thread.
   void Stop() noexcept;
 
@@ -97,14 +98,18 @@ class RequestLog {
  private:
   void StartThread();
   void Work() noexcept;
+  /// The next that waits; null: none. For one thread at a time.
+  std::unique_ptr<SampledRequest> PopNext();
+  /// Writes it. False if there was none, or another thread was writing until the deadline.
+  bool WriteNext(TimePoint deadline) noexcept;
 
   const std::string folder_;
   SampleQueue queue_;
   std::map<std::string, std::shared_ptr<ModelLog>> logs_;  // of the control thread
   std::string thread_error_;
 
-  std::mutex mutex_;  // of the thread and who waits for it; no request takes it
-  std::condition_variable flushed_;
+  std::timed_mutex writing_;  // no request takes it
+  SampledRequest* taken_ = nullptr;
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

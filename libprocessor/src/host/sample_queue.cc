@@ -53,11 +53,12 @@ bool SampleQueue::Push(std::unique_ptr<SampledRequest>* sample) {
   return true;
 }
 
-SampledRequest* SampleQueue::Take() {
+void SampleQueue::Wait() {
   while (sem_wait(&wake_) != 0 && errno == EINTR) {
   }
-  return Reversed(newest_.exchange(nullptr, std::memory_order_acquire));
 }
+
+SampledRequest* SampleQueue::Take() { return Reversed(newest_.exchange(nullptr, std::memory_order_acquire)); }
 
 void SampleQueue::Release(size_t bytes) {
   bytes_.fetch_sub(static_cast<int64_t>(bytes));

@@ -39,8 +39,9 @@ class SampleQueue {
   /// Takes it over, and leaves null; false if there is no room.
   bool Push(std::unique_ptr<SampledRequest>* sample);
 
-  /// Waits for requests or Wake(), and takes them: a list in the order that they came in, which the caller deletes; null
-  /// if there are none.
+  /// Waits for requests, or Wake().
+  void Wait();
+  /// Takes all that there are: a list in the order that they came in, which the caller deletes; null for none.
   SampledRequest* Take();
   /// One that was taken is done with: there is room again.
   void Release(size_t bytes);

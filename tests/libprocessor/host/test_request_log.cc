@@ -115,9 +115,9 @@ TEST_F(RequestLogTest, RequestsOfOtherProtocolsBecomePredictRequests) {
 TEST_F(RequestLogTest, WhatFindsTheQueueFullIsDroppedAndCounted) {
   const std::shared_ptr<ModelLog> log = log_.Of("m", Settings(10000));
   const std::string large(8 << 20, 'x');
-  EXPECT_EQ(log->Copy(*FindMethod("tfserving", "Predict"), std::string(RequestLog::kMaxBytes + 1, 'x'),
-                      DecodedRequest(), 3),
-            nullptr);
+  EXPECT_EQ(
+      log->Copy(*FindMethod("tfserving", "Predict"), std::string(RequestLog::kMaxBytes + 1, 'x'), DecodedRequest(), 3),
+      nullptr);
   EXPECT_EQ(log->dropped(), 1);
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(Ask(*log, large));
   log_.Flush();
@@ -127,8 +127,9 @@ TEST_F(RequestLogTest, WhatFindsTheQueueFullIsDroppedAndCounted) {
 
 TEST_F(RequestLogTest, AFolderThatCannotBeWrittenIsToldOfOnceAndTriedAgain) {
   std::vector<std::string> lines;
-  SetLogSink([](void* data, int32_t, const char* line) { static_cast<std::vector<std::string>*>(data)->push_back(line); },
-             &lines, 0);
+  SetLogSink(
+      [](void* data, int32_t, const char* line) { static_cast<std::vector<std::string>*>(data)->push_back(line); },
+      &lines, 0);
   folder_.Write("m", "a file");
   const std::shared_ptr<ModelLog> log = log_.Of("m", Settings(10000));
   for (int i = 0; i < 50; ++i) ASSERT_TRUE(Ask(*log, "x"));
@@ -145,7 +146,8 @@ TEST_F(RequestLogTest, AFolderThatCannotBeWrittenIsToldOfOnceAndTriedAgain) {
   SetLogSink(nullptr, nullptr, 0);
   EXPECT_EQ(log->written(), 1);
   ASSERT_EQ(lines.size(), 1);
-  EXPECT_EQ(lines.front(), absl::StrCat("request log of model 'm': '", folder_.path(), "/m': no file can be made in it: "
+  EXPECT_EQ(lines.front(), absl::StrCat("request log of model 'm': '", folder_.path(),
+                                        "/m': no file can be made in it: "
                                         "Not a directory; samples are dropped, and it is tried again"));
 }
 

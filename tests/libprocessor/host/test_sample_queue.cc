@@ -54,7 +54,10 @@ TEST(SampleQueue, IsBoundedByNumberAndBytes) {
 
 TEST(SampleQueue, WakesWithoutRequests) {
   SampleQueue queue(1, 1);
-  std::thread waits([&] { EXPECT_EQ(queue.Take(), nullptr); });
+  std::thread waits([&] {
+    queue.Wait();
+    EXPECT_EQ(queue.Take(), nullptr);
+  });
   queue.Wake();
   waits.join();
 }
@@ -74,6 +77,7 @@ TEST(SampleQueue, LosesNothingBetweenThreads) {
   }
   std::vector<int64_t> last(kThreads, -1);
   for (int taken = 0; taken < kThreads * kEach;) {
+    queue.Wait();
     for (SampledRequest* next = queue.Take(); next != nullptr; ++taken) {
       const std::unique_ptr<SampledRequest> sample(std::exchange(next, next->next));
       int64_t& before = last[static_cast<size_t>(sample->version / kEach)];
