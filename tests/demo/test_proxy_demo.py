@@ -37,7 +37,7 @@ def start(tmp_path: Path, *options: str) -> subprocess.Popen[str]:
 
 def left_behind(out: str) -> list[str]:
     """List the processes that name the state directory of a demo, which it printed."""
-    states = [word for word in out.split() if "state-" in word]
+    states = [word for word in out.split() if "demo-proxy/state-" in word]
     assert states, out
     commands = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
