@@ -124,17 +124,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         targets = [target for target in targets if target.limit == 0]
         console.print("A quick run: its figures are no measurement.")
     print_targets(console, targets)
-    settings = {
-        name: getattr(options, name)
-        for name in ("rounds", "seconds", "precision", "models", "cycles", "quiet", "churn_rounds")
-    }
+    names = ("rounds", "seconds", "precision", "models", "cycles", "quiet", "churn_rounds")
     write_results(
         options.output,
         {
             "benchmark": "hosts",
             "quick": options.quick,
             "environment": environment,
-            "settings": settings,
+            "settings": {name: getattr(options, name) for name in names},
             **subjects,
             "targets": [target.to_json() for target in targets],
         },

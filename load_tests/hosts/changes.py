@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ LARGE = "large"
 _SETTLE_S = 0.2
 
 
-def _state(seen: Seen, version: int) -> str | None:
-    return seen.states.get((LARGE, version))
+def _is(seen: Seen, version: int, states: Sequence[str | None]) -> bool:
+    return seen.states.get((LARGE, version)) in states
 
 
 @dataclass
@@ -58,15 +59,14 @@ class Changes:
         begun = time.time()
         self.note("deploy", begun)
         self.proxy.client.deploy(LARGE, self.large, version=number, config=self.config, wait=True, timeout=300)
-        for switch, state in (("loading", "loading"), ("ready", "ready")):
-            # What is loaded within a look may never be seen loading.
-            at = self.proxy.first(begun, lambda one, state=state: _state(one, number) in (state, "ready"))
-            self.note(switch, at)
+        # What is loaded within a look may never be seen loading.
+        for switch, states in (("loading", ("loading", "warming", "ready")), ("ready", ("ready",))):
+            self.note(switch, self.proxy.first(begun, partial(_is, version=number, states=states)))
         time.sleep(_SETTLE_S)
         begun = time.time()
         self.note("undeploy", begun)
         self.proxy.client.undeploy(LARGE, number)
-        self.note("unloaded", self.proxy.first(begun, lambda one: _state(one, number) is None))
+        self.note("unloaded", self.proxy.first(begun, partial(_is, version=number, states=(None,))))
         time.sleep(_SETTLE_S)
 
     def _switch(self, name: str, change: Callable[[], object]) -> None:
@@ -91,7 +91,7 @@ class Changes:
     def pinning(self) -> None:
         """Let the sessions change their CPUs, and change them back."""
         for cpuset in reversed(self.cpusets()):
-            self._switch("re-pin", lambda cpuset=cpuset: self.serve(cpuset=cpuset))
+            self._switch("re-pin", partial(self.serve, cpuset=cpuset))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import tempfile
@@ -116,8 +117,8 @@ def summarise(
     Returns
     -------
     figures : dict
-        `quiet` and `busy`, each with `p50_us`, `p99_us`, `windows_us` (the p99 of each second) and `requests`; `ratio` of
-        their p99; `spread`, by how much the p99 of the quiet parts differ; `courses` by switch.
+        `quiet` and `busy`, each with `requests`, `seconds`, `p50_us`, `p99_us` and `windows_us` (the p99 of each second);
+        `ratio` of their p99; `spread`, by how much the p99 of the quiet parts differ; `courses` by switch.
     """
     figures: dict[str, Any] = {}
     for name, spans in (("quiet", quiet[0] + quiet[1]), ("busy", busy)):
@@ -147,8 +148,10 @@ def measure(host: str, model: Path, options: argparse.Namespace, console: Consol
     requests = ensure_requests(options.cache / "requests", "W2", 1, "tfserving")
     config = default_config(usable_cpus())
     large = model if options.quick else ensure_large_model(options.cache, library)
+    # Idle time is what the figures are about, but a quick run may be one of many things that a machine does.
+    cpus = ",".join(map(str, sorted(os.sched_getaffinity(0)))) if options.quick else None
     cases = []
-    with tempfile.TemporaryDirectory() as folder, Proxy(host, Path(folder)) as proxy:
+    with tempfile.TemporaryDirectory() as folder, Proxy(host, Path(folder), cpus) as proxy:
         changes = Changes(proxy, model.resolve(), large.resolve(), config)
         changes.serve()
         closed = send(proxy.address, "grpc", requests, CLIENTS[host][1], options.seconds)
@@ -201,6 +204,10 @@ def table(cases: Sequence[dict[str, Any]]) -> Table:
     return found
 
 
+def _cell(one: dict[str, float]) -> str:
+    return f"{one['p50_us'] / 1000:.2f} / {one['p99_us'] / 1000:.2f}" if one["requests"] else ""
+
+
 def print_courses(console: Console, cases: Sequence[dict[str, Any]]) -> None:
     """Print p50 and p99 around the switches of each case."""
     for case in cases:
@@ -210,8 +217,5 @@ def print_courses(console: Console, cases: Sequence[dict[str, Any]]) -> None:
         for name, one in courses.items():
             found.add_column(f"{name} x {one['switches']}", justify="right")
         for rows in zip(*(one["course"] for one in courses.values()), strict=True):
-            cells = [
-                f"{one['p50_us'] / 1000:.2f} / {one['p99_us'] / 1000:.2f}" if one["requests"] else "" for one in rows
-            ]
-            found.add_row(f"{rows[0]['from']:+.2f}", *cells)
+            found.add_row(f"{rows[0]['from']:+.2f}", *map(_cell, rows))
         console.print(found)

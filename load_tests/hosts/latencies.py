@@ -43,7 +43,7 @@ class Latencies:
         return np.concatenate([np.empty(0), *(self.within(*span) for span in spans)])
 
     def windows(self, spans: Iterable[tuple[float, float]], seconds: float) -> list[float]:
-        """Answer the p99 of each window of so many seconds within the spans [µs]; what is left of a span is left out."""
+        """Answer the p99 of each window of so many seconds within the spans [µs], without what is left of a span."""
         found = []
         for begin, end in spans:
             for number in range(int((end - begin) / seconds)):

@@ -60,10 +60,11 @@ class Proxy:
     pid: int
     address: str
 
-    def __init__(self, kind: str, folder: Path) -> None:
+    def __init__(self, kind: str, folder: Path, maintenance_cpus: str | None = None) -> None:
         self._state = folder / "state"
         self._log = folder / "log"
         self._kind = kind
+        self._options = ["--maintenance-cpus", maintenance_cpus] if maintenance_cpus else []
         self._ended = threading.Event()
         self._seen: list[Seen] = []
         self._changed = threading.Condition()
@@ -72,19 +73,11 @@ class Proxy:
     def __enter__(self) -> Proxy:
         self._state.mkdir(parents=True)
         ports = ["--grpc-port", "0", "--rest-port", "0", "--admin-port", "0"]
-        environment = os.environ | (
-            {"RECPROCESSOR_HOST": str(built("recprocessor-host"))} if self._kind == "go" else {}
-        )
-        command = [
-            sys.executable,
-            "-m",
-            "serving_proxy",
-            "serve",
-            "--state-dir",
-            str(self._state),
-            "--host",
-            self._kind,
-        ]
+        environment = dict(os.environ)
+        if self._kind == "go":
+            environment["RECPROCESSOR_HOST"] = str(built("recprocessor-host"))
+        command = [sys.executable, "-m", "serving_proxy", "serve", *self._options]
+        command += ["--state-dir", str(self._state), "--host", self._kind]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen([*command, *ports], stdout=log, stderr=log, cwd=ROOT, env=environment)
         try:
