@@ -84,6 +84,12 @@ def encode_request(inputs: Mapping[str, Array], protocol: Protocol, signature: s
     return message
 
 
+def name_model(request: bytes, model: str) -> bytes:
+    """Let a serialised `tensorflow.serving.PredictRequest` of `encode_request` name its model."""
+    end = 2 + request[1]  # a signature's name is short
+    return _field(1, _field(1, model.encode()) + request[2:end]) + request[end:]
+
+
 def _varint(value: int) -> bytes:
     value &= 2**64 - 1  # a negative int64 takes ten bytes
     out = bytearray()

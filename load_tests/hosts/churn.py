@@ -23,12 +23,12 @@ from load_tests._environment import usable_cpus
 from load_tests._programs import ProgramError, find_library
 from load_tests._report import Target
 from load_tests.bench_serving import default_config
-from load_tests.hosts.changes import KINDS, Changes, Kind
+from load_tests.hosts.changes import KINDS, MODEL, Changes, Kind
 from load_tests.hosts.large_model import ensure_large_model
 from load_tests.hosts.latencies import Latencies, percentile
 from load_tests.hosts.proxy import Proxy, memory_of
 from load_tests.hosts.throughput import CLIENTS, PATHS, built, send
-from load_tests.request_files import ensure_requests
+from load_tests.request_files import ensure_requests, name_model, read_requests, write_requests
 
 __all__ = ["judge", "measure", "print_courses", "summarise", "table"]
 
@@ -117,8 +117,8 @@ def summarise(
     Returns
     -------
     figures : dict
-        `quiet` and `busy`, each with `requests`, `seconds`, `p50_us`, `p99_us` and `windows_us` (the p99 of each second);
-        `ratio` of their p99; `spread`, by how much the p99 of the quiet parts differ; `courses` by switch.
+        `quiet` and `busy`, each with `requests`, `seconds`, `p50_us`, `p99_us`, `windows_us` (the p99 of each second); `ratio` of
+        their p99; `spread`, by how much the p99 of the quiet parts differ; `courses` by switch.
     """
     figures: dict[str, Any] = {}
     for name, spans in (("quiet", quiet[0] + quiet[1]), ("busy", busy)):
@@ -145,13 +145,16 @@ def summarise(
 def measure(host: str, model: Path, options: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
     """Measure all kinds of changes with one kind of host."""
     library = find_library(options.library)
-    requests = ensure_requests(options.cache / "requests", "W2", 1, "tfserving")
+    anonymous = read_requests(ensure_requests(options.cache / "requests", "W2", 1, "tfserving"))
     config = default_config(usable_cpus())
     large = model if options.quick else ensure_large_model(options.cache, library)
     # Idle time is what the figures are about, but a quick run may be one of many things that a machine does.
     cpus = ",".join(map(str, sorted(os.sched_getaffinity(0)))) if options.quick else None
     cases = []
     with tempfile.TemporaryDirectory() as folder, Proxy(host, Path(folder), cpus) as proxy:
+        # There are several models, so requests say which.
+        requests = Path(folder) / "requests"
+        write_requests(requests, [name_model(one, MODEL) for one in anonymous])
         changes = Changes(proxy, model.resolve(), large.resolve(), config)
         changes.serve()
         closed = send(proxy.address, "grpc", requests, CLIENTS[host][1], options.seconds)
@@ -212,7 +215,7 @@ def print_courses(console: Console, cases: Sequence[dict[str, Any]]) -> None:
     """Print p50 and p99 around the switches of each case."""
     for case in cases:
         courses = case["courses"]
-        found = Table(title=f"{case['host']} host, {case['changes']}: p50 / p99 [ms] around each switch")
+        found = Table(title=f"{case['host']} host, {case['changes']}: p50 / p99 in ms around each switch")
         found.add_column("from [s]", justify="right")
         for name, one in courses.items():
             found.add_column(f"{name} x {one['switches']}", justify="right")
