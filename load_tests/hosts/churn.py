@@ -117,8 +117,8 @@ def summarise(
     Returns
     -------
     figures : dict
-        `quiet` and `busy`, each with `requests`, `seconds`, `p50_us`, `p99_us`, `windows_us` (the p99 of each second); `ratio` of
-        their p99; `spread`, by how much the p99 of the quiet parts differ; `courses` by switch.
+        `quiet`, `busy`: `requests`, `seconds`, `p50_us`, `p99_us`, `windows_us` (the p99 of each second);
+        `ratio` of their p99; `spread`, by how much those of the quiet parts differ; `courses` by switch.
     """
     figures: dict[str, Any] = {}
     for name, spans in (("quiet", quiet[0] + quiet[1]), ("busy", busy)):

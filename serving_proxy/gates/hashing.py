@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the files of large models in a process of its own: `python -m serving_proxy.gates.hashing FOLDER [CPUS]`.
 
-A gigabyte takes a CPU a second or several, which hosts on the same machine would miss. A thread with a low priority would
-not do: while it has Python's lock and no CPU, the proxy stands still.
+A gigabyte takes a CPU a second or several, which hosts on the same machine would miss. A thread with a low priority
+would not do: while it has Python's lock and no CPU, the proxy stands still.
 """
 
 from __future__ import annotations
