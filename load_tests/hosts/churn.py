@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import subprocess
 import tempfile
@@ -148,10 +147,8 @@ def measure(host: str, model: Path, options: argparse.Namespace, console: Consol
     anonymous = read_requests(ensure_requests(options.cache / "requests", "W2", 1, "tfserving"))
     config = default_config(usable_cpus())
     large = model if options.quick else ensure_large_model(options.cache, library)
-    # Idle time is what the figures are about, but a quick run may be one of many things that a machine does.
-    cpus = ",".join(map(str, sorted(os.sched_getaffinity(0)))) if options.quick else None
     cases = []
-    with tempfile.TemporaryDirectory() as folder, Proxy(host, Path(folder), cpus) as proxy:
+    with tempfile.TemporaryDirectory() as folder, Proxy(host, Path(folder), options.maintenance_cpus) as proxy:
         # There are several models, so requests say which.
         requests = Path(folder) / "requests"
         write_requests(requests, [name_model(one, MODEL) for one in anonymous])
