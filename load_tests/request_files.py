@@ -16,7 +16,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Protocol", "encode_request", "ensure_requests", "random_inputs", "read_requests", "write_requests"]
+__all__ = [
+    "Protocol",
+    "encode_request",
+    "ensure_requests",
+    "name_model",
+    "random_inputs",
+    "read_requests",
+    "write_requests",
+]
 
 Protocol = Literal["eas", "tfserving"]
 Array = npt.NDArray[Any]
