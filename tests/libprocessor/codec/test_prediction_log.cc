@@ -71,7 +71,7 @@ TEST(PredictionLogTest, RequestsOfEveryProtocolAreLoggedAsPredictRequests) {
       if (request.feeds.size() > 1) continue;
       ASSERT_TRUE(EncodePredictResponse(request, {request.feeds[0]}, {7, "ranking"}, &answer).ok());
       tensorflow::serving::PredictionLog log;
-      ASSERT_TRUE(log.ParseFromString(EncodePredictionLog(*found, {answer.data(), answer.size()})));
+      ASSERT_TRUE(log.ParseFromString(EncodePredictionLog(*found, std::string_view(answer.data(), answer.size()))));
       EXPECT_EQ(log.predict_log().response().model_spec().version().value(), 7);
       EXPECT_EQ(log.predict_log().response().outputs_size(), 1);
     }

@@ -120,7 +120,8 @@ TEST_F(RequestLogTest, WhatFindsTheQueueFullIsDroppedAndCounted) {
       nullptr);
   EXPECT_EQ(log->dropped(), 1);
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(Ask(*log, large));
-  log_.Flush();
+  // A flush has a limit, and the disk may be slow.
+  for (int i = 0; i < 30 && log->written() + log->dropped() < 101; ++i) log_.Flush();
   EXPECT_GE(log->written(), 1);
   EXPECT_EQ(log->written() + log->dropped(), 101);
 }

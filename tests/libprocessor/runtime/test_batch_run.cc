@@ -235,7 +235,7 @@ TEST_F(BatchRunTest, TooManySetsOfOutputsAreNotRemembered) {
   Add(1, 10);
   for (int i = 0; i < 1000; ++i) {
     DecodedRequest other = *decoded_[0];
-    other.fetches = {i, i + 1};
+    other.fetches = {i + 1, i};
     if (known_.Find(other) == Finding::kUntried) known_.Set(other, Finding::kFollow);
   }
   EXPECT_EQ(known_.Find(*decoded_[0]), Finding::kOther);
