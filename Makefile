@@ -42,6 +42,14 @@ $(VENV)/.stamp-%: pyproject.toml
 	$(Q).venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --group peers
 	$(Q)touch $@
 
+# Clients that need an old protobuf, to test with.
+.venv-clients/.stamp: pyproject.toml
+	$(Q)test -x .venv-clients/bin/python || $(PYTHON) -m venv .venv-clients
+	$(Q)echo "Installing eas-prediction into .venv-clients, to test with"
+	$(Q).venv-clients/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(Q).venv-clients/bin/python -m pip install --quiet --disable-pip-version-check --group clients
+	$(Q)touch $@
+
 ## build: build libprocessor.so and the Python binding into processor/
 build: lib
 
@@ -70,11 +78,11 @@ demo-proxy: lib $(VENV)/.stamp-demo-proxy
 	$(Q)$(BIN)/python -m demo.proxy
 
 ## test: everything needed to test, then the tests
-test: lib $(VENV)/.stamp-test
+test: lib $(VENV)/.stamp-test .venv-clients/.stamp
 	$(Q)$(PYTEST) -m 'not long' $(PYTEST_ARGS)
 
 ## test-fast: the tests that take less than ten seconds each
-test-fast: lib $(VENV)/.stamp-test
+test-fast: lib $(VENV)/.stamp-test .venv-clients/.stamp
 	$(Q)$(PYTEST) -m 'not slow and not long' $(PYTEST_ARGS)
 
 ## test-lib: the tests of the library (C++ unit tests, C ABI, checkpoints, life cycle, concurrency)
@@ -108,7 +116,7 @@ test-tsan: lib-tsan
 	$(Q)$(RUN_SANITIZED) build/tsan $(TSAN_PROGRAMS)
 
 ## test-py: the tests of the Python packages
-test-py: lib $(VENV)/.stamp-test
+test-py: lib $(VENV)/.stamp-test .venv-clients/.stamp
 	$(Q)$(PYTEST) tests/processor tests/graph_tools tests/serving_proxy tests/demo tests/load_tests $(PYTEST_ARGS)
 
 ## bench: requests/s, latency, CPU, codecs and memory against stock TensorFlow; JSON in results/

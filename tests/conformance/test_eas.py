@@ -3,11 +3,20 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
 import httpx
 import numpy as np
 import pytest
 from contract_messages import make_request, messages
 from model_builders import linear_score
+from served_hosts import ServedHost
+
+ROOT = Path(__file__).resolve().parents[2]
 
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 BODY = make_request({"x": X}).SerializeToString()
@@ -55,6 +64,28 @@ def test_request_that_cannot_be(http: httpx.Client, path: str, body: bytes, stat
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"].startswith("text/plain")
     assert answer.text.strip()
+
+
+def _ask(host: ServedHost, name: str) -> dict[str, Any]:
+    """Ask with eas-prediction itself."""
+    python = ROOT / ".venv-clients" / "bin" / "python"
+    if not python.exists():
+        message = f"{python}: not there, expected an environment that `make test` makes"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    command = [str(python), str(ROOT / "tests/helpers/eas_client.py"), host.rest, name, json.dumps(X.tolist())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def test_the_client_of_eas_prediction(host: ServedHost) -> None:
+    answer = _ask(host, "ranking")
+    assert np.allclose(np.reshape(answer["values"], answer["shape"]), linear_score(X))
+    refused = _ask(host, "absent")
+    assert refused["code"] == 404
+    assert "absent" in refused["message"]
 
 
 def test_the_only_model_needs_no_name(start_host, served_models) -> None:
