@@ -174,7 +174,7 @@ def this_machine(
 def _check_usable(wanted: set[int], allowed: set[int], online: set[int], sys_root: Path) -> None:
     present = set(_cpu_list(sys_root / "devices/system/cpu/present") or sorted(online))
     for cpu in sorted(wanted):
-        expected = f"one of {_ranges(sorted(allowed & online))}"
+        expected = f"one of {cpu_ranges(sorted(allowed & online))}"
         if cpu not in present:
             raise MachineError(f"cpus: CPU {cpu}, which this machine does not have, found, expected {expected}")
         if cpu not in online:
@@ -209,7 +209,7 @@ def _cpu_list(path: Path) -> tuple[int, ...]:
     return parse_cpus(text) if text else ()
 
 
-def _ranges(cpus: Sequence[int]) -> str:
+def cpu_ranges(cpus: Sequence[int]) -> str:
     """Write CPUs as Linux does."""
     parts: list[list[int]] = []
     for cpu in cpus:

@@ -122,7 +122,7 @@ class Workload:
                 rates[one.name] = one.qps
             elif total is None:
                 raise WorkloadError(
-                    f"{one.name}: a share of a total that is not known found, expected total_qps in the file or --qps"
+                    f"{one.name}: a share of a total that is not known found, expected total_qps in the file or --total-qps"
                 )
             else:
                 rates[one.name] = total * (one.share or 0.0)
@@ -213,11 +213,7 @@ def _parse_models(place: str, data: object, before: Mapping[str, ModelLoad]) -> 
     return [replace(made, name=one, service=service) for one, service in zip(names, services, strict=True)]
 
 
-def _parse_service(reader: Reader, count: int) -> Sequence[ServiceTime | ServiceTable]:
-    if "profile" in reader:
-        from cost_model.profiling.profile import load_profile
-
-        return [load_profile(reader.text("profile")).service] * count
+def _parse_service(reader: Reader, count: int) -> Sequence[ServiceTime]:
     fixed = _spread(reader, "fixed_us", count)
     per_row = _spread(reader, "per_row_us", count)
     cv = _spread(reader, "cv", count)

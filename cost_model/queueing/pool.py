@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_model.interference import Interference
-from cost_model.queueing.waiting import Waiting
+from cost_model.queueing.waiting import Renewal, Waiting
 from cost_model.service import Floats, Points
 from cost_model.workload import ModelLoad
 
 # Weights up to which the values of one coarse point reach: finer where objectives lie.
-_LEVELS = np.concatenate(
+_LEVELS: Floats = np.concatenate(
     [np.linspace(0, 0.9, 25)[1:], np.linspace(0.9, 0.985, 18)[1:], np.linspace(0.985, 0.9955, 22)[1:], [0.998, 1.0]],
+    dtype=np.float64,
 )
 LATE = 0.01
 
@@ -65,12 +67,16 @@ def coarse(points: Points) -> Points:
     order = np.argsort(points.values)
     values, weights = points.values[order], points.weights[order]
     # A point belongs to the first level that reaches its middle.
-    bins = np.searchsorted(_LEVELS, np.minimum(np.cumsum(weights) - weights / 2, 1.0))
-    bins = np.minimum(bins, len(_LEVELS) - 1)
-    mass = np.bincount(bins, weights, minlength=len(_LEVELS))
-    total = np.bincount(bins, weights * values, minlength=len(_LEVELS))
+    bins = np.minimum(np.searchsorted(_LEVELS, np.cumsum(weights) - weights / 2), len(_LEVELS) - 1)
+    return _gathered(values, weights, bins)
+
+
+def _gathered(values: Floats, weights: Floats, bins: NDArray[np.intp]) -> Points:
+    """Replace the points of each bin by one with their mean."""
+    mass = np.asarray(np.bincount(bins, weights), dtype=np.float64)
+    total = np.asarray(np.bincount(bins, weights * values), dtype=np.float64)
     kept = mass > 0
-    return Points(total[kept] / mass[kept], mass[kept])
+    return Points(total[kept] / mass[kept], mass[kept] / mass.sum())
 
 
 @lru_cache(maxsize=4096)
@@ -109,15 +115,16 @@ class Pool:
         points = _coarse_service(self.members[place].model, threads)
         return Points(points.values * self.factor(place), points.weights)
 
-    def service(self, threads: int = 1) -> Points:
-        """Return the service time [µs] of whatever request comes next."""
-        return self._services(threads)
-
     @cached_property
     def _cache(self) -> dict[int, Points]:
         return {}
 
-    def _services(self, threads: int) -> Points:
+    @cached_property
+    def _renewals(self) -> dict[int, Renewal]:
+        return {}
+
+    def service(self, threads: int = 1) -> Points:
+        """Return the service time [µs] of whatever request comes next."""
         if threads not in self._cache:
             each = [self.member_service(place, threads) for place in range(len(self.members))]
             parts = [member.qps / self.qps if self.qps > 0 else 1 / len(each) for member in self.members]
@@ -134,7 +141,9 @@ class Pool:
 
     def waiting(self, sessions: int, threads: int = 1, scale: float = 1.0) -> Waiting:
         """Return the wait in so many sessions when all rates are multiplied by `scale`."""
-        return Waiting(self.service(threads), scale * self.qps / 1e6, sessions)
+        if threads not in self._renewals:
+            self._renewals[threads] = Renewal(self.service(threads))
+        return Waiting(self._renewals[threads], scale * self.qps / 1e6, sessions)
 
     def late(self, place: int, waiting: Waiting, threads: int = 1) -> float:
         """Return the part of a member's requests that take longer than its objective."""
@@ -166,10 +175,7 @@ def _merged(points: Points) -> Points:
     values, weights = points.values[order], points.weights[order]
     work = np.cumsum(weights * values)
     bins = np.minimum((256 * (0.5 * np.cumsum(weights) + 0.5 * work / work[-1])).astype(int), 255)
-    mass = np.bincount(bins, weights, minlength=256)
-    total = np.bincount(bins, weights * values, minlength=256)
-    kept = mass > 0
-    return Points(total[kept] / mass[kept], mass[kept] / mass.sum())
+    return _gathered(values, weights, bins)
 
 
 def _beyond(waiting: Waiting, service: Points, time_us: float) -> float:
@@ -198,6 +204,3 @@ def response_quantile_us(waiting: Waiting, service: Points, level: float) -> flo
 def bandwidth_bytes_per_s(members: Sequence[Member]) -> float:
     """Return the memory traffic of models [bytes/s]."""
     return sum(one.qps * one.model.rows.mean * one.model.bytes_per_row for one in members)
-
-
-__all__ = ["LATE", "Floats", "Member", "Pool", "Prediction", "bandwidth_bytes_per_s", "coarse", "response_quantile_us"]
