@@ -122,7 +122,7 @@ class Workload:
                 rates[one.name] = one.qps
             elif total is None:
                 raise WorkloadError(
-                    f"{one.name}: a share of a total that is not known found, expected total_qps in the file or --total-qps"
+                    f"{one.name}: a share of an unknown total found, expected total_qps in the file or --total-qps"
                 )
             else:
                 rates[one.name] = total * (one.share or 0.0)

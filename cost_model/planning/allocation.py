@@ -104,7 +104,7 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON has it; docs/schemas/plan.schema.json describes it."""
         return {
-            "schema": 1,
+            "schema": "plan/1",
             "feasible": self.feasible,
             "reasons": list(self.reasons),
             "growth": finite(self.growth),

@@ -43,7 +43,9 @@ def plot_plan(made: Plan, path: Path) -> None:
     )
     model_axes.axhline(1.0, color="black", linewidth=1)
     model_axes.set_xscale("symlog", linthresh=1.0)
-    model_axes.set(ylim=(0, 2.05), xlabel="requests/s of the model", ylabel="predicted p99 / objective (cut at 2)")
+    model_axes.set(
+        xlim=(0, None), ylim=(0, 2.05), xlabel="requests/s of the model", ylabel="predicted p99 / objective (cut at 2)"
+    )
     model_axes.set_title("Below the line the objective is met", fontsize=10)
     figure.savefig(path, dpi=110)
 
