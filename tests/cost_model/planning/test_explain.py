@@ -39,7 +39,9 @@ def test_curve_and_value_of_a_core_agree_with_plans() -> None:
 
 
 def test_last_core_that_an_objective_needs_is_told() -> None:
-    made = plan(planned(6), interference=Interference(0, 0, 0))
+    wide = plan(planned(12), interference=Interference(0, 0, 0))
+    enough = sum(explain(wide, name).need or 0 for name in ("base", "v0"))
+    made = plan(planned(enough), interference=Interference(0, 0, 0))
     told = explain(made, "base")
     assert told.need == len(told.allocation.cores)
     assert any("its objectives would be missed" in sentence for sentence in told.why)
