@@ -213,7 +213,11 @@ def _parse_models(place: str, data: object, before: Mapping[str, ModelLoad]) -> 
     return [replace(made, name=one, service=service) for one, service in zip(names, services, strict=True)]
 
 
-def _parse_service(reader: Reader, count: int) -> Sequence[ServiceTime]:
+def _parse_service(reader: Reader, count: int) -> Sequence[ServiceTime | ServiceTable]:
+    if "profile" in reader:
+        from cost_model.profiling.profile import load_profile
+
+        return [load_profile(reader.text("profile")).service] * count
     fixed = _spread(reader, "fixed_us", count)
     per_row = _spread(reader, "per_row_us", count)
     cv = _spread(reader, "cv", count)

@@ -21,7 +21,7 @@ def console() -> Console:
     return made if made.is_terminal else Console(width=140, highlight=False)
 
 
-def _table(title: str, *columns: str) -> Table:
+def make_table(title: str, *columns: str) -> Table:
     made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False)
     for number, column in enumerate(columns):
         made.add_column(column, justify="right" if number else "left", overflow="fold")
@@ -40,7 +40,7 @@ def render_plan(made: Plan) -> None:
     for reason in made.reasons:
         screen.print(f"  - {escape(reason)}", soft_wrap=True)
     screen.print()
-    table = _table(
+    table = make_table(
         "Allocations", "models", "cores", "nodes", "which", "sessions", "busy", "worst p99 / SLO", "growth", "late"
     )
     for one in made.allocations:
@@ -80,7 +80,7 @@ def render_explanation(made: Explanation) -> None:
     )
     for sentence in made.why:
         screen.print(f"  {escape(sentence)}", soft_wrap=True)
-    table = _table("", "cores", "sessions", "p99", "growth", "objectives")
+    table = make_table("", "cores", "sessions", "p99", "growth", "objectives")
     for point in made.curve:
         mark = " <" if point.cores == len(made.allocation.cores) else ""
         threads = f" x {point.threads_per_session}" if point.threads_per_session > 1 else ""
