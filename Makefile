@@ -15,7 +15,7 @@ CONFIGURE := $(BIN)/cmake -S . -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/pyt
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-graph-tools bench-large-table demo build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-tsan lint fmt typecheck bench endurance fuzz \
+.PHONY: help bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-graph-tools bench-hosts bench-large-table demo demo-proxy build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-tsan lint fmt typecheck bench endurance fuzz \
         docs proto check clean dist
 
 ## help: list the targets
@@ -31,7 +31,7 @@ $(VENV)/.stamp-%: pyproject.toml
 	$(Q)echo "Installing the packages for '$*' into $(VENV) (the first time this takes a minute or two)"
 	$(Q)$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	$(Q)$(BIN)/python -m pip install --quiet --disable-pip-version-check --group $*
-	$(Q)$(if $(filter test lint bench,$*),$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WITHOUT_TENSORFLOW))
+	$(Q)$(if $(filter test lint bench demo-proxy,$*),$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WITHOUT_TENSORFLOW))
 	$(Q)touch $@
 
 # Other engines, to compare with: nothing that users need, so in an environment of their own.
@@ -64,6 +64,10 @@ host-go: lib
 ## demo: train a click model, serve it from C, Python and Go, and print one table
 demo: lib $(VENV)/.stamp-demo
 	$(Q)$(BIN)/python -m demo
+
+## demo-proxy: split traffic between two versions, promote, roll back under load of three clients; shows the page
+demo-proxy: lib $(VENV)/.stamp-demo-proxy
+	$(Q)$(BIN)/python -m demo.proxy
 
 ## test: everything needed to test, then the tests
 test: lib $(VENV)/.stamp-test
@@ -123,6 +127,10 @@ bench-fused: lib $(VENV)/.stamp-bench .venv-peers/.stamp
 ## bench-batching: 16 threads that send one-row requests, each run alone and put together
 bench-batching: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_batching $(BENCH_ARGS)
+
+## bench-hosts: hosts over gRPC and REST, what they add to a model, and what deployments cost others; half an hour
+bench-hosts: host-go $(VENV)/.stamp-bench
+	$(Q)$(BIN)/python -m load_tests.bench_hosts $(BENCH_ARGS)
 
 ## bench-user-items: one user and 512 items, with the user's side computed once and without
 bench-user-items: lib $(VENV)/.stamp-bench

@@ -13,6 +13,7 @@ endfunction()
 add_bench(bench_serving
   libprocessor/bench/bench_serving.cc
   libprocessor/bench/answers.cc
+  libprocessor/bench/host_engine.cc
   libprocessor/bench/measure.cc
   libprocessor/bench/onednn_engine.cc
   libprocessor/bench/peer_engine.cc

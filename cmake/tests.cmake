@@ -56,8 +56,12 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   libprocessor/src/kernels/tower_team.cc
   tests/libprocessor/kernels/test_tower_team.cc
   libprocessor/src/runtime/batcher.cc
+  libprocessor/src/host/idle_time.cc
   libprocessor/src/host/maintenance.cc
+  libprocessor/src/host/sample_queue.cc
+  tests/libprocessor/host/test_idle_time.cc
   tests/libprocessor/host/test_maintenance.cc
+  tests/libprocessor/host/test_sample_queue.cc
   libprocessor/src/runtime/cpuset.cc
   libprocessor/src/runtime/deadline_reaper.cc
   libprocessor/src/runtime/exception_status.cc

@@ -56,8 +56,7 @@ def run(options: Options, terminal: Terminal) -> int:
     with terminal.step("Start TensorFlow"):
         from demo import train
     model = train.model_folder(options.cache, wheel)
-    if not model.is_dir():
-        _train(terminal, model, data)
+    train_model(terminal, model, data)
     questions = []
     for work in works:
         with terminal.step(f"Score with TensorFlow, {work.title}") as advance:
@@ -79,17 +78,26 @@ def run(options: Options, terminal: Terminal) -> int:
     return _tell(options, terminal, lines, config, no_go)
 
 
-def _train(terminal: Terminal, folder: Path, data: movielens.MovieLens) -> None:
+def train_model(
+    terminal: Terminal,
+    folder: Path,
+    data: movielens.MovieLens,
+    title: str = "Train Wide & Deep",
+    epochs: int | None = None,
+) -> None:
+    """Train a model into a folder of the cache, unless it is there."""
     from demo import train
 
-    with contextlib.ExitStack() as steps:
-        advance: Advance = steps.enter_context(terminal.step("Train Wide & Deep"))
+    with train.alone(folder.parent.parent), contextlib.ExitStack() as steps:
+        if folder.is_dir():
+            return
+        advance: Advance = steps.enter_context(terminal.step(title))
 
         def on_export() -> None:
             steps.close()
             steps.enter_context(terminal.step("Export the SavedModel"))
 
-        train.train_into(folder, data.rows, advance, on_export)
+        train.train_into(folder, data.rows, advance, on_export, epochs or train.EPOCHS)
 
 
 def _ways(

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from demo.model import LISTS, SEPARATOR, WideDeep, export
 from demo.movielens import FEATURES, Rows, split
 
 EPOCHS = 6
+#: Of the variant, which is therefore another model for the same requests.
+VARIANT_EPOCHS = 3
 BATCH = 512
 LEARNING_RATE = 2e-3
 DROPOUT = 0.3
@@ -111,17 +115,35 @@ def model_folder(cache: Path, wheel: Path) -> Path:
     return cache / f"model-{cache_key(wheel)}" / "1"
 
 
-def train_into(folder: Path, rows: Rows, on_train: Progress, on_export: Callable[[], None]) -> None:
+def variant_folder(cache: Path, wheel: Path) -> Path:
+    """Answer the same for the variant, which was trained for `VARIANT_EPOCHS`."""
+    return cache / f"variant-{cache_key(wheel)}" / "2"
+
+
+@contextmanager
+def alone(cache: Path) -> Iterator[None]:
+    """Keep other processes from training into the same cache while the block runs."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "training.lock").open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def train_into(
+    folder: Path, rows: Rows, on_train: Progress, on_export: Callable[[], None], epochs: int = EPOCHS
+) -> None:
     """Train on all `rows` but the held-out ones and write the SavedModel to `folder`.
 
     Parameters
     ----------
     folder : Path
-        What `model_folder` answered.
+        What `model_folder` or `variant_folder` answered.
     rows : Rows
         The whole data set.
     on_train, on_export : callable
         Told after every batch, and when training has ended and the export begins.
+    epochs : int
+        Passes over the rows.
     """
     # Written beside and renamed, so that a run that is stopped leaves no half-made model.
     whole = folder.parent
@@ -130,7 +152,7 @@ def train_into(folder: Path, rows: Rows, on_train: Progress, on_export: Callable
         shutil.rmtree(leftover, ignore_errors=True)
     vocabulary_folder = part / "vocabularies"
     vocabulary_folder.mkdir(parents=True)
-    model = train(rows.take(split(len(rows))[0]), vocabulary_folder, on_train)
+    model = train(rows.take(split(len(rows))[0]), vocabulary_folder, on_train, epochs)
     on_export()
     export(model, part / folder.name)
     part.rename(whole)

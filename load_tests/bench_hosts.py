@@ -1,244 +1,105 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure hosts over gRPC and REST, with the bare model's figure beside, in one run.
+"""Measure hosts: what they add to the bare model, requests/s over gRPC and REST, and what changes cost those who ask.
 
-    python -m load_tests.bench_hosts                # the figures: about three minutes
-    python -m load_tests.bench_hosts --quick        # plumbing only
+    python -m load_tests.bench_hosts                           # all of it: half an hour
+    python -m load_tests.bench_hosts --only churn --cycles 10  # some of it
+    python -m load_tests.bench_hosts --quick                   # plumbing only
 
 Optimises W2, serves it with the Python and the Go host, lets `loadgen` (libprocessor/go/cmd/loadgen) send one-row
-requests in a closed loop from the same CPUs, prints a table and the targets, and writes results/bench_hosts.json.
-docs/benchmarks.md explains it.
+requests from the same CPUs, prints tables and the targets, and writes results/bench_hosts.json. docs/benchmarks.md
+explains it.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
-import subprocess
+import os
 import sys
-import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-import numpy as np
+from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from load_tests._environment import describe_environment, usable_cpus
-from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
+from load_tests._programs import ROOT, ProgramError, find_library
 from load_tests._report import Target, make_console, print_targets, write_results
 from load_tests.bench_fused import fuse
-from load_tests.bench_serving import default_config
-from load_tests.request_files import ensure_requests, random_inputs
-from load_tests.workloads import WORKLOADS
+from load_tests.hosts import churn, overhead, throughput
+from load_tests.hosts.changes import KINDS
+from serving_proxy.errors import ProxyError
 
-__all__ = ["HostProcess", "bare_model", "judge", "main", "send", "write_json_requests"]
+__all__ = ["main"]
 
-MODEL = "ranking"
-#: The requests for the bare model, over gRPC and over REST: the same numbers, each in its protocol.
-PATHS = {"grpc": "/tensorflow.serving.PredictionService/Predict", "rest": f"/v1/models/{MODEL}:predict"}
-CLIENTS = {"python": (1, 8), "go": (1, 16)}
-#: Host: least requests/s over gRPC at its most clients, and most p50 [µs] at one.
-TARGETS = {"python": (2500.0, 1000.0), "go": (10_000.0, 400.0)}
-#: Least share of the rate of gRPC that REST has, and most p50 as a multiple.
-REST = 0.5
-_START_S = 120.0
+SUBJECTS = ("overhead", "throughput", "churn")
+Cases = list[dict[str, Any]]
 
 
-class HostProcess:
-    """A host that serves one model.
-
-    Attributes
-    ----------
-    addresses : dict of str to str
-        By transport, as in "127.0.0.1:8500".
-    """
-
-    def __init__(self, kind: str, model: Path, folder: Path, config: dict[str, Any]) -> None:
-        state = {"path": str(model.resolve()), "config": config}
-        desired = {"schema": 1, "generation": 1, "models": {MODEL: {"baseline": 1, "versions": {"1": state}}}}
-        (folder / "desired.json").write_text(json.dumps(desired))
-        program = [sys.executable, "-m", "serving_proxy.host"]
-        if kind == "go":
-            program = [str(_built("recprocessor-host"))]
-        self._actual = folder / "hosts" / kind / "actual.json"
-        self._log = folder / "log"
-        ports = ["--grpc-port", "0", "--rest-port", "0"]
-        with self._log.open("wb") as log:
-            command = [*program, "--state-dir", str(folder), "--host-id", kind, *ports]
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
-        try:
-            self.addresses = self._wait()
-        except BaseException:
-            self._process.kill()
-            raise
-
-    def _wait(self) -> dict[str, str]:
-        until = time.monotonic() + _START_S
-        while time.monotonic() < until and self._process.poll() is None:
-            with contextlib.suppress(FileNotFoundError):
-                actual = json.loads(self._actual.read_bytes())
-                if actual["state"] == "ready" and len(actual["endpoints"]) == 2:
-                    (version,) = actual["models"][MODEL]["versions"].values()
-                    if version["state"] != "ready":
-                        raise ProgramError("host", 1, str(version["error"]))
-                    return dict(actual["endpoints"])
-            time.sleep(0.05)
-        raise ProgramError("host", self._process.poll() or 0, self._log.read_text())
-
-    def close(self) -> None:
-        """Stop it."""
-        self._process.terminate()
-        self._process.wait(60)
+def _overhead(model: Path, options: argparse.Namespace, console: Console) -> tuple[Cases, list[Target]]:
+    console.print(f"Measuring what a ModelHost adds, with {' and '.join(map(str, options.models))} models loaded")
+    cases = overhead.measure(model, options)
+    console.print(overhead.table(cases))
+    return cases, overhead.judge(cases)
 
 
-@contextlib.contextmanager
-def _serving(kind: str, model: Path, config: dict[str, Any]) -> Iterator[HostProcess]:
-    with tempfile.TemporaryDirectory() as folder:
-        host = HostProcess(kind, model, Path(folder), config)
-        try:
-            yield host
-        finally:
-            host.close()
+def _throughput(model: Path, options: argparse.Namespace, console: Console) -> tuple[Cases, list[Target]]:
+    cases: Cases = []
+    for threads in (1, usable_cpus()):
+        console.print(f"Measuring the bare model, {threads} thread{'s' if threads > 1 else ''}")
+        bare = throughput.bare_model(model, threads, options)
+        cases.append({"host": "none: the bare model", "over": "calls", "clients": threads} | bare)
+    for kind in options.hosts:
+        console.print(f"Measuring the {kind} host")
+        cases += throughput.measure(kind, model, options)
+    console.print(throughput.table(cases))
+    return cases, throughput.judge(cases)
 
 
-def _built(name: str) -> Path:
-    path = ROOT / "build" / "host-go" / name
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: not there; `make host-go` makes it")
-    return path
+def _churn(model: Path, options: argparse.Namespace, console: Console) -> tuple[Cases, list[Target]]:
+    cases: Cases = []
+    for kind in options.hosts:
+        cases += churn.measure(kind, model, options, console)
+    churn.print_courses(console, cases)
+    console.print(churn.table(cases))
+    return cases, churn.judge(cases)
 
 
-def write_json_requests(path: Path, workload: str, count: int) -> Path:
-    """Write a file of one-row requests for TensorFlow Serving's REST API, each after its length in 4 bytes."""
-    rng = np.random.default_rng(1)
-    with path.open("wb") as file:
-        for _ in range(count):
-            inputs = {name: _plain(value) for name, value in random_inputs(workload, 1, rng).items()}
-            body = json.dumps({"inputs": inputs}).encode()
-            file.write(len(body).to_bytes(4, "little") + body)
-    return path
-
-
-def _plain(value: Any) -> Any:
-    if value.dtype.kind in "OS":
-        return [item.decode() for item in value.ravel().tolist()]
-    return value.round(6).tolist()
-
-
-def send(address: str, over: str, requests: Path, clients: int, seconds: float) -> dict[str, Any]:
-    """Let the load generator send requests; return its report.
-
-    Raises
-    ------
-    ProgramError
-        If it fails, or a request does.
-    """
-    arguments = {"address": address, "over": over, "path": PATHS[over], "requests": requests, "clients": clients}
-    report: dict[str, Any] = run_program(
-        _built("loadgen"), arguments | {"time": f"{seconds}s", "warmup": f"{min(1.0, seconds)}s"}
-    )
-    if report["failed"] or not report["requests"]:
-        raise ProgramError("loadgen", 0, f"failed requests: {report['failed']}")
-    return report
-
-
-def bare_model(model: Path, threads: int, options: argparse.Namespace) -> dict[str, float]:
-    """Measure the model alone, with callers in the same process."""
-    config = default_config(usable_cpus())
-    engine = {"name": "bare", "engine": "processor", "model": str(model.resolve()), "config": config}
-    output = run_program(
-        find_program("bench_serving", options.bench_dir),
-        {
-            "requests": ensure_requests(options.cache / "requests", "W2", 1, "tfserving"),
-            "protocol": "tfserving",
-            "library": find_library(options.library),
-            "contestants": json.dumps([engine]),
-            "threads": threads,
-            "seconds": options.seconds,
-            "rounds": options.rounds,
-            "weights": WORKLOADS["W2"].weights,
-        },
-    )
-    rounds = output["engines"][0]["rounds"]
-    return {name: median(one[name] for one in rounds) for name in ("requests_per_s", "p50_us", "p99_us")}
-
-
-def _measure(kind: str, model: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
-    cases = []
-    requests = {"grpc": ensure_requests(options.cache / "requests", "W2", 1, "tfserving")}
-    with tempfile.TemporaryDirectory() as folder, _serving(kind, model, default_config(usable_cpus())) as host:
-        requests["rest"] = write_json_requests(Path(folder) / "requests", "W2", 256)
-        for over in ("grpc", "rest"):
-            for clients in CLIENTS[kind]:
-                reports = [
-                    send(host.addresses[over], over, requests[over], clients, options.seconds)
-                    for _ in range(options.rounds)
-                ]
-                cases.append(
-                    {
-                        "host": kind,
-                        "over": over,
-                        "clients": clients,
-                        "requests_per_s": median(one["rate"] for one in reports),
-                        "p50_us": median(one["latency_us"]["p50"] for one in reports),
-                        "p99_us": median(one["latency_us"]["p99"] for one in reports),
-                        "rounds": reports,
-                    }
-                )
-    return cases
-
-
-def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
-    """Hold the cases against the targets: rate at many clients and p50 at one, of gRPC, and of REST by them."""
-    found = {(case["host"], case["over"], case["clients"] == 1): case for case in cases}
-    targets = []
-    for kind, (rate, p50) in TARGETS.items():
-        if (kind, "grpc", False) not in found:
-            continue
-        many = found[kind, "grpc", False]
-        name = f"{kind} host, {many['clients']} clients"
-        targets.append(Target(f"{name}, gRPC, requests/s", many["requests_per_s"], rate, at_least=True))
-        rest = found[kind, "rest", False]["requests_per_s"]
-        targets.append(Target(f"{name}, REST, requests/s", rest, REST * rate, at_least=True))
-        one = found[kind, "grpc", True]["p50_us"]
-        targets.append(Target(f"{kind} host, 1 client, gRPC, p50 µs", one, p50, at_least=False))
-        rest = found[kind, "rest", True]["p50_us"]
-        targets.append(Target(f"{kind} host, 1 client, REST, p50 µs", rest, p50 / REST, at_least=False))
-    return targets
-
-
-def _table(cases: Sequence[dict[str, Any]]) -> Table:
-    table = Table(title="W2 optimised, one row, hosts and load generator on the same CPUs")
-    for heading in ("host", "over", "clients"):
-        table.add_column(heading)
-    for heading in ("requests/s", "p50 ms", "p99 ms"):
-        table.add_column(heading, justify="right")
-    for case in cases:
-        figures = (f"{case['requests_per_s']:,.0f}", f"{case['p50_us'] / 1000:.3f}", f"{case['p99_us'] / 1000:.3f}")
-        table.add_row(case["host"], case["over"], str(case["clients"]), *figures)
-    return table
+MEASURES = {"overhead": _overhead, "throughput": _throughput, "churn": _churn}
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure hosts over gRPC and REST.")
+    parser = argparse.ArgumentParser(description="Measure hosts.")
     parser.add_argument("--quick", action="store_true", help="check the plumbing; the figures mean nothing")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
-    parser.add_argument("--hosts", nargs="+", choices=tuple(CLIENTS), default=list(CLIENTS))
+    parser.add_argument("--only", nargs="+", choices=SUBJECTS, default=list(SUBJECTS), help="some of the subjects")
+    kinds = tuple(throughput.CLIENTS)
+    parser.add_argument("--hosts", nargs="+", choices=kinds, default=list(kinds))
     parser.add_argument("--precision", choices=("fp32", "bf16", "auto"), default="fp32")
     parser.add_argument("--model", type=Path, help="an optimised W2, instead of making one")
     parser.add_argument("--rounds", type=int, help="rounds of each case (default 5)")
     parser.add_argument("--seconds", type=float, help="length of a round (default 3)")
+    parser.add_argument("--models", nargs="+", type=int, help="models that a ModelHost has loaded (default 1 40)")
+    parser.add_argument("--changes", nargs="+", choices=tuple(KINDS), default=list(KINDS), help="kinds of changes")
+    parser.add_argument("--cycles", type=int, help="of each kind of changes (default 100)")
+    parser.add_argument("--quiet", type=float, help="seconds without changes, twice in each round (default 5)")
+    parser.add_argument("--maintenance-cpus", help="where the proxy's host loads (default: in the idle time of all)")
     parser.add_argument("--bench-dir", type=Path, help="folder of the program bench_serving")
     parser.add_argument("--library", type=Path, help="libprocessor.so")
     parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
-    parser.add_argument("--output", type=Path, default=ROOT / "results" / "bench_hosts.json")
+    parser.add_argument("--output", type=Path, help="file of the results (default results/bench_hosts.json)")
     parsed = parser.parse_args(arguments)
-    parsed.rounds = parsed.rounds or (1 if parsed.quick else 5)
-    parsed.seconds = parsed.seconds or (0.3 if parsed.quick else 3.0)
+    quick = parsed.quick
+    parsed.rounds = parsed.rounds or (1 if quick else 5)
+    parsed.seconds = parsed.seconds or (0.3 if quick else 3.0)
+    parsed.models = parsed.models or ([1, 3] if quick else list(overhead.MODELS))
+    parsed.cycles = parsed.cycles or (2 if quick else 100)
+    parsed.quiet = parsed.quiet or (0.3 if quick else 5.0)
+    parsed.churn_rounds = 1 if quick else 5
+    if quick and not parsed.maintenance_cpus:
+        # Idle time is what the figures are about, but a quick run may be one of many things that a machine does.
+        parsed.maintenance_cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+    parsed.output = parsed.output or ROOT / "results" / ("bench_hosts_quick.json" if quick else "bench_hosts.json")
     return parsed
 
 
@@ -252,34 +113,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parse(arguments)
     console = make_console()
-    cases: list[dict[str, Any]] = []
+    environment = describe_environment(ROOT)
+    subjects: dict[str, Cases] = {}
+    targets: list[Target] = []
     try:
         model = options.model or fuse("W2", options.precision, options.cache, find_library(options.library))
-        for threads in (1, usable_cpus()):
-            console.print(f"Measuring the bare model, {threads} thread{'s' if threads > 1 else ''}")
-            bare = bare_model(model, threads, options)
-            cases.append({"host": "none: the bare model", "over": "calls", "clients": threads} | bare)
-        for kind in options.hosts:
-            console.print(f"Measuring the {kind} host")
-            cases += _measure(kind, model, options)
-    except (ProgramError, FileNotFoundError) as error:
+        for subject in options.only:
+            subjects[subject], judged = MEASURES[subject](model, options, console)
+            targets += judged
+    except (ProgramError, ProxyError, FileNotFoundError) as error:
         console.print(f"[bold red]The run failed:[/] {escape(str(error))}")
         return 1
-    targets = [] if options.quick else judge(cases)
-    console.print(_table(cases))
     if options.quick:
-        console.print("A quick run: every request was answered; its figures are no measurement.")
-    else:
-        print_targets(console, targets)
-    settings = {"rounds": options.rounds, "seconds": options.seconds, "precision": options.precision}
+        # Requests that are lost are a fault on the busiest machine.
+        targets = [target for target in targets if target.limit == 0]
+        console.print("A quick run: its figures are no measurement.")
+    print_targets(console, targets)
+    names = ("rounds", "seconds", "precision", "models", "cycles", "quiet", "churn_rounds", "maintenance_cpus")
     write_results(
         options.output,
         {
             "benchmark": "hosts",
             "quick": options.quick,
-            "environment": describe_environment(ROOT),
-            "settings": settings,
-            "cases": cases,
+            "environment": environment,
+            "settings": {name: getattr(options, name) for name in names},
+            **subjects,
             "targets": [target.to_json() for target in targets],
         },
     )

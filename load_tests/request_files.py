@@ -16,7 +16,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Protocol", "encode_request", "ensure_requests", "random_inputs", "read_requests", "write_requests"]
+__all__ = [
+    "Protocol",
+    "encode_request",
+    "ensure_requests",
+    "name_model",
+    "random_inputs",
+    "read_requests",
+    "write_requests",
+]
 
 Protocol = Literal["eas", "tfserving"]
 Array = npt.NDArray[Any]
@@ -82,6 +90,12 @@ def encode_request(inputs: Mapping[str, Array], protocol: Protocol, signature: s
     for alias, array in inputs.items():
         message += _field(2, _field(1, alias.encode()) + _field(2, tensor(array)))
     return message
+
+
+def name_model(request: bytes, model: str) -> bytes:
+    """Let a serialised `tensorflow.serving.PredictRequest` of `encode_request` name its model."""
+    end = 2 + request[1]  # a signature's name is short
+    return _field(1, _field(1, model.encode()) + request[2:end]) + request[end:]
 
 
 def _varint(value: int) -> bytes:

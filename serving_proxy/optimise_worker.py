@@ -7,18 +7,14 @@ half-written stays.
 
 from __future__ import annotations
 
-import ctypes
 import json
-import os
-import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from serving_proxy.cpus import parse_cpus
+from serving_proxy.background import step_back
 
-_PR_SET_PDEATHSIG = 1
 _SECONDS_BETWEEN = 0.2
 
 
@@ -51,7 +47,7 @@ class Lines:
 def main(text: str) -> int:
     """Optimise as asked; 0 if it worked, else 1 after a line with the error."""
     asked: dict[str, Any] = json.loads(text)
-    _step_back(asked["cpus"])
+    step_back(asked["cpus"])
     from graph_tools import optimize
     from graph_tools.errors import GraphToolsError, VerificationError
     from graph_tools.report import write_json
@@ -75,18 +71,6 @@ def main(text: str) -> int:
     except OSError as error:
         return _fail(f"{error.filename or asked['target']}: {error.strerror}, expected to read or write it")
     return 0
-
-
-def _step_back(cpus: str | None) -> None:
-    """Take the lowest priority, and end when the proxy does."""
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    os.nice(19)
-    if cpus:
-        os.sched_setaffinity(0, parse_cpus(cpus, "--maintenance-cpus"))
-    else:
-        # Where it shares CPUs with what serves, it runs when they are idle, and never keeps anything waiting.
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _fail(message: str) -> int:

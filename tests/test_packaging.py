@@ -146,7 +146,8 @@ def test_wheel_holds_library_headers_and_binding(wheel: Path) -> None:
     modules = {f"processor/{path.name}" for path in (ROOT / "processor").glob("*.py")}
     modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "graph_tools").rglob("*.py")}
     modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "serving_proxy").rglob("*.py")}
-    modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "serving_proxy").rglob("*.sql")}
+    for kind in ("*.sql", "*.proto", "*.binpb", "page/static/*"):
+        modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "serving_proxy").rglob(kind)}
     expected = modules | {
         "processor/_abi.py",
         "processor/_build.py",

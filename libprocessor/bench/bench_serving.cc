@@ -9,6 +9,7 @@
 //
 //     [{"name": "stock", "engine": "stock", "model": DIR},
 //      {"name": "fused", "engine": "processor", "model": DIR, "config": {...}, "tolerance": 1e-5},
+//      {"name": "host", "engine": "host", "state_dir": DIR, "model_name": "ranking"},
 //      {"name": "peer", "engine": "peer", "command": ["python", "peer.py"], "tolerance": 1e-4},
 //      {"name": "bare", "engine": "onednn", "widths": [429, 1024, 1], "rows": 1}]
 //
@@ -99,9 +100,11 @@ Contestant LoadEntry(const nlohmann::json& entry, EngineOptions options, std::st
   Contestant contestant = Load(entry.value("name", engine), [&]() -> std::unique_ptr<Engine> {
     if (engine == "stock") return MakeStockEngine(options, requests);
     if (engine == "processor") return MakeProcessorEngine(options, requests);
+    if (engine == "host") return MakeHostEngine(entry.at("state_dir"), entry.at("model_name"), options, requests);
     if (engine == "peer") return MakePeerEngine(entry.at("command"), file, options, threads);
     if (engine == "onednn") return MakeOneDnnEngine(entry.at("widths"), entry.at("rows"));
-    throw std::invalid_argument("--contestants: engine '" + engine + "', expected stock, processor, peer or onednn");
+    throw std::invalid_argument("--contestants: engine '" + engine +
+                                "', expected stock, processor, host, peer or onednn");
   });
   contestant.own_requests = std::move(own_requests);
   contestant.tolerance = entry.value("tolerance", kTolerance);

@@ -58,6 +58,11 @@ std::unique_ptr<Engine> MakeStockEngine(const EngineOptions& options, const std:
 /// contract, any other protocol through processor_model_run(). `requests` must outlive the engine.
 std::unique_ptr<Engine> MakeProcessorEngine(const EngineOptions& options, const std::vector<std::string>& requests);
 
+/// A host on the folder `state_dir`, asked for the model `name` (processor_host_process). Its desired.json says what is
+/// loaded; returns once all of it is.
+std::unique_ptr<Engine> MakeHostEngine(const std::string& state_dir, const std::string& name,
+                                       const EngineOptions& options, const std::vector<std::string>& requests);
+
 /// A program of another system that sends itself the requests of a file. It is started as `command --requests FILE
 /// --protocol P --signature S --threads N` and reads lines: "measure SECONDS" answers a JSON object with the figures of a
 /// Round, "answer I" one of named arrays, {"prob": {"shape": [1, 1], "values": [0.5]}}, float32 all.

@@ -22,6 +22,10 @@ class Library {
     Find("initialize", &initialize);
     Find("process", &process);
     Find("processor_abi_version", &abi_version);
+    Find("processor_host_create", &host_create);
+    Find("processor_host_free", &host_free);
+    Find("processor_host_process", &host_process);
+    Find("processor_host_status", &host_status);
     Find("processor_model_load", &model_load);
     Find("processor_model_free", &model_free);
     Find("processor_model_run", &model_run);
@@ -36,6 +40,10 @@ class Library {
   decltype(&::initialize) initialize;
   decltype(&::process) process;
   decltype(&::processor_abi_version) abi_version;
+  decltype(&::processor_host_create) host_create;
+  decltype(&::processor_host_free) host_free;
+  decltype(&::processor_host_process) host_process;
+  decltype(&::processor_host_status) host_status;
   decltype(&::processor_model_load) model_load;
   decltype(&::processor_model_free) model_free;
   decltype(&::processor_model_run) model_run;

@@ -109,6 +109,7 @@ class Gates:
                 self._expected(name, version),
                 lambda: cancelled,
                 lambda done, total: job.told("validating", done, total, "bytes"),
+                self._control.options.host_settings.maintenance_cpus,
             )
         finally:
             # The thread cannot be stopped from outside; it looks here.

@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import WithJsonSchema
 
 from serving_proxy.control.guarding import Watched
 from serving_proxy.control.history import Point
@@ -87,10 +90,15 @@ class MachineView(View):
     owners: list[OwnerView]
 
 
+# Not as a tuple, whose schema tools for OpenAPI take for one of another draft.
+_NUMBERS = {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "null"}]}, "minItems": 5, "maxItems": 5}
+PointView = Annotated[Point, WithJsonSchema(_NUMBERS)]
+
+
 class WatchView(View):
     """What changes all the time: `points` by model and version, verdicts, CPUs."""
 
-    points: dict[str, dict[str, Point]]
+    points: dict[str, dict[str, PointView]]
     guards: dict[str, GuardView]
     machine: MachineView
 
@@ -102,7 +110,7 @@ class HistoryView(View):
     """
 
     period_s: float
-    models: dict[str, dict[str, list[Point]]]
+    models: dict[str, dict[str, list[PointView]]]
 
 
 def guard_view(model: Model, watched: Mapping[int, Watched]) -> GuardView:

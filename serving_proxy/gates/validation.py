@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serving_proxy.errors import InvalidError, PreconditionError
-from serving_proxy.gates.fingerprint import Fingerprint, fingerprint
+from serving_proxy.gates.fingerprint import Fingerprint
+from serving_proxy.gates.hashing import fingerprint_apart
 from serving_proxy.gates.paths import check_tree, resolved
 from serving_proxy.gates.saved_model import Signatures, differences, read_signatures
 
@@ -38,6 +39,7 @@ def validate(
     expected: Signatures | None,
     cancelled: Callable[[], bool],
     told: Callable[[int, int], None],
+    cpus: str | None = None,
 ) -> Validated:
     """Check a model.
 
@@ -51,6 +53,8 @@ def validate(
         Those of the baseline, which it has to have.
     cancelled, told
         As `fingerprint` takes them.
+    cpus : str, optional
+        Where large files are read, else in the idle time of all.
 
     Raises
     ------
@@ -63,7 +67,7 @@ def validate(
     signatures = read_signatures(path)
     if expected is not None:
         check_signatures(source, expected, signatures)
-    return Validated(path, signatures, fingerprint(path, cancelled, told))
+    return Validated(path, signatures, fingerprint_apart(path, cancelled, told, cpus))
 
 
 def check_signatures(source: str, expected: Signatures, found: Signatures) -> None:

@@ -40,7 +40,7 @@ class GuardSettings(BaseModel):
         A variant that was within its limits for so long becomes the baseline. Null: never by itself.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     action: Literal["rollback", "pause", "alert", "off"] = "rollback"
     error_percent: Percentage | None = 1.0

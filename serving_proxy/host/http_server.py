@@ -138,7 +138,9 @@ class _Server(uvicorn.Server):
 
 def _listen(address: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol named, asyncio turns Nagle's algorithm off: else the second part of an answer waits until the
+    # client acknowledges the first, which takes some 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         # Several processes share one port.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -80,6 +80,8 @@ def _read_all(client: socket.socket) -> bytes:
 def test_malformed_messages(channel: grpc.Channel, path: str) -> None:
     ask = channel.unary_unary(path)
     for garbage in GARBAGE:
+        if path.endswith("/ModelReady") and garbage == b"\x0b\x0c":
+            continue  # well-formed, with an unknown field: a model without a name is not ready
         with pytest.raises(grpc.RpcError) as caught:
             ask(garbage, timeout=20)
         assert caught.value.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND), garbage
@@ -162,7 +164,10 @@ def test_compressed_bomb(small: ServedHost) -> None:
     assert answer.status_code == 413
 
 
-@pytest.mark.parametrize("body", [b"no gzip", gzip.compress(b"{}")[:-3], gzip.compress(b"{}") + b"more"])
+PACKED = gzip.compress(b"{}", mtime=0)
+
+
+@pytest.mark.parametrize("body", [b"no gzip", PACKED[:-3], PACKED + b"more"])
 def test_damaged_compression(small: ServedHost, body: bytes) -> None:
     headers = {"content-encoding": "gzip"}
     answer = httpx.post(f"http://{small.rest}/v1/models/ranking:predict", content=body, headers=headers, timeout=20)

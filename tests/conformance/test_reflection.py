@@ -53,4 +53,5 @@ def test_request_from_descriptions_alone(channel: grpc.Channel) -> None:
         response_deserializer=response_type.FromString,
     )
     response = ask(request_type(model_name="ranking", inputs=[tensor]), timeout=10)
-    assert np.allclose(np.frombuffer(response.raw_output_contents[0], np.float32), linear_score(x).ravel())
+    # Whoever asks with typed contents is answered with them.
+    assert np.allclose(response.outputs[0].contents.fp32_contents, linear_score(x).ravel())

@@ -14,6 +14,7 @@ import pytest
 from certificates import Certificate, make_authority, make_certificate
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from host_requests import ranking_body
+from process_state import wait_until
 from served_hosts import ServedHost
 
 
@@ -71,7 +72,7 @@ def _health(host: ServedHost, authority: Certificate, own: Certificate | None = 
 def test_tls(start_host, served_models, server: tuple[str, ...], authority: Certificate) -> None:
     with start_host({"ranking": served_models["ranking"]}, server) as host:
         assert _predict(host, authority).status_code == 200
-        assert _health(host, authority) == health_pb2.HealthCheckResponse.SERVING
+        wait_until(lambda: _health(host, authority) == health_pb2.HealthCheckResponse.SERVING, "a host that is healthy")
         # A plain request gets nothing, or is told so.
         with contextlib.suppress(httpx.HTTPError):
             assert httpx.get(f"http://{host.rest}/healthz", timeout=20).status_code == 400
@@ -79,7 +80,9 @@ def test_tls(start_host, served_models, server: tuple[str, ...], authority: Cert
 
 def test_client_with_a_certificate(mutual: ServedHost, authority: Certificate, client: Certificate) -> None:
     assert _predict(mutual, authority, client).status_code == 200
-    assert _health(mutual, authority, client) == health_pb2.HealthCheckResponse.SERVING
+    wait_until(
+        lambda: _health(mutual, authority, client) == health_pb2.HealthCheckResponse.SERVING, "a host that is healthy"
+    )
 
 
 @pytest.mark.parametrize("own", [None, "stranger"])

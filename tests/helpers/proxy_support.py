@@ -120,6 +120,7 @@ class ProxyThread(Proxy):
 
     def start(self) -> ProxyThread:
         """Start it and wait until it answers."""
+        self._host_before = os.environ.get("RECPROCESSOR_HOST")
         os.environ["RECPROCESSOR_HOST"] = str(host_program(self.folder))
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -144,6 +145,9 @@ class ProxyThread(Proxy):
                 self.stop()
         finally:
             self.kill_hosts()
+            del os.environ["RECPROCESSOR_HOST"]
+            if self._host_before is not None:
+                os.environ["RECPROCESSOR_HOST"] = self._host_before
 
     def settings(self) -> ServeSettings:
         """Read the options as the command line does."""

@@ -312,7 +312,7 @@ def test_drain_answers_what_waits(gated_rows: Path, tmp_path: Path) -> None:
             held.model.run(rows(9))
         held.release()
         held.model.drain(deadline=time.monotonic() + 30)
-        assert [float(future.result(0)["y"][0]) for future in futures] == [6.0 * i for i in range(5)]
+        assert [float(future.result(30)["y"][0]) for future in futures] == [6.0 * i for i in range(5)]
 
 
 @pytest.mark.parametrize("mode", ["zero_wait", "timed"])

@@ -19,8 +19,9 @@ import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
-import processor
 from processor import Model
+from processor._ffi import ffi
+from processor._lib import get_lib
 
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 NUMPY = {
@@ -227,4 +228,5 @@ def test_rest_errors_name_the_input(http_address: str) -> None:
 
 
 def test_build_info_lists_the_protocols() -> None:
-    assert processor.build_info()["protocols"] == ["tfserving", "tfserving_json", "kserve", "kserve_json", "eas"]
+    build = json.loads(ffi.string(get_lib().processor_build_info()))
+    assert build["protocols"] == ["tfserving", "tfserving_json", "kserve", "kserve_json", "eas"]

@@ -4,19 +4,25 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import grpc
 import httpx
 import numpy as np
 import pytest
+import tensorflow as tf
 from contract_messages import decode, encode
 from model_builders import linear_score
 from proxy_support import ProxyProcess, wait_for
+from tensorflow_serving.apis import predict_pb2, prediction_log_pb2, prediction_service_pb2_grpc
+from typer.testing import CliRunner
 
 from serving_proxy import Client
+from serving_proxy.cli.app import app, load_verbs
 
 pytestmark = pytest.mark.slow
 
@@ -57,6 +63,20 @@ def answered_by(http: httpx.Client, key: str) -> int:
     return version
 
 
+def predict_request(number: int) -> predict_pb2.PredictRequest:
+    """Make a request of TensorFlow Serving that is like no other."""
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "ranking"
+    request.inputs["x"].CopyFrom(tf.make_tensor_proto(ROW + number))
+    return request
+
+
+def written(http: httpx.Client) -> int:
+    """Return how many requests the host has written down."""
+    found = re.search(r'request_log_total{model="ranking",outcome="written"} (\d+)', http.get("/metrics").text)
+    return int(found.group(1)) if found else 0
+
+
 def split(http: httpx.Client, count: int = 200) -> Counter[int]:
     return Counter(answered_by(http, f"user-{number}") for number in range(count))
 
@@ -79,6 +99,28 @@ def test_from_deployment_to_roll_back(proxy: ProxyProcess, client: Client, versi
     wait_for(lambda: split(http, 20) == {4: 20})
     client.rollback("ranking")
     wait_for(lambda: split(http, 20) == {3: 20}, 5)
+
+
+def test_requests_are_written_down_and_merged(proxy: ProxyProcess, client: Client, versions: dict[int, Path]) -> None:
+    client.deploy("ranking", versions[3], wait=True, timeout=120)
+    load_verbs()
+    log = ("log", "ranking", "--server", proxy.url)
+    assert CliRunner().invoke(app, [*log, "--sample", "100"]).exit_code == 0
+    generation = client.status()["generation"]
+    wait_for(lambda: client.status()["hosts"][0]["generation"] >= generation)
+    with grpc.insecure_channel(client.status()["hosts"][0]["endpoints"]["grpc"]) as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        for number in range(20):
+            answer = stub.Predict(predict_request(number), timeout=30)
+            assert answer.model_spec.version.value == 3
+    wait_for(lambda: written(rest(client)) == 20)
+    merged = CliRunner().invoke(app, [*log, "--merge"])
+    assert merged.exit_code == 0, merged.output
+    records = list(tf.data.TFRecordDataset([merged.stdout.strip()]).as_numpy_iterator())
+    found = [prediction_log_pb2.PredictionLog.FromString(record) for record in records]
+    assert [one.predict_log.request for one in found] == [predict_request(number) for number in range(20)]
+    assert {one.log_metadata.model_spec.version.value for one in found} == {3}
+    assert CliRunner().invoke(app, [*log, "--off", "--delete"]).exit_code == 0
 
 
 def test_serving_goes_on_without_the_proxy(proxy: ProxyProcess, client: Client, versions: dict[int, Path]) -> None:

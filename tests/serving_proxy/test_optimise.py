@@ -45,7 +45,7 @@ def test_an_optimised_model_is_verified_served_and_removed(
 ) -> None:
     job = client.deploy(name, string_model, version=3, optimize=True, precision="fp32")["job"]
     (worker,) = wait_for(workers, 20)
-    wait_for(lambda: os.getpriority(os.PRIO_PROCESS, worker) == 19 and os.sched_getaffinity(worker) == {0})
+    wait_for(lambda: os.getpriority(os.PRIO_PROCESS, worker) == 19 and os.sched_getaffinity(worker) == {0}, 120)
     steps: list[str] = []
     client.wait(job["id"], timeout=120, told=lambda one: steps.append(one["step"]))
     assert any(one.startswith("optimizing: ") for one in steps)
@@ -79,7 +79,7 @@ def test_an_optimisation_is_cancelled_and_leaves_nothing(
     proxy: ProxyThread, client: Client, string_model: Path, name: str
 ) -> None:
     job = client.deploy(name, string_model, version=3, optimize=True)["job"]
-    wait_for(lambda: client.job(job["id"])["step"].startswith("optimizing: "), 60)
+    wait_for(lambda: client.job(job["id"])["step"].startswith("optimizing: "), 120)
     assert client.cancel(job["id"])["state"] == "cancelled"
     assert workers() == []
     assert client.versions(name)["versions"][0]["state"] == "stopped"
@@ -89,7 +89,7 @@ def test_an_optimisation_is_cancelled_and_leaves_nothing(
 def test_a_worker_that_is_killed_is_no_success(client: Client, string_model: Path, name: str) -> None:
     job = client.deploy(name, string_model, version=3, optimize=True)["job"]
     (worker,) = wait_for(workers, 20)
-    wait_for(lambda: client.job(job["id"])["step"].startswith("optimizing"), 20)
+    wait_for(lambda: client.job(job["id"])["step"].startswith("optimizing"), 120)
     os.kill(worker, 9)
     wait_for(lambda: client.job(job["id"])["state"] == "failed", 20)
     assert "ended by SIGKILL" in client.job(job["id"])["error"]

@@ -31,6 +31,15 @@ class MessageBuilder {
     return *this;
   }
 
+  MessageBuilder& Double(uint32_t number, double value) {
+    const size_t begin = bytes_.size();
+    bytes_.resize(begin + TagSize(number) + sizeof value);
+    WireWriter writer(bytes_.data() + begin);
+    writer.Tag(number, WireType::kFixed64);
+    writer.Raw(&value, sizeof value);
+    return *this;
+  }
+
   const std::string& bytes() const { return bytes_; }
 
  private:

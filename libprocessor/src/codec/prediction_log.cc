@@ -4,12 +4,13 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "src/codec/message_builder.h"
+#include "src/codec/tfserving_spec.h"
 #include "src/codec/wire.h"
 
 namespace processor {
 namespace {
 
-/// Fields of the oneof PredictionLog.log_type; 1 is the metadata.
+/// Fields of the oneof PredictionLog.log_type.
 constexpr uint32_t kClassifyLog = 2;
 constexpr uint32_t kRegressLog = 3;
 constexpr uint32_t kMultiInferenceLog = 4;
@@ -18,6 +19,10 @@ constexpr uint32_t kPredictLog = 6;
 constexpr uint32_t kPredictStreamedLog = 7;
 constexpr uint32_t kRequest = 1;  // of PredictLog
 constexpr uint32_t kResponse = 2;
+constexpr uint32_t kLogMetadata = 1;  // of PredictionLog
+constexpr uint32_t kModelSpec = 1;    // of LogMetadata
+constexpr uint32_t kSamplingConfig = 2;
+constexpr uint32_t kSamplingRate = 1;  // of SamplingConfig
 
 const char* LogName(uint32_t number) {
   switch (number) {
@@ -71,6 +76,17 @@ std::string EncodePredictionLog(std::string_view predict_request, std::string_vi
   MessageBuilder log, record;
   log.Bytes(kRequest, predict_request, true).Bytes(kResponse, predict_response);
   record.Bytes(kPredictLog, log.bytes());
+  return record.bytes();
+}
+
+std::string EncodePredictionLog(std::string_view predict_request, const LoggedFrom& from) {
+  MessageBuilder version, spec, sampling, metadata, log, record;
+  version.Varint(spec_fields::kWrappedValue, static_cast<uint64_t>(from.version));
+  spec.Bytes(spec_fields::kName, from.model).Bytes(spec_fields::kVersion, version.bytes(), true);
+  sampling.Double(kSamplingRate, from.sampling_rate);
+  metadata.Bytes(kModelSpec, spec.bytes()).Bytes(kSamplingConfig, sampling.bytes());
+  log.Bytes(kRequest, predict_request, true);
+  record.Bytes(kLogMetadata, metadata.bytes()).Bytes(kPredictLog, log.bytes());
   return record.bytes();
 }
 

@@ -4,6 +4,7 @@
 #ifndef PROCESSOR_CODEC_PREDICTION_LOG_H_
 #define PROCESSOR_CODEC_PREDICTION_LOG_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,16 @@ absl::Status EncodePredictResponse(const DecodedRequest& request, const std::vec
 
 /// A PredictionLog of both; the response may be empty.
 std::string EncodePredictionLog(std::string_view predict_request, std::string_view predict_response);
+
+/// What a log says of a request beside its bytes: LogMetadata.
+struct LoggedFrom {
+  std::string_view model;
+  int64_t version = 0;       // that answered
+  double sampling_rate = 0;  // in (0, 1]
+};
+
+/// A PredictionLog of a sampled request, without a response.
+std::string EncodePredictionLog(std::string_view predict_request, const LoggedFrom& from);
 
 }  // namespace processor
 

@@ -68,6 +68,9 @@ absl::Status HostCall::Encode(const ModelVersion& version, const DecodedRequest&
   const absl::Status status = method->codec->Encode(request, outputs, context, &response);
   answer.bytes = std::move(response.body);
   answer.header_length = response.header_length;
+  if (status.ok() && servable != nullptr && servable->log != nullptr && servable->log->Samples()) {
+    sampled = servable->log->Copy(*method, request_.data, request, servable->number);
+  }
   return status;
 }
 

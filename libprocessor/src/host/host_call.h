@@ -13,6 +13,7 @@
 
 #include "src/codec/buffer.h"
 #include "src/codec/codec.h"
+#include "src/host/request_log.h"
 #include "src/host/route_table.h"
 #include "src/runtime/model.h"
 #include "src/runtime/stats.h"
@@ -76,6 +77,8 @@ class HostCall : public AsyncWork {
   /// Who gets a copy of it, and what they compare theirs with.
   std::vector<std::shared_ptr<ShadowLane>> shadows;
   tensorflow::Tensor scores;
+  /// Its copy for the request log; null if it is none of the sample.
+  std::unique_ptr<SampledRequest> sampled;
   int64_t start_ns = 0;
 
  private:

@@ -34,6 +34,7 @@ HostControl::HostControl(const HostOptions& options, std::unique_ptr<StateDirect
     : host_id_(options.host_id),
       maintenance_cpus_(options.maintenance_cpus),
       directory_(std::move(directory)),
+      request_log_(directory_->host_path() + "/requests"),
       maintenance_([this] {
         std::lock_guard<std::mutex> lock(wake_mutex_);
         woken_ = true;

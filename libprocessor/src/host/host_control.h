@@ -22,6 +22,7 @@
 #include "src/host/maintenance.h"
 #include "src/host/memory_budget.h"
 #include "src/host/reconcile.h"
+#include "src/host/request_log.h"
 #include "src/host/route_table.h"
 #include "src/host/shadow_lane.h"
 #include "src/host/state_directory.h"
@@ -45,6 +46,7 @@ class HostControl {
 
   ActualState Actual() const;
   HostStats& stats() { return stats_; }
+  RequestLog& request_log() { return request_log_; }
   /// "" as address: none.
   void SetEndpoint(const std::string& name, const std::string& address);
   void SetDraining();
@@ -101,7 +103,8 @@ class HostControl {
   void UpdateSettings(Instance& instance, const DesiredVersion& wanted);
   void RefreshTexts(Instance& instance);
   void Publish(const Plan& plan);
-  std::shared_ptr<const Servable> MakeServable(const Instance& instance, bool is_baseline) const;
+  std::shared_ptr<const Servable> MakeServable(const Instance& instance, bool is_baseline,
+                                               const std::shared_ptr<ModelLog>& log) const;
   void SetDesiredError(const std::string& error);
   void StartUnload();
   void StartLoad(const std::vector<VersionToLoad>& waiting);
@@ -145,6 +148,7 @@ class HostControl {
   int64_t write_again_ns_ = 0, write_stats_ns_ = 0;
 
   HostStats stats_;
+  RequestLog request_log_;
 
   std::map<HostStats::Key, Lane> lanes_;
   std::vector<std::shared_ptr<ShadowLane>> old_lanes_;

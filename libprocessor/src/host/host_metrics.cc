@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/codec/codec.h"
 #include "src/host/metrics_writer.h"
+#include "src/host/request_log.h"
 #include "src/host/shadow_lane.h"
 
 namespace processor {
@@ -42,6 +43,7 @@ class MetricsText {
     WriteLatencies();
     WriteChoices();
     WriteShadows();
+    WriteLogs();
     WriteStates();
     WriteAliases();
     return writer_.Take();
@@ -129,6 +131,19 @@ class MetricsText {
         count("dropped", shadow.lane->dropped());
         count("failed", shadow.lane->failed());
       }
+    }
+  }
+
+  void WriteLogs() {
+    writer_.Metric("recprocessor_request_log_total", "counter", "Sampled requests that were to be written down.");
+    for (const auto& model : table_.models()) {
+      if (model->log == nullptr) continue;
+      const auto count = [&](const char* outcome, uint64_t value) {
+        writer_.Count({{"model", model->name}, {"outcome", outcome}}, value);
+      };
+      count("written", model->log->written());
+      count("dropped", model->log->dropped());
+      count("unsupported", model->log->unsupported());
     }
   }
 

@@ -56,7 +56,8 @@ void HostControl::SettleServing(const Plan& plan) {
   }
 }
 
-std::shared_ptr<const Servable> HostControl::MakeServable(const Instance& instance, bool is_baseline) const {
+std::shared_ptr<const Servable> HostControl::MakeServable(const Instance& instance, bool is_baseline,
+                                                          const std::shared_ptr<ModelLog>& log) const {
   auto servable = std::make_shared<Servable>();
   servable->version = instance.version;
   servable->instance = CancelNumber(instance.view.id);
@@ -66,6 +67,7 @@ std::shared_ptr<const Servable> HostControl::MakeServable(const Instance& instan
   servable->limits = instance.settings.limits;
   servable->texts = instance.texts;
   servable->stats = instance.stats;
+  servable->log = log;
   return servable;
 }
 
@@ -81,8 +83,9 @@ void HostControl::Publish(const Plan& plan) {
     std::shared_ptr<std::atomic<uint64_t>>& keyless = keyless_[name];
     if (keyless == nullptr) keyless = std::make_shared<std::atomic<uint64_t>>(0);
     routes->keyless = keyless;
+    routes->log = request_log_.Of(name, desired.request_log);
     if (planned.baseline.has_value()) {
-      routes->baseline = MakeServable(At(*planned.baseline), true);
+      routes->baseline = MakeServable(At(*planned.baseline), true, routes->log);
       routes->baseline_number = routes->baseline->number;
       routes->shadows = MakeShadows(name, routes->baseline->number, desired.shadow);
     }
@@ -92,7 +95,7 @@ void HostControl::Publish(const Plan& plan) {
       const auto serving = planned.serving.find(number);
       if (serving != planned.serving.end()) {
         const bool is_baseline = planned.baseline == serving->second;
-        route.servable = is_baseline ? routes->baseline : MakeServable(At(serving->second), false);
+        route.servable = is_baseline ? routes->baseline : MakeServable(At(serving->second), false, routes->log);
         continue;
       }
       const auto incoming = planned.incoming.find(number);
@@ -103,6 +106,7 @@ void HostControl::Publish(const Plan& plan) {
     table->Add(std::move(routes));
   }
   EndLanesOutside(*table);
+  request_log_.Keep(desired_.models);
   std::shared_ptr<const RouteTable> old = std::move(table);
   {
     std::lock_guard<std::mutex> lock(table_mutex_);

@@ -8,6 +8,7 @@
 #include "nlohmann/json.hpp"
 #include "src/codec/codec.h"
 #include "src/host/host_metrics.h"
+#include "src/host/request_log.h"
 #include "src/runtime/json_text.h"
 
 namespace processor {
@@ -97,6 +98,11 @@ std::string HostStatsJson(const ActualState& actual, const RouteTable& table, co
     models[key.first]["versions"][absl::StrCat(key.second)] = VersionJson(*version);
   }
   for (const auto& model : table.models()) {
+    if (model->log != nullptr) {
+      models[model->name]["request_log"] = {{"written", model->log->written()},
+                                            {"dropped", model->log->dropped()},
+                                            {"unsupported", model->log->unsupported()}};
+    }
     for (const auto& [number, route] : model->versions) {
       if (route.servable == nullptr) continue;
       Json& version = models[model->name]["versions"][absl::StrCat(number)];

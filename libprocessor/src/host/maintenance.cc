@@ -3,18 +3,31 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
 
 #include <exception>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/host/idle_time.h"
 
 namespace processor {
 namespace {
 
+// Idle time that is a tenth of the CPUs' is enough to load in. With less of it a load would take for ever: a SCHED_IDLE
+// thread gets a 300th of a busy CPU, and the kernel lets nobody without privileges raise it again. A tenth of one CPU is
+// what such a load may take then.
+constexpr double kEnoughIdle = 0.1;
+constexpr std::chrono::milliseconds kWatched{100};
+constexpr int kNiceOfATenth = 10;
+
 void StepBack(const CpuSet& cpus) {
   pthread_setname_np(pthread_self(), "maintenance");
   if (!cpus.empty()) return PinThread(0, cpus);
+  if (IdleShare(AllowedCpus(), kWatched) < kEnoughIdle) {
+    setpriority(PRIO_PROCESS, static_cast<id_t>(ThreadId()), kNiceOfATenth);
+    return;
+  }
   const sched_param none{};
   sched_setscheduler(0, SCHED_IDLE, &none);
 }

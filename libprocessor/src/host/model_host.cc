@@ -172,6 +172,7 @@ void ModelHost::Finish(HostCall& call, const absl::Status& status) noexcept {
   if (timing.run_ns > 0) load.AddRun(timing.run_ns);
   if (status.ok() && timing.run_ns > 0) {
     for (const auto& lane : call.shadows) lane->Offer(call);
+    if (call.sampled != nullptr) servable.log->Offer(std::move(call.sampled));
   }
   load.in_flight.fetch_sub(1);
   call.servable = nullptr;
@@ -253,9 +254,13 @@ absl::Status ModelHost::Drain(int64_t deadline_us) {
   const auto idle = [this] { return in_flight_.load() == 0; };
   if (deadline_us == 0) {
     idle_.wait(lock, idle);
+    control_->request_log().Flush();
     return absl::OkStatus();
   }
-  if (idle_.wait_until(lock, DeadlinePoint(deadline_us), idle)) return absl::OkStatus();
+  if (idle_.wait_until(lock, DeadlinePoint(deadline_us), idle)) {
+    control_->request_log().FlushUntil(DeadlinePoint(deadline_us));
+    return absl::OkStatus();
+  }
   return absl::DeadlineExceededError(absl::StrCat("host: ", in_flight_.load(), " requests left at the deadline"));
 }
 
@@ -265,6 +270,7 @@ void ModelHost::Close() noexcept {
   control_->CloseVersions();
   std::unique_lock<std::mutex> lock(idle_mutex_);
   idle_.wait(lock, [this] { return in_flight_.load() == 0; });
+  control_->request_log().Stop();
 }
 
 }  // namespace processor

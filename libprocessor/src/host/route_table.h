@@ -22,6 +22,7 @@
 
 namespace processor {
 
+class ModelLog;
 class ShadowLane;
 class VersionStats;
 
@@ -41,6 +42,7 @@ struct Servable {
   AdmissionLimits limits;
   std::shared_ptr<const AnswerTexts> texts;
   std::shared_ptr<VersionStats> stats;
+  std::shared_ptr<ModelLog> log;  // of its model; null where no request was ever to be written down
 };
 
 /// Why a version was chosen.
@@ -71,6 +73,7 @@ struct ModelRoutes {
   std::map<std::string, int64_t, std::less<>> labels;
   RoutingRules rules;
   std::vector<ShadowRoute> shadows;
+  std::shared_ptr<ModelLog> log;                   // null: none
   std::shared_ptr<std::atomic<uint64_t>> keyless;  // requests without a key; kept from table to table
 };
 

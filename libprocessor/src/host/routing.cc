@@ -42,6 +42,11 @@ uint32_t KeylessBucket(uint64_t number) {
   return static_cast<uint32_t>(number % kRoutingBuckets * kStep % kRoutingBuckets);
 }
 
+uint32_t DrawnBucket(uint64_t number) {
+  constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;  // small numbers reach the upper bits
+  return Scale(Mix((number + 1) * kGolden), kRoutingBuckets);
+}
+
 const RoutingArm* ArmFor(uint32_t bucket, const std::vector<RoutingArm>& arms) {
   for (const RoutingArm& arm : arms) {
     if (bucket >= arm.offset && bucket - arm.offset < arm.weight) return &arm;

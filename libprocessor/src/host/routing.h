@@ -23,6 +23,9 @@ uint32_t RoutingBucket(std::string_view salt, std::string_view key);
 /// The bucket of the `number`th request that has no key: any 10,000 in a row have each bucket once, well mixed.
 uint32_t KeylessBucket(uint64_t number);
 
+/// A bucket of the `number`th request that says nothing of its others, nor of its KeylessBucket: as if it were drawn.
+uint32_t DrawnBucket(uint64_t number);
+
 /// An arm takes the buckets [offset, offset + weight).
 struct RoutingArm {
   int64_t version = 0;

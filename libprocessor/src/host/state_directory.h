@@ -27,6 +27,8 @@ class StateDirectory {
   StateDirectory& operator=(const StateDirectory&) = delete;
 
   const std::string& path() const { return path_; }
+  /// The folder of the host.
+  const std::string& host_path() const { return host_path_; }
 
   /// Reads desired.json if it is another file than at the last call, by inode, size and times: that works on every file
   /// system, unlike notifications. `changed`: whether `text` was written.

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -19,7 +20,9 @@
 namespace processor {
 namespace {
 
-constexpr size_t kUnmapSlice = size_t{32} << 20;
+// While pages are mapped or given back, a thread of the process that maps or unmaps anything waits, and on a busy
+// machine this one has little time. So it lets others through often.
+constexpr size_t kSlice = size_t{4} << 20;
 
 const char* WhatToDo(absl::StatusCode code) {
   switch (code) {
@@ -39,9 +42,9 @@ const char* WhatToDo(absl::StatusCode code) {
 }  // namespace
 
 TableMapping::~TableMapping() {
-  // In slices, from the end: while much is given back at once, no other thread of the process can map anything.
+  // From the end, so that what is left is still one mapping that begins at data_.
   while (size_ > 0) {
-    const size_t slice = size_ % kUnmapSlice == 0 ? kUnmapSlice : size_ % kUnmapSlice;
+    const size_t slice = size_ % kSlice == 0 ? kSlice : size_ % kSlice;
     size_ -= slice;
     munmap(data_ + size_, slice);
   }
@@ -57,8 +60,12 @@ TableMapping& TableMapping::operator=(TableMapping&& other) noexcept {
 }
 
 void TableMapping::Prefault() const {
-  if (size_ == 0 || madvise(data_, size_, MADV_POPULATE_READ) == 0) return;
-  if (errno != EINVAL) return;  // memory or disk will not have it; requests may still find what they need
+  for (size_t at = 0;; at += kSlice) {
+    if (at >= size_) return;
+    if (madvise(data_ + at, std::min(kSlice, size_ - at), MADV_POPULATE_READ) == 0) continue;
+    if (errno != EINVAL) return;  // memory or disk will not have it; requests may still find what they need
+    break;
+  }
   constexpr size_t kPage = 4096;
   for (size_t at = 0; at < size_; at += kPage) static_cast<void>(static_cast<const volatile uint8_t*>(data_)[at]);
 }

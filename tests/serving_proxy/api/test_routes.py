@@ -215,8 +215,8 @@ def test_experiments_of_one_layer_exclude_each_other(
     with pytest.raises(ProxyError, match=r"layer: 30 % of the buckets are free, expected 40 %"):
         client.traffic(other, {4: 40})
     client.traffic(other, {4: 30})
-    arms = [proxy.desired()["models"][one]["routing"]["arms"] for one in (name, other)]
-    assert arms == [[{"version": 4, "offset": 0, "weight": 7000}], [{"version": 4, "offset": 7000, "weight": 3000}]]
+    expected = [[{"version": 4, "offset": 0, "weight": 7000}], [{"version": 4, "offset": 7000, "weight": 3000}]]
+    wait_for(lambda: [proxy.desired()["models"][one]["routing"]["arms"] for one in (name, other)] == expected)
 
 
 def test_labels_are_names_for_versions(client: Client, proxy: ProxyThread, model: Make, name: str) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,10 +117,15 @@ def test_http_request_is_not_decoded(host: Host) -> None:
     body = make_request({"x": X}).SerializeToString()
     sent: list[dict[str, Any]] = []
 
-    async def receive() -> dict[str, Any]:
-        if len(sent) % 2:
-            await asyncio.sleep(60)
-        return {"type": "http.request", "body": body, "more_body": False}
+    def client() -> Callable[[], Awaitable[dict[str, Any]]]:
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> dict[str, Any]:
+            if not messages:
+                await asyncio.sleep(60)
+            return messages.pop()
+
+        return receive
 
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
@@ -132,7 +137,7 @@ def test_http_request_is_not_decoded(host: Host) -> None:
         app = Application(Engine(host), Readiness(host, ready), HostOptions(Path()))
         scope = {"method": "POST", "raw_path": b"/api/predict/ranking", "headers": [(b"x-routing-key", b"17")]}
         for _ in range(3):
-            await app(scope, receive, send)
+            await app(scope, client(), send)
 
     assert _decoders(_called(run)) == []
     assert [message.get("status") for message in sent[::2]] == [200] * 3

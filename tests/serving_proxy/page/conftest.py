@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-@pytest.fixture(scope="session")
+# Not for the session: while it is open, the thread of the tests has a running event loop.
+@pytest.fixture(scope="module")
 def chrome() -> Iterator[Browser]:
     with browser_support.browser() as made:
         yield made

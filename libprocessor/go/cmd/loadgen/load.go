@@ -61,15 +61,16 @@ func (s *schedule) take() time.Duration {
 	return at
 }
 
-// measure sends for warm-up and measurement, and returns what the clients saw.
-func measure(s settings, requests [][]byte) ([]*client, error) {
+// measure sends for warm-up and measurement, and returns when the measurement began and what the clients saw. It ends
+// early when stop is closed.
+func measure(s settings, requests [][]byte, stop <-chan struct{}) (time.Time, []*client, error) {
 	dialOne := dialGRPC
 	if s.over == "rest" {
 		dialOne = dialREST
 	}
 	first, err := dialOne(s) // who cannot connect at all says so at once
 	if err != nil {
-		return nil, err
+		return time.Time{}, nil, err
 	}
 	first.close()
 	var plan *schedule
@@ -85,16 +86,16 @@ func measure(s settings, requests [][]byte) ([]*client, error) {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			clients[i].run(s, dialOne, plan, begin, func() []byte {
+			clients[i].run(s, dialOne, plan, begin, stop, func() []byte {
 				return requests[turn.Add(1)%uint64(len(requests))]
 			})
 		}()
 	}
 	all.Wait()
-	return clients, nil
+	return begin.Add(s.warmup), clients, nil
 }
 
-func (c *client) run(s settings, dialOne func(settings) (connection, error), plan *schedule, begin time.Time, next func() []byte) {
+func (c *client) run(s settings, dialOne func(settings) (connection, error), plan *schedule, begin time.Time, stop <-chan struct{}, next func() []byte) {
 	runtime.LockOSThread()
 	// Sleep as exactly as the machine can.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
@@ -107,6 +108,11 @@ func (c *client) run(s settings, dialOne func(settings) (connection, error), pla
 		}
 	}()
 	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
 		wanted := time.Now()
 		if plan != nil {
 			wanted = begin.Add(plan.take())

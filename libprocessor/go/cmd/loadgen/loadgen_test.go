@@ -71,6 +71,36 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
+func TestSamplesAndAnEarlyEnd(t *testing.T) {
+	var calls atomic.Int64
+	address, _ := grpcServer(t, &calls)
+	path := filepath.Join(t.TempDir(), "samples")
+	s := settings{
+		address: address, over: "grpc", path: "/test.Echo/Echo", clients: 2, seconds: time.Minute, timeout: 10 * time.Second,
+		rate: 500,
+	}
+	stop := make(chan struct{})
+	before := time.Now()
+	time.AfterFunc(300*time.Millisecond, func() { close(stop) })
+	began, clients, err := measure(s, [][]byte{{}}, stop)
+	if err != nil || time.Since(before) > 10*time.Second || began.Before(before) {
+		t.Fatalf("began %v, %v after it was to be stopped (%v)", began, time.Since(before), err)
+	}
+	if err := writeSamples(path, clients); err != nil {
+		t.Fatal(err)
+	}
+	data, _ := os.ReadFile(path)
+	if answered := summarise(s, began, clients).Requests; answered == 0 || len(data) != 16*answered {
+		t.Errorf("%d bytes of %d requests", len(data), answered)
+	}
+	for ; len(data) > 0; data = data[16:] {
+		at, latency := binary.LittleEndian.Uint64(data), binary.LittleEndian.Uint64(data[8:])
+		if at > uint64(time.Second) || latency == 0 || latency > uint64(time.Second) {
+			t.Errorf("a request at %d ns that took %d ns", at, latency)
+		}
+	}
+}
+
 func TestSchedule(t *testing.T) {
 	for _, arrivals := range []string{"even", "poisson"} {
 		plan := newSchedule(settings{rate: 1000, arrivals: arrivals, seed: 3})
@@ -123,11 +153,11 @@ func TestGRPC(t *testing.T) {
 		address: address, over: "grpc", path: "/test.Echo/Echo", clients: 3, seconds: 400 * time.Millisecond,
 		timeout: 10 * time.Second, interval: 100 * time.Millisecond, headers: headers{{"x-routing-key", "u"}},
 	}
-	clients, err := measure(s, [][]byte{{}, large, {0x0a, 1, 'x'}})
+	began, clients, err := measure(s, [][]byte{{}, large, {0x0a, 1, 'x'}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := summarise(s, clients)
+	r := summarise(s, began, clients)
 	failed := r.Failed["RESOURCE_EXHAUSTED"]
 	if r.Requests < 10 || failed == 0 || len(r.Failed) != 1 || r.Requests+failed != int(calls.Load()) {
 		t.Errorf("got %d answers and %v of %d calls", r.Requests, r.Failed, calls.Load())
@@ -152,11 +182,11 @@ func TestGRPCFollowsAServerThatGoesAway(t *testing.T) {
 		address: address, over: "grpc", path: "/test.Echo/Echo", clients: 2, seconds: 500 * time.Millisecond,
 		timeout: time.Second,
 	}
-	clients, err := measure(s, [][]byte{{}})
+	began, clients, err := measure(s, [][]byte{{}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := summarise(s, clients)
+	r := summarise(s, began, clients)
 	for what := range r.Failed { // nobody listens any more, but no call was cut off
 		if what != "RESOURCE_EXHAUSTED" && !strings.Contains(what, "refused") {
 			t.Errorf("got %v", r.Failed)
@@ -197,11 +227,11 @@ func TestREST(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clients, err := measure(s, requests)
+	began, clients, err := measure(s, requests, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := summarise(s, clients)
+	r := summarise(s, began, clients)
 	if r.Requests < 10 || r.Failed["429"] == 0 || len(r.Failed) != 1 || r.Late == nil {
 		t.Errorf("got %+v", r)
 	}

@@ -8,29 +8,33 @@
 // Without --rate each client sends its next request when the last is answered (a closed loop). With it, requests have
 // start times that do not depend on answers (an open loop), and a request that had to wait for a free client counts from
 // when it should have been sent. Clients are threads with connections of their own that do little beside the system
-// calls, since they share the machine with the host. docs/go.md describes the output.
+// calls, since they share the machine with the host. SIGINT and SIGTERM end a measurement early. docs/go.md describes the
+// output.
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"time"
 )
 
 type settings struct {
-	address, over, path, requests, arrivals, contentType string
-	headers                                              headers
-	clients                                              int
-	seconds, warmup, timeout, interval                   time.Duration
-	rate                                                 float64
-	seed                                                 uint64
+	address, over, path, requests, arrivals, contentType, samples string
+	headers                                                       headers
+	clients                                                       int
+	seconds, warmup, timeout, interval                            time.Duration
+	rate                                                          float64
+	seed                                                          uint64
 }
 
 // headers are the values of --header, "name: value", in the order given.
@@ -64,6 +68,7 @@ func parseFlags(arguments []string) (settings, error) {
 	flags.DurationVar(&s.warmup, "warmup", time.Second, "how long to send before, unmeasured")
 	flags.DurationVar(&s.timeout, "timeout", 10*time.Second, "of a request")
 	flags.DurationVar(&s.interval, "interval", 0, "also report so long intervals one by one")
+	flags.StringVar(&s.samples, "samples", "", "`file` to write every request to, as docs/go.md says")
 	flags.Float64Var(&s.rate, "rate", 0, "requests/s of an open loop; 0: closed loop")
 	flags.StringVar(&s.arrivals, "arrivals", "poisson", "of an open loop: poisson or even")
 	flags.Uint64Var(&s.seed, "seed", 1, "of random arrivals")
@@ -109,13 +114,23 @@ func run(arguments []string) error {
 	// A thread for each client, and no collection that disturbs them.
 	runtime.GOMAXPROCS(s.clients + 2)
 	debug.SetGCPercent(1000)
-	clients, err := measure(s, requests)
+	interrupted, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer release()
+	began, clients, err := measure(s, requests, interrupted.Done())
 	if err != nil {
 		return err
 	}
+	if interrupted.Err() != nil {
+		s.seconds = max(time.Since(began), time.Millisecond)
+	}
+	if s.samples != "" {
+		if err := writeSamples(s.samples, clients); err != nil {
+			return err
+		}
+	}
 	encoder := json.NewEncoder(os.Stdout)
 	encoder.SetIndent("", " ")
-	return encoder.Encode(summarise(s, clients))
+	return encoder.Encode(summarise(s, began, clients))
 }
 
 func main() {

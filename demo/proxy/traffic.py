@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steady traffic: a thread for each client, and every answer compared with TensorFlow's."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from demo.movielens import Features
+from demo.proxy.clients import Asking
+from demo.report import TOLERANCE
+
+#: Requests each client sends in a second, at most; it never has more than one under way.
+RATE_PER_S = 50.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """A user who is ranked over some films, and TensorFlow's scores [films] float32 by version."""
+
+    user: str
+    features: Features
+    expected: Mapping[int, NDArray[np.float32]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sent:
+    """What became of a request.
+
+    Attributes
+    ----------
+    client : str
+        The key of the client.
+    user : str
+        Whom it was for.
+    at : float
+        When it was sent [s of the monotonic clock].
+    seconds : float
+        How long its answer took.
+    version : int
+        Which version says it answered; 0: there was no answer.
+    difference : float
+        The largest difference of a score from TensorFlow's for that version; infinite without an answer.
+    fault : str
+        Why there was no answer, or empty.
+    """
+
+    client: str
+    user: str
+    at: float
+    seconds: float
+    version: int
+    difference: float
+    fault: str = ""
+
+    @property
+    def lost(self) -> bool:
+        return self.version == 0
+
+    @property
+    def wrong(self) -> bool:
+        # Written so that a score that is not a number counts as wrong.
+        return not self.lost and not self.difference <= TOLERANCE
+
+
+class Traffic:
+    """Threads that send, from the beginning of the block to its end."""
+
+    def __init__(self, clients: Sequence[Asking], requests: Sequence[Request]) -> None:
+        self.clients, self._requests = clients, requests
+        self._prepared = {client.key: [client.prepare(request.features) for request in requests] for client in clients}
+        self._sent: dict[str, list[Sent]] = {client.key: [] for client in clients}
+        self._end = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._send, args=(client, place), daemon=True)
+            for place, client in enumerate(clients)
+        ]
+
+    def __enter__(self) -> Traffic:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._end.set()
+        for thread in self._threads:
+            thread.join()
+
+    def sent(self, start: float = 0.0, end: float = float("inf")) -> list[Sent]:
+        """Answer what was sent between two times of the monotonic clock and has ended."""
+        return [one for sent in self._sent.values() for one in list(sent) if start <= one.at < end]
+
+    def _send(self, client: Asking, place: int) -> None:
+        prepared = self._prepared[client.key]
+        number = place * len(prepared) // len(self.clients)
+        due = time.monotonic()
+        while not self._end.is_set():
+            self._sent[client.key].append(self._one(client, prepared[number], self._requests[number]))
+            number = (number + 1) % len(prepared)
+            # Whoever is late does not catch up: the load stays what it is.
+            due = max(due + 1.0 / RATE_PER_S, time.monotonic())
+            self._end.wait(due - time.monotonic())
+
+    def _one(self, client: Asking, prepared: Any, request: Request) -> Sent:
+        start = time.monotonic()
+        try:
+            answer = client.ask(prepared, request.user)
+            seconds = time.monotonic() - start
+            difference = _difference(answer.scores, request.expected.get(answer.version))
+            return Sent(client.key, request.user, start, seconds, answer.version, difference)
+        except Exception as error:
+            fault = " ".join(str(error).split())[:200] or type(error).__name__
+            return Sent(client.key, request.user, start, time.monotonic() - start, 0, float("inf"), fault)
+
+
+def _difference(scores: NDArray[np.float32], expected: NDArray[np.float32] | None) -> float:
+    if expected is None or scores.shape != expected.shape:
+        return float("inf")
+    return float(np.abs(scores - expected).max())

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one model's clients notice of changes to others: deployments, switches and re-pinning under an open loop."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from load_tests._environment import usable_cpus
+from load_tests._programs import ProgramError, find_library
+from load_tests._report import Target
+from load_tests.bench_serving import default_config
+from load_tests.hosts.changes import KINDS, MODEL, Changes, Kind
+from load_tests.hosts.large_model import ensure_large_model
+from load_tests.hosts.latencies import Latencies, percentile
+from load_tests.hosts.proxy import Proxy, memory_of
+from load_tests.hosts.throughput import CLIENTS, PATHS, built, send
+from load_tests.request_files import ensure_requests, name_model, read_requests, write_requests
+
+__all__ = ["judge", "measure", "print_courses", "summarise", "table"]
+
+#: Most p99 over that without changes, beside the spread of A against A.
+P99 = 1.10
+#: Most difference of the resident memory after any two cycles, over its median.
+MEMORY = 0.05
+#: Share of the first cycles that memory is not judged by.
+WARM_UP = 0.1
+#: Connections of the open loop: more than run at once, so that none waits for another.
+_CONNECTIONS = 32
+_WINDOW_S = 1.0
+
+Span = tuple[float, float]
+
+
+@contextmanager
+def _open_loop(address: str, requests: Path, rate: float, samples: Path) -> Iterator[dict[str, Any]]:
+    """Send at a rate until the block ends; the report is in what this yields then."""
+    report: dict[str, Any] = {}
+    arguments = {"address": address, "path": PATHS["grpc"], "requests": requests, "clients": _CONNECTIONS}
+    arguments |= {"time": "3h", "warmup": "500ms", "rate": rate, "samples": samples}
+    command = [str(built("loadgen"))]
+    for name, value in arguments.items():
+        command += [f"--{name}", str(value)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            time.sleep(0.6)
+            yield report
+        except BaseException:
+            process.kill()
+            raise
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=120)
+    if process.returncode:
+        raise ProgramError("loadgen", process.returncode, errors)
+    report |= json.loads(output)
+
+
+def _part(
+    kind: Kind, changes: Changes, requests: Path, rate: float, options: argparse.Namespace, progress: Progress
+) -> dict[str, Any]:
+    """Measure one kind of changes: in each of some rounds nothing for a while, twice, and then cycles."""
+    kind.prepare(changes)
+    changes.moments.clear()
+    quiet: tuple[list[Span], list[Span]] = ([], [])
+    busy: list[Span] = []
+    memory = []
+    task = progress.add_task(kind.title, total=options.cycles)
+    rounds = min(options.churn_rounds, options.cycles)
+    samples = Path(tempfile.mkstemp(suffix=".samples")[1])
+    try:
+        with _open_loop(changes.proxy.address, requests, rate, samples) as report:
+            for number in range(rounds):
+                # In turns, so that neither always comes later.
+                for spans in quiet if number % 2 == 0 else quiet[::-1]:
+                    begin = time.time()
+                    time.sleep(options.quiet)
+                    spans.append((begin, time.time()))
+                begin = time.time()
+                for _ in range(options.cycles * number // rounds, options.cycles * (number + 1) // rounds):
+                    kind.cycle(changes)
+                    memory.append(memory_of(changes.proxy.pid))
+                    progress.advance(task)
+                busy.append((begin, time.time()))
+        latencies = Latencies.read(samples, report["started"])
+    finally:
+        samples.unlink()
+    return {
+        "asked_requests_per_s": rate,
+        "failed": report["failed"],
+        "late_us": report["late_us"],
+        "memory": memory,
+    } | (summarise(latencies, quiet, busy, changes.moments, kind))
+
+
+def summarise(
+    latencies: Latencies,
+    quiet: tuple[list[Span], list[Span]],
+    busy: list[Span],
+    moments: dict[str, list[float]],
+    kind: Kind,
+) -> dict[str, Any]:
+    """Compare latencies while nothing happened (in two parts, A and A) and while changes were made.
+
+    Returns
+    -------
+    figures : dict
+        `quiet`, `busy`: `requests`, `seconds`, `p50_us`, `p99_us`, `windows_us` (the p99 of each second);
+        `ratio` of their p99; `spread`, by how much those of the quiet parts differ; `courses` by switch.
+    """
+    figures: dict[str, Any] = {}
+    for name, spans in (("quiet", quiet[0] + quiet[1]), ("busy", busy)):
+        part = latencies.pooled(spans)
+        if not part.size:
+            raise ProgramError("loadgen", 0, f"no request was answered, {name}")
+        figures[name] = {
+            "requests": int(part.size),
+            "seconds": sum(end - begin for begin, end in spans),
+            "p50_us": percentile(part, 50),
+            "p99_us": percentile(part, 99),
+            "windows_us": latencies.windows(spans, _WINDOW_S),
+        }
+    alone = [percentile(latencies.pooled(spans), 99) for spans in quiet]
+    figures["ratio"] = figures["busy"]["p99_us"] / figures["quiet"]["p99_us"]
+    figures["spread"] = abs(alone[0] - alone[1]) / figures["quiet"]["p99_us"]
+    figures["courses"] = {
+        name: {"switches": len(times), "course": latencies.around(times, kind.reach, kind.step)}
+        for name, times in moments.items()
+    }
+    return figures
+
+
+def measure(host: str, model: Path, options: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
+    """Measure all kinds of changes with one kind of host."""
+    library = find_library(options.library)
+    anonymous = read_requests(ensure_requests(options.cache / "requests", "W2", 1, "tfserving"))
+    config = default_config(usable_cpus())
+    large = model if options.quick else ensure_large_model(options.cache, library)
+    cases = []
+    with tempfile.TemporaryDirectory() as folder, Proxy(host, Path(folder), options.maintenance_cpus) as proxy:
+        # There are several models, so requests say which.
+        requests = Path(folder) / "requests"
+        write_requests(requests, [name_model(one, MODEL) for one in anonymous])
+        changes = Changes(proxy, model.resolve(), large.resolve(), config)
+        changes.serve()
+        closed = send(proxy.address, "grpc", requests, CLIENTS[host][1], options.seconds)
+        rate = round(closed["rate"] / 2)
+        console.print(f"The {host} host answers {closed['rate']:,.0f} requests/s; now {rate:,} while things change")
+        with Progress(console=console, transient=True) as progress:
+            for name in options.changes:
+                figures = _part(KINDS[name], changes, requests, rate, options, progress)
+                cases.append({"host": host, "changes": name, "cycles": options.cycles} | figures)
+    return cases
+
+
+def memory_spread(memory: Sequence[dict[str, int]], figure: str = "resident") -> float:
+    """Answer by how much memory after cycles differs at most, over its median; the first tenth is left out."""
+    values = sorted(one[figure] for one in memory[int(len(memory) * WARM_UP) :])
+    return (values[-1] - values[0]) / values[len(values) // 2]
+
+
+def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
+    """Hold the cases against the targets: no request lost, p99, and memory."""
+    targets = []
+    for case in cases:
+        title = f"{case['host']} host, {KINDS[case['changes']].title}"
+        targets.append(Target(f"{title}: lost requests", float(sum(case["failed"].values())), 0.0, at_least=False))
+        targets.append(Target(f"{title}: p99 over quiet", case["ratio"], P99 + case["spread"], at_least=False))
+        targets.append(Target(f"{title}: memory differs by", memory_spread(case["memory"]), MEMORY, at_least=False))
+    return targets
+
+
+def table(cases: Sequence[dict[str, Any]]) -> Table:
+    """Show the cases."""
+    found = Table(title="W2 optimised at half load while things change")
+    for heading in ("host", "changes"):
+        found.add_column(heading)
+    for heading in ("requests", "lost", "quiet p99 ms", "A/A spread", "busy p99 ms", "ratio", "RSS MB", "its spread"):
+        found.add_column(heading, justify="right")
+    for case in cases:
+        found.add_row(
+            case["host"],
+            f"{case['changes']} x {case['cycles']}",
+            f"{case['busy']['requests']:,}",
+            str(sum(case["failed"].values())),
+            f"{case['quiet']['p99_us'] / 1000:.3f}",
+            f"{case['spread']:.1%}",
+            f"{case['busy']['p99_us'] / 1000:.3f}",
+            f"{case['ratio']:.2f}",
+            f"{case['memory'][-1]['resident'] / 1e6:,.0f}",
+            f"{memory_spread(case['memory']):.1%}",
+        )
+    return found
+
+
+def _cell(one: dict[str, float]) -> str:
+    return f"{one['p50_us'] / 1000:.2f} / {one['p99_us'] / 1000:.2f}" if one["requests"] else ""
+
+
+def print_courses(console: Console, cases: Sequence[dict[str, Any]]) -> None:
+    """Print p50 and p99 around the switches of each case."""
+    for case in cases:
+        courses = case["courses"]
+        found = Table(title=f"{case['host']} host, {case['changes']}: p50 / p99 in ms around each switch")
+        found.add_column("from [s]", justify="right")
+        for name, one in courses.items():
+            found.add_column(f"{name} x {one['switches']}", justify="right")
+        for rows in zip(*(one["course"] for one in courses.values()), strict=True):
+            found.add_row(f"{rows[0]['from']:+.2f}", *map(_cell, rows))
+        console.print(found)

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an open loop saw: latencies in spans of time, and around moments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Latencies"]
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class Latencies:
+    """Latencies of requests by when they were to be sent.
+
+    Parameters
+    ----------
+    at : ndarray [requests] float64
+        Unix time.
+    microseconds : ndarray [requests] float64
+    """
+
+    def __init__(self, at: Floats, microseconds: Floats) -> None:
+        order = np.argsort(at)
+        self._at, self._us = at[order], microseconds[order]
+
+    @classmethod
+    def read(cls, path: Path, started: float) -> Latencies:
+        """Read what `loadgen --samples` wrote."""
+        pairs = np.fromfile(path, "<i8").reshape(-1, 2).astype(np.float64)
+        return cls(started + pairs[:, 0] / 1e9, pairs[:, 1] / 1e3)
+
+    def within(self, begin: float, end: float) -> Floats:
+        """Answer the latencies of requests from `begin` up to `end` [µs]."""
+        return self._us[np.searchsorted(self._at, begin) : np.searchsorted(self._at, end)]
+
+    def pooled(self, spans: Iterable[tuple[float, float]]) -> Floats:
+        """Answer the latencies within any of the spans [µs]."""
+        return np.concatenate([np.empty(0), *(self.within(*span) for span in spans)])
+
+    def windows(self, spans: Iterable[tuple[float, float]], seconds: float) -> list[float]:
+        """Answer the p99 of each window of so many seconds within the spans [µs], without what is left of a span."""
+        found = []
+        for begin, end in spans:
+            for number in range(int((end - begin) / seconds)):
+                part = self.within(begin + number * seconds, begin + (number + 1) * seconds)
+                if part.size:
+                    found.append(percentile(part, 99))
+        return found
+
+    def around(self, moments: Sequence[float], reach: float, step: float) -> list[dict[str, float]]:
+        """Answer the course of latencies around moments, those of all put together.
+
+        Returns
+        -------
+        course : list of dict
+            `from` [s] relative to the moment, `requests`, and where there are any `p50_us`, `p99_us`, `max_us`.
+        """
+        course = []
+        for number in range(round(2 * reach / step)):
+            begin = round(-reach + number * step, 6)
+            part = self.pooled((one + begin, one + begin + step) for one in moments)
+            entry = {"from": begin, "requests": float(part.size)}
+            if part.size:
+                entry |= {"p50_us": percentile(part, 50), "p99_us": percentile(part, 99), "max_us": float(part.max())}
+            course.append(entry)
+        return course
+
+
+def percentile(values: Floats, percent: float) -> float:
+    """Answer a percentile of measured values, one of them (nearest rank)."""
+    return float(np.percentile(values, percent, method="inverted_cdf"))

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the files of large models in a process of its own: `python -m serving_proxy.gates.hashing FOLDER [CPUS]`.
+
+A gigabyte takes a CPU a second or several, which hosts on the same machine would miss. A thread with a low priority
+would not do: while it has Python's lock and no CPU, the proxy stands still.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from serving_proxy.background import step_back
+from serving_proxy.errors import CancelledError, InvalidError, UnavailableError
+from serving_proxy.gates.fingerprint import Fingerprint, files_of, fingerprint
+
+#: What is smaller has been read before a process has started.
+SMALL_BYTES = 64_000_000
+_LOOK_S = 0.2
+
+
+def fingerprint_apart(
+    folder: Path, cancelled: Callable[[], bool], told: Callable[[int, int], None], cpus: str | None
+) -> Fingerprint:
+    """Read all files of a model as `fingerprint` does, without taking time from what serves.
+
+    Parameters
+    ----------
+    folder, cancelled, told
+        As `fingerprint` takes them.
+    cpus : str or None
+        Where to read; None: in the idle time of all.
+
+    Raises
+    ------
+    CancelledError, InvalidError, UnavailableError
+    """
+    try:
+        small = sum(path.stat().st_size for path in files_of(folder)) < SMALL_BYTES
+    except OSError:
+        small = True  # and says what is wrong
+    if small:
+        return fingerprint(folder, cancelled, told)
+    command = [sys.executable, "-m", "serving_proxy.gates.hashing", str(folder), cpus or ""]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        try:
+            for line in _lines(process, cancelled):
+                if "error" in line:
+                    raise InvalidError(line["error"])
+                if "sha256" in line:
+                    return Fingerprint(line["sha256"], line["bytes"])
+                told(line["done"], line["total"])
+        finally:
+            process.kill()
+    raise UnavailableError(f"{folder}: the process that reads it ended with {process.returncode}, expected a hash")
+
+
+def _lines(process: subprocess.Popen[bytes], cancelled: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+    """Yield what the process tells, until it ends."""
+    assert process.stdout is not None
+    pipe = process.stdout.fileno()
+    rest = b""
+    while True:
+        if cancelled():
+            raise CancelledError("validation: cancelled")
+        if not select.select([pipe], [], [], _LOOK_S)[0]:
+            continue
+        read = os.read(pipe, 65536)
+        if not read:
+            return
+        *lines, rest = (rest + read).split(b"\n")
+        yield from map(json.loads, lines)
+
+
+class _Teller:
+    """Tells how far it is, a few times a second."""
+
+    def __init__(self) -> None:
+        self._told = 0.0
+
+    def __call__(self, done: int, total: int) -> None:
+        if time.monotonic() - self._told >= _LOOK_S:
+            self._told = time.monotonic()
+            print(json.dumps({"done": done, "total": total}), flush=True)
+
+
+def main(folder: str, cpus: str) -> int:
+    """Read a model and tell its hash as a line of JSON; 0 if that worked."""
+    step_back(cpus or None)
+    try:
+        found = fingerprint(Path(folder), lambda: False, _Teller())
+    except InvalidError as error:
+        print(json.dumps({"error": str(error)}), flush=True)
+        return 1
+    print(json.dumps({"sha256": found.sha256, "bytes": found.bytes}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

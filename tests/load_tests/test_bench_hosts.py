@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark of hosts runs, counts what is lost, and judges as it says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from load_tests._programs import ROOT
+from load_tests.bench_hosts import main
+from load_tests.hosts import churn, overhead, throughput
+from load_tests.hosts.changes import KINDS
+from load_tests.hosts.latencies import Latencies
+from load_tests.request_files import encode_request, name_model
+
+
+def test_overhead_is_the_difference_within_a_round() -> None:
+    bare = [{"p50_us": 200.0, "p99_us": 300.0}, {"p50_us": 400.0, "p99_us": 900.0}, {"p50_us": 210.0, "p99_us": 310.0}]
+
+    def engine(name: str, p50: float, p99: float) -> dict[str, Any]:
+        rounds = [{"p50_us": one["p50_us"] + p50, "p99_us": one["p99_us"] + p99} for one in bare]
+        return {"engine": name, "load_seconds": 1.0, "rounds": rounds}
+
+    cases = overhead.summarise({"engines": [engine("bare", 0, 0), engine("1", 9.0, 31.0), engine("40", 11.0, 29.0)]})
+    assert [case["models"] for case in cases] == [None, 1, 40]
+    assert [target.ok for target in overhead.judge(cases)] == [True, False, False, True]
+
+
+def test_a_host_with_many_models_has_the_one_that_is_asked() -> None:
+    models = overhead.desired_state(Path("model"), {"session_num": 2}, 40)["models"]
+    assert len(models) == 40
+    assert models["ranking"] == models["other-39"]
+
+
+@pytest.mark.parametrize(("rate", "p50", "reached"), [(10_000.0, 400.0, True), (4999.0, 801.0, False)])
+def test_targets_of_throughput(rate: float, p50: float, reached: bool) -> None:
+    figures = {"host": "go", "requests_per_s": rate, "p50_us": p50}
+    cases = [figures | {"over": over, "clients": clients} for over in ("grpc", "rest") for clients in (1, 16)]
+    assert [target.ok for target in throughput.judge(cases)] == [reached] * 4
+
+
+def _latencies() -> Latencies:
+    """A thousand requests a second for ten seconds, 1 to 100 us; ten times that after second 5 for a second."""
+    at = np.arange(10_000) / 1000 + 0.0005
+    microseconds = 1.0 + np.arange(at.size) % 100
+    microseconds[(at >= 5) & (at < 6)] *= 10
+    order = np.random.default_rng(0).permutation(at.size)
+    return Latencies(at[order], microseconds[order])
+
+
+def test_latencies_in_spans_and_around_moments() -> None:
+    found = _latencies()
+    assert found.within(0, 1).size == 1000
+    assert found.windows([(0, 2.5), (5, 6)], 1.0) == [99.0, 99.0, 990.0]
+    course = found.around([5.0, 20.0], 0.2, 0.1)
+    assert [one["from"] for one in course] == [-0.2, -0.1, 0.0, 0.1]
+    assert [one["requests"] for one in course] == [100] * 4
+    assert [one["p50_us"] for one in course] == [50, 50, 500, 500]
+    assert found.around([20.0], 0.1, 0.1) == [{"from": -0.1, "requests": 0.0}, {"from": 0.0, "requests": 0.0}]
+
+
+def _case(busy: tuple[float, float], failed: dict[str, int], memory: list[int]) -> dict[str, Any]:
+    quiet: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([(0, 1)], [(1, 2)])
+    figures = churn.summarise(_latencies(), quiet, [busy], {"ready": [5.0]}, KINDS["deployments"])
+    sizes = [{"resident": size, "anonymous": size} for size in memory]
+    return {"host": "go", "changes": "deployments", "cycles": 4, "failed": failed, "memory": sizes} | figures
+
+
+def test_what_changes_cost() -> None:
+    flat = [500, *[1000] * 18, 1050]
+    good = _case((3, 5), {}, flat)
+    assert (good["ratio"], good["spread"], good["courses"]["ready"]["switches"]) == (1.0, 0.0, 1)
+    assert [target.ok for target in churn.judge([good])] == [True, True, True]
+    assert churn.memory_spread(good["memory"]) == pytest.approx(0.05)
+    bad = _case((4, 7), {"UNAVAILABLE": 1}, [500, 500, *[1000] * 17, 1051])
+    assert bad["ratio"] == pytest.approx(9.7, abs=0.2)
+    assert [target.ok for target in churn.judge([bad])] == [False, False, False]
+
+
+def test_a_request_names_its_model() -> None:
+    protos = pytest.importorskip("tensorflow_serving.apis.predict_pb2")
+    request = encode_request({"x": np.ones((1, 2), np.float32)}, "tfserving")
+    found = protos.PredictRequest.FromString(name_model(request, "ranking"))
+    assert (found.model_spec.name, found.model_spec.signature_name) == ("ranking", "serving_default")
+    assert list(found.inputs) == ["x"]
+
+
+@pytest.mark.slow
+def test_quick_run(bench_serving: Path, library: Path, tmp_path: Path) -> None:
+    kinds = ["python", *(["go"] if (ROOT / "build" / "host-go" / "recprocessor-host").is_file() else [])]
+    if not (ROOT / "build" / "host-go" / "loadgen").is_file():
+        pytest.skip("no load generator; `make host-go` makes it")
+    output = tmp_path / "results.json"
+    arguments = ["--quick", "--hosts", *kinds, "--output", str(output), "--library", str(library)]
+    assert main([*arguments, "--bench-dir", str(bench_serving.parent)]) == 0
+    results = json.loads(output.read_text())
+    assert [case["models"] for case in results["overhead"]] == [None, 1, 3]
+    assert {case["host"] for case in results["throughput"]} == {"none: the bare model", *kinds}
+    assert [case["changes"] for case in results["churn"]] == list(KINDS) * len(kinds)
+    for case in results["churn"]:
+        # A machine with too much to do refuses requests; nothing else may happen to them.
+        assert set(case["failed"]) <= {"RESOURCE_EXHAUSTED"}, case["failed"]
+        assert case["busy"]["requests"] > 0
+        assert len(case["memory"]) == case["cycles"]
+    assert set(results["churn"][0]["courses"]) == {"deploy", "loading", "ready", "undeploy", "unloaded"}
