@@ -109,7 +109,7 @@ test-tsan: lib-tsan
 
 ## test-py: the tests of the Python packages
 test-py: lib $(VENV)/.stamp-test
-	$(Q)$(PYTEST) tests/processor tests/graph_tools tests/serving_proxy tests/demo tests/load_tests $(PYTEST_ARGS)
+	$(Q)$(PYTEST) tests/processor tests/graph_tools tests/cost_model tests/serving_proxy tests/demo tests/load_tests $(PYTEST_ARGS)
 
 ## bench: requests/s, latency, CPU, codecs and memory against stock TensorFlow; JSON in results/
 bench: lib $(VENV)/.stamp-bench

@@ -27,7 +27,7 @@ cores. A plan that cannot meet every objective says why, still protects the base
 
 - `cost-model plan box128.yaml --qps 20000`
 - `cost-model plan box128.yaml --qps 20000 --explain`
-- `cost-model plan box128.yaml --qps 20000 --add exp_17 --like ranking --add-qps 300 --slo-p99-ms 20`
+- `cost-model plan box128.yaml --qps 20000 --add exp_17 --like ranking --qps 300 --slo-p99-ms 20`
 """
 
 
