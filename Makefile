@@ -168,7 +168,7 @@ fuzz: lib $(VENV)/.stamp-test
 	$(Q)libprocessor/fuzz/run.sh build/fuzz $(or $(FUZZ_SECONDS),60)
 	$(Q)$(BIN)/python -m pytest tests/processor/test_random_requests.py --hypothesis-profile=fuzz
 
-SOURCES = $(shell find libprocessor tests \( -name '*.c' -o -name '*.cc' -o -name '*.h' \) -not -path '*/build/*')
+SOURCES = $(shell find libprocessor cost_model tests \( -name '*.c' -o -name '*.cc' -o -name '*.h' \) -not -path '*/build/*')
 
 ## lint: check format and style of C, C++, Go and Python, and the limits of the house
 lint: $(VENV)/.stamp-lint
