@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["baseline", "pool", "own", "isolated"]
+Kind = Literal["baseline", "tight", "pool", "own", "isolated"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class Settings:
         Time constants of the estimate of demand upwards and downwards.
     own_cores : float [cores]
         A variant whose demand exceeds this gets cores of its own; it returns to the pool below half of it.
+    tight_part : float
+        Pooled variants due in less than this part of the longest objective form a pool of their own.
     move_part : float
         A pool changes only if its target is off by more than this part, and by at least one core.
     hold_s : float [s]
@@ -38,6 +40,7 @@ class Settings:
     rise_s: float = 2.0
     fall_s: float = 12.0
     own_cores: float = 3.0
+    tight_part: float = 0.4
     move_part: float = 0.06
     hold_s: float = 5.0
     slow_factor: float = 2.0
@@ -198,5 +201,7 @@ def begin(
 
 
 def pool_name(kind: Kind, models: Sequence[str]) -> str:
-    """Name a pool: after its model if it has one, else after its kind."""
-    return models[0] if kind in {"own", "isolated"} or (kind == "baseline" and len(models) == 1) else kind
+    """Name a pool: after its model where it has one by design, else after its kind."""
+    if kind in {"own", "isolated"} or (kind == "baseline" and len(models) == 1):
+        return models[0]
+    return kind

@@ -39,7 +39,15 @@ def group_models(
             grouped.append(("own", (name,)))
         else:
             rest.append(name)
-    return [*grouped, ("pool", tuple(rest))] if rest else grouped
+    # In one queue the tightest objective binds all: what is due much sooner waits in a queue of its own.
+    loosest = max((subjects[name].slo_ms for name in rest), default=0.0)
+    tight = tuple(name for name in rest if subjects[name].slo_ms < settings.tight_part * loosest)
+    usual = tuple(name for name in rest if name not in tight)
+    return [*grouped, *((kind, models) for kind, models in _pools(tight, usual) if models)]
+
+
+def _pools(tight: tuple[str, ...], usual: tuple[str, ...]) -> Grouping:
+    return [("tight", tight), ("pool", usual)]
 
 
 def need(demand: float) -> float:

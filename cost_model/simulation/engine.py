@@ -80,7 +80,7 @@ class _Struct:
             if isinstance(kind, str) and kind in _NUMBERS:
                 setattr(self.raw, name, values[name])
                 continue
-            array = np.ascontiguousarray(values[name], kind)
+            array = np.array(values[name], kind, order="C")
             self.arrays[name] = array
             setattr(self.raw, name, array.ctypes.data)
 
