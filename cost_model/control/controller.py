@@ -63,9 +63,7 @@ def step(
     return replace(state, pools=wanted, held_until_s=held, trial=trial, limits=limits), moves
 
 
-def _estimate(
-    before: Estimate, subject: Subject, seen: Observation, settings: Settings, elapsed_s: float
-) -> Estimate:
+def _estimate(before: Estimate, subject: Subject, seen: Observation, settings: Settings, elapsed_s: float) -> Estimate:
     """Follow rate and service time: up at once, down slowly, service times the more the more was completed."""
     rate = seen.arrivals / elapsed_s
     # What chance does to a count is no rise.

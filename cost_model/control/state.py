@@ -39,10 +39,10 @@ class Settings:
 
     rise_s: float = 2.0
     fall_s: float = 12.0
-    own_cores: float = 3.0
+    own_cores: float = 5.0
     tight_part: float = 0.4
-    move_part: float = 0.06
-    hold_s: float = 5.0
+    move_part: float = 0.15
+    hold_s: float = 10.0
     slow_factor: float = 2.0
     watch_s: float = 3.0
     lend_after: float = 0.02
@@ -187,9 +187,7 @@ def begin(
 
     known = {subject.name: subject for subject in subjects}
     settings = settings or Settings()
-    estimates = {
-        one.name: Estimate(one.qps, one.service_us, one.service_us) for one in known.values()
-    }
+    estimates = {one.name: Estimate(one.qps, one.service_us, one.service_us) for one in known.values()}
     fixed = dict(overrides or {})
     if pools is None:
         made = initial_pools(tuple(cores), known, estimates, settings, fixed)

@@ -139,7 +139,8 @@ def hand_out(grouped: Grouping, sizes: Sequence[int], cores: tuple[int, ...], no
             owned[place].append(free.pop(0 if kind == "baseline" else -1))
             lacking -= 1
     return tuple(
-        Pool(pool_name(kind, models), kind, models, tuple(mine), borrows=kind != "isolated")
+        # A core that is lent comes back when the guest's request ends: too late for what is due in a few milliseconds.
+        Pool(pool_name(kind, models), kind, models, tuple(mine), lends=kind != "tight", borrows=kind != "isolated")
         for (kind, models), mine in zip(grouped, owned, strict=True)
     )
 

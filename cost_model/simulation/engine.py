@@ -72,8 +72,10 @@ class _Struct:
     """A C struct and the arrays that it points to, each an attribute."""
 
     def __init__(self, fields: Sequence[tuple[str, Any]], values: dict[str, Any]) -> None:
-        kinds = [(name, _NUMBERS.get(kind, ctypes.c_void_p) if isinstance(kind, str) else ctypes.c_void_p)
-                 for name, kind in fields]
+        kinds = [
+            (name, _NUMBERS.get(kind, ctypes.c_void_p) if isinstance(kind, str) else ctypes.c_void_p)
+            for name, kind in fields
+        ]
         self.raw = type("Raw", (ctypes.Structure,), {"_fields_": kinds})()
         self.arrays: dict[str, NDArray[Any]] = {}
         for name, kind in fields:

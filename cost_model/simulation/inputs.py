@@ -180,7 +180,9 @@ def scaled(traffic: Traffic, minutes_scale: float) -> Traffic:
         level = replace(level, period_s=level.period_s * minutes_scale)
     reshare = traffic.reshare
     if reshare:
-        reshare = Reshare(max(min(30.0, reshare.every_s), reshare.every_s * minutes_scale), reshare.groups, reshare.dirichlet_alpha)
+        reshare = Reshare(
+            max(min(30.0, reshare.every_s), reshare.every_s * minutes_scale), reshare.groups, reshare.dirichlet_alpha
+        )
     events = tuple(Event(one.at_s * minutes_scale, one.model, one.service_factor) for one in traffic.events)
     shorter = max(1.0, traffic.duration_s * minutes_scale)
     return replace(traffic, duration_s=shorter, level=level, reshare=reshare, events=events)
