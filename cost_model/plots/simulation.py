@@ -70,7 +70,7 @@ def draw_owners(axis: Any, result: Result) -> None:
     from matplotlib.patches import Patch
 
     labels = list(dict.fromkeys(label for _, one in result.owners for label in one.labels))
-    palette = [*colormaps["tab20"].colors, *colormaps["tab20b"].colors]
+    palette = [*colormaps["tab20"](range(20)), *colormaps["tab20b"](range(20))]
     times = np.arange(0.0, max(1.0, result.simulated_s))
     cores = len(result.owners[0][1].core_owner)
     picture = np.zeros((cores, len(times)), int)

@@ -14,7 +14,7 @@ import numpy as np
 from cost_model.service import RowDistribution, ServiceTime
 from cost_model.simulation import engine
 from cost_model.simulation.engine import NEVER, TABLE, Floats
-from cost_model.traffic import Event, Reshare, Sine, Traffic
+from cost_model.traffic import Event, Sine, Traffic
 from cost_model.workload import ModelLoad, Workload
 
 P99_MISSES = 0.01
@@ -40,7 +40,7 @@ def _rows(rows: RowDistribution) -> Floats:
     if rows.kind == "lognormal":
         sigma = np.sqrt(np.log1p(rows.cv**2))
         values = np.exp(np.log(rows.nominal_mean) - sigma**2 / 2 + sigma * _normal())
-        return np.clip(np.rint(values), 1, rows.maximum)
+        return np.asarray(np.clip(np.rint(values), 1, rows.maximum))
     return np.sort(rows.sample(np.random.default_rng(0), 64 * TABLE)).reshape(TABLE, 64)[:, 32]
 
 
@@ -84,7 +84,7 @@ def build_inputs(workload: Workload, threads: Mapping[str, int] | None = None) -
     workload : Workload
     threads : mapping of model to int, optional
         Threads per session; 1 for those that are missing. A request of t threads takes t cores for
-        fixed + per_row · rows · (1 − p + p/t), p being the part that is divided.
+        fixed + per_row · rows · (1 - p + p/t), p being the part that is divided.
     """
     row_tables: dict[Any, int] = {}
     noise_tables: dict[Any, int] = {}
@@ -134,7 +134,7 @@ def build_inputs(workload: Workload, threads: Mapping[str, int] | None = None) -
 def _measured(model: ModelLoad, threads: int) -> Floats:
     random = np.random.default_rng(0)
     drawn = model.service.sample(random, model.rows.sample(random, 16 * TABLE), threads)
-    return np.sort(drawn).reshape(TABLE, 16).mean(axis=1)
+    return np.asarray(np.sort(drawn).reshape(TABLE, 16).mean(axis=1))
 
 
 def _shares(workload: Workload) -> Floats:
@@ -180,9 +180,8 @@ def scaled(traffic: Traffic, minutes_scale: float) -> Traffic:
         level = replace(level, period_s=level.period_s * minutes_scale)
     reshare = traffic.reshare
     if reshare:
-        reshare = Reshare(
-            max(min(30.0, reshare.every_s), reshare.every_s * minutes_scale), reshare.groups, reshare.dirichlet_alpha
-        )
+        every_s = max(min(30.0, reshare.every_s), reshare.every_s * minutes_scale)
+        reshare = replace(reshare, every_s=every_s)
     events = tuple(Event(one.at_s * minutes_scale, one.model, one.service_factor) for one in traffic.events)
     shorter = max(1.0, traffic.duration_s * minutes_scale)
     return replace(traffic, duration_s=shorter, level=level, reshare=reshare, events=events)

@@ -48,7 +48,9 @@ class Assignment:
 class Policy(Protocol):
     """What `simulate` asks of a policy."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What it is called."""
 
     def start(self, inputs: Inputs, machine: Machine, qps: float) -> Assignment:
         """Return what is in force at the beginning."""

@@ -194,7 +194,10 @@ def _excuse(inputs: Inputs, pieces: Sequence[Piece]) -> None:
     start = 0.0
     for piece in pieces:
         for model in np.flatnonzero(piece.factor > 1):
-            if load.excused_from_us[model] == engine.NEVER and missed_alone(load, model, piece.factor[model]) > BROKEN:
+            if (
+                load.excused_from_us[model] == engine.NEVER
+                and missed_alone(load, int(model), piece.factor[model]) > BROKEN
+            ):
                 load.excused_from_us[model] = start * 1e6
         for model in np.flatnonzero(piece.factor <= 1):
             if load.excused_from_us[model] < start * 1e6 < load.excused_until_us[model]:
