@@ -76,7 +76,9 @@ def _estimate(before: Estimate, subject: Subject, seen: Observation, settings: S
         service += trust * (seen.busy_us / seen.completed - service)
         slow = service > settings.slow_factor * before.usual_us
         well = service < (1 + (settings.slow_factor - 1) / 2) * before.usual_us
-        slow_s, well_s = (slow_s + elapsed_s if slow else 0.0), (well_s + elapsed_s if well else 0.0)
+        # The slower it is, the less time it takes to believe it.
+        excess = (service / max(before.usual_us, 1e-9) - 1) / (settings.slow_factor - 1)
+        slow_s, well_s = (slow_s + elapsed_s * excess if slow else 0.0), (well_s + elapsed_s if well else 0.0)
     return Estimate(qps, service, before.usual_us, slow_s, well_s)
 
 

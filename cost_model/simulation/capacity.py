@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+import numpy as np
+
 from cost_model.interference import Interference
 from cost_model.machine import Machine
-from cost_model.simulation.inputs import Inputs, build_inputs, schedule
+from cost_model.simulation.inputs import BROKEN, P99_MISSES, Inputs, Piece, build_inputs, missed_alone, scaled, schedule
 from cost_model.simulation.policies import (
     POLICIES,
     Dynamic,
@@ -77,6 +79,37 @@ def bound_qps(inputs: Inputs, machine: Machine) -> float:
     return len(machine.cores) / inputs.demand_us * 1e6
 
 
+def traffic_bound_qps(inputs: Inputs, machine: Machine, pieces: Sequence[Piece]) -> float:
+    r"""Return about the highest rate that any policy could carry under moving traffic [requests/s].
+
+    All cores always busy where there is work, no interference, models that are not judged during an event turned away
+    meanwhile, and one per cent of the work lost: the largest :math:`q` with
+    :math:`\sum_i t_i \max(0, q w_i - c) \le 0.01 \sum_i t_i q w_i` over pieces of length :math:`t_i` that bring
+    :math:`w_i` core seconds per request at level 1 to :math:`c` cores. Queues do not carry work over from a second to
+    the next, as objectives are some tens of milliseconds.
+    """
+    work, lengths, start = [], [], 0.0
+    for piece in pieces:
+        broken = np.array(
+            [
+                factor > 1 and missed_alone(inputs.load, place, factor) > BROKEN
+                for place, factor in enumerate(piece.factor)
+            ]
+        )
+        each = np.where(broken, 0.0, piece.shares * inputs.mean_us * piece.factor)
+        work.append(piece.level * float(each.sum()) * 1e-6)
+        lengths.append(piece.end_s - start)
+        start = piece.end_s
+    per_request, seconds = np.array(work), np.array(lengths)
+    low, high = 0.0, 2 * len(machine.cores) / float(per_request[per_request > 0].min())
+    for _ in range(60):
+        rate = (low + high) / 2
+        demand = rate * per_request
+        lost = float(seconds @ np.maximum(0.0, demand - len(machine.cores)))
+        low, high = (rate, high) if lost <= P99_MISSES * float(seconds @ demand) else (low, rate)
+    return low
+
+
 def make_policy(name: str, workload: Workload, machine: Machine, interference: Interference) -> Policy:
     """Make a policy by its name."""
     if name == "shared":
@@ -119,12 +152,10 @@ def capacity(
 def best_split(workload: Workload, machine: Machine, interference: Interference, seconds: float = 8.0) -> int:
     """Return the baseline's cores with which `baseline-pool` carries most at steady base traffic.
 
-    Neither side knows of the other: of each rate, half of the interval is dropped by which side fails, and the split
-    with it (the baseline's cores grow when it is the baseline that fails).
+    Climbs from the split by demand, in steps of four cores, two and one.
     """
     inputs = build_inputs(workload)
     traffic = Traffic("split", "poisson", seconds)
-    pieces = schedule(workload, traffic, _SPLIT_SEED)
     cores = len(machine.cores)
     demand = inputs.shares * inputs.mean_us
     baseline = [place for place, model in enumerate(workload.models) if model.role == "baseline"]
@@ -150,12 +181,9 @@ def best_split(workload: Workload, machine: Machine, interference: Interference,
             if carried(better) <= carried(best):
                 break
             best = better
-    del pieces
     return best
 
 
 def scaled_workload(workload: Workload, minutes_scale: float) -> Workload:
     """Shorten all kinds of traffic."""
-    from cost_model.simulation.inputs import scaled
-
     return replace(workload, traffic=tuple(scaled(one, minutes_scale) for one in workload.traffic))

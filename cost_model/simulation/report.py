@@ -22,6 +22,7 @@ def capacity_table(rows: Sequence[Row]) -> Table:
     table.add_column("interference", justify="right")
     for policy in policies:
         table.add_column(policy, justify="right")
+    table.add_column("bound", justify="right")
     table.add_column("binds", justify="left")
     for scale, traffic in dict.fromkeys((row.interference, row.traffic) for row in rows):
         cells, binding = [], ""
@@ -34,7 +35,8 @@ def capacity_table(rows: Sequence[Row]) -> Table:
             spread = f" ±{(max(rates) - min(rates)) / 2:,.0f}" if len(rates) > 1 else ""
             cells.append(f"{sum(rates) / len(rates):,.0f}{spread}" if max(rates) else "none")
             binding = ", ".join(sorted({row.binding for row in of if row.binding})) or binding
-        table.add_row(traffic, f"x{scale:g}", *cells, binding)
+        bounds = [row.bound_qps for row in rows if (row.interference, row.traffic) == (scale, traffic)]
+        table.add_row(traffic, f"x{scale:g}", *cells, f"{sum(bounds) / len(bounds):,.0f}", binding)
     return table
 
 

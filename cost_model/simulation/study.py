@@ -14,7 +14,7 @@ from typing import Any
 
 from cost_model.interference import Interference
 from cost_model.machine import Machine
-from cost_model.simulation.capacity import capacity, make_policy
+from cost_model.simulation.capacity import capacity, make_policy, traffic_bound_qps
 from cost_model.simulation.inputs import build_inputs, scaled, schedule
 from cost_model.simulation.run import Result, simulate
 from cost_model.traffic import Traffic
@@ -31,6 +31,8 @@ class Row:
         Highest total rate (at level 1) at which every model met its objective; 0 if there is none.
     requests, cpu_s : int, float [s]
         Simulated for it, and what that took.
+    bound_qps : float [requests/s]
+        About the most that any policy could carry (`traffic_bound_qps`).
     binding : str
         The model that came closest to its objective.
     """
@@ -43,6 +45,7 @@ class Row:
     runs: int
     requests: int
     cpu_s: float
+    bound_qps: float
     binding: str = ""
     utilisation: float = 0.0
     slowdown: float = 0.0
@@ -86,6 +89,7 @@ def _run(chain: _Chain) -> list[Row]:
         row = Row(
             chain.traffic.name, chain.policy, seed, chain.scale, found.qps, found.runs, found.requests,
             time.process_time() - began,
+            traffic_bound_qps(inputs, chain.machine, schedule(chain.workload, chain.traffic, seed)),
         )  # fmt: skip
         if found.result:
             result = found.result
