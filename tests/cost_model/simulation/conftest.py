@@ -25,7 +25,7 @@ SMALL = {
          "states": [{"level": 0.5, "mean_s": 4}, {"level": 1.5, "mean_s": 2}]},
         {"name": "moving", "kind": "poisson", "minutes": 1,
          "reshare": {"every_s": 10, "groups": ["variant"], "dirichlet_alpha": 0.6}},
-        {"name": "slow", "kind": "poisson", "minutes": 1,
+        {"name": "slow", "kind": "poisson", "minutes": 2,
          "events": [{"at_s": 10, "model": "variant-2", "service_factor": 20},
                     {"at_s": 40, "model": "variant-2", "service_factor": 1}]},
     ],
