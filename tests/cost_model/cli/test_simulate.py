@@ -14,7 +14,8 @@ from cost_model.cli.app import app, load_verbs
 WORKLOAD = """
 machine: {cores: 4}
 models:
-  - {name: base, role: baseline, fixed_us: 900, per_row_us: 100, cv: 0.3, rows: {constant: 1}, slo_p99_ms: 10, share: 0.6}
+  - {name: base, role: baseline, fixed_us: 900, per_row_us: 100, cv: 0.3, rows: {constant: 1}, slo_p99_ms: 10,
+     share: 0.6}
   - {group: v, count: 2, role: variant, fixed_us: 900, per_row_us: 100, cv: 0.3, rows: {constant: 1}, slo_p99_ms: 10,
      share: 0.4}
 traffic:
