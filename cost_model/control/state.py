@@ -35,6 +35,9 @@ class Settings:
         Part of the objective that the oldest request has waited before its pool borrows idle cores.
     floor_part : float
         The baseline never has less than this part of the cores that its plan gave it.
+    wait_part : float
+        Part of the objective after which a request that still waits is shed: what is short by two per cent then sheds
+        two per cent, where a full queue would make everything late.
     """
 
     rise_s: float = 2.0
@@ -47,6 +50,7 @@ class Settings:
     watch_s: float = 3.0
     lend_after: float = 0.02
     floor_part: float = 0.5
+    wait_part: float = 0.3
 
 
 @dataclass(frozen=True)

@@ -137,6 +137,7 @@ def simulate(
         switch_cost=interference.switch, oversubscription=interference.shared_cache, knee=interference.knee,
         bandwidth=interference.bandwidth, node_bytes_per_us=machine.memory_bandwidth_gbs_per_node * 1e3,
     )  # fmt: skip
+    deadline_us = load.deadline_us.copy()
     assignment = policy.start(inputs, machine, qps)
     owners: list[tuple[float, Any]] = [(0.0, assignment)]
     moves: list[tuple[float, Any]] = []
@@ -163,6 +164,7 @@ def simulate(
         if stop_early and (state.missed > certain).any():
             stopped = piece.end_s
             break
+    load.deadline_us[:] = deadline_us
     simulated_s = float(state.now_us) / 1e6
     models = _results(inputs, state, simulated_s)
     met = stopped is None and all(model.met for model in models)
@@ -182,6 +184,8 @@ def apply(state: Any, load: Any, segment: Any, assignment: Assignment) -> None:
     state.borrows[:groups] = assignment.borrows
     state.lend_after_us[:groups] = assignment.lend_after_us
     state.oversubscribed[:groups] = assignment.oversubscribed
+    if assignment.wait_part is not None:
+        load.deadline_us[:] = np.minimum(load.deadline_us, assignment.wait_part * load.slo_us)
     if assignment.limit is not None:
         state.limit[:] = assignment.limit
     engine.regroup(state, load, segment, np.array(assignment.core_owner), np.array(assignment.group_of))
