@@ -36,8 +36,8 @@ class Settings:
     floor_part : float
         The baseline never has less than this part of the cores that its plan gave it.
     wait_part : float
-        Part of the objective after which a request that still waits is shed: what is short by two per cent then sheds
-        two per cent, where a full queue would make everything late.
+        Part of the objective after which a variant's request that still waits is shed: what is short by two per cent
+        then sheds two per cent, where a full queue would make everything late.
     """
 
     rise_s: float = 2.0

@@ -35,7 +35,7 @@ POLICIES = ("shared", "static", "baseline-pool", "planned", "dynamic")
 class Assignment:
     """Groups with a label each: who owns a core, who queues where, who lends and borrows.
 
-    A request that has waited for more than `wait_part` of its objective is dropped; None: for the whole of it.
+    A request that has waited for more than `wait_part` [models] of its objective is dropped; None: the whole of it.
     """
 
     labels: tuple[str, ...]
@@ -46,7 +46,7 @@ class Assignment:
     lend_after_us: tuple[float, ...]
     oversubscribed: tuple[bool, ...]
     limit: tuple[int, ...] | None = None
-    wait_part: float | None = None
+    wait_part: tuple[float, ...] | None = None
 
 
 class Policy(Protocol):
@@ -206,7 +206,7 @@ class Dynamic:
             tuple(self._patience_us(pool) for pool in control.pools),
             (False,) * len(control.pools),
             tuple(control.limits.get(name, 2**31 - 1) for name in control.subjects),
-            self.settings.wait_part,
+            tuple(1.0 if one.role == "baseline" else self.settings.wait_part for one in control.subjects.values()),
         )
 
     def _patience_us(self, pool: Pool) -> float:

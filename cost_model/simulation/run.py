@@ -185,7 +185,7 @@ def apply(state: Any, load: Any, segment: Any, assignment: Assignment) -> None:
     state.lend_after_us[:groups] = assignment.lend_after_us
     state.oversubscribed[:groups] = assignment.oversubscribed
     if assignment.wait_part is not None:
-        load.deadline_us[:] = np.minimum(load.deadline_us, assignment.wait_part * load.slo_us)
+        load.deadline_us[:] = np.minimum(load.deadline_us, np.array(assignment.wait_part) * load.slo_us)
     if assignment.limit is not None:
         state.limit[:] = assignment.limit
     engine.regroup(state, load, segment, np.array(assignment.core_owner), np.array(assignment.group_of))
