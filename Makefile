@@ -15,7 +15,7 @@ CONFIGURE := $(BIN)/cmake -S . -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/pyt
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-graph-tools bench-hosts bench-large-table demo demo-proxy build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-tsan lint fmt typecheck bench endurance fuzz \
+.PHONY: help bench-cost-model bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-graph-tools bench-hosts bench-large-table demo demo-proxy build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-tsan lint fmt typecheck bench endurance fuzz \
         docs proto check clean dist
 
 ## help: list the targets
@@ -117,7 +117,7 @@ test-tsan: lib-tsan
 
 ## test-py: the tests of the Python packages
 test-py: lib $(VENV)/.stamp-test .venv-clients/.stamp
-	$(Q)$(PYTEST) tests/processor tests/graph_tools tests/serving_proxy tests/demo tests/load_tests $(PYTEST_ARGS)
+	$(Q)$(PYTEST) tests/processor tests/graph_tools tests/cost_model tests/serving_proxy tests/demo tests/load_tests $(PYTEST_ARGS)
 
 ## bench: requests/s, latency, CPU, codecs and memory against stock TensorFlow; JSON in results/
 bench: lib $(VENV)/.stamp-bench
@@ -157,6 +157,10 @@ bench-kernels: lib
 bench-graph-tools: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_graph_tools $(addprefix --only ,$(CASES)) $(BENCH_ARGS)
 
+## bench-cost-model: what each policy carries on a machine of 128 cores, simulated (BENCH_ARGS=--quick: minutes, not an hour)
+bench-cost-model: lib $(VENV)/.stamp-bench $(VENV)/.stamp-cost-model
+	$(Q)$(BIN)/python -m load_tests.bench_cost_model $(BENCH_ARGS)
+
 ## bench-large-table: cut a table of GB=20 gigabytes and watch the memory that it takes; needs 1.7 times that on the disk
 bench-large-table: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_large_table --gb $(or $(GB),20) $(BENCH_ARGS)
@@ -176,7 +180,7 @@ fuzz: lib $(VENV)/.stamp-test
 	$(Q)libprocessor/fuzz/run.sh build/fuzz $(or $(FUZZ_SECONDS),60)
 	$(Q)$(BIN)/python -m pytest tests/processor/test_random_requests.py --hypothesis-profile=fuzz
 
-SOURCES = $(shell find libprocessor tests \( -name '*.c' -o -name '*.cc' -o -name '*.h' \) -not -path '*/build/*')
+SOURCES = $(shell find libprocessor cost_model tests \( -name '*.c' -o -name '*.cc' -o -name '*.h' \) -not -path '*/build/*')
 
 ## lint: check format and style of C, C++, Go and Python, and the limits of the house
 lint: $(VENV)/.stamp-lint

@@ -20,6 +20,7 @@ else()
 endif()
 
 install(TARGETS processor LIBRARY DESTINATION processor)
+install(TARGETS cost_model_engine LIBRARY DESTINATION cost_model/simulation)
 install(FILES libprocessor/include/processor/processor.h libprocessor/include/processor/deeprec.h
         DESTINATION processor/include/processor)
 install(FILES ${BINDING_FILES} DESTINATION processor)

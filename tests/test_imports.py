@@ -19,6 +19,8 @@ ALLOWED = {
     "processor": ({"cffi", "_cffi_backend", "numpy"}, {"ml_dtypes"}),
     # libprocessor's ops for fused graphs are opened as an op library, without importing the binding.
     "graph_tools": ({"numpy", "google_crc32c", "ml_dtypes", "rich", "typer"}, {"tensorflow", "google"}),
+    # A model is profiled through the binding.
+    "cost_model": ({"numpy", "rich", "typer"}, {"matplotlib", "processor", "yaml"}),
     # Only the proxy knows the others; hosts and optimisation, which need them, are processes of their own.
     "serving_proxy": (
         {

@@ -87,6 +87,10 @@ def test_extra_and_group_of_graph_tools_are_the_same() -> None:
     assert PROJECT["optional-dependencies"]["graph-tools"] == PYPROJECT["dependency-groups"]["graph-tools"]
 
 
+def test_extra_and_group_of_cost_model_are_the_same() -> None:
+    assert PROJECT["optional-dependencies"]["cost-model"] == PYPROJECT["dependency-groups"]["cost-model"]
+
+
 def test_extra_and_group_of_serving_proxy_are_the_same() -> None:
     group = PYPROJECT["dependency-groups"]["serving-proxy"]
     whole = [*PYPROJECT["dependency-groups"]["graph-tools"], *(one for one in group if isinstance(one, str))]
@@ -146,6 +150,9 @@ def test_wheel_holds_library_headers_and_binding(wheel: Path) -> None:
     modules = {f"processor/{path.name}" for path in (ROOT / "processor").glob("*.py")}
     modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "graph_tools").rglob("*.py")}
     modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "serving_proxy").rglob("*.py")}
+    # The simulator's event loop is C++ that is compiled where it runs.
+    for kind in ("*.py", "*.cc", "scenarios/*.yaml", "scenarios/*.json"):
+        modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "cost_model").rglob(kind)}
     for kind in ("*.sql", "*.proto", "*.binpb", "page/static/*"):
         modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "serving_proxy").rglob(kind)}
     expected = modules | {
@@ -153,6 +160,7 @@ def test_wheel_holds_library_headers_and_binding(wheel: Path) -> None:
         "processor/_build.py",
         "processor/py.typed",
         "graph_tools/py.typed",
+        "cost_model/py.typed",
         "serving_proxy/py.typed",
         "processor/libprocessor.so",
         "processor/include/processor/processor.h",
@@ -164,6 +172,8 @@ def test_wheel_holds_library_headers_and_binding(wheel: Path) -> None:
     assert "Provides-Extra: tensorflow" in metadata
     assert "Provides-Extra: graph-tools" in metadata
     assert "Provides-Extra: serving-proxy" in metadata
+    assert "Provides-Extra: cost-model" in metadata
+    assert "cost-model = cost_model.cli:main" in commands
     assert "graph-tools = graph_tools.cli:main" in commands
     assert "serving-proxy = serving_proxy.cli:main" in commands
 

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read members of mappings that came from YAML or JSON; every message names the member."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from cost_model.errors import CostModelError, WorkloadError
+
+REQUIRED = object()
+
+
+class Reader:
+    """A mapping whose members are taken one by one, so that what is left over is an error.
+
+    Parameters
+    ----------
+    place : str
+        What messages call the mapping: `models[2] (ranking)`.
+    data : mapping
+    error : type of CostModelError
+        Raised for everything that is wrong.
+    """
+
+    def __init__(self, place: str, data: object, error: type[CostModelError] = WorkloadError) -> None:
+        if not isinstance(data, Mapping):
+            raise error(f"{place}: {describe(data)} found, expected a mapping")
+        self.place = place
+        self._left = dict(data)
+        self._error = error
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._left
+
+    def fail(self, key: str, found: str, expected: str) -> CostModelError:
+        """Make the error of a member."""
+        return self._error(f"{self.place}.{key}: {found} found, expected {expected}")
+
+    def take(self, key: str, default: Any = REQUIRED, expected: str = "a value") -> Any:
+        """Take a member of any kind."""
+        if key not in self._left:
+            if default is REQUIRED:
+                raise self.fail(key, "nothing", expected)
+            return default
+        return self._left.pop(key)
+
+    def number(
+        self,
+        key: str,
+        default: object = REQUIRED,
+        *,
+        least: float = 0.0,
+        most: float = math.inf,
+        positive: bool = False,
+    ) -> float:
+        """Take a finite number from `least` (or, if `positive`, above 0) to `most`."""
+        expected = f"a number {'above 0' if positive else f'of at least {least:g}'}" + (
+            f" and at most {most:g}" if most < math.inf else ""
+        )
+        value = self.take(key, default, expected)
+        return check_number(value, lambda found: self.fail(key, found, expected), least, most, positive)
+
+    def integer(self, key: str, default: Any = REQUIRED, *, least: int = 0, most: int = 1 << 30) -> int:
+        """Take an integer from `least` to `most`."""
+        expected = f"an integer from {least} to {most}"
+        value = self.take(key, default, expected)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise self.fail(key, describe(value), expected)
+        return value
+
+    def text(self, key: str, default: Any = REQUIRED, *, one_of: Collection[str] = ()) -> str:
+        """Take a text that is not empty, one of those given."""
+        expected = " or ".join(f"'{name}'" for name in one_of) if one_of else "a text"
+        value = self.take(key, default, expected)
+        if not isinstance(value, str) or not value or (one_of and value not in one_of):
+            raise self.fail(key, describe(value), expected)
+        return value
+
+    def items(self, key: str, default: Any = REQUIRED) -> list[Any]:
+        """Take a list that is not empty."""
+        value = self.take(key, default, "a list")
+        if value is default and default is not REQUIRED:
+            return list(value)
+        if not isinstance(value, list) or not value:
+            raise self.fail(key, describe(value), "a list with at least one item")
+        return value
+
+    def inner(self, key: str) -> Reader:
+        """Take a member that is a mapping."""
+        return Reader(f"{self.place}.{key}", self.take(key, expected="a mapping"), self._error)
+
+    def end(self) -> None:
+        """Check that nothing is left."""
+        for key in self._left:
+            raise self._error(f"{self.place}: unknown member '{key}' found, expected none of that name")
+
+
+def check_number(value: object, fail: Any, least: float, most: float, positive: bool) -> float:
+    """Check that a value is a finite number in its range; `fail` makes the error from what was found."""
+    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not good or not least <= float(value) <= most or (positive and float(value) <= 0):  # type: ignore[arg-type]
+        raise fail(describe(value))
+    return float(value)  # type: ignore[arg-type]
+
+
+def describe(value: object) -> str:
+    """Say what was found, briefly."""
+    text = repr(value)
+    return text if len(text) <= 40 else f"{type(value).__name__} {text[:30]}…"
+
+
+def read_yaml(path: Path, error: type[CostModelError] = WorkloadError) -> Any:
+    """Read a YAML (or JSON) file.
+
+    Raises
+    ------
+    CostModelError
+        It is missing or is no YAML.
+    """
+    import yaml
+
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise error(f"{path}: {problem.strerror}, expected a file that can be read") from problem
+    except (yaml.YAMLError, UnicodeDecodeError) as problem:
+        raise error(f"{path}: {' '.join(str(problem).split())}, expected YAML") from problem

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `cost-model` command: its verbs, its exit codes, and what every verb does alike.
+
+Exit codes: 0 done, 1 the plan is not feasible or a comparison failed, 2 wrong use or unreadable input.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import json
+import signal
+from collections.abc import Callable
+from typing import Annotated, Any, ParamSpec
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from cost_model.errors import CostModelError
+
+app = typer.Typer(
+    name="cost-model",
+    help="Decide which model gets which cores; explain it, and prove it on a simulated machine.",
+    epilog="Start with `cost-model plan WORKLOAD.yaml --qps 20000 --explain`. Exit codes: 0 done, 1 not feasible or a "
+    "comparison failed, 2 wrong use or unreadable input.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+errors = Console(stderr=True)
+P = ParamSpec("P")
+Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON instead of tables.")]
+
+# In the order of the help text.
+_VERBS = ("profile", "plan", "simulate", "calibrate")
+
+
+@app.callback()
+def _common() -> None: ...
+
+
+def main() -> None:
+    """Run the command line."""
+    load_verbs()
+    app(prog_name="cost-model")
+
+
+def load_verbs() -> None:
+    """Import the modules of the verbs, which enter them into `app`."""
+    for verb in _VERBS:
+        if importlib.util.find_spec(f"cost_model.cli.{verb}"):
+            importlib.import_module(f"cost_model.cli.{verb}")
+
+
+def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
+    """Wrap a verb: its errors become one message and the exit code, an exit code that it returns is used."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            code = command(*args, **kwargs)
+        except CostModelError as error:
+            complain(str(error))
+            raise typer.Exit(error.exit_code) from error
+        except BrokenPipeError:
+            # Whoever read our output has seen enough; typer ends quietly.
+            raise
+        except OSError as error:
+            place = f"{error.filename}: " if error.filename else ""
+            complain(f"{place}{error.strerror or error}, expected to read or write it")
+            raise typer.Exit(2) from error
+        except KeyboardInterrupt:
+            complain("interrupted")
+            raise typer.Exit(128 + signal.SIGINT) from None
+        raise typer.Exit(code or 0)
+
+    return run
+
+
+def complain(message: str) -> None:
+    """Print one line on the standard error."""
+    errors.print(f"[bold red]error:[/] {escape(' '.join(message.split()))}", soft_wrap=True, highlight=False)
+
+
+def print_json(data: Any) -> None:
+    """Print JSON; a number that is not finite would be an error."""
+    typer.echo(json.dumps(data, indent=2, allow_nan=False))

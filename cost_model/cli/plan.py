@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`cost-model plan`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cost_model.cli.app import Json, app, guarded, print_json
+from cost_model.errors import UsageError
+from cost_model.interference import load_interference
+from cost_model.machine import load_machine, this_machine
+from cost_model.planning import Addition, Plan, explain, plan, plan_addition
+from cost_model.service import ServiceTime
+from cost_model.workload import ModelLoad, Workload, load_workload
+
+_HELP = """Decide which model gets which cores.
+
+Baselines get what their objective needs before anything else; variants share a pool, or a few where that takes fewer
+cores. A plan that cannot meet every objective says why, still protects the baselines, and ends with exit code 1.
+
+**Examples**
+
+- `cost-model plan box128.yaml --qps 20000`
+- `cost-model plan box128.yaml --qps 20000 --explain`
+- `cost-model plan box128.yaml --qps 20000 --add exp_17 --like ranking --qps 300 --slo-p99-ms 20`
+"""
+
+
+@app.command(name="plan", help=_HELP)
+@guarded
+def plan_command(
+    workload: Annotated[Path, typer.Argument(metavar="WORKLOAD.yaml", help="Models, their rates and objectives.")],
+    machine: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MACHINE.yaml", show_default=False, help="In place of the workload's; without either, this machine."
+        ),
+    ] = None,
+    total_qps: Annotated[
+        float | None,
+        typer.Option("--total-qps", metavar="Q", show_default=False, help="Requests/s of all models with a share."),
+    ] = None,
+    add: Annotated[
+        str | None, typer.Option(metavar="NAME", show_default=False, help="Try out a model more under this name.")
+    ] = None,
+    qps: Annotated[
+        float | None, typer.Option(metavar="Q", show_default=False, help="Requests/s of the model of --add.")
+    ] = None,
+    slo_p99_ms: Annotated[
+        float | None,
+        typer.Option(metavar="T", show_default=False, help="Objective of the model of --add; else as --like."),
+    ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", show_default=False, help="Whose service times it has; else the baseline's."),
+    ] = None,
+    interference: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.json", show_default=False, help="Coefficients in place of the shipped ones."),
+    ] = None,
+    interference_scale: Annotated[
+        float, typer.Option(metavar="F", min=0, help="Multiply them: 0.5 and 2 show how much depends on them.")
+    ] = 1.0,
+    parallel: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            min=0,
+            max=1,
+            show_default=False,
+            help="Part of the work per row that the threads of a session divide, for models that do not say.",
+        ),
+    ] = None,
+    explained: Annotated[
+        bool, typer.Option("--explain", metavar="", help="Say of each allocation what one core more or less changes.")
+    ] = False,
+    as_json: Json = False,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="OUT.png", show_default=False, help="Draw who owns which core.")
+    ] = None,
+) -> int:
+    from cost_model.cli.render_plan import render_addition, render_explanation, render_plan
+    from cost_model.interference import default_interference
+
+    read = _with_parallel(load_workload(workload), parallel)
+    if add is None and (qps is not None or slo_p99_ms is not None or like is not None):
+        raise UsageError("--qps, --slo-p99-ms, --like: found without --add, expected it; see --total-qps for the total")
+    if total_qps is not None and not (math.isfinite(total_qps) and total_qps > 0):
+        raise UsageError(f"--total-qps: {total_qps} found, expected a number above 0")
+    there = load_machine(machine) if machine else read.machine or this_machine()
+    costs = (load_interference(interference) if interference else default_interference()).scaled(interference_scale)
+    made = plan(read, there, read.qps_by_model(total_qps), costs)
+    addition = _added(made, add, qps, slo_p99_ms, like) if add is not None else None
+    shown = addition.after if addition else made
+    names = _named(shown, add) if explained else []
+    if plot:
+        from cost_model.plots.plan import plot_plan
+
+        plot_plan(shown, plot)
+    if as_json:
+        data = shown.to_json()
+        data |= {"addition": addition.to_json()} if addition else {}
+        data |= {"explanations": [explain(shown, name).to_json() for name in names]} if explained else {}
+        print_json(data)
+    else:
+        if addition:
+            render_addition(addition)
+        render_plan(shown)
+        for name in names:
+            render_explanation(explain(shown, name))
+    return 1 if not shown.feasible or (addition and addition.verdict == "does_not_fit") else 0
+
+
+def _with_parallel(read: Workload, parallel: float | None) -> Workload:
+    if parallel is None:
+        return read
+    models = tuple(
+        replace(model, service=replace(model.service, parallel=parallel))
+        if isinstance(model.service, ServiceTime) and model.service.parallel == 0
+        else model
+        for model in read.models
+    )
+    return replace(read, models=models)
+
+
+def _added(made: Plan, name: str, qps: float | None, slo_p99_ms: float | None, like: str | None) -> Addition:
+    if qps is None or not math.isfinite(qps) or qps < 0:
+        raise UsageError(f"--qps: {qps} found, expected the requests/s of the model of --add, at least 0")
+    if slo_p99_ms is not None and not (math.isfinite(slo_p99_ms) and slo_p99_ms > 0):
+        raise UsageError(f"--slo-p99-ms: {slo_p99_ms} found, expected a time above 0")
+    models = made.workload.models
+    of = made.workload.model(like) if like else next(model for model in models if model.role == "baseline")
+    added: ModelLoad = replace(
+        of, name=name, role="variant", of=of.name, group=None, slo_p99_ms=slo_p99_ms or of.slo_p99_ms
+    )
+    return plan_addition(made, added, qps)
+
+
+def _named(shown: Plan, add: str | None) -> list[str]:
+    """Return a model of each allocation: the new one of its own, else the one that is the nearest to its objective."""
+    names = []
+    for one in shown.allocations:
+        if add in one.models:
+            names.append(str(add))
+        else:
+            late = {name: predicted.late for name, predicted in one.predicted.items()}
+            names.append(max(one.models, key=lambda name: late[name]))
+    return names

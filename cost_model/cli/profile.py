@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`cost-model profile`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from cost_model.cli.app import Json, app, errors, guarded, print_json
+from cost_model.errors import UsageError
+from cost_model.machine import parse_cpus, this_machine
+
+if TYPE_CHECKING:
+    from cost_model.profiling.profile import Profile
+
+_HELP = """Measure a model: service times over cores and rows, memory, and what sharing cores costs.
+
+The profile is written after every point: run the same command again to go on. `--reuse` takes the profile of a model
+with the same graph and other weights, if one check point agrees with it.
+
+**Examples**
+
+- `cost-model profile export/7 --out profile.json`
+- `cost-model profile export/8 --reuse profile.json --out profile-8.json`
+"""
+
+
+@app.command(name="profile", help=_HELP)
+@guarded
+def profile_command(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="SavedModel folder.")],
+    cpus: Annotated[
+        str | None, typer.Option(metavar="LIST", show_default=False, help="CPUs to measure on; else all that are ours.")
+    ] = None,
+    rows: Annotated[str, typer.Option(metavar="N,N", help="Rows per request.")] = "1,16,128,512",
+    cores: Annotated[str, typer.Option(metavar="N,N", help="Cores of a session.")] = "1",
+    out: Annotated[Path | None, typer.Option(metavar="FILE.json", show_default=False, help="Profile to write.")] = None,
+    reuse: Annotated[
+        Path | None, typer.Option(metavar="FILE.json", show_default=False, help="Profile of the same graph.")
+    ] = None,
+    requests: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.npz", show_default=False, help="Recorded inputs by name; else made up."),
+    ] = None,
+    seconds: Annotated[float, typer.Option(metavar="S", min=0.01, help="For each point.")] = 1.5,
+    as_json: Json = False,
+) -> None:
+    from cost_model.profiling.measure import profile_model
+
+    machine = this_machine(parse_cpus(cpus) if cpus else None)
+    # One CPU of each core: a sibling is no core.
+    ours = [core.cpus[0] for core in machine.cores]
+    records = _records(requests) if requests else None
+    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=errors) as bar:
+        task = bar.add_task("loading")
+        made = profile_model(
+            model,
+            ours,
+            _numbers("--rows", rows),
+            _numbers("--cores", cores),
+            out=out,
+            reuse=reuse,
+            records=records,
+            seconds=seconds,
+            told=lambda what: bar.update(task, description=what),
+        )
+    if as_json:
+        print_json(made.to_json())
+    else:
+        _render(made)
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() and 0 < int(part) <= 1_000_000 for part in parts):
+        raise UsageError(f"{option}: {text!r} found, expected whole numbers above 0, separated by commas")
+    return sorted({int(part) for part in parts})
+
+
+def _records(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    try:
+        with np.load(path) as file:
+            return {name: file[name] for name in file.files}
+    except (ValueError, EOFError) as error:
+        raise UsageError(f"{path}: {error}, expected arrays of numpy.savez") from error
+
+
+def _render(made: Profile) -> None:
+    from cost_model.cli.render_plan import console, make_table
+    from cost_model.profiling.profile import LEVELS
+
+    table = make_table(f"Profile {made.fingerprint}", "rows", "cores", "p50", "p90", "p99")
+    for (count, size), quantiles in sorted(made.points.items()):
+        shown = [f"{quantiles[LEVELS.index(level)]:,.0f} us" for level in (0.5, 0.9, 0.99)]
+        table.add_row(str(size), str(count), *shown)
+    screen = console()
+    screen.print(table)
+    costs = ", ".join(f"{name} {value:+.1%}" for name, value in made.interference.items())
+    screen.print(f"\nmemory {made.memory_mb:,.0f} MB; sharing costs: {costs}")

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The terminal's view of a plan."""
+
+from __future__ import annotations
+
+import math
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from cost_model.machine import Machine
+from cost_model.planning import Addition, Explanation, Plan
+from cost_model.queueing import Prediction
+
+
+def console() -> Console:
+    """Make a console as wide as the terminal; in a pipe or a file, 140 wide."""
+    made = Console(highlight=False)
+    return made if made.is_terminal else Console(width=140, highlight=False)
+
+
+def make_table(title: str, *columns: str) -> Table:
+    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False)
+    for number, column in enumerate(columns):
+        made.add_column(column, justify="right" if number else "left", overflow="fold")
+    return made
+
+
+def render_plan(made: Plan) -> None:
+    """Print allocations, the models in the most trouble, and what a reader must know."""
+    screen = console()
+    cores = len(made.machine.cores)
+    word = "[green]feasible[/]" if made.feasible else "[bold red]not feasible[/]"
+    screen.print(
+        f"[bold]Plan[/] {word}: {len(made.qps)} models on {cores} cores, {sum(made.qps.values()):,.0f} requests/s; "
+        f"traffic can grow to {_growth(made.growth)} of that"
+    )
+    for reason in made.reasons:
+        screen.print(f"  - {escape(reason)}", soft_wrap=True)
+    screen.print()
+    table = make_table(
+        "Allocations", "models", "cores", "nodes", "which", "sessions", "busy", "worst p99 / SLO", "growth", "late"
+    )
+    for one in made.allocations:
+        worst = max(one.predicted.values(), key=lambda predicted: predicted.late)
+        nodes = sorted({made.machine.cores[core].node for core in one.cores})
+        threads = f" x {one.threads_per_session}" if one.threads_per_session > 1 else ""
+        table.add_row(
+            escape(one.name),
+            str(len(one.cores)),
+            ",".join(map(str, nodes)),
+            _which(one.cores, made.machine),
+            f"{one.sessions}{threads}",
+            f"{worst.utilisation:.0%}",
+            _p99(worst),
+            _growth(one.growth),
+            f"{worst.late:.2%}",
+        )
+    screen.print(table)
+    screen.print()
+
+
+def render_addition(made: Addition) -> None:
+    """Print the verdict about a model that was tried out."""
+    colour = {"fits": "green", "needs_cores": "yellow"}.get(made.verdict, "bold red")
+    console().print(f"[bold]{escape(made.name)}[/] [{colour}]{escape(made.sentence)}[/]\n", soft_wrap=True)
+
+
+def render_explanation(made: Explanation) -> None:
+    """Print why a model has what it has."""
+    screen = console()
+    one = made.predicted
+    screen.print(
+        f"[bold]{escape(made.name)}[/]: {one.qps:,.0f} requests/s, service {made.service_mean_ms:.2f} ms "
+        f"(p99 {made.service_p99_ms:.1f}); keeps {made.demand_cores:.1f} cores busy, its allocation "
+        f"{made.demand_pool_cores:.1f} of {len(made.allocation.cores)}",
+        soft_wrap=True,
+    )
+    for sentence in made.why:
+        screen.print(f"  {escape(sentence)}", soft_wrap=True)
+    table = make_table("", "cores", "sessions", "p99", "growth", "objectives")
+    for point in made.curve:
+        mark = " <" if point.cores == len(made.allocation.cores) else ""
+        threads = f" x {point.threads_per_session}" if point.threads_per_session > 1 else ""
+        table.add_row(
+            f"{point.cores}{mark}",
+            f"{point.cores // point.threads_per_session}{threads}",
+            f"{point.p99_ms:.2f} ms" if math.isfinite(point.p99_ms) else "overload",
+            _growth(point.growth),
+            "met" if point.meets else "missed",
+        )
+    screen.print(table)
+    screen.print()
+
+
+def _p99(one: Prediction) -> str:
+    return f"{one.p99_ms:.1f} / {one.slo_p99_ms:g} ms" if math.isfinite(one.p99_ms) else "overload"
+
+
+def _growth(growth: float) -> str:
+    return f"{growth:.2f} x" if math.isfinite(growth) else "any"
+
+
+def _which(cores: tuple[int, ...], machine: Machine) -> str:
+    """Write the first CPUs of cores as Linux writes lists."""
+    from cost_model.machine import cpu_ranges
+
+    return cpu_ranges(sorted(machine.cores[core].cpus[0] for core in cores))

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One step of control: a pure function of what is known, what was seen and the time.
+
+Two time scales: within a second idle cores are lent (by the host, not by this code), so a burst needs no move; once a
+second ownership follows demand that lasts. Ownership decides who keeps its objective when there is not enough.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from cost_model.control.state import ControlState, Estimate, Move, Observation, Pool, Settings, Subject, Trial
+from cost_model.control.targets import group_models, hand_out, need, target_sizes
+
+_ENOUGH = 40
+
+
+def step(
+    state: ControlState, observation: Mapping[str, Observation], now_s: float, elapsed_s: float = 1.0
+) -> tuple[ControlState, tuple[Move, ...]]:
+    """Decide who owns which cores from now on.
+
+    Parameters
+    ----------
+    state : ControlState
+    observation : mapping of model to Observation
+        Of the time since the last step; a model that is missing was not asked.
+    now_s : float [s]
+    elapsed_s : float [s]
+        Since the last step.
+
+    Returns
+    -------
+    state : ControlState
+    moves : tuple of Move
+        Pools that grow stand before those that shrink: a host that applies them in order never leaves one short.
+    """
+    settings = state.settings
+    estimates = {
+        name: _estimate(state.estimates[name], subject, observation.get(name, Observation()), settings, elapsed_s)
+        for name, subject in state.subjects.items()
+    }
+    missed = _missed_part(state, observation)
+    state = replace(state, estimates=estimates, missed_part=0.7 * state.missed_part + 0.3 * missed)
+    state, undone = _judge_trial(state, observation, now_s)
+    if undone:
+        return state, undone
+    isolated = _isolated(state)
+    grouped = group_models(state.subjects, estimates, settings, state.pools, isolated)
+    sizes = target_sizes(grouped, state.subjects, estimates, len(state.cores), state.floor, state.overrides)
+    wanted = hand_out(grouped, sizes, state.cores, state.pools)
+    limits = _limits(state, isolated, wanted)
+    reason = _reason(state, wanted, now_s)
+    if reason is None:
+        return replace(state, limits=limits), ()
+    moves = list_moves(state.pools, wanted, reason)
+    changed = {move.pool for move in moves if len(move.after) > len(move.before)}
+    held = {name: until for name, until in state.held_until_s.items() if until > now_s}
+    held |= dict.fromkeys(changed, now_s + settings.hold_s)
+    trial = Trial(now_s, state.pools, state.missed_part) if _same_models(state.pools, wanted) else None
+    return replace(state, pools=wanted, held_until_s=held, trial=trial, limits=limits), moves
+
+
+def _estimate(before: Estimate, subject: Subject, seen: Observation, settings: Settings, elapsed_s: float) -> Estimate:
+    """Follow rate and service time: up at once, down slowly, service times the more the more was completed."""
+    rate = seen.arrivals / elapsed_s
+    # What chance does to a count is no rise.
+    rises = rate > before.qps + math.sqrt(max(before.qps, 1.0) / elapsed_s)
+    part = 1 - math.exp(-elapsed_s / (settings.rise_s if rises else settings.fall_s))
+    qps = before.qps + part * (rate - before.qps)
+    service, slow_s, well_s = before.service_us, before.slow_s, before.well_s
+    if seen.completed > 0:
+        trust = min(0.5, seen.completed / (seen.completed + 4 * _ENOUGH))
+        service += trust * (seen.busy_us / seen.completed - service)
+        slow = service > settings.slow_factor * before.usual_us
+        well = service < (1 + (settings.slow_factor - 1) / 2) * before.usual_us
+        # The slower it is, the less time it takes to believe it.
+        excess = (service / max(before.usual_us, 1e-9) - 1) / (settings.slow_factor - 1)
+        slow_s, well_s = (slow_s + elapsed_s * excess if slow else 0.0), (well_s + elapsed_s if well else 0.0)
+    return Estimate(qps, service, before.usual_us, slow_s, well_s)
+
+
+def _missed_part(state: ControlState, observation: Mapping[str, Observation]) -> float:
+    """Return the part of requests that missed, isolated models aside."""
+    apart = {model for pool in state.pools if pool.kind == "isolated" for model in pool.models}
+    return _missed_by([name for name in observation if name not in apart], observation)
+
+
+def _judge_trial(
+    state: ControlState, observation: Mapping[str, Observation], now_s: float
+) -> tuple[ControlState, tuple[Move, ...]]:
+    """Undo the last move if those that gave cores miss far more since, and more than those that took them."""
+    trial = state.trial
+    if trial is None:
+        return state, ()
+    if now_s - trial.since_s > state.settings.watch_s:
+        return replace(state, trial=None), ()
+    if not _same_models(trial.pools, state.pools):
+        return replace(state, trial=None), ()
+    had = {pool.name: len(pool.cores) for pool in trial.pools}
+    gave = [model for pool in state.pools if len(pool.cores) < had[pool.name] for model in pool.models]
+    took = [model for pool in state.pools if len(pool.cores) > had[pool.name] for model in pool.models]
+    hurt, helped = _missed_by(gave, observation), _missed_by(took, observation)
+    if hurt <= max(0.02, 3 * trial.missed_before) or hurt <= helped:
+        return state, ()
+    reason = f"undone: {hurt:.1%} of the requests of those that gave cores missed, {trial.missed_before:.1%} before"
+    moves = list_moves(state.pools, trial.pools, reason)
+    return replace(state, pools=trial.pools, trial=None, blocked_until_s=now_s + 2 * state.settings.hold_s), moves
+
+
+def _missed_by(models: list[str], observation: Mapping[str, Observation]) -> float:
+    seen = [observation[name] for name in models if name in observation]
+    total = sum(one.arrivals for one in seen)
+    return sum(one.missed for one in seen) / total if total else 0.0
+
+
+def _isolated(state: ControlState) -> frozenset[str]:
+    """Return variants that have become so slow that they would take their neighbours' objective with them."""
+    now = {model for pool in state.pools if pool.kind == "isolated" for model in pool.models}
+    return frozenset(
+        name
+        for name, one in state.estimates.items()
+        if state.subjects[name].role == "variant"
+        and ((name in now and one.well_s < 3.0) or (name not in now and one.slow_s >= 2.0))
+    )
+
+
+def _limits(state: ControlState, isolated: frozenset[str], pools: tuple[Pool, ...]) -> dict[str, int]:
+    """Shed early what cannot be in time: an isolated model, and variants when cores are short."""
+    limits = {}
+    for pool in pools:
+        demand = sum(state.estimates[name].cores for name in pool.models)
+        if pool.kind == "isolated" or (pool.kind != "baseline" and demand > 1.3 * len(pool.cores)):
+            for name in pool.models:
+                one = state.estimates[name]
+                part = one.cores / demand if demand else 1.0
+                in_time = state.subjects[name].slo_ms * 1e3 / max(one.service_us, 1.0)
+                limits[name] = max(2, math.ceil(len(pool.cores) * part * (1 + in_time)))
+    return limits
+
+
+def _reason(state: ControlState, wanted: tuple[Pool, ...], now_s: float) -> str | None:
+    """Say why ownership is to change now, or None to leave it."""
+    if not _same_models(state.pools, wanted):
+        kinds = {model: pool.kind for pool in state.pools for model in pool.models}
+        changed = [
+            f"{model} from {kinds.get(model, 'none')} to {pool.kind}"
+            for pool in wanted
+            for model in pool.models
+            if kinds.get(model) != pool.kind
+        ]
+        return "regrouped by demand: " + ", ".join(changed[:4])
+    if now_s < state.blocked_until_s:
+        return None
+    current = {pool.name: pool for pool in state.pools}
+    for pool in wanted:
+        before = current[pool.name]
+        change = len(pool.cores) - len(before.cores)
+        demand = sum(state.estimates[model].cores for model in pool.models)
+        if pool.name in state.overrides and change:
+            return f"{pool.name} is fixed at {state.overrides[pool.name]} cores"
+        if change >= max(2, math.ceil(state.settings.move_part * len(before.cores))) or (
+            change >= 1 and demand > len(before.cores)
+        ):
+            givers = [one for one in wanted if len(one.cores) < len(current[one.name].cores)]
+            if any(state.held_until_s.get(one.name, 0.0) > now_s for one in givers):
+                return None
+            return f"{pool.name} needs {need(demand):.1f} cores for a demand of {demand:.1f}, has {len(before.cores)}"
+    return None
+
+
+def _same_models(a: tuple[Pool, ...], b: tuple[Pool, ...]) -> bool:
+    return {(pool.kind, pool.models) for pool in a} == {(pool.kind, pool.models) for pool in b}
+
+
+def list_moves(before: tuple[Pool, ...], after: tuple[Pool, ...], reason: str) -> tuple[Move, ...]:
+    """List what changes, growing pools first."""
+    old = {pool.name: pool.cores for pool in before}
+    new = {pool.name: pool.cores for pool in after}
+    moves = [
+        Move(name, old.get(name, ()), new.get(name, ()), reason)
+        for name in [*new, *(name for name in old if name not in new)]
+        if set(old.get(name, ())) != set(new.get(name, ()))
+    ]
+    return tuple(sorted(moves, key=lambda move: len(move.before) - len(move.after)))

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""How many cores each pool should own, and which.
+
+A pool with demand :math:`d` busy cores needs about :math:`d + \beta\sqrt d` (Halfin and Whitt, Operations Research 29,
+1981); what is left over is given out in proportion to that need. When there is not enough, the baseline gets its need
+first and the variants divide the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from cost_model.control.state import Estimate, Kind, Pool, Settings, Subject, pool_name
+
+SAFETY = 0.8
+Grouping = list[tuple[Kind, tuple[str, ...]]]
+
+
+def group_models(
+    subjects: Mapping[str, Subject],
+    estimates: Mapping[str, Estimate],
+    settings: Settings,
+    now: Sequence[Pool] = (),
+    isolated: frozenset[str] = frozenset(),
+) -> Grouping:
+    """Decide who shares with whom: baselines, variants that earn cores of their own, the isolated, the rest."""
+    own_now = {model for pool in now if pool.kind == "own" for model in pool.models}
+    baselines = tuple(name for name, one in subjects.items() if one.role == "baseline")
+    grouped: Grouping = [("baseline", baselines)] if baselines else []
+    rest = []
+    for name, one in subjects.items():
+        if one.role == "baseline":
+            continue
+        earns = settings.own_cores * (0.5 if name in own_now else 1.0)
+        if name in isolated:
+            grouped.append(("isolated", (name,)))
+        elif estimates[name].cores >= earns:
+            grouped.append(("own", (name,)))
+        else:
+            rest.append(name)
+    # In one queue the tightest objective binds all: what is due much sooner waits in a queue of its own.
+    loosest = max((subjects[name].slo_ms for name in rest), default=0.0)
+    tight = tuple(name for name in rest if subjects[name].slo_ms < settings.tight_part * loosest)
+    usual = tuple(name for name in rest if name not in tight)
+    return [*grouped, *((kind, models) for kind, models in _pools(tight, usual) if models)]
+
+
+def _pools(tight: tuple[str, ...], usual: tuple[str, ...]) -> Grouping:
+    return [("tight", tight), ("pool", usual)]
+
+
+def need(demand: float) -> float:
+    """Return the cores that keep waiting short for a demand [cores]."""
+    return demand + SAFETY * math.sqrt(max(demand, 0.0))
+
+
+def target_sizes(
+    grouped: Grouping,
+    subjects: Mapping[str, Subject],
+    estimates: Mapping[str, Estimate],
+    cores: int,
+    floor: int,
+    overrides: Mapping[str, int],
+) -> list[int]:
+    """Return whole cores for each pool; their sum is `cores`, each has at least one where there are enough.
+
+    An isolated model is sized by what it usually takes, not by what it has become.
+    """
+    demands = []
+    for kind, models in grouped:
+        if kind == "isolated":
+            demands.append(sum(estimates[name].qps * estimates[name].usual_us * 1e-6 for name in models))
+        else:
+            demands.append(sum(estimates[name].cores for name in models))
+    needs = [need(demand) for demand in demands]
+    fixed = {
+        place: overrides[name]
+        for place, (kind, models) in enumerate(grouped)
+        for name in (pool_name(kind, models), *(models if len(models) == 1 else ()))
+        if name in overrides
+    }
+    sizes = [0.0] * len(grouped)
+    left = float(cores)
+    for place, size in fixed.items():
+        sizes[place] = min(left, float(size))
+        left -= sizes[place]
+    open_places = [place for place in range(len(grouped)) if place not in fixed]
+    wanted = sum(needs[place] for place in open_places)
+    if wanted > left:
+        for place in open_places:
+            if grouped[place][0] == "baseline":
+                sizes[place] = min(left - (len(open_places) - 1), max(needs[place], floor))
+                left -= sizes[place]
+                wanted -= needs[place]
+        open_places = [place for place in open_places if grouped[place][0] != "baseline"]
+    spare = left / wanted if wanted > 0 else 0.0
+    for place in open_places:
+        sizes[place] = needs[place] * spare if wanted > 0 else left / len(open_places)
+        if grouped[place][0] == "baseline":
+            sizes[place] = max(sizes[place], float(floor))
+    return _whole(sizes, cores, fixed)
+
+
+def _whole(sizes: Sequence[float], cores: int, fixed: Mapping[int, int]) -> list[int]:
+    """Round to whole cores with the given sum, at least one each (largest remainder)."""
+    whole = [max(1, math.floor(size + 1e-9)) for size in sizes]
+    order = sorted(range(len(sizes)), key=lambda place: sizes[place] - math.floor(sizes[place] + 1e-9), reverse=True)
+    free = [place for place in order if place not in fixed] or order
+    step = 0
+    while sum(whole) < cores:
+        whole[free[step % len(free)]] += 1
+        step += 1
+    while sum(whole) > cores:
+        largest = max(free, key=lambda place: whole[place])
+        if whole[largest] <= 1:
+            break
+        whole[largest] -= 1
+    return whole
+
+
+def hand_out(grouped: Grouping, sizes: Sequence[int], cores: tuple[int, ...], now: Sequence[Pool]) -> tuple[Pool, ...]:
+    """Give each pool its number of cores, moving as few as possible.
+
+    A pool keeps what it has, gives up its last cores first, and takes those next to its own; the baseline takes from
+    the low end of the machine, all others from the high end.
+    """
+    held = {pool.name: pool.cores for pool in now}
+    owned: list[list[int]] = []
+    taken: set[int] = set()
+    for (kind, models), size in zip(grouped, sizes, strict=True):
+        keep = [core for core in held.get(pool_name(kind, models), ()) if core not in taken][:size]
+        owned.append(keep)
+        taken |= set(keep)
+    free = [core for core in cores if core not in taken]
+    for place, (kind, _) in enumerate(grouped):
+        lacking = sizes[place] - len(owned[place])
+        while lacking > 0 and free:
+            owned[place].append(free.pop(0 if kind == "baseline" else -1))
+            lacking -= 1
+    return tuple(
+        # A core that is lent comes back when the guest's request ends: too late for what is due in a few milliseconds.
+        Pool(pool_name(kind, models), kind, models, tuple(mine), lends=kind != "tight", borrows=kind != "isolated")
+        for (kind, models), mine in zip(grouped, owned, strict=True)
+    )
+
+
+def initial_pools(
+    cores: tuple[int, ...],
+    subjects: Mapping[str, Subject],
+    estimates: Mapping[str, Estimate],
+    settings: Settings,
+    overrides: Mapping[str, int],
+) -> tuple[Pool, ...]:
+    """Make the pools to start from, by the expected rates."""
+    grouped = group_models(subjects, estimates, settings)
+    sizes = target_sizes(grouped, subjects, estimates, len(cores), 1, overrides)
+    return hand_out(grouped, sizes, cores, ())

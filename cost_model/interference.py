@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What models cost each other on one machine, beyond waiting.
+
+The coefficients are measured by `cost-model profile` (two models in turn on one core, and side by side on two cores).
+Every figure that depends on them is to be shown at half and at double of them: `Interference.scaled`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cost_model._reading import Reader
+from cost_model.errors import ProfileError
+
+MEASURED = Path(__file__).parent / "scenarios" / "interference.json"
+
+
+@dataclass(frozen=True)
+class Interference:
+    r"""How much longer a request takes because of other models.
+
+    The multipliers apply to the mean of the service time and leave its coefficient of variation as it is.
+
+    Parameters
+    ----------
+    switch : float
+        (a) Slow-down of a request whose core has just served another model (caches, TLB, branch history). With
+        models of rates :math:`\lambda_i` in a pool, a request of model i follows another model's with probability
+        :math:`1 - \lambda_i/\sum\lambda`.
+    shared_cache : float
+        (b) Slow-down per runnable session beyond one on a core: time slices, and refills within a request. Of use
+        for sessions that are not pinned; a pool that queues has one session a core and none of it.
+    bandwidth : float
+        (c) Slow-down per unit of memory traffic above the knee: with a node's traffic at u times its bandwidth,
+        the factor is :math:`1 + b\,\max(0, u - k)/(1 - k)`, and at least u above 1, as nothing gets more than there is.
+    knee : float
+        Part of the bandwidth from which on latency of memory rises (k).
+    """
+
+    switch: float = 0.06
+    shared_cache: float = 0.10
+    bandwidth: float = 0.35
+    knee: float = 0.6
+
+    def scaled(self, factor: float) -> Interference:
+        """Return coefficients of so many times the size; the knee, a place and no size, stays."""
+        return Interference(self.switch * factor, self.shared_cache * factor, self.bandwidth * factor, self.knee)
+
+    def switch_factor(self, own_part: float) -> float:
+        """Return the factor for a model with this part of its pool's requests."""
+        return 1 + self.switch * (1 - own_part)
+
+    def sharing_factor(self, sessions_per_core: float) -> float:
+        """Return the factor where so many sessions are runnable on a core."""
+        return 1 + self.shared_cache * max(0.0, sessions_per_core - 1)
+
+    def bandwidth_factor(self, utilisation: float) -> float:
+        """Return the factor on a node whose memory traffic is so many times its bandwidth."""
+        contended = 1 + self.bandwidth * max(0.0, utilisation - self.knee) / (1 - self.knee)
+        return max(contended, utilisation)
+
+
+NONE = Interference(0.0, 0.0, 0.0)
+
+
+def default_interference() -> Interference:
+    """Return the coefficients that were measured last and are shipped with the package."""
+    return load_interference(MEASURED) if MEASURED.exists() else Interference()
+
+
+def load_interference(path: Path) -> Interference:
+    """Read coefficients from a JSON file.
+
+    Raises
+    ------
+    ProfileError
+        It cannot be read, or a coefficient is missing or negative.
+    """
+    try:
+        data: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ProfileError(f"{path}: {error}, expected JSON with coefficients of interference") from error
+    reader = Reader(str(path), data.get("interference", data) if isinstance(data, dict) else data, ProfileError)
+    return Interference(
+        reader.number("switch"),
+        reader.number("shared_cache"),
+        reader.number("bandwidth"),
+        reader.number("knee", 0.6, most=0.95),
+    )

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plan says."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from cost_model.errors import UsageError
+from cost_model.interference import Interference
+from cost_model.machine import Machine
+from cost_model.queueing import Prediction
+from cost_model.workload import Workload
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Cores, and the models that have them.
+
+    Parameters
+    ----------
+    models : tuple of str
+        One, or those of a pool.
+    cores : tuple of int
+        Places in `machine.cores`; whole physical cores.
+    sessions : int
+    threads_per_session : int
+        Cores of a session; sessions times threads may leave a core over.
+    predicted : dict of str to Prediction
+    growth : float
+        Factor by which the rates of its models can grow before an objective is missed; infinite without traffic.
+    """
+
+    models: tuple[str, ...]
+    cores: tuple[int, ...]
+    sessions: int
+    threads_per_session: int
+    predicted: dict[str, Prediction]
+    growth: float
+
+    @property
+    def name(self) -> str:
+        return self.models[0] if len(self.models) == 1 else f"pool of {len(self.models)} ({self.models[0]}, …)"
+
+    def cpus(self, machine: Machine) -> str:
+        """Return the `cpusets` of its sessions, as libprocessor's configuration has them."""
+        groups = []
+        for session in range(self.sessions):
+            first = session * self.threads_per_session
+            own = self.cores[first : first + self.threads_per_session]
+            groups.append(",".join(str(cpu) for core in own for cpu in machine.cores[core].cpus))
+        return ";".join(groups)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Allocations of all models of a workload.
+
+    Parameters
+    ----------
+    workload : Workload
+    machine : Machine
+    qps : dict of str to float [requests/s]
+        What it was made for.
+    interference : Interference
+    allocations : tuple of Allocation
+        Those of baselines first.
+    feasible : bool
+        Every model is expected to meet its objective.
+    reasons : tuple of str
+        Why it is not feasible, and what else a reader should know.
+    memory_factor : float
+        Slow-down by contention for memory that the prediction contains.
+    """
+
+    workload: Workload
+    machine: Machine
+    qps: dict[str, float]
+    interference: Interference
+    allocations: tuple[Allocation, ...]
+    feasible: bool
+    reasons: tuple[str, ...]
+    memory_factor: float
+
+    def allocation(self, name: str) -> Allocation:
+        """Return the allocation that a model is in.
+
+        Raises
+        ------
+        UsageError
+            There is no such model.
+        """
+        for one in self.allocations:
+            if name in one.models:
+                return one
+        raise UsageError(f"{name}: no model of the plan, expected one of {', '.join(sorted(self.qps)[:8])}, …")
+
+    @property
+    def growth(self) -> float:
+        """Factor by which all rates can grow before the first objective is missed."""
+        return min(one.growth for one in self.allocations)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as JSON has it; docs/schemas/plan.schema.json describes it."""
+        return {
+            "schema": "plan/1",
+            "feasible": self.feasible,
+            "reasons": list(self.reasons),
+            "growth": finite(self.growth),
+            "machine": {
+                "cores": len(self.machine.cores),
+                "nodes": len(self.machine.nodes),
+                "smt": self.machine.smt,
+                "notes": list(self.machine.notes),
+            },
+            "memory_factor": round(self.memory_factor, 4),
+            "interference": {
+                "switch": self.interference.switch,
+                "shared_cache": self.interference.shared_cache,
+                "bandwidth": self.interference.bandwidth,
+            },
+            "allocations": [self._allocation_json(one) for one in self.allocations],
+        }
+
+    def _allocation_json(self, one: Allocation) -> dict[str, Any]:
+        return {
+            "models": list(one.models),
+            "cores": list(one.cores),
+            "nodes": sorted({self.machine.cores[core].node for core in one.cores}),
+            "sessions": one.sessions,
+            "threads_per_session": one.threads_per_session,
+            "cpusets": one.cpus(self.machine),
+            "growth": finite(one.growth),
+            "predicted": {name: prediction_json(made) for name, made in one.predicted.items()},
+        }
+
+
+def finite(value: float) -> float | None:
+    """Return what JSON can hold: null in place of infinity."""
+    return round(value, 6) if math.isfinite(value) else None
+
+
+def prediction_json(made: Prediction) -> dict[str, Any]:
+    return {
+        "qps": finite(made.qps),
+        "utilisation": finite(made.utilisation),
+        "mean_wait_ms": finite(made.mean_wait_ms),
+        "p50_ms": finite(made.p50_ms),
+        "p99_ms": finite(made.p99_ms),
+        "late": finite(made.late),
+        "slo_p99_ms": finite(made.slo_p99_ms),
+        "meets": made.meets,
+    }

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a model has what it has: its demand, its curve, and what one core more or less would change."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from cost_model.planning.allocation import Allocation, Plan, finite, prediction_json
+from cost_model.planning.planner import sizing_of
+from cost_model.planning.sizing import Sizing
+from cost_model.queueing import Prediction
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """What a number of cores would give.
+
+    Parameters
+    ----------
+    cores : int
+    threads_per_session : int
+    p99_ms : float [ms]
+        Of the model that is asked about; infinite in overload.
+    growth : float
+        Factor by which the traffic of the allocation can grow.
+    meets : bool
+        All models of the allocation meet their objectives.
+    """
+
+    cores: int
+    threads_per_session: int
+    p99_ms: float
+    growth: float
+    meets: bool
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Everything about one model in a plan.
+
+    Parameters
+    ----------
+    name : str
+    allocation : Allocation
+    demand_cores : float [cores]
+        That the model keeps busy on average, and `demand_pool_cores` all of its pool.
+    demand_pool_cores : float [cores]
+    service_mean_ms, service_p99_ms : float [ms]
+        On idle cores, slow-downs by other models included.
+    need : int, optional [cores]
+        Fewest with which its allocation meets its objectives; None if no number does.
+    curve : tuple of CurvePoint
+        Around what it has.
+    why : tuple of str
+        Sentences.
+    """
+
+    name: str
+    allocation: Allocation
+    demand_cores: float
+    demand_pool_cores: float
+    service_mean_ms: float
+    service_p99_ms: float
+    need: int | None
+    curve: tuple[CurvePoint, ...]
+    why: tuple[str, ...]
+
+    @property
+    def predicted(self) -> Prediction:
+        return self.allocation.predicted[self.name]
+
+    def at(self, cores: int) -> CurvePoint | None:
+        """Return the point of the curve for a number of cores, if it is there."""
+        return next((point for point in self.curve if point.cores == cores), None)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "model": self.name,
+            "shares_with": [name for name in self.allocation.models if name != self.name],
+            "cores": len(self.allocation.cores),
+            "need": self.need,
+            "demand_cores": finite(self.demand_cores),
+            "demand_pool_cores": finite(self.demand_pool_cores),
+            "service_mean_ms": finite(self.service_mean_ms),
+            "service_p99_ms": finite(self.service_p99_ms),
+            "predicted": prediction_json(self.predicted),
+            "curve": [
+                {
+                    "cores": point.cores,
+                    "threads_per_session": point.threads_per_session,
+                    "p99_ms": finite(point.p99_ms),
+                    "growth": finite(point.growth),
+                    "meets": point.meets,
+                }
+                for point in self.curve
+            ],
+            "why": list(self.why),
+        }
+
+
+def explain(made: Plan, name: str, around: int = 3) -> Explanation:
+    """Explain what a model has.
+
+    Parameters
+    ----------
+    made : Plan
+    name : str
+    around : int [cores]
+        How far the curve reaches on either side.
+
+    Raises
+    ------
+    UsageError
+        The plan has no such model.
+    """
+    allocation = made.allocation(name)
+    pool = sizing_of(made, allocation)
+    place = pool.names.index(name)
+    own = pool.pool.member_service(place)
+    has = len(allocation.cores)
+    need = pool.need(most=max(4 * has, 64))
+    reachable = None if pool.hopeless or need > max(4 * has, 64) else need
+    wanted = sorted({*range(max(1, has - around), has + around + 1), *([reachable] if reachable else [])})
+    curve = tuple(_point(pool, name, cores) for cores in wanted)
+    cumulated = own.weights[own.values.argsort()].cumsum()
+    service_p99 = float(sorted(own.values)[min(int(cumulated.searchsorted(0.99)), len(cumulated) - 1)])
+    return Explanation(
+        name=name,
+        allocation=allocation,
+        demand_cores=pool.members[place].qps * own.mean / 1e6,
+        demand_pool_cores=pool.load,
+        service_mean_ms=own.mean / 1e3,
+        service_p99_ms=service_p99 / 1e3,
+        need=reachable,
+        curve=curve,
+        why=tuple(_why(made, allocation, pool, name, reachable, curve)),
+    )
+
+
+def _point(pool: Sizing, name: str, cores: int) -> CurvePoint:
+    threads = pool.best_threads(cores)
+    predicted = pool.pool.predict(cores // threads, threads)
+    meets = all(one.meets for one in predicted.values())
+    return CurvePoint(cores, threads, predicted[name].p99_ms, pool.growth(cores), meets)
+
+
+def _why(
+    made: Plan, allocation: Allocation, pool: Sizing, name: str, need: int | None, curve: tuple[CurvePoint, ...]
+) -> list[str]:
+    has, model = len(allocation.cores), made.workload.model(name)
+    told = []
+    if model.role == "baseline" and len(allocation.models) == 1:
+        told.append("A baseline: its cores are its own, and it is given what it needs before any variant.")
+    elif len(allocation.models) == 1:
+        told.append("Alone on its cores: with the others it would cost more cores than it does alone.")
+    else:
+        told.append(f"Shares {has} cores with {len(allocation.models) - 1} others, whose peaks even out.")
+    if name in pool.hopeless:
+        told.append(
+            f"Its requests take longer than {model.slo_p99_ms:g} ms in more than 1 of 100 cases on idle cores already: "
+            "no allocation meets its objective, and it is planned for at most 80 % utilisation."
+        )
+    elif need is None:
+        told.append("No number of cores that this machine could have meets the objectives of its allocation.")
+    elif need > has:
+        told.append(f"The objectives need {need} cores; {has} are left for it.")
+    else:
+        told.append(
+            f"The objectives need {need}; {_cores(has - need)} more, as no other allocation gains more by them."
+        )
+    now = next(point for point in curve if point.cores == has)
+    less = next((point for point in curve if point.cores == has - 1), None)
+    more = next((point for point in curve if point.cores == has + 1), None)
+    if less:
+        effect = "its objectives would be missed" if now.meets and not less.meets else _change(now, less)
+        told.append(f"One core less: p99 {_ms(less.p99_ms)} in place of {_ms(now.p99_ms)}; {effect}.")
+    if more:
+        effect = "its objectives would be met" if more.meets and not now.meets else _change(now, more)
+        told.append(f"One core more: p99 {_ms(more.p99_ms)}; {effect}.")
+    return told
+
+
+def _change(now: CurvePoint, then: CurvePoint) -> str:
+    if not math.isfinite(now.growth):
+        return "it has no traffic"
+    return f"traffic could be {then.growth:.2f} times what it is, in place of {now.growth:.2f}"
+
+
+def _cores(count: int) -> str:
+    return "1 core" if count == 1 else f"{count} cores"
+
+
+def _ms(value: float) -> str:
+    return f"{value:.1f} ms" if math.isfinite(value) else "without bound"

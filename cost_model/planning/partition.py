@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Who shares with whom.
+
+One pool serves the sum of its members' traffic, whose fluctuations even out; but all of its members wait behind the
+longest requests, and the member with the tightest objective decides how many cores all of them need. So the variants
+start in one pool, and a part leaves it where two pools need fewer cores than one, at the growth that the machine has
+room for. Parts are looked for in the order of the time that a member can wait (objective less p99 of its service): the
+k tightest, the k loosest, and the k whose requests are longest.
+
+This is a heuristic; `tests/cost_model/planning/test_planner.py` compares it with all partitions on small cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from cost_model.planning.sharing import total_need
+from cost_model.planning.sizing import Sizing
+from cost_model.queueing import Member
+from cost_model.queueing.pool import Pool
+
+_CUTS = 3
+Make = Callable[[Sequence[Member]], Sizing]
+
+
+def split(pool: Sizing, scale: float, make: Make) -> list[Sizing]:
+    """Split a pool in two if that needs fewer cores at `scale` times the rates, else return it alone."""
+    if len(pool.members) < 2:
+        return [pool]
+    best, least = [pool], total_need([pool], scale)
+    for part in _parts(pool):
+        rest = [member for member in pool.members if member not in part]
+        halves = [make(part), make(rest)]
+        # Less than what is offered is never enough: most candidates need no more than this.
+        if sum(int(scale * half.load) + 1 for half in halves) >= least:
+            continue
+        need = total_need(halves, scale)
+        if need < least:
+            best, least = halves, need
+    return best
+
+
+def _parts(pool: Sizing) -> list[list[Member]]:
+    """Return candidates to leave the pool, without repetition."""
+    members = pool.members
+    slack = [_slack_us(pool.pool, place) for place in range(len(members))]
+    length = [member.model.points().mean for member in members]
+    found: list[list[Member]] = []
+    for key in (slack, length):
+        order = [members[place] for place in np.argsort(key, kind="stable")]
+        ranked = np.sort(key)
+        # Cut where neighbours differ the most, in ratio or in sign.
+        gaps = np.diff(np.arcsinh(ranked / 100.0))
+        for cut in np.sort(np.argsort(-gaps, kind="stable")[:_CUTS]):
+            part = order[: cut + 1]
+            if len(part) < len(members) and part not in found and order[cut + 1 :] not in found:
+                found.append(part)
+    return found
+
+
+def _slack_us(pool: Pool, place: int) -> float:
+    points = pool.member_service(place)
+    order = np.argsort(points.values)
+    at = int(np.searchsorted(np.cumsum(points.weights[order]), 0.99))
+    p99 = float(points.values[order][min(at, len(order) - 1)])
+    return pool.members[place].model.slo_p99_ms * 1e3 - p99

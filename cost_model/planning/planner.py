@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make a plan: baselines first, variants pooled, spare cores where they help the most."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from cost_model.errors import MachineError, WorkloadError
+from cost_model.interference import Interference, default_interference
+from cost_model.machine import Machine
+from cost_model.planning.allocation import Allocation, Plan
+from cost_model.planning.partition import split
+from cost_model.planning.placement import place
+from cost_model.planning.sharing import shared_out
+from cost_model.planning.sizing import Sizing
+from cost_model.queueing import Member
+from cost_model.queueing.pool import bandwidth_bytes_per_s
+from cost_model.workload import Workload
+
+_MOST_POOLS = 4
+# A difference of memory contention between nodes that is worth sizing once more for.
+_UNEVEN = 0.01
+
+
+def plan(
+    workload: Workload,
+    machine: Machine | None = None,
+    qps_by_model: Mapping[str, float] | None = None,
+    interference: Interference | None = None,
+) -> Plan:
+    """Decide which model gets which cores.
+
+    Baselines and variants marked `dedicated` have cores of their own; the other variants share one pool, or a few where
+    that needs fewer cores. Baselines are given what their objective needs before anything else; if all objectives can
+    be met, cores are divided so that traffic can grow as far as possible (`cost_model.planning.sharing`).
+
+    Parameters
+    ----------
+    workload : Workload
+    machine : Machine, optional
+        In place of the workload's.
+    qps_by_model : mapping of str to float [requests/s], optional
+        Rates to plan for; by default those of the workload at level 1. Models that it does not name have none.
+    interference : Interference, optional
+        By default the coefficients that were measured.
+
+    Returns
+    -------
+    plan : Plan
+        If some objective cannot be met it says so (`feasible`, `reasons`), and the baselines have what they need as far
+        as there are cores; variants then share the rest.
+
+    Raises
+    ------
+    MachineError
+        There is no machine.
+    WorkloadError
+        A rate is negative or not finite, or of a model that is not there.
+    """
+    there = machine or workload.machine
+    if there is None:
+        raise MachineError("machine: none found, expected one in the workload or beside it")
+    rates = _checked(workload, workload.qps_by_model() if qps_by_model is None else qps_by_model)
+    costs = default_interference() if interference is None else interference
+    members = [Member(model, rates[model.name]) for model in workload.models]
+    used = bandwidth_bytes_per_s(members) / 1e9 / (len(there.nodes) * there.memory_bandwidth_gbs_per_node)
+    factor = costs.bandwidth_factor(used)
+    pools, counts = _sized(members, there, costs, factor)
+    chosen = place(there, counts)
+    worst = max(costs.bandwidth_factor(part) for part in _node_utilisation(pools, chosen, there).values())
+    if worst > factor * (1 + _UNEVEN):
+        factor = worst
+        pools, counts = _sized(members, there, costs, factor)
+        chosen = place(there, counts)
+    allocations = tuple(_allocation(pool, cores) for pool, cores in zip(pools, chosen, strict=True))
+    reasons = _reasons(pools, counts, there)
+    feasible = all(made.meets for one in allocations for made in one.predicted.values())
+    return Plan(workload, there, rates, costs, allocations, feasible, reasons, factor)
+
+
+def sizing_for(made: Plan, names: Sequence[str], rates: Mapping[str, float]) -> Sizing:
+    """Return models of a plan's workload as a pool, with the slow-downs of the plan."""
+    members = [Member(made.workload.model(name), rates[name]) for name in names]
+    return Sizing(members, made.interference, made.memory_factor, len(made.machine.cores))
+
+
+def sizing_of(made: Plan, allocation: Allocation) -> Sizing:
+    """Return the pool of an allocation."""
+    return sizing_for(made, allocation.models, made.qps)
+
+
+def _checked(workload: Workload, rates: Mapping[str, float]) -> dict[str, float]:
+    names = {model.name for model in workload.models}
+    for name, rate in rates.items():
+        if name not in names:
+            raise WorkloadError(f"qps of {name}: no such model, expected one of the workload")
+        if not math.isfinite(rate) or rate < 0:
+            raise WorkloadError(f"qps of {name}: {rate} found, expected a number of at least 0")
+    return {model.name: float(rates.get(model.name, 0.0)) for model in workload.models}
+
+
+def _sized(
+    members: Sequence[Member], machine: Machine, costs: Interference, factor: float
+) -> tuple[list[Sizing], list[int]]:
+    """Make pools and say how many cores each has."""
+    cores = len(machine.cores)
+
+    def make(some: Sequence[Member]) -> Sizing:
+        return Sizing(some, costs, factor, cores)
+
+    own = [make([member]) for member in members if member.model.role == "baseline"]
+    own += [make([member]) for member in members if member.model.role != "baseline" and member.model.dedicated]
+    common = [member for member in members if member.model.role != "baseline" and not member.model.dedicated]
+    if cores < len(own) + bool(common):
+        return _crowded(members, make, cores)
+    pools = [*own, make(common)] if common else own
+    counts = divided(pools, cores)
+    if common:
+        pools, counts = _with_parts(pools, counts, len(own), make, cores)
+    return pools, counts
+
+
+def _crowded(members: Sequence[Member], make: object, cores: int) -> tuple[list[Sizing], list[int]]:
+    """Make at most two pools where there are fewer cores than models that want their own."""
+    assert callable(make)
+    baselines = [member for member in members if member.model.role == "baseline"]
+    variants = [member for member in members if member.model.role != "baseline"]
+    groups = [list(members)] if cores == 1 else [one for one in (baselines, variants) if one]
+    pools = [make(group) for group in groups]
+    return pools, divided(pools, cores)
+
+
+def _with_parts(
+    pools: list[Sizing], counts: list[int], own: int, make: object, cores: int
+) -> tuple[list[Sizing], list[int]]:
+    """Split the common pool, and what comes of it, as long as that saves cores."""
+    assert callable(make)
+    scale = min(pool.growth(count) for pool, count in zip(pools, counts, strict=True))
+    if not math.isfinite(scale):
+        return pools, counts
+    parts: list[Sizing] = []
+    left = pools[own:]
+    while left:
+        pool = left.pop(0)
+        room = min(_MOST_POOLS, cores - own) - len(parts) - len(left)
+        halves = split(pool, scale or 1.0, make) if room > 1 else [pool]
+        if len(halves) == 1:
+            parts += halves
+        else:
+            left = halves + left
+    if len(parts) == 1:
+        return pools, counts
+    pools = [*pools[:own], *parts]
+    return pools, divided(pools, cores)
+
+
+def divided(pools: Sequence[Sizing], cores: int) -> list[int]:
+    """Divide cores among pools: what baselines need first, then what the others need, then what is over.
+
+    Every pool has at least one core; there are at least as many cores as pools.
+    """
+    first = [place for place, pool in enumerate(pools) if pool.is_baseline]
+    others = [place for place, pool in enumerate(pools) if not pool.is_baseline]
+    needs = [pool.need() for pool in pools]
+    if sum(needs) <= cores:
+        return shared_out(pools, cores, needs, 1.0)
+    counts = [1] * len(pools)
+    available = cores - len(others)
+    if sum(needs[place] for place in first) <= available:
+        for number in first:
+            counts[number] = needs[number]
+        rest = cores - sum(counts[number] for number in first)
+        if others:
+            for number, count in zip(others, _scarce([pools[n] for n in others], rest), strict=True):
+                counts[number] = count
+    else:
+        for number, count in zip(first, _scarce([pools[n] for n in first], available), strict=True):
+            counts[number] = count
+    return counts
+
+
+def _scarce(pools: Sequence[Sizing], cores: int) -> list[int]:
+    """Divide too few cores: as far as objectives can be met in part, and by load where they cannot."""
+    return shared_out(pools, cores, [1] * len(pools))
+
+
+def _allocation(pool: Sizing, cores: tuple[int, ...]) -> Allocation:
+    threads = pool.best_threads(len(cores))
+    sessions = len(cores) // threads
+    predicted = pool.pool.predict(sessions, threads)
+    return Allocation(pool.names, cores, sessions, threads, predicted, pool.growth(len(cores)))
+
+
+def _node_utilisation(pools: Sequence[Sizing], chosen: Sequence[tuple[int, ...]], machine: Machine) -> dict[int, float]:
+    """Return the memory traffic of each node over its bandwidth; a pool's traffic is where its cores are."""
+    used = dict.fromkeys(machine.nodes, 0.0)
+    for pool, cores in zip(pools, chosen, strict=True):
+        each = bandwidth_bytes_per_s(pool.members) / 1e9 / machine.memory_bandwidth_gbs_per_node / len(cores)
+        for core in cores:
+            used[machine.cores[core].node] += each
+    return used
+
+
+def _reasons(pools: Sequence[Sizing], counts: Sequence[int], machine: Machine) -> tuple[str, ...]:
+    made = list(machine.notes)
+    for pool, count in zip(pools, counts, strict=True):
+        for name in pool.hopeless:
+            made.append(f"{name}: misses its objective on idle cores already; no allocation meets it")
+        need = pool.need()
+        if need > count:
+            what = f"at least {need} cores" if need > pool.most else f"{need} cores"
+            made.append(f"{_called(pool)}: needs {what} and has {count}")
+    if any(pool.is_baseline and any(m.model.role != "baseline" for m in pool.members) for pool in pools):
+        made.append("baseline and variants share the only core: the baseline cannot be protected")
+    return tuple(made)
+
+
+def _called(pool: Sizing) -> str:
+    return (
+        pool.names[0]
+        if len(pool.names) == 1
+        else f"pool of {', '.join(pool.names[:3])}"
+        + (f" and {len(pool.names) - 3} more" if len(pool.names) > 3 else "")
+    )

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many cores a pool needs, how they are best cut into sessions, and how far its traffic can grow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from cost_model.interference import Interference
+from cost_model.queueing import Member, Pool
+from cost_model.queueing.pool import LATE
+from cost_model.service import Floats
+
+# What is left of a pool whose objectives no allocation can meet is kept from running over.
+_HOPELESS_UTILISATION = 0.8
+_THREADS = (1, 2, 4, 8, 16)
+
+
+class Sizing:
+    """A pool, asked again and again.
+
+    Parameters
+    ----------
+    members : sequence of Member
+    interference : Interference
+    memory_factor : float
+    most : int [cores]
+        That the machine has.
+    """
+
+    def __init__(self, members: Sequence[Member], interference: Interference, memory_factor: float, most: int) -> None:
+        self.members = tuple(members)
+        self.pool = Pool(self.members, interference, memory_factor)
+        self.most = most
+        # More cores never miss what fewer meet, nor does less traffic: both sides of the border, as far as it is known.
+        self._met: list[tuple[int, float]] = []
+        self._missed: list[tuple[int, float]] = []
+        self._idle: dict[int, np.ndarray] = {}
+        self._points: dict[int, tuple[Floats, Floats, np.ndarray]] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(member.model.name for member in self.members)
+
+    @property
+    def is_baseline(self) -> bool:
+        return any(member.model.role == "baseline" for member in self.members)
+
+    @cached_property
+    def load(self) -> float:
+        """Cores that are busy on average, one thread a session."""
+        return self.pool.load()
+
+    @cached_property
+    def threads(self) -> tuple[int, ...]:
+        """Numbers of threads per session that make sense."""
+        most = min(self.most, max(member.model.service.most_threads for member in self.members))
+        return tuple(count for count in _THREADS if count <= most)
+
+    @cached_property
+    def hopeless(self) -> tuple[str, ...]:
+        """Models that miss their objective on idle cores, whatever the number of threads.
+
+        Judged without other models in the pool, and with them if that alone decides.
+        """
+        return tuple(name for name, bad in zip(self.names, self._hopeless, strict=True) if bad)
+
+    @cached_property
+    def _hopeless(self) -> np.ndarray:
+        return np.asarray(np.all([self._idle_late(threads) for threads in self.threads], axis=0))
+
+    def _idle_late(self, threads: int) -> np.ndarray:
+        """Return which members miss their objectives without any wait."""
+        if threads not in self._idle:
+            times, weights, starts = self._tails(threads)
+            self._idle[threads] = np.add.reduceat(weights * (times < 0), starts) > LATE
+        return self._idle[threads]
+
+    def _tails(self, threads: int) -> tuple[Floats, Floats, np.ndarray]:
+        """Return the time [µs] that every point of every member can wait, the weights, and where members begin."""
+        if threads not in self._points:
+            each = [self.pool.member_service(place, threads) for place in range(len(self.members))]
+            slack = [m.model.slo_p99_ms * 1e3 - one.values for m, one in zip(self.members, each, strict=True)]
+            starts = np.cumsum([0, *(len(one.values) for one in each[:-1])])
+            self._points[threads] = (np.concatenate(slack), np.concatenate([one.weights for one in each]), starts)
+        return self._points[threads]
+
+    def late(self, sessions: int, threads: int, scale: float = 1.0) -> Floats:
+        """Return for each member the part of its requests that is late."""
+        waiting = self.pool.waiting(sessions, threads, scale)
+        if waiting.utilisation >= 1:
+            return np.ones(len(self.members))
+        times, weights, starts = self._tails(threads)
+        return np.asarray(np.add.reduceat(weights * waiting.tail(times), starts))
+
+    def meets(self, cores: int, scale: float = 1.0) -> bool:
+        """Return whether so many cores meet all objectives, those aside that nothing meets."""
+        if any(cores >= known and scale <= at for known, at in self._met):
+            return True
+        if any(cores <= known and scale >= at for known, at in self._missed):
+            return False
+        found = any(self._meets(cores, threads, scale) for threads in self.threads if threads <= cores)
+        (self._met if found else self._missed).append((cores, scale))
+        return found
+
+    def _meets(self, cores: int, threads: int, scale: float) -> bool:
+        sessions = cores // threads
+        utilisation = scale * self.pool.load(threads) / sessions
+        if utilisation >= (_HOPELESS_UTILISATION if self._hopeless.any() else 1.0):
+            return False
+        if np.any(self._idle_late(threads) & ~self._hopeless):
+            return False
+        late = self.late(sessions, threads, scale)
+        return bool(np.all((late <= LATE) | self._hopeless))
+
+    def need(self, scale: float = 1.0, least: int = 1, most: int | None = None) -> int:
+        """Return the fewest cores that meet all objectives at `scale` times the rates; `most` + 1 if none do.
+
+        Parameters
+        ----------
+        scale : float
+        least : int
+            Known lower bound.
+        most : int, optional
+            Upper bound; of the machine by default.
+        """
+        top = self.most if most is None else most
+        low = max(least, math.floor(scale * self.load * self._cheapest) + 1)
+        step = max(1, round(math.sqrt(low) / 4))
+        high = low
+        while high <= top and not self.meets(high, scale):
+            low, high = high + 1, high + step
+            step *= 2
+        if high > top:
+            high = top + 1
+            if low > top or not self.meets(top, scale):
+                return top + 1
+            high = top
+        while low < high:
+            middle = (low + high) // 2
+            if self.meets(middle, scale):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    @cached_property
+    def _cheapest(self) -> float:
+        """Least cores per unit of load over the numbers of threads: 1, as work divided costs at least as much."""
+        return min((t * self.pool.load(t) / self.load for t in self.threads), default=1.0) if self.load > 0 else 1.0
+
+    def growth(self, cores: int, precision: float = 0.01) -> float:
+        """Return the largest factor of all rates with which so many cores meet all objectives; 0 if none does."""
+        if self.load <= 0:
+            return math.inf if self.meets(cores) else 0.0
+        low, high = self._bracket(cores)
+        # Without load only the service times count.
+        if low == 0 and not self.meets(cores, 1e-9):
+            return 0.0
+        while high - low > precision * high:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.meets(cores, middle) else (low, middle)
+        return low
+
+    def _bracket(self, cores: int) -> tuple[float, float]:
+        """Return a growth that so many cores are known to allow, and one that they are known not to allow."""
+        low = max((at for known, at in self._met if known <= cores), default=0.0)
+        high = min((at for known, at in self._missed if known >= cores), default=math.inf)
+        return low, min(high, cores / (self.load * self._cheapest))
+
+    def best_threads(self, cores: int) -> int:
+        """Return the threads per session that meet all objectives, the fewest; else those that miss them the least."""
+        options = [t for t in self.threads if t <= cores]
+        if len(options) == 1:
+            return 1
+        meeting = next((t for t in options if self._meets(cores, t, 1.0)), 0)
+        return meeting or min(options, key=lambda t: float(self.late(cores // t, t).max()))

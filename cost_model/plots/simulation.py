@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures of simulations: latency against load per policy, and who owns which core over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cost_model.simulation.run import Result
+
+_COLOURS = {
+    "shared": "#888888",
+    "static": "#b58900",
+    "baseline-pool": "#1f77b4",
+    "planned": "#2ca02c",
+    "dynamic": "#d62728",
+}
+
+
+def draw_simulation(
+    curves: Mapping[str, Sequence[Result]], owned: Result | None, title: str, baseline: str, path: Path
+) -> None:
+    """Write a picture: the part of the objective that the worst model uses, the baseline's p99, and the cores.
+
+    Parameters
+    ----------
+    curves : mapping of policy to results at rising rates
+    owned : Result, optional
+        A run whose owners of cores are shown.
+    title : str
+    baseline : str
+        Name of the model whose p99 is shown.
+    path : Path
+        PNG, SVG or PDF.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    count = 3 if owned else 2
+    figure, axes = pyplot.subplots(1, count, figsize=(6 * count, 4.6), layout="constrained")
+    for policy, results in curves.items():
+        rates = [result.qps / 1e3 for result in results]
+        colour = _COLOURS.get(policy)
+        worst = [max(model.missed / model.allowed for model in result.models) for result in results]
+        axes[0].plot(rates, np.maximum(worst, 1e-2), marker="o", ms=3, color=colour, label=policy)
+        p99 = [next(model.p99_ms for model in result.models if model.name == baseline) for result in results]
+        axes[1].plot(rates, p99, marker="o", ms=3, color=colour, label=policy)
+    axes[0].axhline(1.0, color="black", lw=0.8, ls="--")
+    axes[0].set(
+        yscale="log", xlabel="thousand requests/s", ylabel="misses of the worst model / allowed",
+        title="does every model meet its objective?",
+    )  # fmt: skip
+    axes[1].set(xlabel="thousand requests/s", ylabel=f"p99 of {baseline} [ms]", title=f"latency of {baseline}")
+    axes[0].legend()
+    if owned:
+        draw_owners(axes[2], owned)
+    figure.suptitle(title)
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def draw_owners(axis: Any, result: Result) -> None:
+    """Draw who owns which core over time, one colour per group of models."""
+    from matplotlib import colormaps
+    from matplotlib.patches import Patch
+
+    labels = list(dict.fromkeys(label for _, one in result.owners for label in one.labels))
+    palette = [*colormaps["tab20"](range(20)), *colormaps["tab20b"](range(20))]
+    times = np.arange(0.0, max(1.0, result.simulated_s))
+    cores = len(result.owners[0][1].core_owner)
+    picture = np.zeros((cores, len(times)), int)
+    for at_s, one in result.owners:
+        shown = [labels.index(one.labels[group]) for group in one.core_owner]
+        picture[:, times >= at_s] = np.array(shown)[:, None]
+    colours = np.array([palette[place % len(palette)][:3] for place in range(len(labels))])
+    axis.imshow(colours[picture], aspect="auto", origin="lower", extent=(0, result.simulated_s, 0, cores))
+    axis.set(xlabel="seconds", ylabel="core", title=f"who owns which core ({result.policy}, {len(result.moves)} moves)")
+    most = sorted(range(len(labels)), key=lambda place: -int((picture == place).sum()))[:12]
+    handles = [Patch(color=colours[place], label=labels[place]) for place in most]
+    axis.legend(handles=handles, fontsize="x-small", loc="upper left", bbox_to_anchor=(1.0, 1.0))

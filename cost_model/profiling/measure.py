@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run a model through libprocessor and time it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cost_model.errors import ProfileError
+from cost_model.profiling.fingerprint import fingerprint
+from cost_model.profiling.profile import Profile, cpu_model, load_profile
+from cost_model.service import Floats
+
+Inputs = dict[str, "np.ndarray[Any, Any]"]
+Told = Callable[[str], None]
+_WARM = 20
+_LEAST = 50
+# Of a profile that is taken over: how far one check point may be from it.
+_SAME = 0.15
+
+
+def profile_model(
+    model: Path,
+    cpus: Sequence[int],
+    rows: Sequence[int],
+    cores: Sequence[int],
+    *,
+    out: Path | None = None,
+    reuse: Path | None = None,
+    records: Mapping[str, np.ndarray[Any, Any]] | None = None,
+    seconds: float = 1.5,
+    told: Told = lambda _: None,
+) -> Profile:
+    """Measure a model, or what is still missing in `out`.
+
+    Parameters
+    ----------
+    model : Path
+        SavedModel.
+    cpus : sequence of int
+        To measure on: the first of them with one core, and so on.
+    rows, cores : sequence of int
+    out : Path, optional
+        Written after every point; what it holds of this graph and CPU model is not measured again.
+    reuse : Path, optional
+        A profile of the same graph with other weights. One check point decides whether it holds.
+    records : mapping of str to array [n, ...], optional
+        Recorded inputs, repeated or cut to each number of rows; by default made from the signature.
+    seconds : float [s]
+        For each point.
+    told : callable
+        Is told what begins.
+
+    Raises
+    ------
+    ProfileError
+        The profile in `out` or `reuse` is of another graph, or no request can be made.
+    """
+    if not cpus or max(cores) > len(cpus):
+        raise ProfileError(f"--cores: {max(cores)} found, expected at most the {len(cpus)} CPUs of --cpus")
+    made = _begun(model, out)
+    make = _requests(model, cpus, records)
+    if reuse is not None and not made.points:
+        other = load_profile(reuse)
+        if other.fingerprint != made.fingerprint:
+            raise ProfileError(f"{reuse}: a profile of another graph found, expected one of {made.fingerprint}")
+        told("check point")
+        if _agrees(model, cpus, make, other, seconds):
+            made = other
+    for count, size in made.missing(list(cores), list(rows)):
+        told(f"{size} rows on {count} {'core' if count == 1 else 'cores'}")
+        before = _resident_mb()
+        with _load(model, cpus[:count]) as loaded:
+            made.memory_mb = max(made.memory_mb, _resident_mb() - before)
+            made.add(count, size, _times_us(loaded, make(size), seconds))
+        if out is not None:
+            made.save(out)
+    if not made.interference:
+        told("interference")
+        made.interference = _interference(model, cpus, make(sorted(rows)[len(rows) // 2]), seconds)
+    if out is not None:
+        made.save(out)
+    return made
+
+
+def _begun(model: Path, out: Path | None) -> Profile:
+    """Return the profile that a run before this one has left, or a new one."""
+    new = Profile(fingerprint(model), cpu_model())
+    if out is None or not out.exists():
+        return new
+    old = load_profile(out)
+    if old.fingerprint != new.fingerprint:
+        raise ProfileError(f"{out}: a profile of another graph found, expected one of {new.fingerprint}, or no file")
+    return old
+
+
+def _load(model: Path, cpus: Sequence[int]) -> Any:
+    from processor import Model
+
+    cpuset = ",".join(map(str, cpus))
+    return Model(model, {"session_num": 1, "cpusets": cpuset, "intra_op_parallelism_threads": len(cpus)})
+
+
+def _requests(
+    model: Path, cpus: Sequence[int], records: Mapping[str, np.ndarray[Any, Any]] | None
+) -> Callable[[int], Inputs]:
+    """Return what makes a request of so many rows."""
+    with _load(model, cpus[:1]) as loaded:
+        (signature,) = [one for one in loaded.signatures.values() if one.is_default][:1] or list(
+            loaded.signatures.values()
+        )[:1]
+    specs = signature.inputs
+    if records is not None and set(records) != set(specs):
+        raise ProfileError(f"--requests: inputs {sorted(records)} found, expected {sorted(specs)}")
+
+    def make(rows: int) -> Inputs:
+        if records is not None:
+            return {name: np.resize(one, (rows, *one.shape[1:])) for name, one in records.items()}
+        rng = np.random.default_rng(rows)
+        return {name: _generated(spec, rows, rng) for name, spec in specs.items()}
+
+    return make
+
+
+def _generated(spec: Any, rows: int, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Make values for an input: the first open dimension is that of rows, others are 1."""
+    shape = list(spec.shape or ())
+    open_ones = [place for place, size in enumerate(shape) if size < 0]
+    for place in open_ones:
+        shape[place] = rows if place == open_ones[0] else 1
+    if spec.dtype == np.dtype(object):
+        return np.array([str(one).encode() for one in rng.integers(0, 1000, int(np.prod(shape)))], object).reshape(
+            shape
+        )
+    if spec.dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(bool)
+    if spec.dtype.kind in "iu":
+        return rng.integers(0, 100, shape).astype(spec.dtype)
+    return rng.random(shape).astype(spec.dtype)
+
+
+def _times_us(loaded: Any, inputs: Inputs, seconds: float, other: Callable[[], None] | None = None) -> Floats:
+    """Time requests one after another; between any two, `other` runs and is not timed."""
+    times, end = [], time.monotonic() + seconds
+    for number in range(1 << 20):
+        if other is not None:
+            other()
+        start = time.perf_counter_ns()
+        loaded.run(inputs)
+        taken = time.perf_counter_ns() - start
+        if number >= _WARM:
+            times.append(taken / 1e3)
+        if len(times) >= _LEAST and time.monotonic() > end:
+            break
+    return np.array(times)
+
+
+def _agrees(model: Path, cpus: Sequence[int], make: Callable[[int], Inputs], other: Profile, seconds: float) -> bool:
+    """Measure one point of a profile again and say whether its median still holds."""
+    rows = sorted(r for c, r in other.points if c == 1)
+    size = rows[len(rows) // 2]
+    with _load(model, cpus[:1]) as loaded:
+        median = float(np.median(_times_us(loaded, make(size), seconds)))
+    known = other.points[1, size][6]
+    return abs(median / known - 1) <= _SAME
+
+
+def _interference(model: Path, cpus: Sequence[int], inputs: Inputs, seconds: float) -> dict[str, float]:
+    """Measure two copies in turn and at once on one core, and side by side on two."""
+    found = {}
+    with _load(model, cpus[:1]) as first, _load(model, cpus[:1]) as second:
+        alone = float(np.median(_times_us(first, inputs, seconds)))
+        turns = float(np.median(_times_us(first, inputs, seconds, lambda: second.run(inputs))))
+        found["switch"] = max(0.0, turns / alone - 1)
+        both = _at_once(first, second, inputs, seconds)
+        # Each has half of the core: twice as long would cost nothing.
+        found["shared_cache"] = max(0.0, both / (2 * alone) - 1)
+        if len(cpus) > 1:
+            second.set_cpuset(str(cpus[1]))
+            found["bandwidth"] = max(0.0, _at_once(first, second, inputs, seconds) / alone - 1)
+    return found
+
+
+def _at_once(first: Any, second: Any, inputs: Inputs, seconds: float) -> float:
+    """Return the mean time [µs] of requests of the first while the second is never idle."""
+    done = threading.Event()
+
+    def busy() -> None:
+        while not done.is_set():
+            second.run(inputs)
+
+    beside = threading.Thread(target=busy)
+    beside.start()
+    try:
+        return float(np.mean(_times_us(first, inputs, seconds)))
+    finally:
+        done.set()
+        beside.join()
+
+
+def _resident_mb() -> float:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * 4096 / 1e6

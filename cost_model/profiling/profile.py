@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A profile: what was measured of a graph on a machine, and its file."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cost_model._reading import Reader
+from cost_model.errors import ProfileError
+from cost_model.service import Floats, ServiceTable
+
+SCHEMA = "profile/1"
+LEVELS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 1.0)
+
+
+@dataclass
+class Profile:
+    """Service times of a graph over cores and rows, and what sharing costs.
+
+    Parameters
+    ----------
+    fingerprint : str
+        Of the graph.
+    cpu_model : str
+        Of the machine that it was measured on.
+    points : dict of (cores, rows) to quantiles [µs]
+        At `LEVELS`.
+    memory_mb : float [MB]
+        That loading the model took.
+    interference : dict of str to float
+        `switch`, `shared_cache` and `bandwidth`, as far as they were measured.
+    """
+
+    fingerprint: str
+    cpu_model: str
+    points: dict[tuple[int, int], list[float]] = field(default_factory=dict)
+    memory_mb: float = 0.0
+    interference: dict[str, float] = field(default_factory=dict)
+
+    def add(self, cores: int, rows: int, times_us: Floats) -> None:
+        self.points[cores, rows] = [float(one) for one in np.quantile(times_us, LEVELS)]
+
+    def missing(self, cores: list[int], rows: list[int]) -> list[tuple[int, int]]:
+        """Return what is still to be measured."""
+        return [(c, r) for c in cores for r in rows if (c, r) not in self.points]
+
+    @property
+    def service(self) -> ServiceTable:
+        """The service times for the planner.
+
+        Raises
+        ------
+        ProfileError
+            A number of rows is missing for a number of cores, or one core is.
+        """
+        cores = sorted({c for c, _ in self.points})
+        rows = sorted({r for _, r in self.points})
+        gaps = self.missing(cores, rows)
+        if gaps or cores[:1] != [1]:
+            what = f"no times for {gaps[0][1]} rows on {gaps[0][0]} cores" if gaps else "no times for 1 core"
+            raise ProfileError(f"profile {self.fingerprint}: {what} found, expected every pair of cores and rows")
+        table = tuple(tuple(tuple(self.points[c, r]) for r in rows) for c in cores)
+        return ServiceTable(tuple(cores), tuple(rows), LEVELS, table)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "fingerprint": self.fingerprint,
+            "cpu_model": self.cpu_model,
+            "levels": list(LEVELS),
+            "points": [
+                {"cores": c, "rows": r, "quantiles_us": [round(one, 3) for one in quantiles]}
+                for (c, r), quantiles in sorted(self.points.items())
+            ],
+            "memory_mb": round(self.memory_mb, 1),
+            "interference": {name: round(value, 4) for name, value in self.interference.items()},
+        }
+
+    def save(self, path: Path) -> None:
+        """Write the file so that it is whole at any time."""
+        part = path.with_name(path.name + ".part")
+        part.write_text(json.dumps(self.to_json(), indent=1) + "\n", encoding="utf-8")
+        part.replace(path)
+
+
+def load_profile(path: str | Path, *, any_cpu: bool = False) -> Profile:
+    """Read a profile.
+
+    Parameters
+    ----------
+    path : path-like
+    any_cpu : bool
+        Take one from another CPU model too.
+
+    Raises
+    ------
+    ProfileError
+        It cannot be read, is damaged, or comes from another CPU model.
+    """
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ProfileError(f"{path}: {error}, expected a profile") from error
+    reader = Reader(str(path), data, ProfileError)
+    reader.text("schema", one_of=[SCHEMA])
+    if tuple(reader.items("levels")) != LEVELS:
+        raise ProfileError(f"{path}: levels of another kind found, expected {LEVELS}")
+    made = Profile(reader.text("fingerprint"), reader.text("cpu_model"), memory_mb=reader.number("memory_mb", 0.0))
+    for number, one in enumerate(reader.items("points", [])):
+        point = Reader(f"{path}: points[{number}]", one, ProfileError)
+        cores, rows = point.integer("cores", least=1), point.integer("rows", least=1)
+        times = point.items("quantiles_us")
+        values = np.array(times, dtype=object)
+        good = all(isinstance(value, int | float) and 0 < value < 1e12 for value in values)
+        if len(times) != len(LEVELS) or not good or sorted(times) != times:
+            raise point.fail("quantiles_us", f"{len(times)} values", f"{len(LEVELS)} rising times above 0")
+        made.points[cores, rows] = [float(value) for value in times]
+    costs = reader.inner("interference")
+    made.interference = {name: costs.number(name) for name in ("switch", "shared_cache", "bandwidth") if name in costs}
+    costs.end()
+    reader.end()
+    if not any_cpu and made.cpu_model != cpu_model():
+        raise ProfileError(f"{path}: a profile from '{made.cpu_model}' found, expected one from '{cpu_model()}'")
+    return made
+
+
+def cpu_model() -> str:
+    """Return the name of this machine's CPU."""
+    try:
+        with Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
+            for line in lines:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return os.uname().machine

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several models that share the sessions of a pool; a model alone is a pool of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_model.interference import Interference
+from cost_model.queueing.waiting import Renewal, Waiting
+from cost_model.service import Floats, Points
+from cost_model.workload import ModelLoad
+
+# Weights up to which the values of one coarse point reach: finer where objectives lie.
+_LEVELS: Floats = np.concatenate(
+    [np.linspace(0, 0.9, 25)[1:], np.linspace(0.9, 0.985, 18)[1:], np.linspace(0.985, 0.9955, 22)[1:], [0.998, 1.0]],
+    dtype=np.float64,
+)
+LATE = 0.01
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What is expected of a model in its allocation.
+
+    Parameters
+    ----------
+    qps : float [requests/s]
+    utilisation : float
+        Of the sessions that it runs in, by all models there.
+    mean_wait_ms, p50_ms, p99_ms : float [ms]
+        Infinite in overload.
+    late : float
+        Part of its requests that take longer than its objective.
+    slo_p99_ms : float [ms]
+    """
+
+    qps: float
+    utilisation: float
+    mean_wait_ms: float
+    p50_ms: float
+    p99_ms: float
+    late: float
+    slo_p99_ms: float
+
+    @property
+    def meets(self) -> bool:
+        return self.late <= LATE
+
+
+@dataclass(frozen=True)
+class Member:
+    """A model in a pool: its rate, its objective, and its service time without others."""
+
+    model: ModelLoad
+    qps: float
+
+
+def coarse(points: Points) -> Points:
+    """Return a distribution of few points with the same mean, fine in the upper tail."""
+    if len(points.values) <= len(_LEVELS):
+        return points
+    order = np.argsort(points.values)
+    values, weights = points.values[order], points.weights[order]
+    # A point belongs to the first level that reaches its middle.
+    bins = np.minimum(np.searchsorted(_LEVELS, np.cumsum(weights) - weights / 2), len(_LEVELS) - 1)
+    return _gathered(values, weights, bins)
+
+
+def _gathered(values: Floats, weights: Floats, bins: NDArray[np.intp]) -> Points:
+    """Replace the points of each bin by one with their mean."""
+    mass = np.asarray(np.bincount(bins, weights), dtype=np.float64)
+    total = np.asarray(np.bincount(bins, weights * values), dtype=np.float64)
+    kept = mass > 0
+    return Points(total[kept] / mass[kept], mass[kept] / mass.sum())
+
+
+@lru_cache(maxsize=4096)
+def _coarse_service(model: ModelLoad, threads: int) -> Points:
+    return coarse(model.points(threads))
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Models that share sessions, each session a server with `threads` cores.
+
+    Parameters
+    ----------
+    members : sequence of Member
+    interference : Interference
+        The slow-down by switches between models is applied here.
+    memory_factor : float
+        Slow-down of every request by contention for memory.
+    """
+
+    members: Sequence[Member]
+    interference: Interference
+    memory_factor: float = 1.0
+
+    @cached_property
+    def qps(self) -> float:
+        return sum(member.qps for member in self.members)
+
+    def factor(self, place: int) -> float:
+        """Return the slow-down of a member."""
+        part = self.members[place].qps / self.qps if self.qps > 0 else 1.0
+        return self.memory_factor * self.interference.switch_factor(part)
+
+    def member_service(self, place: int, threads: int = 1) -> Points:
+        """Return the service time [µs] of a member, slow-downs included."""
+        points = _coarse_service(self.members[place].model, threads)
+        return Points(points.values * self.factor(place), points.weights)
+
+    @cached_property
+    def _cache(self) -> dict[int, Points]:
+        return {}
+
+    @cached_property
+    def _renewals(self) -> dict[int, Renewal]:
+        return {}
+
+    def service(self, threads: int = 1) -> Points:
+        """Return the service time [µs] of whatever request comes next."""
+        if threads not in self._cache:
+            each = [self.member_service(place, threads) for place in range(len(self.members))]
+            parts = [member.qps / self.qps if self.qps > 0 else 1 / len(each) for member in self.members]
+            mixed = Points(
+                np.concatenate([one.values for one in each]),
+                np.concatenate([one.weights * part for one, part in zip(each, parts, strict=True)]),
+            )
+            self._cache[threads] = mixed if len(each) == 1 else _merged(mixed)
+        return self._cache[threads]
+
+    def load(self, threads: int = 1) -> float:
+        """Return the sessions that are busy on average [erlang] at the rates of the members."""
+        return self.qps / 1e6 * self.service(threads).mean
+
+    def waiting(self, sessions: int, threads: int = 1, scale: float = 1.0) -> Waiting:
+        """Return the wait in so many sessions when all rates are multiplied by `scale`."""
+        if threads not in self._renewals:
+            self._renewals[threads] = Renewal(self.service(threads))
+        return Waiting(self._renewals[threads], scale * self.qps / 1e6, sessions)
+
+    def late(self, place: int, waiting: Waiting, threads: int = 1) -> float:
+        """Return the part of a member's requests that take longer than its objective."""
+        return _beyond(waiting, self.member_service(place, threads), self.members[place].model.slo_p99_ms * 1e3)
+
+    def predict(self, sessions: int, threads: int = 1, scale: float = 1.0) -> dict[str, Prediction]:
+        """Predict every member."""
+        waiting = self.waiting(sessions, threads, scale)
+        made = {}
+        for place, member in enumerate(self.members):
+            own = self.member_service(place, threads)
+            made[member.model.name] = Prediction(
+                qps=scale * member.qps,
+                utilisation=waiting.utilisation,
+                mean_wait_ms=waiting.mean_us / 1e3,
+                p50_ms=response_quantile_us(waiting, own, 0.5) / 1e3,
+                p99_ms=response_quantile_us(waiting, own, 0.99) / 1e3,
+                late=self.late(place, waiting, threads),
+                slo_p99_ms=member.model.slo_p99_ms,
+            )
+        return made
+
+
+def _merged(points: Points) -> Points:
+    """Return few points for a mixture, fine in the tail of its *work*: that is what others wait for."""
+    if len(points.values) <= 256:
+        return points
+    order = np.argsort(points.values)
+    values, weights = points.values[order], points.weights[order]
+    work = np.cumsum(weights * values)
+    bins = np.minimum((256 * (0.5 * np.cumsum(weights) + 0.5 * work / work[-1])).astype(int), 255)
+    return _gathered(values, weights, bins)
+
+
+def _beyond(waiting: Waiting, service: Points, time_us: float) -> float:
+    """Return P(wait + service > time)."""
+    return float(waiting.tail(time_us - service.values) @ service.weights)
+
+
+def response_quantile_us(waiting: Waiting, service: Points, level: float) -> float:
+    """Return the time [µs] that a request exceeds with probability 1 - level; infinity in overload."""
+    low, high = float(service.values.min()), float(service.values.max()) + waiting.longest_us
+    if not np.isfinite(high):
+        return float("inf")
+    at = low
+    for steps in (40, 24):
+        times = np.geomspace(low, high, steps)
+        beyond = waiting.tail(times[:, None] - service.values[None, :]) @ service.weights
+        right = int(np.argmax(beyond <= 1 - level))
+        if right == 0:
+            return low
+        low, high = float(times[right - 1]), float(times[right])
+        part = (beyond[right - 1] - (1 - level)) / (beyond[right - 1] - beyond[right])
+        at = low + (high - low) * float(part)
+    return at
+
+
+def bandwidth_bytes_per_s(members: Sequence[Member]) -> float:
+    """Return the memory traffic of models [bytes/s]."""
+    return sum(one.qps * one.model.rows.mean * one.model.bytes_per_row for one in members)

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Waiting time in an M/G/k queue, first come first served, from the whole distribution of the service time.
+
+**Approximation.** While all k servers are busy, the queue behaves like an M/G/1 queue whose server is k times as fast,
+and a wait begins with what the first server to become free has left (H. C. Tijms, M. H. van Hoorn and
+A. Federgruen, Advances in Applied Probability 13, 1981, 186-206; M. H. van Hoorn and H. C. Tijms, Performance
+Evaluation 2, 1982):
+
+.. math::
+
+    P(W > t) = C(k, a)\; P(R + V > t), \quad
+    P(R > t) = (1 - G_e(t))^k, \quad
+    G_e(t) = \frac{1}{E S}\int_0^t P(S > x)\,dx, \quad
+    \hat V(s) = \frac{1 - \rho}{1 - \rho\,\hat G_e(s/k)}
+
+with Erlang's :math:`C`, the load :math:`a = \lambda E S` and :math:`\rho = a/k`; V is the wait of that M/G/1 queue
+(Pollaczek and Khinchine), computed on a grid by the fast Fourier transform.
+
+**Range.** Exact for k = 1 (any service time) and for exponential service times (any k). Against a discrete-event
+simulation (`tests/cost_model/queueing/test_pool.py`; k from 1 to 60, utilisation from 0.3 to 0.8) p50 and p99 of the
+response are within 8 % for a model alone and within 12 % in mixtures of similar models; short requests in pools with
+requests a hundred times as long are overestimated, by up to 1.8 times. Arrivals are Poisson: bursts are covered by
+taking the rate of the burst.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_model.queueing.erlang import erlang_c
+from cost_model.service import Floats, Points
+
+_GRID = 512
+_REACH = 20.0
+_POINTS = np.arange(_GRID, dtype=np.float64)
+# Of the steps around the points; the first begins at 0.
+_EDGES = np.maximum(np.arange(_GRID + 1) - 0.5, 0.0)
+Complexes = NDArray[np.complex128]
+
+
+def mean_wait_allen_cunneen(servers: int, rate: float, mean: float, second_moment: float) -> float:
+    r"""Return the mean wait by the formula of two moments, for a check in one line.
+
+    :math:`E W = \frac{C(k, a)}{k (1 - \rho)} E S \frac{1 + c^2}{2}`; rate and moments in the same unit of time.
+
+    Source: A. O. Allen, Probability, Statistics and Queueing Theory, 1990, section 5.3.
+    """
+    load = rate * mean
+    if load >= servers:
+        return float("inf")
+    squared_cv = second_moment / mean**2 - 1
+    return erlang_c(servers, load) / (servers - load) * mean * (1 + squared_cv) / 2
+
+
+class Renewal:
+    """What a service time leaves to an arrival that finds it running, prepared for many questions.
+
+    Parameters
+    ----------
+    service : Points [µs]
+        Of all requests that come, of whatever model.
+    """
+
+    def __init__(self, service: Points) -> None:
+        order = np.argsort(service.values)
+        self.values, weights = service.values[order], service.weights[order]
+        self.mean, self.second_moment = service.mean, service.second_moment
+        # Of residuals, which is twice as long as what is left of constant service times.
+        self.scale = max(self.second_moment / self.mean / 2, self.mean)
+        self._above = 1 - np.concatenate(([0.0], np.cumsum(weights)))
+        self._work = np.concatenate(([0.0], np.cumsum(weights * self.values)))
+        self._squares = np.concatenate(([0.0], np.cumsum(weights * self.values**2)))
+        self._transforms: dict[float, Complexes] = {}
+
+    def below(self, times: Floats) -> Floats:
+        """Return the equilibrium distribution G_e at times [µs]."""
+        at = np.searchsorted(self.values, times, side="right")
+        return np.asarray((self._work[at] + times * self._above[at]) / self.mean, dtype=np.float64)
+
+    def transform(self, step: float) -> Complexes:
+        """Return the Fourier transform of G_e on a grid with this step [µs].
+
+        Mass between two points is split between them in proportion, which keeps the mean whatever the step: second
+        differences of the integral of G_e.
+        """
+        if step not in self._transforms:
+            times = step * np.arange(_GRID + 1)
+            at = np.searchsorted(self.values, times, side="right")
+            above = self._above[at]
+            integral = (times * self._work[at] - self._squares[at] / 2 + above * times * times / 2) / self.mean
+            masses = np.concatenate((integral[1:2], np.diff(integral, 2))) / step
+            self._transforms[step] = np.fft.rfft(np.maximum(masses, 0.0), 2 * _GRID)
+        return self._transforms[step]
+
+
+@dataclass(frozen=True, eq=False)
+class Waiting:
+    """Distribution of the wait of an arrival.
+
+    Parameters
+    ----------
+    service : Renewal
+    rate : float [requests/µs]
+    servers : int
+    """
+
+    service: Renewal
+    rate: float
+    servers: int
+
+    @cached_property
+    def load(self) -> float:
+        """Servers that are busy on average [erlang]."""
+        return self.rate * self.service.mean
+
+    @property
+    def utilisation(self) -> float:
+        return self.load / self.servers
+
+    @cached_property
+    def probability(self) -> float:
+        """Probability of waiting at all."""
+        return erlang_c(self.servers, self.load)
+
+    @property
+    def mean_us(self) -> float:
+        """Mean wait [µs], of those who do not wait too."""
+        if self.utilisation >= 1:
+            return float("inf")
+        grid, tail = self._conditional
+        step = grid[1] / self.servers
+        return self.probability * float(tail.sum() - tail[0] / 2) * float(step)
+
+    def tail(self, times_us: Floats) -> Floats:
+        """Return the probability of waiting longer than each of these times [µs]; 1 for times below 0."""
+        if self.utilisation >= 1:
+            return np.ones_like(times_us)
+        if self.load <= 0:
+            return (times_us < 0).astype(np.float64)
+        grid, tail = self._conditional
+        waits = self.probability * np.interp(times_us * self.servers, grid, tail, right=0.0)
+        return np.asarray(np.where(times_us < 0, 1.0, waits))
+
+    @property
+    def longest_us(self) -> float:
+        """Time that no wait reaches [µs]; infinity in overload."""
+        if self.utilisation >= 1:
+            return float("inf")
+        return float(self._conditional[0][-1]) / self.servers if self.load > 0 else 0.0
+
+    @cached_property
+    def _conditional(self) -> tuple[Floats, Floats]:
+        """Return a grid of k times the wait [µs], and P(k·wait > grid) of those who wait."""
+        rho = self.utilisation
+        # A step of a few sizes only: its transform has often been made.
+        step = _REACH * self.service.scale * 2 ** (np.ceil(-2 * np.log2(1 - rho)) / 2) / _GRID
+        left = np.maximum(1 - self.service.below(step / self.servers * _EDGES), 0.0) ** self.servers
+        first = np.fft.rfft(left[:-1] - left[1:], 2 * _GRID)
+        density = np.fft.irfft(first * ((1 - rho) / (1 - rho * self.service.transform(step))), 2 * _GRID)[:_GRID]
+        # A point stands for the step around it: half of its mass lies beyond it.
+        tail = 1 - np.cumsum(density) + density / 2
+        tail[0] = 1.0
+        return step * _POINTS, np.clip(tail, 0.0, 1.0)

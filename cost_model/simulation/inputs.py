@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turn a workload into what the event loop reads: quantile tables, schedules of rates, what may be missed."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from cost_model.service import RowDistribution, ServiceTime
+from cost_model.simulation import engine
+from cost_model.simulation.engine import NEVER, TABLE, Floats
+from cost_model.traffic import Event, Sine, Traffic
+from cost_model.workload import ModelLoad, Workload
+
+P99_MISSES = 0.01
+"""Part of the requests that may miss a p99 objective."""
+BROKEN = 0.10
+"""A model that would miss more than this on idle cores while an event slows it is not judged meanwhile."""
+
+
+@functools.cache
+def _normal() -> Floats:
+    normal = NormalDist()
+    return np.array([normal.inv_cdf((i + 0.5) / TABLE) for i in range(TABLE)])
+
+
+def _noise(cv: float) -> Floats:
+    """Return quantiles of a lognormal with mean 1 and this coefficient of variation [TABLE]."""
+    values = np.exp(np.sqrt(np.log1p(cv * cv)) * _normal())
+    return np.asarray(values / values.mean())
+
+
+def _rows(rows: RowDistribution) -> Floats:
+    """Return quantiles of rows per request [TABLE]."""
+    if rows.kind == "lognormal":
+        sigma = np.sqrt(np.log1p(rows.cv**2))
+        values = np.exp(np.log(rows.nominal_mean) - sigma**2 / 2 + sigma * _normal())
+        return np.asarray(np.clip(np.rint(values), 1, rows.maximum))
+    return np.sort(rows.sample(np.random.default_rng(0), 64 * TABLE)).reshape(TABLE, 64)[:, 32]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A workload as the event loop reads it.
+
+    Parameters
+    ----------
+    load : struct
+        See `Load` in `engine.cc`.
+    names : tuple of str
+    shares : ndarray [models]
+        Of all requests at level 1; their sum is 1.
+    mean_us : ndarray [models] [µs]
+        Core time of a request alone.
+    alone : ndarray [models]
+        Part of the requests that miss their objective on idle cores: what no allocation can mend.
+    allowed : ndarray [models]
+        Part that may miss: 1 %, or twice `alone` where that is more, alike for every policy.
+    """
+
+    load: Any
+    names: tuple[str, ...]
+    shares: Floats
+    mean_us: Floats
+    alone: Floats
+    allowed: Floats
+
+    @property
+    def demand_us(self) -> float:
+        """Mean core time of a request over all models [µs]."""
+        return float(self.shares @ self.mean_us)
+
+
+def build_inputs(workload: Workload, threads: Mapping[str, int] | None = None) -> Inputs:
+    """Build the tables of a workload.
+
+    Parameters
+    ----------
+    workload : Workload
+    threads : mapping of model to int, optional
+        Threads per session; 1 for those that are missing. A request of t threads takes t cores for
+        fixed + per_row · rows · (1 - p + p/t), p being the part that is divided.
+    """
+    row_tables: dict[Any, int] = {}
+    noise_tables: dict[Any, int] = {}
+    rows: list[Floats] = []
+    noise: list[Floats] = []
+
+    def place(known: dict[Any, int], tables: list[Floats], key: Any, make: Any) -> int:
+        if key not in known:
+            known[key] = len(tables)
+            tables.append(make())
+        return known[key]
+
+    columns: dict[str, list[float]] = {name: [] for name in ("fixed_us", "per_row_us", "parallel", "bytes_per_row")}
+    rows_of, noise_of, counts = [], [], []
+    for model in workload.models:
+        count = (threads or {}).get(model.name, 1)
+        counts.append(count)
+        service = model.service
+        if isinstance(service, ServiceTime):
+            rows_of.append(place(row_tables, rows, model.rows, lambda m=model: _rows(m.rows)))
+            noise_of.append(place(noise_tables, noise, service.cv, lambda s=service: _noise(s.cv)))
+            values = (service.fixed_us, service.per_row_us, service.parallel, model.bytes_per_row)
+        else:
+            # A measured table has no factors: its service times stand in the place of rows.
+            made = functools.partial(_measured, model, count)
+            rows_of.append(place(row_tables, rows, (model.name, count), made))
+            noise_of.append(place(noise_tables, noise, 0.0, lambda: np.ones(TABLE)))
+            per_us = model.bytes_per_row * model.rows.mean / rows[rows_of[-1]].mean()
+            values = (0.0, 1.0, 0.0, float(per_us))
+        for name, value in zip(columns, values, strict=True):
+            columns[name].append(value)
+    slo_us = np.array([model.slo_p99_ms * 1e3 for model in workload.models])
+    never = np.full(len(slo_us), NEVER)
+    load = engine.make_load(
+        **columns, rows_of=rows_of, noise_of=noise_of, rows=np.stack(rows), noise=np.stack(noise), threads=counts,
+        slo_us=slo_us, deadline_us=slo_us, excused_from_us=never, excused_until_us=never,
+    )  # fmt: skip
+    shares = _shares(workload)
+    divided = [1 - p + p / t for p, t in zip(columns["parallel"], counts, strict=True)]
+    mean_rows = load.rows.mean(axis=1)[load.rows_of]
+    mean_us = (load.fixed_us + load.per_row_us * mean_rows * divided) * load.threads
+    alone = np.array([missed_alone(load, model, 1.0) for model in range(len(slo_us))])
+    names = tuple(model.name for model in workload.models)
+    return Inputs(load, names, shares, mean_us, alone, np.maximum(P99_MISSES, 2 * alone))
+
+
+def _measured(model: ModelLoad, threads: int) -> Floats:
+    random = np.random.default_rng(0)
+    drawn = model.service.sample(random, model.rows.sample(random, 16 * TABLE), threads)
+    return np.asarray(np.sort(drawn).reshape(TABLE, 16).mean(axis=1))
+
+
+def _shares(workload: Workload) -> Floats:
+    rates = workload.qps_by_model(workload.total_qps or 1.0)
+    shares = np.array([rates[model.name] for model in workload.models])
+    return np.asarray(shares / shares.sum())
+
+
+def missed_alone(load: Any, model: int, factor: float) -> float:
+    """Return the part of a model's requests that miss the objective on idle cores, service times being longer."""
+    threads = load.threads[model]
+    divided = 1 - load.parallel[model] + load.parallel[model] / threads
+    sizes = load.rows[load.rows_of[model]][::64]
+    work = (load.fixed_us[model] + load.per_row_us[model] * sizes * divided) * factor
+    noise = load.noise[load.noise_of[model]][::16]
+    return float((np.multiply.outer(work, noise) > load.slo_us[model]).mean())
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of time in which rates and service times are constant.
+
+    Parameters
+    ----------
+    end_s : float [s]
+    level : float
+        Of all arrivals, relative to the base rate.
+    shares : ndarray [models]
+    factor : ndarray [models]
+        Multiplies service times.
+    """
+
+    end_s: float
+    level: float
+    shares: Floats
+    factor: Floats
+
+
+def scaled(traffic: Traffic, minutes_scale: float) -> Traffic:
+    """Shorten a kind of traffic: its duration, period, events and redraws; bursts and pauses of 30 s remain."""
+    level = traffic.level
+    if isinstance(level, Sine):
+        level = replace(level, period_s=level.period_s * minutes_scale)
+    reshare = traffic.reshare
+    if reshare:
+        every_s = max(min(30.0, reshare.every_s), reshare.every_s * minutes_scale)
+        reshare = replace(reshare, every_s=every_s)
+    events = tuple(Event(one.at_s * minutes_scale, one.model, one.service_factor) for one in traffic.events)
+    shorter = max(1.0, traffic.duration_s * minutes_scale)
+    return replace(traffic, duration_s=shorter, level=level, reshare=reshare, events=events)
+
+
+def schedule(workload: Workload, traffic: Traffic, seed: int) -> list[Piece]:
+    """Draw how traffic moves: pieces of at most a second, that end at whole seconds and wherever anything changes."""
+    random = np.random.default_rng([seed, 7])
+    base = _shares(workload)
+    marks = set(np.arange(1.0, traffic.duration_s)) | {traffic.duration_s}
+    levels = _burst_levels(traffic, random)
+    marks |= {end for end, _ in levels if end < traffic.duration_s}
+    marks |= {event.at_s for event in traffic.events if 0 < event.at_s < traffic.duration_s}
+    drawn = _redraws(workload, traffic, base, random)
+    names = [model.name for model in workload.models]
+    pieces, start, state = [], 0.0, 0
+    shares, factor = base, np.ones(len(names))
+    events = list(traffic.events)
+    for end in sorted(marks):
+        while events and events[0].at_s <= start + 1e-9:
+            event = events.pop(0)
+            factor = factor.copy()
+            factor[names.index(event.model)] = event.service_factor
+        while drawn and drawn[0][0] <= start + 1e-9:
+            shares = drawn.pop(0)[1]
+        if levels:
+            while levels[state][0] <= start + 1e-9:
+                state += 1
+            level = levels[state][1]
+        else:
+            level = traffic.level_at((start + end) / 2)
+        pieces.append(Piece(float(end), level, shares, factor))
+        start = end
+    return pieces
+
+
+def _burst_levels(traffic: Traffic, random: np.random.Generator) -> list[tuple[float, float]]:
+    """Return (end [s], level) of the states of an mmpp that follow one another."""
+    levels: list[tuple[float, float]] = []
+    end, state = 0.0, 0
+    while traffic.states and end < traffic.duration_s:
+        end += float(random.exponential(traffic.states[state].mean_s))
+        levels.append((end, traffic.states[state].level))
+        others = [one for one in range(len(traffic.states)) if one != state]
+        state = int(random.choice(others)) if others else state
+    return levels
+
+
+def _redraws(
+    workload: Workload, traffic: Traffic, base: Floats, random: np.random.Generator
+) -> list[tuple[float, Floats]]:
+    """Return (time [s], shares) of every redraw."""
+    if traffic.reshare is None:
+        return []
+    moved = np.array([model.group in traffic.reshare.groups for model in workload.models])
+    drawn = []
+    for at_s in np.arange(0.0, traffic.duration_s, traffic.reshare.every_s):
+        shares = base.copy()
+        weights = random.dirichlet(np.full(int(moved.sum()), traffic.reshare.dirichlet_alpha))
+        shares[moved] = base[moved].sum() * weights
+        drawn.append((float(at_s), shares))
+    return drawn
+
+
+def alias_table(weights: Floats) -> tuple[Floats, Any]:
+    """Return the table that draws from weights with one random number (Walker 1977, Vose 1991)."""
+    count = len(weights)
+    scaled_weights = weights / weights.sum() * count
+    share, other = np.ones(count), np.arange(count)
+    small = [i for i in range(count) if scaled_weights[i] < 1]
+    large = [i for i in range(count) if scaled_weights[i] >= 1]
+    while small and large:
+        less, more = small.pop(), large[-1]
+        share[less], other[less] = scaled_weights[less], more
+        scaled_weights[more] -= 1 - scaled_weights[less]
+        if scaled_weights[more] < 1:
+            small.append(large.pop())
+    return share, other

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may use which cores: five policies, one interface.
+
+`shared`
+    Every model may use every core: default servers side by side. One queue for all is generous to it.
+`static`
+    Each model has cores of its own, by its part of the demand at the base level.
+`baseline-pool`
+    The published design: the baseline has cores of its own, all variants share the rest. The split is the one that
+    carries most at steady base traffic, found by simulation: the best that can be chosen in advance.
+`planned`
+    The planner's allocation, at the same demand; it does not change.
+`dynamic`
+    The controller's pools: ownership follows demand every second, idle cores are lent in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from cost_model.control import ControlState, Observation, Pool, Settings, Subject, begin, step
+from cost_model.errors import UsageError
+from cost_model.machine import Machine
+from cost_model.simulation.inputs import Inputs
+from cost_model.workload import Workload
+
+POLICIES = ("shared", "static", "baseline-pool", "planned", "dynamic")
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Groups with a label each: who owns a core, who queues where, who lends and borrows.
+
+    A request that has waited for more than `wait_part` [models] of its objective is dropped; None: the whole of it.
+    """
+
+    labels: tuple[str, ...]
+    core_owner: tuple[int, ...]
+    group_of: tuple[int, ...]
+    lends: tuple[bool, ...]
+    borrows: tuple[bool, ...]
+    lend_after_us: tuple[float, ...]
+    oversubscribed: tuple[bool, ...]
+    limit: tuple[int, ...] | None = None
+    wait_part: tuple[float, ...] | None = None
+
+
+class Policy(Protocol):
+    """What `simulate` asks of a policy."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    def start(self, inputs: Inputs, machine: Machine, qps: float) -> Assignment:
+        """Return what is in force at the beginning."""
+
+    def step(self, now_s: float, state: Any, inputs: Inputs) -> tuple[Assignment | None, Sequence[Any]]:
+        """Return what is in force from now on, None for no change, and the moves that led to it."""
+
+
+def fixed(
+    labels: Sequence[str],
+    core_owner: Sequence[int],
+    group_of: Sequence[int],
+    *,
+    oversubscribed: bool = False,
+) -> Assignment:
+    """Make an assignment in which nobody lends."""
+    none = (False,) * len(labels)
+    return Assignment(
+        tuple(labels), tuple(core_owner), tuple(group_of), none, none, (0.0,) * len(labels),
+        (oversubscribed,) * len(labels),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A policy that never changes."""
+
+    name: str
+    make: Callable[[Inputs, Machine, float], Assignment]
+
+    def start(self, inputs: Inputs, machine: Machine, qps: float) -> Assignment:
+        return self.make(inputs, machine, qps)
+
+    def step(self, now_s: float, state: Any, inputs: Inputs) -> tuple[Assignment | None, Sequence[Any]]:
+        return None, ()
+
+
+def shared_policy() -> Fixed:
+    """Make `shared`."""
+
+    def make(inputs: Inputs, machine: Machine, qps: float) -> Assignment:
+        return fixed(["all"], [0] * len(machine.cores), [0] * len(inputs.names), oversubscribed=True)
+
+    return Fixed("shared", make)
+
+
+def static_policy() -> Fixed:
+    """Make `static`: whole cores by demand, the largest remainder first, at least one each."""
+
+    def make(inputs: Inputs, machine: Machine, qps: float) -> Assignment:
+        count, cores = len(inputs.names), len(machine.cores)
+        if count > cores:
+            raise UsageError(f"static: {count} models on {cores} cores found, expected a core for each")
+        demand = inputs.shares * inputs.mean_us
+        exact = demand / demand.sum() * cores
+        sizes = np.maximum(1, np.floor(exact)).astype(int)
+        while sizes.sum() != cores:
+            off = exact - sizes
+            if sizes.sum() < cores:
+                sizes[int(np.argmax(off))] += 1
+            else:
+                sizes[int(np.argmin(np.where(sizes > 1, off, np.inf)))] -= 1
+        return fixed(inputs.names, np.repeat(np.arange(count), sizes).tolist(), range(count))
+
+    return Fixed("static", make)
+
+
+def baseline_pool_policy(workload: Workload, baseline_cores: int) -> Fixed:
+    """Make `baseline-pool` with so many cores for the baseline."""
+
+    def make(inputs: Inputs, machine: Machine, qps: float) -> Assignment:
+        owners = [0 if core < baseline_cores else 1 for core in range(len(machine.cores))]
+        return fixed(["baseline", "pool"], owners, [0 if one.role == "baseline" else 1 for one in workload.models])
+
+    return Fixed("baseline-pool", make)
+
+
+def planned_policy(workload: Workload, interference: Any) -> Fixed:
+    """Make `planned`: what the planner allots for these rates."""
+
+    def make(inputs: Inputs, machine: Machine, qps: float) -> Assignment:
+        from cost_model.planning import plan
+
+        made = plan(workload, machine, workload.qps_by_model(qps), interference)
+        places = {name: place for place, one in enumerate(made.allocations) for name in one.models}
+        owners = [0] * len(machine.cores)
+        for place, one in enumerate(made.allocations):
+            for core in one.cores:
+                owners[core] = place
+        labels = [one.models[0] if len(one.models) == 1 else f"{len(one.models)} models" for one in made.allocations]
+        return fixed(labels, owners, [places[name] for name in inputs.names])
+
+    return Fixed("planned", make)
+
+
+class Dynamic:
+    """`dynamic`: the controller that the proxy runs, on what the simulated hosts report."""
+
+    name = "dynamic"
+
+    def __init__(self, workload: Workload, settings: Settings | None = None, *, lending: bool = True) -> None:
+        self.workload = workload
+        self.settings = settings or Settings()
+        self.lending = lending
+        self.control: ControlState | None = None
+        self._before: dict[str, Any] = {}
+
+    def start(self, inputs: Inputs, machine: Machine, qps: float) -> Assignment:
+        subjects = [
+            Subject(one.name, "baseline" if one.role == "baseline" else "variant", float(mean), one.slo_p99_ms, rate)
+            for one, mean, rate in zip(
+                self.workload.models, inputs.mean_us, (inputs.shares * qps).tolist(), strict=True
+            )
+        ]
+        self.control = begin(range(len(machine.cores)), subjects, settings=self.settings)
+        self._before = {}
+        return self._assignment()
+
+    def step(self, now_s: float, state: Any, inputs: Inputs) -> tuple[Assignment | None, Sequence[Any]]:
+        assert self.control is not None
+        seen = {name: getattr(state, name).copy() for name in ("arrived", "completed", "dropped", "missed", "busy_us")}
+        change = {name: value - self._before.get(name, 0) for name, value in seen.items()}
+        self._before = seen
+        rows = zip(
+            self.control.subjects,
+            *(change[name].tolist() for name in ("arrived", "completed", "dropped", "missed")),
+            state.queued.tolist(),
+            state.in_system.tolist(),
+            change["busy_us"].tolist(),
+            strict=True,
+        )
+        observation = {name: Observation(*rest) for name, *rest in rows}
+        limits = self.control.limits
+        self.control, moves = step(self.control, observation, now_s)
+        changed = bool(moves) or self.control.limits != limits
+        return (self._assignment() if changed else None), moves
+
+    def _assignment(self) -> Assignment:
+        assert self.control is not None
+        control = self.control
+        owner = {core: place for place, pool in enumerate(control.pools) for core in pool.cores}
+        group = {name: place for place, pool in enumerate(control.pools) for name in pool.models}
+        return Assignment(
+            tuple(pool.name for pool in control.pools),
+            tuple(owner.get(core, 0) for core in control.cores),
+            tuple(group[name] for name in control.subjects),
+            tuple(self.lending and pool.lends for pool in control.pools),
+            tuple(self.lending and pool.borrows for pool in control.pools),
+            tuple(self._patience_us(pool) for pool in control.pools),
+            (False,) * len(control.pools),
+            tuple(control.limits.get(name, 2**31 - 1) for name in control.subjects),
+            tuple(1.0 if one.role == "baseline" else self.settings.wait_part for one in control.subjects.values()),
+        )
+
+    def _patience_us(self, pool: Pool) -> float:
+        assert self.control is not None
+        slo_ms = min(self.control.subjects[name].slo_ms for name in pool.models)
+        return self.settings.lend_after * slo_ms * 1e3

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a simulation answers, as tables and as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.table import Table
+
+from cost_model.simulation.run import Result
+from cost_model.simulation.study import Comparison, Row
+
+
+def capacity_table(rows: Sequence[Row]) -> Table:
+    """Make a table of capacities: a line for each kind of traffic, a column for each policy, means over seeds."""
+    policies = list(dict.fromkeys(row.policy for row in rows))
+    table = Table(title="requests/s at which every model meets its p99 objective", title_justify="left")
+    table.add_column("traffic")
+    table.add_column("interference", justify="right")
+    for policy in policies:
+        table.add_column(policy, justify="right")
+    table.add_column("bound", justify="right")
+    table.add_column("binds", justify="left")
+    for scale, traffic in dict.fromkeys((row.interference, row.traffic) for row in rows):
+        cells, binding = [], ""
+        for policy in policies:
+            of = [row for row in rows if (row.interference, row.traffic, row.policy) == (scale, traffic, policy)]
+            if not of:
+                cells.append("")
+                continue
+            rates = [row.qps for row in of]
+            spread = f" ±{(max(rates) - min(rates)) / 2:,.0f}" if len(rates) > 1 else ""
+            cells.append(f"{sum(rates) / len(rates):,.0f}{spread}" if max(rates) else "none")
+            binding = ", ".join(sorted({row.binding for row in of if row.binding})) or binding
+        bounds = [row.bound_qps for row in rows if (row.interference, row.traffic) == (scale, traffic)]
+        table.add_row(traffic, f"x{scale:g}", *cells, f"{sum(bounds) / len(bounds):,.0f}", binding)
+    return table
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> Table:
+    """Make a table of ratios between policies."""
+    table = Table(title="ratio of requests/s (geometric mean over seeds; least)", title_justify="left")
+    pairs = list(dict.fromkeys((one.policy, one.against) for one in comparisons))
+    table.add_column("traffic")
+    table.add_column("interference", justify="right")
+    for policy, against in pairs:
+        table.add_column(f"{policy} / {against}", justify="right")
+    for scale, traffic in dict.fromkeys((one.interference, one.traffic) for one in comparisons):
+        known = {
+            (one.policy, one.against): one for one in comparisons if (one.interference, one.traffic) == (scale, traffic)
+        }
+        cells = [f"{known[pair].mean:.3f}; {known[pair].least:.3f}" if pair in known else "-" for pair in pairs]
+        table.add_row(traffic, f"x{scale:g}", *cells)
+    return table
+
+
+def result_json(result: Result) -> dict[str, Any]:
+    """Return a run as JSON; NaN, which JSON lacks, becomes null."""
+    models = [asdict(model) | {"met": model.met} for model in result.models]
+    for model in models:
+        model.update({key: None for key, value in model.items() if isinstance(value, float) and math.isnan(value)})
+    return {
+        "policy": result.policy,
+        "qps": result.qps,
+        "met": result.met,
+        "simulated_s": result.simulated_s,
+        "requests": result.arrived,
+        "requests_per_wall_s": result.arrived / max(result.wall_s, 1e-9),
+        "utilisation": result.utilisation,
+        "slowdown": result.slowdown,
+        "models": models,
+        "moves": [
+            {"at_s": at_s, "pool": move.pool, "before": move.before, "after": move.after, "reason": move.reason}
+            for at_s, move in result.moves
+        ],
+    }

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run one workload under one policy, and judge it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cost_model.interference import Interference
+from cost_model.machine import Machine
+from cost_model.simulation import engine
+from cost_model.simulation.engine import Floats
+from cost_model.simulation.inputs import BROKEN, Inputs, Piece, alias_table, missed_alone
+from cost_model.simulation.policies import Assignment, Policy
+
+
+@dataclass(frozen=True)
+class ModelResult:
+    """What one model got.
+
+    Parameters
+    ----------
+    arrived, completed, dropped : int
+        Requests; dropped are those that were shed or late before they started. What is left is still in the system.
+    missed : float
+        Part of the judged requests that were dropped or late.
+    allowed : float
+        Part that may be.
+    p50_ms, p99_ms : float [ms]
+        Of completed requests.
+    cores : float
+        Busy cores on average.
+    """
+
+    name: str
+    arrived: int
+    completed: int
+    dropped: int
+    missed: float
+    allowed: float
+    p50_ms: float
+    p99_ms: float
+    mean_ms: float
+    cores: float
+    borrowed_cores: float
+
+    @property
+    def met(self) -> bool:
+        return self.missed <= self.allowed
+
+
+@dataclass(frozen=True)
+class Result:
+    """Outcome of a run.
+
+    Parameters
+    ----------
+    met : bool
+        Every model had its objective; false also for a run that was stopped because one certainly had not.
+    stopped_s : float, optional [s]
+        When it was stopped.
+    slowdown : float
+        Core time used over core time that the same requests take alone: what interference cost.
+    owners : list of (time [s], labels of groups, cores of each)
+        Each change of who owns which core.
+    moves : list of (time [s], Move)
+    """
+
+    policy: str
+    qps: float
+    met: bool
+    models: tuple[ModelResult, ...]
+    simulated_s: float
+    wall_s: float
+    stopped_s: float | None = None
+    utilisation: float = 0.0
+    slowdown: float = 1.0
+    owners: list[tuple[float, Any]] = field(default_factory=list)
+    moves: list[tuple[float, Any]] = field(default_factory=list)
+
+    @property
+    def arrived(self) -> int:
+        return sum(model.arrived for model in self.models)
+
+    @property
+    def worst(self) -> ModelResult:
+        """The model that misses most of what it may."""
+        return max(self.models, key=lambda model: model.missed / model.allowed)
+
+
+def simulate(
+    inputs: Inputs,
+    machine: Machine,
+    pieces: Sequence[Piece],
+    policy: Policy,
+    qps: float,
+    seed: int,
+    interference: Interference,
+    *,
+    stop_early: bool = False,
+    observe: Callable[[float, Any], None] | None = None,
+) -> Result:
+    """Simulate requests for the whole of a schedule.
+
+    Parameters
+    ----------
+    inputs : Inputs
+    machine : Machine
+    pieces : sequence of Piece
+    policy : Policy
+        Its `start` is asked once, its `step` at every whole second.
+    qps : float [requests/s]
+        Of all models at level 1.
+    seed : int
+    interference : Interference
+    stop_early : bool
+        Stop as soon as a model certainly misses its objective, however good the rest will be.
+    observe : callable of (time [s], state), optional
+        Called at every whole second, for pictures.
+    """
+    began = time.perf_counter()
+    nodes = {node: place for place, node in enumerate(machine.nodes)}
+    count = len(inputs.names)
+    core_nodes = np.array([nodes[core.node] for core in machine.cores])
+    # One more than models: a policy may have groups that no model belongs to.
+    state = engine.make_state(core_nodes, count, count + 2, seed)
+    load = inputs.load
+    _excuse(inputs, pieces)
+    expected = _expected(inputs, pieces, qps)
+    certain = inputs.allowed * (expected + 6 * np.sqrt(expected) + 1)
+    segment = engine.make_segment(
+        end_us=0.0, rate_per_us=0.0, alias_share=np.ones(count), alias_other=np.arange(count), factor=np.ones(count),
+        switch_cost=interference.switch, oversubscription=interference.shared_cache, knee=interference.knee,
+        bandwidth=interference.bandwidth, node_bytes_per_us=machine.memory_bandwidth_gbs_per_node * 1e3,
+    )  # fmt: skip
+    deadline_us = load.deadline_us.copy()
+    assignment = policy.start(inputs, machine, qps)
+    owners: list[tuple[float, Any]] = [(0.0, assignment)]
+    moves: list[tuple[float, Any]] = []
+    apply(state, load, segment, assignment)
+    shares: Any = None
+    stopped = None
+    for piece in pieces:
+        if piece.shares is not shares:
+            shares = piece.shares
+            segment.alias_share[:], segment.alias_other[:] = alias_table(shares.copy())
+        segment.factor[:] = piece.factor
+        segment.raw.end_us = piece.end_s * 1e6
+        segment.raw.rate_per_us = qps * piece.level * 1e-6
+        engine.advance(state, load, segment)
+        if piece.end_s != int(piece.end_s):
+            continue
+        if observe:
+            observe(piece.end_s, state)
+        changed, made = policy.step(piece.end_s, state, inputs)
+        moves += [(piece.end_s, move) for move in made]
+        if changed is not None:
+            apply(state, load, segment, changed)
+            owners.append((piece.end_s, changed))
+        if stop_early and (state.missed > certain).any():
+            stopped = piece.end_s
+            break
+    load.deadline_us[:] = deadline_us
+    simulated_s = float(state.now_us) / 1e6
+    models = _results(inputs, state, simulated_s)
+    met = stopped is None and all(model.met for model in models)
+    busy, alone = float(state.busy_us.sum()), float(state.alone_us.sum())
+    return Result(
+        policy.name, qps, met, models, simulated_s, time.perf_counter() - began, stopped,
+        busy / (len(core_nodes) * simulated_s * 1e6), busy / max(alone, 1.0), owners, moves,
+    )  # fmt: skip
+
+
+def apply(state: Any, load: Any, segment: Any, assignment: Assignment) -> None:
+    """Put an assignment of cores and models into force."""
+    groups = len(assignment.labels)
+    state.lends[:] = False
+    state.borrows[:] = False
+    state.lends[:groups] = assignment.lends
+    state.borrows[:groups] = assignment.borrows
+    state.lend_after_us[:groups] = assignment.lend_after_us
+    state.oversubscribed[:groups] = assignment.oversubscribed
+    if assignment.wait_part is not None:
+        load.deadline_us[:] = np.minimum(load.deadline_us, np.array(assignment.wait_part) * load.slo_us)
+    if assignment.limit is not None:
+        state.limit[:] = assignment.limit
+    engine.regroup(state, load, segment, np.array(assignment.core_owner), np.array(assignment.group_of))
+
+
+def _excuse(inputs: Inputs, pieces: Sequence[Piece]) -> None:
+    """Do not judge a model while an event makes it so slow that no allocation could help."""
+    load = inputs.load
+    load.excused_from_us[:] = load.excused_until_us[:] = engine.NEVER
+    start = 0.0
+    for piece in pieces:
+        for model in np.flatnonzero(piece.factor > 1):
+            if (
+                load.excused_from_us[model] == engine.NEVER
+                and missed_alone(load, int(model), piece.factor[model]) > BROKEN
+            ):
+                load.excused_from_us[model] = start * 1e6
+        for model in np.flatnonzero(piece.factor <= 1):
+            if load.excused_from_us[model] < start * 1e6 < load.excused_until_us[model]:
+                load.excused_until_us[model] = start * 1e6
+        start = piece.end_s
+
+
+def _expected(inputs: Inputs, pieces: Sequence[Piece], qps: float) -> Floats:
+    """Return how many requests of each model are going to be judged, on average."""
+    total, start = np.zeros(len(inputs.names)), 0.0
+    for piece in pieces:
+        excused = (inputs.load.excused_from_us <= start * 1e6) & (start * 1e6 < inputs.load.excused_until_us)
+        total += np.where(excused, 0.0, piece.shares * (piece.level * (piece.end_s - start) * qps))
+        start = piece.end_s
+    return total
+
+
+def quantile_ms(histogram: Any, level: float) -> float:
+    """Return a quantile of a latency histogram [ms]: the middle of its bucket; NaN without requests."""
+    total = int(histogram.sum())
+    if total == 0:
+        return float("nan")
+    edges = engine.bucket_edges_us()
+    place = int(np.searchsorted(np.cumsum(histogram), level * total))
+    low = edges[place - 1] if place else 0.0
+    return float((low + edges[place]) / 2e3)
+
+
+def _results(inputs: Inputs, state: Any, simulated_s: float) -> tuple[ModelResult, ...]:
+    made = []
+    for place, name in enumerate(inputs.names):
+        completed = int(state.completed[place])
+        made.append(
+            ModelResult(
+                name,
+                int(state.arrived[place]),
+                completed,
+                int(state.dropped[place]),
+                float(state.missed[place]) / max(1, int(state.judged[place])),
+                float(inputs.allowed[place]),
+                quantile_ms(state.histogram[place], 0.5),
+                quantile_ms(state.histogram[place], 0.99),
+                float(state.latency_us[place]) / max(1, completed) / 1e3,
+                float(state.busy_us[place]) / (simulated_s * 1e6),
+                float(state.borrowed_us[place]) / (simulated_s * 1e6),
+            )
+        )
+    return tuple(made)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Simulate a small real scenario from measured profiles, to be compared with a run on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cost_model.interference import NONE, Interference
+from cost_model.machine import Machine
+from cost_model.simulation.inputs import build_inputs, schedule
+from cost_model.simulation.policies import Dynamic, Fixed, Policy, fixed
+from cost_model.simulation.run import ModelResult, simulate
+from cost_model.traffic import Traffic
+from cost_model.workload import ModelLoad, Workload
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the simulator expects of one model.
+
+    Parameters
+    ----------
+    p50_ms, p99_ms, mean_ms : float [ms]
+        Time in the server, waiting included; the mean over seeds.
+    p99_spread_ms : float [ms]
+        Largest difference between seeds: a measurement of this length differs from itself by as much.
+    throughput_qps : float [requests/s]
+    """
+
+    p50_ms: float
+    p99_ms: float
+    mean_ms: float
+    p99_spread_ms: float
+    throughput_qps: float
+    dropped: int
+
+
+def predict_small(
+    models: Sequence[ModelLoad],
+    machine: Machine,
+    cores_of: Mapping[str, Sequence[int]] | None,
+    *,
+    seconds: float,
+    interference: Interference = NONE,
+    threads: Mapping[str, int] | None = None,
+    traffic: Traffic | None = None,
+    seeds: Sequence[int] = (1, 2, 3),
+    dynamic: bool = False,
+    deadlines: bool = True,
+) -> dict[str, Prediction]:
+    """Predict latency of a few models on a few cores.
+
+    Parameters
+    ----------
+    models : sequence of ModelLoad
+        With `qps` each, and a measured `ServiceTable` or a `ServiceTime`.
+    machine : Machine
+    cores_of : mapping of model to cores, optional
+        Indices of cores; models with equal sets share one queue, sets must not overlap otherwise. None: all share all.
+    seconds : float [s]
+        As long as the real run, so that spreads compare.
+    interference : Interference
+    threads : mapping of model to int, optional
+    traffic : Traffic, optional
+        Poisson at the given rates by default.
+    seeds : sequence of int
+    dynamic : bool
+        Let the controller own the cores instead of `cores_of`.
+    deadlines : bool
+        Requests that have waited longer than their objective are dropped, as by a host that was given deadlines.
+    """
+    total = sum(model.qps or 0.0 for model in models)
+    workload = Workload(machine, tuple(models), (), tuple(seeds), total)
+    inputs = build_inputs(workload, threads)
+    if not deadlines:
+        inputs.load.deadline_us[:] = float("inf")
+    shape = traffic or Traffic("steady", "poisson", seconds)
+    runs: dict[str, list[ModelResult]] = {model.name: [] for model in models}
+    for seed in seeds:
+        policy: Policy = Dynamic(workload) if dynamic else _cpusets(models, machine, cores_of)
+        result = simulate(inputs, machine, schedule(workload, shape, seed), policy, total, seed, interference)
+        for one in result.models:
+            runs[one.name].append(one)
+    count = len(seeds)
+    return {
+        name: Prediction(
+            sum(one.p50_ms for one in of) / count,
+            sum(one.p99_ms for one in of) / count,
+            sum(one.mean_ms for one in of) / count,
+            max(one.p99_ms for one in of) - min(one.p99_ms for one in of),
+            sum(one.completed for one in of) / count / shape.duration_s,
+            sum(one.dropped for one in of),
+        )
+        for name, of in runs.items()
+    }
+
+
+def _cpusets(models: Sequence[ModelLoad], machine: Machine, cores_of: Mapping[str, Sequence[int]] | None) -> Fixed:
+    every = tuple(range(len(machine.cores)))
+    sets = {model.name: tuple((cores_of or {}).get(model.name, every)) for model in models}
+    groups = list(dict.fromkeys(sets.values()))
+    taken = [core for group in groups for core in group]
+    if len(set(taken)) != len(taken):
+        raise ValueError(f"cores_of: sets {groups} that overlap found, expected equal or disjoint ones")
+    owner = {core: place for place, group in enumerate(groups) for core in group}
+    # A core that nobody uses belongs to a group without models.
+    owners = [owner.get(core, len(groups)) for core in every]
+    labels = [*(" ".join(map(str, group)) for group in groups), *(["unused"] if len(groups) in owners else [])]
+    assignment = fixed(labels, owners, [groups.index(sets[model.name]) for model in models])
+    return Fixed("cpusets", lambda *_: assignment)

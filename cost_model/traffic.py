@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kinds of traffic: how the rate of arrivals moves, relative to the base level 1."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from cost_model._reading import Reader
+
+KINDS = ("poisson", "mmpp")
+
+
+@dataclass(frozen=True)
+class Sine:
+    r"""Level :math:`\frac{h + l}{2} + \frac{h - l}{2} \sin(2\pi t/T)`."""
+
+    period_s: float
+    low: float
+    high: float
+
+    def at(self, time_s: float) -> float:
+        middle, swing = (self.high + self.low) / 2, (self.high - self.low) / 2
+        return middle + swing * math.sin(2 * math.pi * time_s / self.period_s)
+
+
+@dataclass(frozen=True)
+class State:
+    """A state of a Markov-modulated Poisson process: its level, and how long it lasts on average."""
+
+    level: float
+    mean_s: float
+
+
+@dataclass(frozen=True)
+class Reshare:
+    """Every so often the shares of the models in `groups` are drawn again, their sum staying as it is."""
+
+    every_s: float
+    groups: tuple[str, ...]
+    dirichlet_alpha: float
+
+
+@dataclass(frozen=True)
+class Event:
+    """From `at_s` on, service times of a model are multiplied by `service_factor`."""
+
+    at_s: float
+    model: str
+    service_factor: float
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """One kind of traffic.
+
+    Parameters
+    ----------
+    name : str
+    kind : "poisson" or "mmpp"
+    duration_s : float [s]
+    level : float or Sine
+        Of Poisson traffic, relative to the base rate.
+    states : tuple of State
+        Of an mmpp: they follow one another at random, exponentially long.
+    reshare : Reshare, optional
+    events : tuple of Event
+        In the order of time.
+    """
+
+    name: str
+    kind: str
+    duration_s: float
+    level: float | Sine = 1.0
+    states: tuple[State, ...] = ()
+    reshare: Reshare | None = None
+    events: tuple[Event, ...] = ()
+
+    def level_at(self, time_s: float) -> float:
+        """Return the level of Poisson traffic at a time."""
+        return self.level.at(time_s) if isinstance(self.level, Sine) else self.level
+
+    @property
+    def highest_level(self) -> float:
+        """Highest level that the traffic reaches."""
+        if self.states:
+            return max(state.level for state in self.states)
+        return self.level.high if isinstance(self.level, Sine) else self.level
+
+
+def parse_traffic(place: str, data: object, models: set[str], groups: set[str]) -> Traffic:
+    """Read one kind of traffic; models and groups that it names must be there."""
+    reader = Reader(place, data)
+    name = reader.text("name")
+    reader.place = f"{place} ({name})"
+    kind = reader.text("kind", one_of=KINDS)
+    duration_s = 60 * reader.number("minutes", positive=True)
+    states = tuple(_state(f"{reader.place}.states[{i}]", one) for i, one in enumerate(reader.items("states", [])))
+    if (kind == "mmpp") != bool(states):
+        raise reader.fail("states", f"{len(states)} states with kind '{kind}'", "states for 'mmpp', and only for it")
+    level = _level(reader) if "level" in reader else 1.0
+    reshare = _reshare(reader.inner("reshare"), groups) if "reshare" in reader else None
+    events = [_event(f"{reader.place}.events[{i}]", one, models) for i, one in enumerate(reader.items("events", []))]
+    reader.end()
+    ordered = tuple(sorted(events, key=lambda event: event.at_s))
+    return Traffic(name, kind, duration_s, level, states, reshare, ordered)
+
+
+def _level(reader: Reader) -> float | Sine:
+    value: Any = reader.take("level")
+    if not isinstance(value, dict):
+        return Reader(reader.place, {"level": value}).number("level", positive=True)
+    outer = Reader(f"{reader.place}.level", value)
+    sine = outer.inner("sine")
+    outer.end()
+    period_s = 60 * sine.number("period_min", positive=True)
+    low = sine.number("low")
+    made = Sine(period_s, low, sine.number("high", least=low))
+    sine.end()
+    return made
+
+
+def _state(place: str, data: object) -> State:
+    reader = Reader(place, data)
+    made = State(reader.number("level"), reader.number("mean_s", positive=True))
+    reader.end()
+    return made
+
+
+def _reshare(reader: Reader, groups: set[str]) -> Reshare:
+    every_s = reader.number("every_s", positive=True)
+    named = reader.items("groups")
+    for group in named:
+        if group not in groups:
+            raise reader.fail("groups", repr(group), f"one of {', '.join(sorted(groups))}")
+    made = Reshare(every_s, tuple(named), reader.number("dirichlet_alpha", positive=True))
+    reader.end()
+    return made
+
+
+def _event(place: str, data: object, models: set[str]) -> Event:
+    reader = Reader(place, data)
+    at_s = reader.number("at_s")
+    model = reader.text("model")
+    if model not in models:
+        raise reader.fail("model", repr(model), "the name of a model of this workload")
+    made = Event(at_s, model, reader.number("service_factor", positive=True))
+    reader.end()
+    return made

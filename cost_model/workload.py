@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs on a machine: models with their service times, rows, objectives and rates, and how traffic moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cost_model._reading import Reader, check_number, describe, read_yaml
+from cost_model.errors import WorkloadError
+from cost_model.machine import Machine, parse_machine
+from cost_model.service import Points, RowDistribution, Service, ServiceTable, ServiceTime
+from cost_model.traffic import Event, Reshare, Sine, State, Traffic, parse_traffic
+
+ROLES = ("baseline", "variant")
+
+__all__ = [
+    "ROLES",
+    "Event",
+    "ModelLoad",
+    "Points",
+    "Reshare",
+    "RowDistribution",
+    "Service",
+    "ServiceTable",
+    "ServiceTime",
+    "Sine",
+    "State",
+    "Traffic",
+    "Workload",
+    "load_workload",
+    "parse_workload",
+]
+
+
+@dataclass(frozen=True)
+class ModelLoad:
+    """A model and what is asked of it.
+
+    Parameters
+    ----------
+    name : str
+    role : "baseline" or "variant"
+    service : ServiceTime or ServiceTable
+    rows : RowDistribution
+    slo_p99_ms : float [ms]
+        99 of 100 requests are to be answered within this time, waiting included.
+    bytes_per_row : float [bytes]
+        Read from memory for each row.
+    of : str, optional
+        The model that it is a variant of.
+    group : str, optional
+        The group of the file that it came from.
+    share : float, optional
+        Fraction of the requests of the whole workload.
+    qps : float, optional [requests/s]
+        Rate of its own, in place of a share.
+    dedicated : bool
+        Has cores of its own also if it is a variant.
+    """
+
+    name: str
+    role: str
+    service: ServiceTime | ServiceTable
+    rows: RowDistribution
+    slo_p99_ms: float
+    bytes_per_row: float = 0.0
+    of: str | None = None
+    group: str | None = None
+    share: float | None = None
+    qps: float | None = None
+    dedicated: bool = False
+
+    def points(self, threads: int = 1) -> Points:
+        """Return the distribution of its service time [µs] over requests of all sizes."""
+        return self.service.points(self.rows, threads)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Everything that a plan or a simulation starts from.
+
+    Parameters
+    ----------
+    machine : Machine, optional
+        None if the file names none: then the machine is given beside it.
+    models : tuple of ModelLoad
+        In the order of the file, groups spread as `name-0`, `name-1`, ...
+    traffic : tuple of Traffic
+    seeds : tuple of int
+    total_qps : float, optional [requests/s]
+        Of all models with a share, at level 1.
+    """
+
+    machine: Machine | None
+    models: tuple[ModelLoad, ...]
+    traffic: tuple[Traffic, ...] = ()
+    seeds: tuple[int, ...] = (1,)
+    total_qps: float | None = None
+
+    def model(self, name: str) -> ModelLoad:
+        """Return a model by its name."""
+        for one in self.models:
+            if one.name == name:
+                return one
+        raise WorkloadError(f"{name}: no such model, expected one of {', '.join(m.name for m in self.models[:8])}, …")
+
+    def qps_by_model(self, total_qps: float | None = None) -> dict[str, float]:
+        """Return the rate of each model [requests/s] at level 1.
+
+        Raises
+        ------
+        WorkloadError
+            Models have shares, and there is no total to share.
+        """
+        total = self.total_qps if total_qps is None else total_qps
+        rates = {}
+        for one in self.models:
+            if one.qps is not None:
+                rates[one.name] = one.qps
+            elif total is None:
+                raise WorkloadError(
+                    f"{one.name}: a share of an unknown total found, expected total_qps in the file or --total-qps"
+                )
+            else:
+                rates[one.name] = total * (one.share or 0.0)
+        return rates
+
+
+def load_workload(path: str | Path) -> Workload:
+    """Read a workload file (YAML).
+
+    Raises
+    ------
+    WorkloadError
+        It cannot be read, or a member is missing, unknown or out of range; the message names file and member.
+    """
+    place = Path(path)
+    try:
+        return parse_workload(read_yaml(place))
+    except WorkloadError as error:
+        if not str(error).startswith(str(place)):
+            error.args = (f"{place}: {error}",)
+        raise
+
+
+def parse_workload(data: object) -> Workload:
+    """Read a workload from the mapping of its file; see docs/cost_model.md for its members."""
+    reader = Reader("workload", data)
+    machine = parse_machine(reader.take("machine")) if "machine" in reader else None
+    models: list[ModelLoad] = []
+    for number, one in enumerate(reader.items("models")):
+        models += _parse_models(f"models[{number}]", one, {model.name: model for model in models})
+    names = [model.name for model in models]
+    for name in names:
+        if names.count(name) > 1:
+            raise WorkloadError(f"models: '{name}' twice found, expected a name for each")
+    if not any(model.role == "baseline" for model in models):
+        raise WorkloadError("models: no baseline found, expected at least one model with role 'baseline'")
+    _check_shares(models)
+    groups = {model.group for model in models if model.group}
+    traffic = tuple(
+        parse_traffic(f"traffic[{number}]", one, set(names), groups)
+        for number, one in enumerate(reader.items("traffic", []))
+    )
+    seeds = reader.items("seeds", [1])
+    for seed in seeds:
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise reader.fail("seeds", describe(seed), "integers of at least 0")
+    total = reader.number("total_qps", positive=True) if "total_qps" in reader else None
+    reader.end()
+    return Workload(machine, tuple(models), traffic, tuple(seeds), total)
+
+
+def _check_shares(models: list[ModelLoad]) -> None:
+    shares = [model.share for model in models if model.share is not None]
+    if shares and abs(sum(shares) - 1) > 1e-6:
+        raise WorkloadError(f"models: shares with the sum {sum(shares):.6g} found, expected 1")
+
+
+def _parse_models(place: str, data: object, before: Mapping[str, ModelLoad]) -> list[ModelLoad]:
+    """Read a model, or a group of them."""
+    reader = Reader(place, data)
+    if ("name" in reader) == ("group" in reader):
+        raise WorkloadError(f"{place}: expected either a name or a group")
+    group = reader.text("group") if "group" in reader else None
+    name = group or reader.text("name")
+    reader.place = f"{place} ({name})"
+    count = reader.integer("count", least=1, most=10_000) if group else 1
+    role = reader.text("role", one_of=ROLES)
+    of = reader.text("of") if "of" in reader else None
+    if of is not None and of not in before:
+        raise reader.fail("of", repr(of), "a model that stands before it in the file")
+    services = _parse_service(reader, count)
+    like = before[of] if of else None
+    common: dict[str, Any] = {
+        "rows": _parse_rows(reader, like),
+        "slo_p99_ms": reader.number("slo_p99_ms", positive=True),
+        "bytes_per_row": reader.number("bytes_per_row", 0.0),
+        "of": of,
+        "group": group,
+        "dedicated": bool(reader.take("dedicated", False)),
+    }
+    if ("share" in reader) == ("qps" in reader):
+        raise reader.fail("share", "both share and qps, or neither", "one of them")
+    share = reader.number("share", most=1) / count if "share" in reader else None
+    qps = reader.number("qps") / count if "qps" in reader else None
+    reader.end()
+    names = [f"{name}-{i}" for i in range(count)] if group else [name]
+    made = ModelLoad(name, role, services[0], share=share, qps=qps, **common)
+    return [replace(made, name=one, service=service) for one, service in zip(names, services, strict=True)]
+
+
+def _parse_service(reader: Reader, count: int) -> Sequence[ServiceTime | ServiceTable]:
+    if "profile" in reader:
+        from cost_model.profiling.profile import load_profile
+
+        return [load_profile(reader.text("profile")).service] * count
+    fixed = _spread(reader, "fixed_us", count)
+    per_row = _spread(reader, "per_row_us", count)
+    cv = _spread(reader, "cv", count)
+    parallel = reader.number("parallel", 0.0, most=1)
+    services = [ServiceTime(f, d, c, parallel) for f, d, c in zip(fixed, per_row, cv, strict=True)]
+    for service in services:
+        if service.fixed_us + service.per_row_us <= 0:
+            raise reader.fail("fixed_us", "no time at all", "fixed_us or per_row_us above 0")
+    return services
+
+
+def _spread(reader: Reader, key: str, count: int) -> list[float]:
+    """Take a number, or a range [first, last] that is spread evenly over a group."""
+    value = reader.take(key, expected="a number, or [first, last]")
+    ends = value if isinstance(value, list) else [value, value]
+    if len(ends) != 2:
+        raise reader.fail(key, describe(value), "a number, or [first, last]")
+
+    def number(end: object) -> float:
+        return check_number(end, lambda found: reader.fail(key, found, "a number of at least 0"), 0.0, 1e9, False)
+
+    first, last = (number(end) for end in ends)
+    return [first + (last - first) * i / max(1, count - 1) for i in range(count)]
+
+
+def _parse_rows(reader: Reader, like: ModelLoad | None) -> RowDistribution:
+    expected = "constant, lognormal or table, or 'same' with `of`"
+    value = reader.take("rows", expected=expected)
+    if value == "same":
+        if like is None:
+            raise reader.fail("rows", "'same' without `of`", expected)
+        return like.rows
+    rows = Reader(f"{reader.place}.rows", value)
+    if "constant" in rows:
+        made = RowDistribution.constant(rows.integer("constant", least=1, most=1_000_000))
+    elif "lognormal" in rows:
+        inner = rows.inner("lognormal")
+        mean, cv = inner.number("mean", least=1), inner.number("cv", most=20)
+        made = RowDistribution.lognormal(mean, cv, inner.integer("max", 1 << 30, least=1))
+        inner.end()
+    elif "table" in rows:
+        table = rows.take("table")
+        inner = Reader(f"{rows.place}.table", table)
+        if not table or not all(isinstance(size, int) and size >= 1 for size in table):
+            raise rows.fail("table", describe(table), "a mapping of rows to weights")
+        made = RowDistribution(
+            "table",
+            maximum=max(table),
+            table=tuple((size, inner.number(size)) for size in sorted(table)),
+        )
+        if sum(weight for _, weight in made.table) <= 0:
+            raise rows.fail("table", "no weight above 0", "at least one")
+    else:
+        raise reader.fail("rows", describe(value), expected)
+    rows.end()
+    return made

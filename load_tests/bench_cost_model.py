@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cost model's figures: capacity of every policy on `box128.yaml`, its sensitivity, the simulator's speed.
+
+    python -m load_tests.bench_cost_model [--quick] [--policies shared,baseline-pool,dynamic] [--out results/...]
+
+Writes `results/bench_cost_model.json` and pictures beside it. Whole, it takes an hour or more on two cores; `--quick`
+takes a few minutes: every kind of traffic at a part of its minutes, two seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cost_model.interference import default_interference
+from cost_model.plots.simulation import draw_simulation
+from cost_model.simulation.capacity import bound_qps, make_policy, scaled_workload
+from cost_model.simulation.inputs import build_inputs, schedule
+from cost_model.simulation.policies import POLICIES
+from cost_model.simulation.report import capacity_table, comparison_table
+from cost_model.simulation.run import simulate
+from cost_model.simulation.study import Comparison, Row, capacities, compare, latency_curve, to_json
+from cost_model.workload import load_workload
+from load_tests._environment import describe_environment
+from load_tests._report import Target, make_console, print_targets, write_results
+
+ROOT = Path(__file__).resolve().parent.parent
+SCENARIO = ROOT / "cost_model" / "scenarios" / "box128.yaml"
+MOVING = ("bursts", "shifting-experiments", "slow-variant", "diurnal")
+# Sensitivity at half and double interference is shown on a part of the minutes and on one seed.
+SENSITIVITY_SCALES = (0.5, 2.0)
+SENSITIVITY_POLICIES = ("shared", "baseline-pool", "dynamic")
+
+
+def measure_speed(workload: Any) -> dict[str, float]:
+    """Measure simulated requests per second of wall time and of processor time, with the dearest policy."""
+    machine = workload.machine
+    inputs = build_inputs(workload)
+    pieces = schedule(workload, workload.traffic[0], 1)[:20]
+    interference = default_interference()
+    rates: dict[str, float] = {}
+    for name in ("baseline-pool", "dynamic"):
+        policy = make_policy(name, workload, machine, interference)
+        began, cpu = time.perf_counter(), time.process_time()
+        result = simulate(inputs, machine, pieces, policy, 40_000, 1, interference)
+        rates[f"{name}_per_wall_s"] = result.arrived / (time.perf_counter() - began)
+        rates[f"{name}_per_cpu_s"] = result.arrived / (time.process_time() - cpu)
+    return rates
+
+
+def find_targets(rows: list[Row], comparisons: list[Comparison], speed: float) -> list[Target]:
+    """Hold what came out against what was asked for."""
+
+    def mean(policy: str, against: str, kinds: tuple[str, ...]) -> float:
+        found = [
+            one.mean
+            for one in comparisons
+            if (one.policy, one.against, one.interference) == (policy, against, 1.0) and one.traffic in kinds
+        ]
+        return sum(found) / len(found) if found else 0.0
+
+    every = tuple(dict.fromkeys(row.traffic for row in rows))
+    least = [
+        one.least
+        for one in comparisons
+        if (one.policy, one.against, one.interference) == ("dynamic", "baseline-pool", 1.0)
+    ]
+    return [
+        Target("simulated requests per second of wall time", speed, 300_000, True),
+        Target("baseline-pool / shared, mean over all traffic", mean("baseline-pool", "shared", every), 1.3, True),
+        Target("dynamic / baseline-pool, moving traffic", mean("dynamic", "baseline-pool", MOVING), 1.25, True),
+        Target("dynamic / baseline-pool, least of all runs", min(least, default=0.0), 1.0, True),
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a part of the minutes, two seeds")
+    parser.add_argument("--minutes-scale", type=float, help="part of the minutes; 1, or 0.03 with --quick")
+    parser.add_argument("--policies", default=",".join(POLICIES))
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "bench_cost_model.json")
+    chosen = parser.parse_args()
+    console = make_console()
+    base = load_workload(SCENARIO)
+    scale = chosen.minutes_scale or (0.03 if chosen.quick else 1.0)
+    workload = scaled_workload(base, scale)
+    assert workload.machine is not None
+    seeds = base.seeds[:2] if chosen.quick else base.seeds
+    interference = default_interference()
+    began = time.perf_counter()
+    environment = describe_environment(ROOT)
+    speed = measure_speed(base)
+    console.print(f"{speed['baseline-pool_per_wall_s'] / 1e6:.1f} million simulated requests per second of wall time")
+
+    def told(rows: list[Row]) -> None:
+        rates = " ".join(f"{row.qps:,.0f}" for row in rows)
+        console.print(f"[dim]{rows[0].traffic}, {rows[0].policy}, x{rows[0].interference:g}: {rates}[/]")
+
+    policies = chosen.policies.split(",")
+    part = 0.01 if chosen.quick else 0.005
+    rows = capacities(
+        workload, workload.machine, policies, seeds, interference, part=part, jobs=chosen.jobs, told=told
+    )  # fmt: skip
+    shorter = scaled_workload(base, min(scale, 0.05))
+    some = [one for one in SENSITIVITY_POLICIES if one in policies]
+    rows += capacities(
+        shorter, workload.machine, some, seeds[:1], interference, scales=SENSITIVITY_SCALES, part=part,
+        jobs=chosen.jobs, told=told,
+    )  # fmt: skip
+    pairs = [("baseline-pool", "shared"), ("dynamic", "baseline-pool"), ("planned", "baseline-pool")]
+    comparisons = [one for pair in pairs for one in compare(rows, *pair)]
+    console.print(capacity_table(rows))
+    console.print(comparison_table(comparisons))
+    targets = find_targets(rows, comparisons, speed["baseline-pool_per_wall_s"])
+    print_targets(console, targets)
+    inputs = build_inputs(base)
+    write_results(
+        chosen.out,
+        {
+            "environment": environment,
+            "minutes_scale": scale,
+            "interference": asdict(interference),
+            "bound_qps": bound_qps(inputs, workload.machine),
+            "missed_alone": dict(zip(inputs.names, inputs.alone.tolist(), strict=True)),
+            "speed": speed,
+            "capacities": to_json(rows),
+            "comparisons": [asdict(one) for one in comparisons],
+            "targets": [target.to_json() for target in targets],
+            "wall_s": time.perf_counter() - began,
+        },
+    )
+    for traffic in scaled_workload(base, min(scale, 0.1)).traffic:
+        top = max((row.qps for row in rows if row.traffic == traffic.name), default=0.0)
+        shown = [one for one in policies if any(row.qps for row in rows if row.policy == one)]
+        if top:
+            rates = [top * step for step in (0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05)]
+            curves = latency_curve(workload, workload.machine, traffic, shown, rates, seeds[0], interference)
+            owned = curves["dynamic"][-2] if "dynamic" in curves else None
+            picture = chosen.out.with_name(f"{chosen.out.stem}_{traffic.name}.png")
+            draw_simulation(curves, owned, traffic.name, "ranking", picture)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+from typer.testing import CliRunner, Result
+
+from cost_model.cli.app import app, load_verbs
+
+ROOT = Path(__file__).resolve().parents[3]
+BOX = str(ROOT / "cost_model" / "scenarios" / "box128.yaml")
+SCHEMA = json.loads((ROOT / "docs" / "schemas" / "plan.schema.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _verbs() -> None:
+    load_verbs()
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["plan", *arguments])
+
+
+def test_plan_is_printed() -> None:
+    answer = run(BOX, "--total-qps", "20000", "--parallel", "0.8", "--explain")
+    assert answer.exit_code == 0, answer.output
+    assert "feasible: 41 models on 128 cores, 20,000 requests/s" in answer.output
+    assert "A baseline: its cores are its own" in answer.output
+    assert "One core less: p99" in answer.output
+
+
+def test_json_is_as_the_schema_says() -> None:
+    answer = run(BOX, "--total-qps", "20000", "--parallel", "0.8", "--explain", "--json", "--add", "x", "--qps", "50")
+    assert answer.exit_code == 0, answer.output
+    data = json.loads(answer.stdout)
+    jsonschema.validate(data, SCHEMA)
+    assert data["addition"]["verdict"] == "fits"
+    assert sum(len(one["cores"]) for one in data["allocations"]) == 128
+    assert {one["model"] for one in data["explanations"]} >= {"ranking", "x"}
+
+
+def test_json_of_overload_has_no_infinity() -> None:
+    answer = run(BOX, "--total-qps", "200000", "--json")
+    assert answer.exit_code == 1
+    data = json.loads(answer.stdout)
+    jsonschema.validate(data, SCHEMA)
+    assert not data["feasible"]
+    assert data["reasons"]
+
+
+def test_plot_is_drawn(tmp_path: Path) -> None:
+    out = tmp_path / "plan.png"
+    assert run(BOX, "--total-qps", "200000", "--plot", str(out)).exit_code == 1
+    assert out.read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_does_not_fit_ends_with_one() -> None:
+    arguments = ("--total-qps", "20000", "--parallel", "0.8", "--add", "x", "--qps", "90000", "--slo-p99-ms", "20")
+    answer = run(BOX, *arguments)
+    assert answer.exit_code == 1
+    assert "does not fit, because all objectives together need" in answer.output
+
+
+def test_interference_is_scaled(tmp_path: Path) -> None:
+    file = tmp_path / "costs.json"
+    file.write_text('{"switch": 0.1, "shared_cache": 0.2, "bandwidth": 0.3}')
+    arguments = (BOX, "--total-qps", "100", "--json", "--interference", str(file), "--interference-scale", "2")
+    data = json.loads(run(*arguments).stdout)
+    assert data["interference"] == {"switch": 0.2, "shared_cache": 0.4, "bandwidth": 0.6}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([BOX], "expected total_qps in the file or --total-qps"),
+        ([BOX, "--total-qps", "nan"], "--total-qps: nan found"),
+        ([BOX, "--qps", "5"], "found without --add"),
+        ([BOX, "--total-qps", "100", "--add", "x"], "--qps: None found"),
+        ([BOX, "--total-qps", "100", "--add", "x", "--qps", "-1"], "--qps: -1.0 found"),
+        ([BOX, "--total-qps", "100", "--add", "x", "--qps", "1", "--slo-p99-ms", "0"], "--slo-p99-ms: 0.0 found"),
+        ([BOX, "--total-qps", "100", "--add", "x", "--qps", "1", "--like", "nobody"], "nobody: no such model"),
+        ([BOX, "--total-qps", "100", "--add", "ranking", "--qps", "1"], "is in the plan already"),
+        (["no.yaml"], "no.yaml: No such file"),
+        ([BOX, "--machine", "no.yaml"], "no.yaml: No such file"),
+        ([BOX, "--total-qps", "100", "--interference", "no.json"], "no.json"),
+    ],
+)
+def test_wrong_use_ends_with_two(arguments: list[str], message: str) -> None:
+    answer = run(*arguments)
+    assert answer.exit_code == 2, answer.output
+    assert message in answer.stderr
+
+
+def test_machine_without_the_cpu_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "machine.yaml").write_text("cpus: '0,4095'\n")
+    answer = run(BOX, "--total-qps", "100", "--machine", str(tmp_path / "machine.yaml"))
+    assert answer.exit_code == 2
+    assert "CPU 4095, which this machine does not have" in answer.stderr
+
+
+def test_module_runs() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "cost_model", "plan", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "--slo-p99-ms" in answer.stdout

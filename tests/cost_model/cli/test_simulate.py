@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`cost-model simulate` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cost_model.cli.app import app, load_verbs
+
+WORKLOAD = """
+machine: {cores: 4}
+models:
+  - {name: base, role: baseline, fixed_us: 900, per_row_us: 100, cv: 0.3, rows: {constant: 1}, slo_p99_ms: 10,
+     share: 0.6}
+  - {group: v, count: 2, role: variant, fixed_us: 900, per_row_us: 100, cv: 0.3, rows: {constant: 1}, slo_p99_ms: 10,
+     share: 0.4}
+traffic:
+  - {name: steady, kind: poisson, minutes: 0.2}
+  - {name: bursts, kind: mmpp, minutes: 0.2, states: [{level: 0.5, mean_s: 2}, {level: 1.5, mean_s: 1}]}
+"""
+
+
+@pytest.fixture
+def workload(tmp_path: Path) -> Path:
+    path = tmp_path / "workload.yaml"
+    path.write_text(WORKLOAD)
+    return path
+
+
+def run(*arguments: object) -> tuple[int, str, str]:
+    load_verbs()
+    answer = CliRunner().invoke(app, ["simulate", *map(str, arguments)])
+    return answer.exit_code, answer.stdout, answer.stderr
+
+
+def test_search_answers_with_a_capacity(workload: Path) -> None:
+    code, out, error = run(workload, "--policy", "shared", "--traffic", "steady", "--seed", 1, "--json")
+    assert code == 0, error
+    (row,) = json.loads(out)["capacities"]
+    assert 2500 < row["qps"] < 4100
+    assert row["qps"] < row["bound_qps"]
+
+
+def test_run_at_a_rate_shows_each_model_and_draws(workload: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "cores.png"
+    options = ("--policy", "dynamic", "--qps", 2000, "--traffic", "bursts", "--plot", picture)
+    code, out, error = run(workload, *options, "--json")
+    assert code == 0, error
+    (found,) = json.loads(out)["runs"]
+    assert [model["name"] for model in found["models"]] == ["base", "v-0", "v-1"]
+    assert found["met"]
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+    code, out, _ = run(workload, "--policy", "dynamic", "--qps", 2000, "--traffic", "bursts")
+    assert code == 0
+    assert "every model meets its objective" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--policy", "best"), "--policy: 'best' found, expected one of shared"),
+        (("--traffic", "storm"), "--traffic: 'storm' found, expected one of steady, bursts"),
+    ],
+)
+def test_wrong_use_is_one_line(workload: Path, options: tuple[str, str], message: str) -> None:
+    code, _, error = run(workload, *options)
+    assert code == 2
+    assert message in error
+    assert "Traceback" not in error

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Properties of one step of control and of many."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cost_model.control import ControlState, Observation, Settings, Subject, begin, step
+
+CORES = 32
+
+
+def subjects(variants: int = 6) -> list[Subject]:
+    made = [Subject("base", "baseline", 2000.0, 20.0, 6000.0)]
+    made += [Subject(f"v{place}", "variant", 3000.0, 20.0, 500.0) for place in range(variants)]
+    return [*made, Subject("fast", "variant", 40.0, 5.0, 500.0)]
+
+
+def start(**changes: object) -> ControlState:
+    return begin(range(CORES), subjects(), settings=Settings(), **changes)  # type: ignore[arg-type]
+
+
+def seen(state: ControlState, qps: dict[str, float] | None = None, **slower: float) -> dict[str, Observation]:
+    observed = {}
+    for name, one in state.subjects.items():
+        count = round((qps or {}).get(name, one.qps))
+        busy_us = count * one.service_us * slower.get(name, 1.0)
+        observed[name] = Observation(arrivals=count, completed=count, busy_us=busy_us)
+    return observed
+
+
+def sizes(state: ControlState) -> dict[str, int]:
+    return {pool.name: len(pool.cores) for pool in state.pools}
+
+
+def check_whole(state: ControlState) -> None:
+    owned = [core for pool in state.pools for core in pool.cores]
+    assert sorted(owned) == list(range(CORES))
+    models = [model for pool in state.pools for model in pool.models]
+    assert sorted(models) == sorted(state.subjects)
+    assert all(pool.cores for pool in state.pools)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.floats(0, 20_000), min_size=8, max_size=8), min_size=1, max_size=25))
+def test_every_core_has_one_owner_and_the_baseline_its_floor(rates: list[list[float]]) -> None:
+    state = start()
+    for now, row in enumerate(rates, 1):
+        state, moves = step(state, seen(state, dict(zip(state.subjects, row, strict=True))), float(now))
+        check_whole(state)
+        assert sizes(state)["base"] >= state.floor
+        growth = [len(move.after) - len(move.before) for move in moves]
+        assert growth == sorted(growth, reverse=True), "growing pools stand first"
+        assert all(move.reason for move in moves)
+
+
+def test_step_is_pure() -> None:
+    state = start()
+    before = repr(state)
+    observed = seen(state, {"base": 9000.0})
+    assert step(state, observed, 1.0) == step(state, observed, 1.0)
+    assert repr(state) == before
+
+
+def test_constant_noisy_load_moves_nothing() -> None:
+    state = start()
+    chance = random.Random(1)
+    late = []
+    for now in range(1, 300):
+        qps = {name: max(0.0, chance.gauss(one.qps, one.qps**0.5)) for name, one in state.subjects.items()}
+        state, moves = step(state, seen(state, qps), float(now))
+        late += moves if now > 30 else []
+    assert late == []
+
+
+def test_lasting_demand_moves_cores_within_five_seconds() -> None:
+    state = start()
+    before = sizes(state)["base"]
+    for now in range(1, 6):
+        state, _ = step(state, seen(state, {"base": 10_000.0}), float(now))
+    assert sizes(state)["base"] > before
+    assert sizes(state)["base"] >= 20
+
+
+def test_baseline_comes_first_when_cores_are_short() -> None:
+    state = start()
+    rates = dict.fromkeys(state.subjects, 4000.0) | {"base": 8000.0}
+    for now in range(1, 40):
+        state, _ = step(state, seen(state, rates), float(now))
+    assert sizes(state)["base"] >= 16
+    assert state.limits
+    assert "base" not in state.limits
+
+
+def test_slow_variant_is_isolated_limited_and_comes_back() -> None:
+    state = start()
+    for now in range(1, 6):
+        state, moves = step(state, seen(state, v3=4.0), float(now))
+    pool = state.pool_of("v3")
+    assert pool.kind == "isolated"
+    assert not pool.borrows
+    assert len(pool.cores) <= 4
+    assert "v3" in state.limits
+    for now in range(6, 30):
+        state, moves = step(state, seen(state), float(now))
+    assert state.pool_of("v3").kind != "isolated"
+    assert "v3" not in state.limits
+    del moves
+
+
+def test_slow_baseline_is_not_isolated() -> None:
+    state = start()
+    for now in range(1, 10):
+        state, _ = step(state, seen(state, base=4.0), float(now))
+    assert state.pool_of("base").kind == "baseline"
+
+
+def test_a_move_that_hurts_is_undone_and_not_repeated_at_once() -> None:
+    state = start()
+    observed = seen(state, {"base": 9500.0})
+    moves: tuple[object, ...] = ()
+    now = 0.0
+    before = state.pools
+    while not moves:
+        now += 1
+        before = state.pools
+        state, moves = step(state, observed, now)
+    hurt = {
+        name: Observation(one.arrivals, one.completed, missed=0 if name == "base" else one.arrivals // 5,
+                          busy_us=one.busy_us)
+        for name, one in observed.items()
+    }  # fmt: skip
+    state, undo = step(state, hurt, now + 1)
+    assert undo
+    assert undo[0].reason.startswith("undone")
+    assert state.pools == before
+    for later in range(2, 6):
+        state, again = step(state, observed, now + later)
+        assert again == ()
+
+
+def test_operator_overrides_the_controller() -> None:
+    state = start(overrides={"base": 9})
+    assert sizes(state)["base"] == 9
+    for now in range(1, 20):
+        state, _ = step(state, seen(state, {"base": 12_000.0}), float(now))
+    assert sizes(state)["base"] == 9
+
+
+def test_models_that_are_not_observed_fade() -> None:
+    state = start()
+    for now in range(1, 60):
+        state, _ = step(state, {"base": Observation(6000, 6000, busy_us=12e6)}, float(now))
+        check_whole(state)
+    assert state.estimates["v1"].qps < 10

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+
+from cost_model.errors import UsageError
+from cost_model.interference import Interference
+from cost_model.machine import Machine
+from cost_model.planning import explain, plan
+from cost_model.workload import ModelLoad, RowDistribution, ServiceTime, Workload
+
+MODELS = (
+    ModelLoad("base", "baseline", ServiceTime(1000, 0, 0.5), RowDistribution.constant(1), 10, qps=3000.0),
+    ModelLoad("v0", "variant", ServiceTime(1000, 0, 0.5), RowDistribution.constant(1), 10, qps=500.0),
+    ModelLoad("v1", "variant", ServiceTime(20_000, 0, 0.5), RowDistribution.constant(1), 10, qps=5.0),
+)
+
+
+def planned(cores: int, models: tuple[ModelLoad, ...] = MODELS[:2]) -> Workload:
+    return Workload(Machine.even(cores), models)
+
+
+def test_curve_and_value_of_a_core_agree_with_plans() -> None:
+    made = plan(planned(8), interference=Interference(0, 0, 0))
+    told = explain(made, "base")
+    has = len(told.allocation.cores)
+    assert told.demand_cores == pytest.approx(3.0, rel=0.01)
+    assert told.need is not None
+    assert told.need <= has
+    here = told.at(has)
+    assert here is not None
+    assert here.p99_ms == pytest.approx(told.predicted.p99_ms)
+    growth = [point.growth for point in told.curve]
+    assert growth == sorted(growth)
+    assert [point.meets for point in told.curve] == [point.cores >= told.need for point in told.curve]
+    assert told.why[0].startswith("A baseline")
+    assert any(sentence.startswith("One core less: p99") for sentence in told.why)
+    assert any(sentence.startswith("One core more: p99") for sentence in told.why)
+
+
+def test_last_core_that_an_objective_needs_is_told() -> None:
+    wide = plan(planned(12), interference=Interference(0, 0, 0))
+    enough = sum(explain(wide, name).need or 0 for name in ("base", "v0"))
+    made = plan(planned(enough), interference=Interference(0, 0, 0))
+    told = explain(made, "base")
+    assert told.need == len(told.allocation.cores)
+    assert any("its objectives would be missed" in sentence for sentence in told.why)
+
+
+def test_what_cannot_be_met_is_told() -> None:
+    made = plan(planned(8, MODELS), interference=Interference(0, 0, 0))
+    told = explain(made, "v1")
+    assert told.need is None
+    assert any("on idle cores already" in sentence for sentence in told.why)
+
+
+def test_shortage_is_told() -> None:
+    made = plan(planned(3), interference=Interference(0, 0, 0))
+    told = explain(made, "base")
+    assert told.need is not None
+    assert any(sentence == f"The objectives need {told.need} cores; 2 are left for it." for sentence in told.why)
+
+
+def test_unknown_model_is_refused() -> None:
+    with pytest.raises(UsageError, match="nobody: no model of the plan"):
+        explain(plan(planned(8)), "nobody")

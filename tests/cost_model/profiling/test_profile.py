@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from model_builders import build_linear, build_string
+from typer.testing import CliRunner
+
+from cost_model.cli.app import app, load_verbs
+from cost_model.errors import ProfileError
+from cost_model.profiling.fingerprint import fingerprint
+from cost_model.profiling.measure import profile_model
+from cost_model.profiling.profile import Profile, cpu_model, load_profile
+from cost_model.service import RowDistribution
+from cost_model.workload import parse_workload
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    build_linear(folder / "one")
+    build_linear(folder / "two", scale=3.0)
+    build_string(folder / "text")
+    return folder
+
+
+@pytest.fixture
+def measured(models: Path, tmp_path: Path) -> Path:
+    out = tmp_path / "profile.json"
+    profile_model(models / "one", [0], [1, 64], [1], out=out, seconds=0.02)
+    return out
+
+
+def test_fingerprint_is_of_the_graph_and_not_of_the_weights(models: Path) -> None:
+    assert fingerprint(models / "one") == fingerprint(models / "two")
+    assert fingerprint(models / "one") != fingerprint(models / "text")
+
+
+def test_damaged_model_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="expected a SavedModel"):
+        fingerprint(tmp_path)
+    (tmp_path / "saved_model.pb").write_bytes(b"\x12\xff\xff\xff")
+    with pytest.raises(ProfileError, match="damaged data"):
+        fingerprint(tmp_path)
+
+
+def test_profile_holds_what_was_asked_for(measured: Path) -> None:
+    made = load_profile(measured)
+    assert set(made.points) == {(1, 1), (1, 64)}
+    assert made.cpu_model == cpu_model()
+    assert {"switch", "shared_cache"} <= set(made.interference)
+    assert made.service.points(RowDistribution.constant(64)).mean > 0
+
+
+def test_run_goes_on_where_one_ended(models: Path, measured: Path) -> None:
+    before = load_profile(measured).points[1, 1]
+    told: list[str] = []
+    profile_model(models / "one", [0], [1, 64, 128], [1], out=measured, seconds=0.02, told=told.append)
+    assert told == ["128 rows on 1 core"]
+    assert load_profile(measured).points[1, 1] == before
+
+
+def test_other_weights_need_one_check_point(models: Path, measured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Times of microseconds on a shared machine: here any of them agrees.
+    monkeypatch.setattr("cost_model.profiling.measure._SAME", 1e9)
+    told: list[str] = []
+    made = profile_model(models / "two", [0], [1, 64], [1], reuse=measured, seconds=0.02, told=told.append)
+    assert told == ["check point"]
+    assert made.points == load_profile(measured).points
+    monkeypatch.setattr("cost_model.profiling.measure._SAME", -1.0)
+    told.clear()
+    profile_model(models / "two", [0], [1], [1], reuse=measured, seconds=0.02, told=told.append)
+    assert told == ["check point", "1 rows on 1 core", "interference"]
+
+
+def test_profile_of_another_graph_or_cpu_is_refused(models: Path, measured: Path) -> None:
+    with pytest.raises(ProfileError, match="another graph"):
+        profile_model(models / "text", [0], [1], [1], out=measured)
+    data = json.loads(measured.read_text())
+    measured.write_text(json.dumps(data | {"cpu_model": "Z80"}))
+    with pytest.raises(ProfileError, match="from 'Z80' found"):
+        load_profile(measured)
+    assert load_profile(measured, any_cpu=True).cpu_model == "Z80"
+
+
+def test_recorded_inputs_are_used(models: Path) -> None:
+    with pytest.raises(ProfileError, match=r"inputs \['z'\] found, expected \['x'\]"):
+        profile_model(models / "one", [0], [1], [1], records={"z": np.zeros((1, 3))})
+    records = {"x": np.ones((2, 3), np.float32)}
+    made = profile_model(models / "one", [0], [5], [1], records=records, seconds=0.02)
+    assert (1, 5) in made.points
+
+
+def test_strings_are_made_up(models: Path) -> None:
+    assert profile_model(models / "text", [0], [4], [1], seconds=0.02).points
+
+
+def test_missing_rows_are_told() -> None:
+    times = np.array([1.0, 2.0])
+    made = Profile("f", "c")
+    made.add(1, 1, times)
+    made.add(1, 8, times)
+    made.add(2, 8, times)
+    with pytest.raises(ProfileError, match="no times for 1 rows on 2 cores"):
+        _ = made.service
+
+
+def test_more_cores_than_cpus_are_refused(models: Path) -> None:
+    with pytest.raises(ProfileError, match="--cores: 2 found, expected at most the 1 CPUs"):
+        profile_model(models / "one", [0], [1], [2])
+
+
+def test_workload_takes_a_profile(measured: Path) -> None:
+    model = {"name": "a", "role": "baseline", "profile": str(measured), "rows": {"constant": 8}, "slo_p99_ms": 50}
+    workload = parse_workload({"models": [model | {"qps": 10}]})
+    assert workload.models[0].points().mean > 0
+
+
+def test_command_prints_a_table(models: Path, tmp_path: Path) -> None:
+    load_verbs()
+    arguments = ["profile", str(models / "one"), "--rows", "1,2", "--seconds", "0.02", "--out", str(tmp_path / "p")]
+    answer = CliRunner().invoke(app, arguments)
+    assert answer.exit_code == 0, answer.output
+    assert "sharing costs: switch" in answer.stdout
+    assert set(load_profile(tmp_path / "p").points) == {(1, 1), (1, 2)}
+    wrong = CliRunner().invoke(app, ["profile", str(models / "one"), "--rows", "x"])
+    assert wrong.exit_code == 2
+    assert "--rows: 'x' found" in wrong.stderr

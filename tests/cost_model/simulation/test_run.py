@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole runs: policies, judgement, capacity, schedules."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cost_model.errors import UsageError
+from cost_model.interference import NONE, Interference
+from cost_model.machine import Machine
+from cost_model.service import RowDistribution, ServiceTable, ServiceTime
+from cost_model.simulation.capacity import best_split, capacity, make_policy, search, traffic_bound_qps
+from cost_model.simulation.inputs import alias_table, build_inputs, schedule
+from cost_model.simulation.policies import POLICIES, Dynamic, static_policy
+from cost_model.simulation.run import Result, simulate
+from cost_model.simulation.study import Row, capacities, compare
+from cost_model.simulation.validation import predict_small
+from cost_model.workload import ModelLoad, Workload
+
+COSTS = Interference(0.06, 0.1, 0.35, 0.6)
+
+
+def run(workload: Workload, kind: str, name: str, qps: float, **options: object) -> Result:
+    assert workload.machine is not None
+    inputs = build_inputs(workload)
+    (traffic,) = (one for one in workload.traffic if one.name == kind)
+    policy = make_policy(name, workload, workload.machine, COSTS)
+    pieces = schedule(workload, traffic, 1)
+    return simulate(inputs, workload.machine, pieces, policy, qps, 1, COSTS, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_meets_low_load_and_fails_overload(small: Workload, policy: str) -> None:
+    low = run(small, "steady", policy, 3000)
+    assert low.met, low.worst
+    high = run(small, "steady", policy, 30_000, stop_early=True)
+    assert not high.met
+    assert high.stopped_s is not None
+    assert low.arrived == pytest.approx(90_000, rel=0.02)
+
+
+def test_runs_are_equal_for_equal_seeds(small: Workload) -> None:
+    first, second = (run(small, "moving", "dynamic", 9000) for _ in range(2))
+    assert first.models == second.models
+    assert first.moves == second.moves
+
+
+def test_policies_see_the_same_requests(small: Workload) -> None:
+    arrived = [[one.arrived for one in run(small, "bursts", name, 7000).models] for name in ("shared", "dynamic")]
+    assert arrived[0] == arrived[1]
+
+
+def test_schedule_follows_the_traffic(small: Workload) -> None:
+    steady, bursts, moving, slow = (schedule(small, traffic, 1) for traffic in small.traffic)
+    assert {piece.level for piece in steady} == {1.0}
+    assert {piece.level for piece in bursts} == {0.5, 1.5}
+    assert bursts[-1].end_s == pytest.approx(60)
+    assert len({tuple(piece.shares) for piece in moving}) == 6
+    for piece in moving:
+        assert piece.shares.sum() == pytest.approx(1)
+        assert piece.shares[0] == pytest.approx(0.6)
+    assert {round(piece.end_s) for piece in slow if piece.factor[3] == 20} == set(range(11, 41))
+
+
+def test_alias_table_draws_what_it_was_given() -> None:
+    weights = np.array([0.5, 0.0, 0.2, 0.3])
+    share, other = alias_table(weights.copy())
+    drawn = np.zeros(4)
+    for place in range(4):
+        drawn[place] += share[place] / 4
+        drawn[other[place]] += (1 - share[place]) / 4
+    assert drawn == pytest.approx(weights)
+
+
+def test_broken_variant_is_not_judged_and_others_are(small: Workload) -> None:
+    result = run(small, "slow", "dynamic", 6000)
+    slow = next(model for model in result.models if model.name == "variant-2")
+    assert slow.dropped > 100
+    assert result.met, result.worst
+    assert any("isolated" in move.reason for _, move in result.moves)
+    assert not run(small, "slow", "baseline-pool", 6000).met
+
+
+def test_dynamic_keeps_cores_whole(small: Workload) -> None:
+    result = run(small, "moving", "dynamic", 9000)
+    for _, owned in result.owners:
+        assert set(owned.core_owner) == set(range(len(owned.labels)))
+        assert set(owned.group_of) == set(range(len(owned.labels)))
+
+
+def test_search_finds_the_edge() -> None:
+    tried = []
+
+    def evaluate(qps: float) -> Result:
+        tried.append(qps)
+        return Result("x", qps, qps <= 1234, (), 1, 1)
+
+    found = search(evaluate, 10, 1000, 5000, 0.005)
+    assert found.qps <= 1234 < found.failed_qps
+    assert found.failed_qps - found.qps <= 0.005 * found.failed_qps
+    assert found.runs == len(tried) < 12
+    assert search(lambda qps: Result("x", qps, False, (), 1, 1), 10, 1000, 5000, 0.01).qps == 0
+
+
+def test_dynamic_is_not_below_baseline_pool(small: Workload) -> None:
+    assert small.machine is not None
+    rows = capacities(small, small.machine, ["baseline-pool", "dynamic"], [1], COSTS, part=0.01, jobs=1)
+    assert len(rows) == 8
+    for one in compare(rows, "dynamic", "baseline-pool"):
+        # Whole cores are an eighth of this machine, and the search stops within 1 %.
+        assert one.least >= 0.97, one
+    for row in rows:
+        assert row.qps <= 1.02 * row.bound_qps, row
+
+
+def test_comparison_is_over_equal_seeds() -> None:
+    def row(policy: str, seed: int, qps: float) -> Row:
+        return Row("steady", policy, seed, 1.0, qps, 1, 1, 1.0, 1.0)
+
+    (one,) = compare([row("a", 1, 200.0), row("a", 2, 100.0), row("b", 1, 100.0), row("b", 2, 200.0)], "a", "b")
+    assert (one.mean, one.least) == (1.0, 0.5)
+
+
+def test_split_gives_the_baseline_its_part(small: Workload) -> None:
+    assert small.machine is not None
+    assert 3 <= best_split(small, small.machine, COSTS, 4.0) <= 6
+
+
+def test_static_needs_a_core_for_each_model(small: Workload) -> None:
+    with pytest.raises(UsageError, match="static: 5 models on 4 cores"):
+        static_policy().start(build_inputs(small), Machine.even(4), 1000)
+
+
+def test_bound_of_steady_traffic_is_cores_over_work(small: Workload) -> None:
+    assert small.machine is not None
+    inputs = build_inputs(small)
+    bound = traffic_bound_qps(inputs, small.machine, schedule(small, small.traffic[0], 1))
+    assert bound == pytest.approx(8e6 / inputs.demand_us / 0.99, rel=0.001)
+
+
+def test_box128_runs_at_half_of_its_load(box128: Workload) -> None:
+    for kind in ("steady", "slow-variant"):
+        result = run(box128, kind, "dynamic", 24_000)
+        assert sum(not model.met for model in result.models) == 0, result.worst
+
+
+def test_interference_lowers_capacity(small: Workload) -> None:
+    assert small.machine is not None
+    inputs = build_inputs(small)
+    found = [
+        capacity(small, small.machine, small.traffic[0], make_policy("shared", small, small.machine, NONE), 1,
+                 Interference(0.2 * scale, 0.1 * scale, 0.0), inputs=inputs).qps
+        for scale in (0.0, 1.0, 2.0)
+    ]  # fmt: skip
+    assert found[0] > 1.05 * found[1] > 1.05 * 1.05 * found[2]
+
+
+def test_small_scenario_from_a_measured_table_agrees_with_its_distribution() -> None:
+    levels = tuple(np.linspace(0, 1, 101).tolist())
+    times = tuple((500 + 1000 * np.array(levels)).tolist())
+    table = ServiceTable((1,), (1,), levels, ((times,),))
+    rows = RowDistribution.constant(1)
+    loads = [
+        ModelLoad("a", "baseline", table, rows, 50.0, qps=500.0),
+        ModelLoad("b", "variant", ServiceTime(1000, 0, 0), rows, 50.0, qps=600.0),
+    ]
+    found = predict_small(loads, Machine.even(2), {"a": [0], "b": [1]}, seconds=400)
+    # Pollaczek and Khinchine: uniform from 0.5 to 1.5 ms at half load, and constant at 0.6.
+    assert found["a"].mean_ms == pytest.approx(1 + 0.5 / 0.5 / 2 * (1 + 1 / 12), rel=0.03)
+    assert found["b"].mean_ms == pytest.approx(1 + 0.6 / 0.4 / 2, rel=0.03)
+    assert found["a"].throughput_qps == pytest.approx(500, rel=0.02)
+    together = predict_small(loads, Machine.even(2), None, seconds=400)
+    assert together["a"].mean_ms < found["a"].mean_ms
+    with pytest.raises(ValueError, match="overlap"):
+        predict_small(loads, Machine.even(2), {"a": [0], "b": [0, 1]}, seconds=1)
+
+
+def test_controller_keeps_the_baseline_while_a_variant_floods() -> None:
+    rows = RowDistribution.constant(1)
+    loads = [
+        ModelLoad("a", "baseline", ServiceTime(1000, 0, 0.3), rows, 20.0, qps=500.0),
+        ModelLoad("b", "variant", ServiceTime(1000, 0, 0.3), rows, 20.0, qps=3000.0),
+    ]
+    found = predict_small(loads, Machine.even(2), None, seconds=30, dynamic=True)
+    assert found["a"].p99_ms < 8
+    assert found["a"].dropped == 0
+    assert found["b"].dropped > 10_000
+
+
+def test_dynamic_without_lending_still_meets_low_load(small: Workload) -> None:
+    assert small.machine is not None
+    inputs = build_inputs(small)
+    policy = Dynamic(small, lending=False)
+    result = simulate(inputs, small.machine, schedule(small, small.traffic[0], 1), policy, 4000, 1, COSTS)
+    assert result.met
+    assert sum(model.borrowed_cores for model in result.models) == 0
