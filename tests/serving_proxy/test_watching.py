@@ -74,6 +74,7 @@ def test_a_variant_that_fails_and_a_shadow_that_ranks_otherwise_are_taken_back(t
         assert "requests failed" in bad[4]["message"]
         assert "rank correlation -" in bad[5]["message"]
         assert bad[4]["data"]["action"] == bad[5]["data"]["action"] == "rollback"
+        points = client.history()["models"]["ranking"]["3"]
         assert all(0 < point[3] <= point[4] for point in points if point[3] is not None)
         owners = {one["version"]: one["cpus"] for one in client.machine()["owners"]}
         assert set(owners) == {3, 4, 5}
