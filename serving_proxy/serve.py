@@ -106,7 +106,11 @@ async def _run(
             waits: list[asyncio.Future[Any]] = [told, plane.failed, serving]
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             told.cancel()
-            log.info("ending: hosts drain for at most %g s", settings.drain_timeout)
+            plane.leave_hosts = not ended.is_set()
+            if plane.leave_hosts:
+                log.critical("ending without having been told to: hosts go on, and the next proxy finds them")
+            else:
+                log.info("ending: hosts drain for at most %g s", settings.drain_timeout)
     finally:
         server.should_exit = True
         (ended_by,) = await asyncio.gather(serving, return_exceptions=True)

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -91,6 +91,7 @@ class Control:
         self._dirty = True
         self._wake = asyncio.Event()
         self._desired_errors: dict[str, str | None] = {}
+        self._faults: dict[str, str] = {}
 
     def model(self, name: str) -> Model:
         """Return a model that was deployed at some time.
@@ -149,6 +150,20 @@ class Control:
         except ProxyError:
             log.exception(message)
 
+    @contextlib.contextmanager
+    def going_on(self, what: str) -> Iterator[None]:
+        """Keep an error of the block from ending the loop that it is a round of; enter it once until it is another."""
+        try:
+            yield
+        except Exception as error:
+            said = f"{what}: {error}" if isinstance(error, ProxyError) else f"{what}: {type(error).__name__}: {error}"
+            if self._faults.get(what) != said:
+                self._faults[what] = said
+                log.exception(what)
+                self.note("fault", f"{said}; it is tried again")
+        else:
+            self._faults.pop(what, None)
+
     def forget(self, name: str) -> None:
         """Remove a model of which no version is left."""
         self.repository.remove(name)
@@ -159,7 +174,8 @@ class Control:
     async def run(self) -> None:
         """Follow the hosts until the task is cancelled."""
         while True:
-            self.step()
+            with self.going_on("control loop"):
+                self.step()
             # Not `wait_for`, which may swallow the cancellation where the event comes at the same moment.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(STEP_S):
@@ -180,7 +196,7 @@ class Control:
             return
         try:
             self._reconcile()
-        except ExhaustedError as error:
+        except (ExhaustedError, UnavailableError) as error:
             self._retry_at = now + _RETRY_S
             if self.fault is None:
                 log.error("%s", error)

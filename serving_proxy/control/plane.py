@@ -46,6 +46,8 @@ class Plane:
         self.alerts = None if options.webhook is None else Alerts(options.webhook)
         self.observer = Observer(self.control, self.alerts)
         self.closing = asyncio.Event()
+        # Set where nobody asked for the end: then hosts go on.
+        self.leave_hosts = False
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._started = time.time()
 
@@ -70,7 +72,7 @@ class Plane:
             await self.jobs.close()
             for task in tasks[1:]:
                 task.cancel()
-            if not keep_hosts:
+            if not (keep_hosts or self.leave_hosts):
                 await self.supervisor.stop(drain_limit_s)
             tasks[0].cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +19,6 @@ from serving_proxy.lifecycle.version_policy import plan
 from serving_proxy.sources.base_directory import BaseDirectory
 from serving_proxy.sources.deeprec import is_deeprec_config, parse_deeprec
 from serving_proxy.sources.models_config import ConfiguredModel, parse_text
-
-log = logging.getLogger("serving_proxy.watching")
 
 POLL_S = 1.0
 _MOST_BYTES = 16 * 1024 * 1024
@@ -60,13 +57,12 @@ class Watcher:
     async def run(self) -> None:
         """Look at the file and the directories until the task is cancelled."""
         while True:
-            self._reload()
+            with self._control.going_on("configuration"):
+                self._reload()
             for name in [one.name for one in self._control.models.values() if one.policy is not None]:
-                try:
+                # Such as a full disk; the next look tries again.
+                with self._control.going_on(f"base path of {name}"):
                     self._look(name)
-                except ProxyError as error:
-                    # Such as a full disk; the next look tries again.
-                    log.error("%s: %s", name, error)
             await asyncio.sleep(POLL_S)
 
     def apply(self, configured: Sequence[ConfiguredModel]) -> None:
@@ -114,7 +110,9 @@ class Watcher:
         if watched.looking is not None:
             if not watched.looking.done():
                 return
-            self._follow(name, watched, watched.looking.result())
+            # It is done with, whatever comes of it.
+            looked, watched.looking = watched.looking, None
+            self._follow(name, watched, looked.result())
         watched.looking = asyncio.create_task(asyncio.to_thread(watched.directory.look))
 
     def _follow(self, name: str, watched: _Watched, found: dict[int, tuple[Path, str]] | None) -> None:

@@ -135,7 +135,7 @@ def _heir(model: Model) -> Change:
 
 
 def _promotion(model: Model, now: float) -> Change:
-    """Move the baseline to a candidate that has become ready; give up one that cannot."""
+    """Move the baseline to a candidate that has become ready, or back; give up one that cannot."""
     number = model.candidate
     if number is None:
         return Change(model)
@@ -146,7 +146,10 @@ def _promotion(model: Model, now: float) -> Change:
         message = f"{model.name}/{number}: not promoted, {version.reason or 'it failed'}"
         note = Note(kind="promote", message=message, model=model.name, version=number)
         return Change(model.change(candidate=None, going_back=False), (note,))
-    return _baseline_moved(model, version, now) if version.state == State.READY else Change(model)
+    # A roll-back does not wait: the baseline may be what keeps hosts from ever having the old one ready. A host stays
+    # with the baseline that it has until the one that is wanted is ready there.
+    able = version.state in SERVED if model.going_back else version.state == State.READY
+    return _baseline_moved(model, version, now) if able else Change(model)
 
 
 def _baseline_moved(model: Model, version: Version, now: float) -> Change:

@@ -72,10 +72,8 @@ class Supervisor:
     async def run(self) -> None:
         """Watch the hosts until the task is cancelled."""
         while True:
-            try:
+            with self._control.going_on("supervisor"):
                 self.step()
-            except ProxyError as error:
-                log.error("%s", error)
             await asyncio.sleep(POLL_S)
 
     def step(self) -> None:
