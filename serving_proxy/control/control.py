@@ -24,6 +24,7 @@ from serving_proxy.lifecycle.observation import HostSeen
 from serving_proxy.lifecycle.reconcile import Snapshot, reconcile, taken_by_others
 from serving_proxy.lifecycle.records import Arm, Model, Note
 from serving_proxy.lifecycle.rendering import HostSettings
+from serving_proxy.lifecycle.states import State
 from serving_proxy.store import Repository
 
 log = logging.getLogger("serving_proxy.control")
@@ -85,7 +86,7 @@ class Control:
         self.fault: str | None = None
         self.last_event = repository.last_event()
         self.closing = False
-        self._clocks: dict[str, float] = {}
+        self._clocks: dict[str, dict[int, float]] = {}
         self._last = time.monotonic()
         self._retry_at = 0.0
         self._dirty = True
@@ -207,7 +208,7 @@ class Control:
             log.info("the state directory can be written to again")
 
     def _reconcile(self) -> None:
-        snapshot = Snapshot(self.models, self.hosts, time.time(), dict(self._clocks), self.host_settings)
+        snapshot = Snapshot(self.models, self.hosts, time.time(), self._clocks, self.host_settings)
         plan = reconcile(snapshot)
         self._dirty = bool(plan.changed)
         if plan.changed:
@@ -221,12 +222,15 @@ class Control:
             self.bus.changed()
 
     def _run_clocks(self, passed: float) -> None:
-        """Let the clocks of models with ramps run; those that are paused stand still."""
+        """Let the clocks of ramps run whose versions are ready; those of models that are paused stand still."""
         for name, model in self.models.items():
-            if model.ramps and not model.paused:
-                self._clocks[name] = self._clocks.get(name, 0.0) + passed
-            else:
+            if not model.ramps or model.paused:
                 self._clocks.pop(name, None)
+                continue
+            clocks = self._clocks.setdefault(name, {})
+            for ramp in model.ramps:
+                if model.versions[ramp.version].state == State.READY:
+                    clocks[ramp.version] = clocks.get(ramp.version, 0.0) + passed
 
     def _note_host_faults(self) -> None:
         """Enter it where a host refuses `desired.json`, once."""
