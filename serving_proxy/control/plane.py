@@ -58,7 +58,8 @@ class Plane:
         self.control.step()
         self.gates.resume()
         self.watcher.load()
-        loops = [self.control.run(), self.supervisor.run(), self.watcher.run(), self.cleaner.run(), self.observer.run()]
+        loops = [self.control.run(), self.supervisor.run(), self.watcher.run(), self.gates.run(), self.cleaner.run()]
+        loops.append(self.observer.run())
         if self.alerts is not None:
             loops.append(self.alerts.run())
         tasks = [asyncio.create_task(loop) for loop in loops]

@@ -85,8 +85,7 @@ class Verbs:
         change = changes.undeploy(model, version, time.time())
         self._control.commit(change)
         for job in self._jobs.running(name, version):
-            if job.task is not None:
-                job.task.cancel()
+            job.cancel()
 
     def traffic(self, name: str, percents: Mapping[str, float]) -> None:
         """Split traffic between versions or labels; what is not named goes to the baseline."""

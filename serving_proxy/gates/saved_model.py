@@ -42,7 +42,7 @@ def read_signatures(folder: Path) -> Signatures:
             text_format.Parse(text.read_bytes(), message, allow_unknown_field=True, descriptor_pool=pool)
         else:
             raise NotFoundError(f"{folder}: no saved_model.pb, expected the folder of a SavedModel")
-    except (DecodeError, text_format.ParseError) as error:
+    except (DecodeError, text_format.ParseError, UnicodeDecodeError) as error:
         raise InvalidError(f"{folder}: a graph that does not parse, expected a SavedModel") from error
     except OSError as error:
         raise InvalidError(f"{error.filename or folder}: {error.strerror}, expected a readable file") from error
