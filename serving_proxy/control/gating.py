@@ -16,6 +16,7 @@ from serving_proxy.errors import CancelledError, ExhaustedError, PreconditionErr
 from serving_proxy.gates.saved_model import Signatures, read_signatures
 from serving_proxy.gates.validation import Validated, check_signatures, validate
 from serving_proxy.lifecycle.changes import Change, move, stop
+from serving_proxy.lifecycle.observation import failed_anywhere
 from serving_proxy.lifecycle.records import Version
 from serving_proxy.lifecycle.states import GATED, State
 from serving_proxy.optimise import optimise
@@ -25,6 +26,7 @@ PERIOD_S = 5.0
 _VALIDATIONS = 2
 _WAITING_S = 5.0
 _FULL_DISK_S = 2.0
+_LONGEST_FORGETTING_S = 5.0
 
 
 class Gates:
@@ -126,7 +128,19 @@ class Gates:
             expected = self._expected(name, version)
             if expected is not None:
                 check_signatures(str(path), expected, signatures)
+        await self._forgotten(job, name, number, deployed_at)
         await self._admit(job, name, number, deployed_at, path, signatures, found)
+
+    async def _forgotten(self, job: Job, name: str, number: int, deployed_at: float) -> None:
+        """Wait until no host shows what has failed under this number before.
+
+        Hosts try the same entry again only once it was gone, and what they say of the former must not be taken for this.
+        """
+        end = time.monotonic() + _LONGEST_FORGETTING_S
+        while failed_anywhere(self._control.hosts, name, number) and time.monotonic() < end:
+            job.told("waiting for hosts to forget the version that failed")
+            self._current(name, number, deployed_at)
+            await asyncio.sleep(0.02)
 
     async def _validate(self, job: Job, name: str, number: int, deployed_at: float) -> Validated:
         version = self._current(name, number, deployed_at)
