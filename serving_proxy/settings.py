@@ -110,6 +110,7 @@ class ServeSettings(BaseSettings):
             tls_key=absolute(self.tls_key),
             client_ca=absolute(self.client_ca),
             max_message_mb=self.max_message_mb,
+            drain_seconds=self.drain_timeout,
             allow_reload_rpc=self.allow_reload_rpc,
             admin_url=admin_url,
             token_file=absolute(self.token_file),
