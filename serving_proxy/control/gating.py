@@ -134,7 +134,7 @@ class Gates:
     async def _forgotten(self, job: Job, name: str, number: int, deployed_at: float) -> None:
         """Wait until no host shows what has failed under this number before.
 
-        Hosts try the same entry again only once it was gone, and what they say of the former must not count for this one.
+        Hosts try the same entry again only once it was gone, and what they say of the former is nothing about this one.
         """
         end = time.monotonic() + _LONGEST_FORGETTING_S
         while failed_anywhere(self._control.hosts, name, number) and time.monotonic() < end:
