@@ -78,7 +78,8 @@ async def _run(
     tls = settings.tls_cert is not None and not is_loopback(settings.admin_address)
     host, port = listener.getsockname()[:2]
     url = f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
-    options = settings.host_options(url)
+    # Hosts are on this machine: where the proxy listens everywhere, it is to be found here.
+    options = settings.host_options(url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:"))
     if settings.host != "none":
         host_program(options)
     plane = Plane(settings.control_options(), options, repository, settings.config)

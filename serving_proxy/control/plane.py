@@ -57,7 +57,7 @@ class Plane:
         # Before anything is started: what hosts find is what was deployed.
         self.control.step()
         self.gates.resume()
-        self.watcher.load()
+        await self.watcher.load()
         loops = [self.control.run(), self.supervisor.run(), self.watcher.run(), self.gates.run(), self.cleaner.run()]
         loops.append(self.observer.run())
         if self.alerts is not None:
