@@ -75,7 +75,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=SUBJECTS, default=list(SUBJECTS), help="some of the subjects")
     kinds = tuple(throughput.CLIENTS)
     parser.add_argument("--hosts", nargs="+", choices=kinds, default=list(kinds))
-    parser.add_argument("--precision", choices=("fp32", "bf16", "auto"), default="fp32")
+    parser.add_argument("--precision", choices=("fp32", "bf16", "auto"), default="auto")
     parser.add_argument("--model", type=Path, help="an optimised W2, instead of making one")
     parser.add_argument("--rounds", type=int, help="rounds of each case (default 5)")
     parser.add_argument("--seconds", type=float, help="length of a round (default 3)")

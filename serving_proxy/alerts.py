@@ -50,7 +50,11 @@ class Alerts:
         async with httpx.AsyncClient(timeout=_TIMEOUT_S, follow_redirects=False) as http:
             while True:
                 alert = await self._queue.get()
-                await self._deliver(http, alert)
+                try:
+                    await self._deliver(http, alert)
+                except Exception as error:
+                    log.exception("webhook")
+                    self._lose(f"{type(error).__name__}: {error}")
 
     async def _deliver(self, http: httpx.AsyncClient, alert: dict[str, Any]) -> None:
         found = ""

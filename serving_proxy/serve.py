@@ -78,7 +78,8 @@ async def _run(
     tls = settings.tls_cert is not None and not is_loopback(settings.admin_address)
     host, port = listener.getsockname()[:2]
     url = f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
-    options = settings.host_options(url)
+    # Hosts are on this machine: where the proxy listens everywhere, it is to be found here.
+    options = settings.host_options(url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:"))
     if settings.host != "none":
         host_program(options)
     plane = Plane(settings.control_options(), options, repository, settings.config)
@@ -106,7 +107,11 @@ async def _run(
             waits: list[asyncio.Future[Any]] = [told, plane.failed, serving]
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             told.cancel()
-            log.info("ending: hosts drain for at most %g s", settings.drain_timeout)
+            plane.leave_hosts = not ended.is_set()
+            if plane.leave_hosts:
+                log.critical("ending without having been told to: hosts go on, and the next proxy finds them")
+            else:
+                log.info("ending: hosts drain for at most %g s", settings.drain_timeout)
     finally:
         server.should_exit = True
         (ended_by,) = await asyncio.gather(serving, return_exceptions=True)

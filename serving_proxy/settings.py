@@ -69,6 +69,11 @@ class ServeSettings(BaseSettings):
             raise InvalidError("--tls-cert, --tls-key: one of them, expected both or none")
         if self.client_ca is not None and self.tls_cert is None:
             raise InvalidError("--client-ca: without --tls-cert, expected both")
+        if self.allow_reload_rpc and self.tls_cert is not None and not is_loopback(self.admin_address):
+            raise InvalidError(
+                f"--allow-reload-rpc: with TLS on --admin-address {self.admin_address}, which hosts do not trust, "
+                "expected an admin address of this machine"
+            )
         for name in ("tls_cert", "tls_key", "client_ca"):
             file = getattr(self, name)
             if file is not None and not file.is_file():
@@ -110,6 +115,7 @@ class ServeSettings(BaseSettings):
             tls_key=absolute(self.tls_key),
             client_ca=absolute(self.client_ca),
             max_message_mb=self.max_message_mb,
+            drain_seconds=self.drain_timeout,
             allow_reload_rpc=self.allow_reload_rpc,
             admin_url=admin_url,
             token_file=absolute(self.token_file),

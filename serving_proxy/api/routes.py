@@ -59,7 +59,7 @@ def _add_models(router: APIRouter, plane: Plane) -> None:
         if body.warmup == LAST:
             file = await plane.request_logs.warm_up_file(name, body.path, body.version)
             body = body.model_copy(update={"warmup": file})
-        done = verbs.deploy(name, body.deployment())
+        done = await verbs.deploy(name, body.deployment())
         job = None if done.job is None else job_view(done.job)
         return DeployAnswer(version=done.version, job=job, notes=list(done.notes), model=shown(name))
 

@@ -31,8 +31,9 @@ class Cleaner:
     async def run(self) -> None:
         """Look now and then until the task is cancelled."""
         while True:
-            await self.clean()
-            await self._logs.clean()
+            with self._control.going_on("cleaning"):
+                await self.clean()
+                await self._logs.clean()
             await asyncio.sleep(_PERIOD_S)
 
     async def clean(self) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from serving_proxy.lifecycle.observation import HostSeen
 from serving_proxy.lifecycle.reconcile import Snapshot, reconcile, taken_by_others
 from serving_proxy.lifecycle.records import Arm, Model, Note
 from serving_proxy.lifecycle.rendering import HostSettings
+from serving_proxy.lifecycle.states import State
 from serving_proxy.store import Repository
 
 log = logging.getLogger("serving_proxy.control")
@@ -85,12 +86,13 @@ class Control:
         self.fault: str | None = None
         self.last_event = repository.last_event()
         self.closing = False
-        self._clocks: dict[str, float] = {}
+        self._clocks: dict[str, dict[int, float]] = {}
         self._last = time.monotonic()
         self._retry_at = 0.0
         self._dirty = True
         self._wake = asyncio.Event()
         self._desired_errors: dict[str, str | None] = {}
+        self._faults: dict[str, str] = {}
 
     def model(self, name: str) -> Model:
         """Return a model that was deployed at some time.
@@ -149,6 +151,20 @@ class Control:
         except ProxyError:
             log.exception(message)
 
+    @contextlib.contextmanager
+    def going_on(self, what: str) -> Iterator[None]:
+        """Keep an error of the block from ending the loop that it is a round of; enter it once until it is another."""
+        try:
+            yield
+        except Exception as error:
+            said = f"{what}: {error}" if isinstance(error, ProxyError) else f"{what}: {type(error).__name__}: {error}"
+            if self._faults.get(what) != said:
+                self._faults[what] = said
+                log.exception(what)
+                self.note("fault", f"{said}; it is tried again")
+        else:
+            self._faults.pop(what, None)
+
     def forget(self, name: str) -> None:
         """Remove a model of which no version is left."""
         self.repository.remove(name)
@@ -159,7 +175,8 @@ class Control:
     async def run(self) -> None:
         """Follow the hosts until the task is cancelled."""
         while True:
-            self.step()
+            with self.going_on("control loop"):
+                self.step()
             # Not `wait_for`, which may swallow the cancellation where the event comes at the same moment.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(STEP_S):
@@ -180,7 +197,7 @@ class Control:
             return
         try:
             self._reconcile()
-        except ExhaustedError as error:
+        except (ExhaustedError, UnavailableError) as error:
             self._retry_at = now + _RETRY_S
             if self.fault is None:
                 log.error("%s", error)
@@ -191,7 +208,7 @@ class Control:
             log.info("the state directory can be written to again")
 
     def _reconcile(self) -> None:
-        snapshot = Snapshot(self.models, self.hosts, time.time(), dict(self._clocks), self.host_settings)
+        snapshot = Snapshot(self.models, self.hosts, time.time(), self._clocks, self.host_settings)
         plan = reconcile(snapshot)
         self._dirty = bool(plan.changed)
         if plan.changed:
@@ -205,12 +222,15 @@ class Control:
             self.bus.changed()
 
     def _run_clocks(self, passed: float) -> None:
-        """Let the clocks of models with ramps run; those that are paused stand still."""
+        """Let the clocks of ramps run whose versions are ready; those of models that are paused stand still."""
         for name, model in self.models.items():
-            if model.ramps and not model.paused:
-                self._clocks[name] = self._clocks.get(name, 0.0) + passed
-            else:
+            if not model.ramps or model.paused:
                 self._clocks.pop(name, None)
+                continue
+            clocks = self._clocks.setdefault(name, {})
+            for ramp in model.ramps:
+                if model.versions[ramp.version].state == State.READY:
+                    clocks[ramp.version] = clocks.get(ramp.version, 0.0) + passed
 
     def _note_host_faults(self) -> None:
         """Enter it where a host refuses `desired.json`, once."""

@@ -12,17 +12,21 @@ from typing import Any
 
 from serving_proxy.control.control import Control
 from serving_proxy.control.jobs import Job, Jobs, Work
-from serving_proxy.errors import CancelledError, ExhaustedError, PreconditionError, ProxyError
+from serving_proxy.errors import CancelledError, ExhaustedError, PreconditionError, ProxyError, UnavailableError
 from serving_proxy.gates.saved_model import Signatures, read_signatures
 from serving_proxy.gates.validation import Validated, check_signatures, validate
 from serving_proxy.lifecycle.changes import Change, move, stop
+from serving_proxy.lifecycle.observation import failed_anywhere
 from serving_proxy.lifecycle.records import Version
 from serving_proxy.lifecycle.states import GATED, State
 from serving_proxy.optimise import optimise
+from serving_proxy.store import JobRow
 
+PERIOD_S = 5.0
 _VALIDATIONS = 2
 _WAITING_S = 5.0
 _FULL_DISK_S = 2.0
+_LONGEST_FORGETTING_S = 5.0
 
 
 class Gates:
@@ -37,10 +41,29 @@ class Gates:
 
     def begin(self, name: str, number: int) -> Job:
         """Take a version through the gates; if that is being done already, return the job that does it."""
-        for job in self._jobs.running(name, number):
-            return job
         version = self._version(name, number)
-        return self._jobs.begin("deploy", name, number, self._work(name, version))
+        for job in self._jobs.running(name, number):
+            if job.deployed_at == version.deployed_at and not job.cancelling:
+                return job
+        return self._start(name, version)
+
+    async def run(self) -> None:
+        """Look for versions that were left behind until the task is cancelled."""
+        while True:
+            with self._control.going_on("gates"):
+                self.pick_up()
+            await asyncio.sleep(PERIOD_S)
+
+    def pick_up(self) -> None:
+        """Begin jobs for versions that have none, as when the disk was full at that moment."""
+        if self._control.closing:
+            return
+        for name, model in list(self._control.models.items()):
+            for number, version in list(model.versions.items()):
+                jobs = self._jobs.running(name, number)
+                if version.state in GATED and not any(one.deployed_at == version.deployed_at for one in jobs):
+                    self._from_new(name, version, "its job had ended")
+                    self._start(name, version)
 
     def resume(self) -> None:
         """Go on with what a former proxy was doing."""
@@ -48,19 +71,25 @@ class Gates:
         for name, model in list(self._control.models.items()):
             for number, version in list(model.versions.items()):
                 row = rows.pop((name, number), None)
-                if version.state in GATED - {State.NEW}:
-                    change = move(
-                        self._control.model(name), number, State.NEW, version.since, "the proxy was restarted"
-                    )
-                    self._control.store([change.model], change.notes)
+                self._from_new(name, version, "the proxy was restarted")
                 if version.state in GATED or (row is not None and version.active):
-                    self._jobs.begin("deploy", name, number, self._work(name, version), row)
+                    self._start(name, version, row)
         for row in rows.values():
             self._control.repository.finish_job(row.id, "cancelled", "the version is no longer deployed")
 
     def artefact(self, name: str, version: Version) -> Path:
         """Say where the optimised model of a version is."""
         return self._control.options.artefacts / name / f"{version.number}-{int(version.deployed_at * 1000):x}"
+
+    def _from_new(self, name: str, version: Version, reason: str) -> None:
+        """Let a version that is on its way begin anew."""
+        if version.state in GATED - {State.NEW}:
+            change = move(self._control.model(name), version.number, State.NEW, version.since, reason)
+            self._control.store([change.model], change.notes)
+
+    def _start(self, name: str, version: Version, row: JobRow | None = None) -> Job:
+        work = self._work(name, version)
+        return self._jobs.begin("deploy", name, version.number, work, row, version.deployed_at)
 
     def _work(self, name: str, version: Version) -> Work:
         return lambda job: self._run(job, name, version.deployed_at)
@@ -76,7 +105,11 @@ class Gates:
                 self._give_up(name, number, deployed_at)
             raise
         except ProxyError as error:
-            await self._fail(job, name, number, deployed_at, error)
+            await self._fail(job, name, number, deployed_at, str(error))
+            raise
+        except Exception as error:
+            # A fault of ours, or storage that fails in a way that no gate expects.
+            await self._fail(job, name, number, deployed_at, f"{type(error).__name__}: {error}")
             raise
 
     async def _gates(self, job: Job, name: str, number: int, deployed_at: float) -> None:
@@ -95,7 +128,19 @@ class Gates:
             expected = self._expected(name, version)
             if expected is not None:
                 check_signatures(str(path), expected, signatures)
+        await self._forgotten(job, name, number, deployed_at)
         await self._admit(job, name, number, deployed_at, path, signatures, found)
+
+    async def _forgotten(self, job: Job, name: str, number: int, deployed_at: float) -> None:
+        """Wait until no host shows what has failed under this number before.
+
+        Hosts try the same entry again only once it was gone, and what they say of the former is nothing about this one.
+        """
+        end = time.monotonic() + _LONGEST_FORGETTING_S
+        while failed_anywhere(self._control.hosts, name, number) and time.monotonic() < end:
+            job.told("waiting for hosts to forget the version that failed")
+            self._current(name, number, deployed_at)
+            await asyncio.sleep(0.02)
 
     async def _validate(self, job: Job, name: str, number: int, deployed_at: float) -> Validated:
         version = self._current(name, number, deployed_at)
@@ -184,19 +229,23 @@ class Gates:
         await self._written(job, admitted)
 
     async def _written(self, job: Job, made: Callable[[], Change]) -> None:
-        """Write a change; while the disk is full, wait: what has been done so far is not to be done again."""
+        """Write a change; wait while the disk is full or the database locked.
+
+        What has been done so far is not to be done again.
+        """
         while True:
             try:
                 self._control.commit(made())
                 return
-            except ExhaustedError as error:
+            except (ExhaustedError, UnavailableError) as error:
                 job.told(f"waiting: {error}")
                 await asyncio.sleep(_FULL_DISK_S)
 
-    async def _fail(self, job: Job, name: str, number: int, deployed_at: float, error: ProxyError) -> None:
-        version = self._control.model(name).versions.get(number)
+    async def _fail(self, job: Job, name: str, number: int, deployed_at: float, reason: str) -> None:
+        model = self._control.models.get(name)
+        version = None if model is None else model.versions.get(number)
         if version is not None and version.deployed_at == deployed_at and version.state in GATED:
-            await self._move(job, name, number, deployed_at, State.FAILED, str(error))
+            await self._move(job, name, number, deployed_at, State.FAILED, reason)
 
     def _give_up(self, name: str, number: int, deployed_at: float) -> None:
         """Take out a version whose job was cancelled, unless it has arrived."""

@@ -23,6 +23,8 @@ class Job:
 
     Attributes
     ----------
+    deployed_at : float
+        Of the version that it is about: what is deployed again later under its number is another.
     step : str
         What it does now.
     done, total, unit
@@ -30,11 +32,22 @@ class Job:
     """
 
     row: JobRow
+    deployed_at: float = 0.0
     step: str = ""
     done: int = 0
     total: int | None = None
     unit: str = ""
     task: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    @property
+    def cancelling(self) -> bool:
+        """Whether it was cancelled, and is cleaning up."""
+        return self.task is not None and self.task.cancelling() > 0
+
+    def cancel(self) -> None:
+        """Cancel it; once more does nothing, it would only interrupt the cleaning up."""
+        if self.task is not None and not self.task.done() and not self.cancelling:
+            self.task.cancel()
 
     def told(self, step: str, done: int = 0, total: int | None = None, unit: str = "") -> None:
         """Say what it does now."""
@@ -71,9 +84,11 @@ class Jobs:
         self._running: dict[int, Job] = {}
         self._closing = False
 
-    def begin(self, kind: str, model: str, version: int, work: Work, row: JobRow | None = None) -> Job:
+    def begin(
+        self, kind: str, model: str, version: int, work: Work, row: JobRow | None = None, deployed_at: float = 0.0
+    ) -> Job:
         """Start a job, or go on with one that a former proxy had started."""
-        job = Job(row or self._repository.add_job(kind, model, version))
+        job = Job(row or self._repository.add_job(kind, model, version), deployed_at)
         self._running[job.row.id] = job
         job.task = asyncio.create_task(self._run(job, work), name=f"{kind} {model}/{version}")
         return job
@@ -107,7 +122,7 @@ class Jobs:
         """End a job, and wait until it has cleaned up; one that has ended stays as it is."""
         job = self.get(number)
         if job.task is not None and not job.task.done():
-            job.task.cancel()
+            job.cancel()
             await asyncio.wait([job.task])
         return self.get(number)
 
@@ -115,8 +130,8 @@ class Jobs:
         """Interrupt all jobs; the next proxy goes on with them."""
         self._closing = True
         tasks = [job.task for job in self._running.values() if job.task is not None]
-        for task in tasks:
-            task.cancel()
+        for job in list(self._running.values()):
+            job.cancel()
         if tasks:
             await asyncio.wait(tasks)
 

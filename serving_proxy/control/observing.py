@@ -32,7 +32,8 @@ class Observer:
     async def run(self) -> None:
         """Look once a second until the task is cancelled."""
         while True:
-            self.step()
+            with self._control.going_on("observer"):
+                self.step()
             await asyncio.sleep(PERIOD_S)
 
     def step(self, now: float | None = None) -> None:

@@ -46,6 +46,8 @@ class Plane:
         self.alerts = None if options.webhook is None else Alerts(options.webhook)
         self.observer = Observer(self.control, self.alerts)
         self.closing = asyncio.Event()
+        # Set where nobody asked for the end: then hosts go on.
+        self.leave_hosts = False
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._started = time.time()
 
@@ -55,8 +57,9 @@ class Plane:
         # Before anything is started: what hosts find is what was deployed.
         self.control.step()
         self.gates.resume()
-        self.watcher.load()
-        loops = [self.control.run(), self.supervisor.run(), self.watcher.run(), self.cleaner.run(), self.observer.run()]
+        await self.watcher.load()
+        loops = [self.control.run(), self.supervisor.run(), self.watcher.run(), self.gates.run(), self.cleaner.run()]
+        loops.append(self.observer.run())
         if self.alerts is not None:
             loops.append(self.alerts.run())
         tasks = [asyncio.create_task(loop) for loop in loops]
@@ -70,7 +73,7 @@ class Plane:
             await self.jobs.close()
             for task in tasks[1:]:
                 task.cancel()
-            if not keep_hosts:
+            if not (keep_hosts or self.leave_hosts):
                 await self.supervisor.stop(drain_limit_s)
             tasks[0].cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +18,8 @@ from serving_proxy.cpus import parse_cpus
 from serving_proxy.errors import InvalidError, NotFoundError, PreconditionError
 from serving_proxy.experiments.traffic import to_weight
 from serving_proxy.gates.fingerprint import stamp_of
-from serving_proxy.gates.paths import resolved
+from serving_proxy.gates.paths import check_tree, check_writable, resolved
+from serving_proxy.gates.saved_model import check_graph
 from serving_proxy.lifecycle import changes
 from serving_proxy.lifecycle.changes import Change
 from serving_proxy.lifecycle.deployment import Deployment, check_name, deploy
@@ -53,7 +56,7 @@ class Verbs:
         self._jobs = jobs
         self._gates = gates
 
-    def deploy(self, name: str, asked: Deployment, by_policy: bool = False) -> Deployed:
+    async def deploy(self, name: str, asked: Deployment, by_policy: bool = False) -> Deployed:
         """Deploy a version, or change the settings of one that is deployed.
 
         Raises
@@ -61,19 +64,22 @@ class Verbs:
         ProxyError
             As `serving_proxy.lifecycle.deployment.deploy`; the folder is not there or not permitted.
         """
-        model = self._control.models.get(check_name(name)) or Model(name=name)
+        check_name(name)
+        # Storage may be slow, and a tree large.
+        asked = await asyncio.to_thread(self._prepared, asked)
+        model = self._control.models.get(name) or Model(name=name)
+        if by_policy and model.policy is None:
+            raise PreconditionError(f"{name}: is no longer configured, expected a model of the configuration")
         if model.policy is not None and not by_policy:
             raise PreconditionError(
                 f"{name}: its versions come from {model.base_path}, expected a version placed there"
             )
-        asked = self._prepared(asked)
         change, number = deploy(model, asked, self._control.taken(model), time.time())
         self._control.commit(change)
         version = change.model.versions[number]
         job = self._gates.begin(name, number) if version.state in GATED else None
-        return Deployed(
-            number, job or next(iter(self._jobs.running(name, number)), None), _ineffective(model, number, asked)
-        )
+        running = (one for one in self._jobs.running(name, number) if one.deployed_at == version.deployed_at)
+        return Deployed(number, job or next(running, None), _ineffective(model, number, asked))
 
     def undeploy(self, name: str, version: int | None = None, by_policy: bool = False) -> None:
         """Take a version out, or the whole model; its last requests are answered."""
@@ -85,8 +91,7 @@ class Verbs:
         change = changes.undeploy(model, version, time.time())
         self._control.commit(change)
         for job in self._jobs.running(name, version):
-            if job.task is not None:
-                job.task.cancel()
+            job.cancel()
 
     def traffic(self, name: str, percents: Mapping[str, float]) -> None:
         """Split traffic between versions or labels; what is not named goes to the baseline."""
@@ -127,9 +132,9 @@ class Verbs:
         """Resolve what a deployment names on disk."""
         roots = self._control.options.model_roots
         place = resolved(asked.source, roots)
-        if place.is_file() and place.suffix == ".json":
+        if os.path.isfile(place) and place.suffix == ".json":
             asked, place = self._deeprec(asked, place)
-        elif not place.is_dir():
+        elif not os.path.isdir(place):
             raise InvalidError(
                 f"model {asked.source}: a file, expected a SavedModel's folder or a DeepRec Processor's JSON"
             )
@@ -138,15 +143,21 @@ class Verbs:
             # Those that were made of request logs lie in the state directory, which is no model's root.
             allowed = (*roots, self._control.options.warmups) if roots else ()
             file = resolved(_beside(settings.warmup_file, place), allowed, "warm-up file")
-            if not file.is_file():
+            if not os.path.isfile(file):
                 raise NotFoundError(f"warm-up file {file}: a folder, expected a file")
             settings = settings.model_copy(update={"warmup_file": str(file)})
         checkpoints = settings.config.get("checkpoint_dir")
         if isinstance(checkpoints, str) and checkpoints:
-            resolved(checkpoints, roots, "checkpoint_dir")
+            check_tree(resolved(checkpoints, roots, "checkpoint_dir"), roots)
+        for key in ("timeline_path", "ev_storage_path"):
+            place_of_key = settings.config.get(key)
+            if isinstance(place_of_key, str) and place_of_key:
+                check_writable(place_of_key, roots, key)
         if settings.cpuset:
             for group in settings.cpuset.split(";"):
                 parse_cpus(group, "cpuset")
+        # Before the tree is walked, which may be anything.
+        check_graph(place)
         # As it was written: a link such as `current` is another source once it points elsewhere.
         return asked.model_copy(update={"settings": settings, "stamp": stamp_of(place)})
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +19,6 @@ from serving_proxy.lifecycle.version_policy import plan
 from serving_proxy.sources.base_directory import BaseDirectory
 from serving_proxy.sources.deeprec import is_deeprec_config, parse_deeprec
 from serving_proxy.sources.models_config import ConfiguredModel, parse_text
-
-log = logging.getLogger("serving_proxy.watching")
 
 POLL_S = 1.0
 _MOST_BYTES = 16 * 1024 * 1024
@@ -45,7 +42,7 @@ class Watcher:
         self._directories: dict[str, _Watched] = {}
         self._told: dict[str, str] = {}
 
-    def load(self) -> None:
+    async def load(self) -> None:
         """Read the configuration file for the first time.
 
         Raises
@@ -54,19 +51,18 @@ class Watcher:
             It cannot be read or applied.
         """
         if self._config is not None:
-            self._text = self._read(self._config)
-            self._apply_text(self._text)
+            self._text = await asyncio.to_thread(self._read, self._config)
+            await self._apply_text(self._text)
 
     async def run(self) -> None:
         """Look at the file and the directories until the task is cancelled."""
         while True:
-            self._reload()
+            with self._control.going_on("configuration"):
+                await self._reload()
             for name in [one.name for one in self._control.models.values() if one.policy is not None]:
-                try:
-                    self._look(name)
-                except ProxyError as error:
-                    # Such as a full disk; the next look tries again.
-                    log.error("%s: %s", name, error)
+                # Such as a full disk; the next look tries again.
+                with self._control.going_on(f"base path of {name}"):
+                    await self._look(name)
             await asyncio.sleep(POLL_S)
 
     def apply(self, configured: Sequence[ConfiguredModel]) -> None:
@@ -105,19 +101,23 @@ class Watcher:
         if model.base_path != one.base_path:
             self._directories.pop(one.name, None)
 
-    def _look(self, name: str) -> None:
+    async def _look(self, name: str) -> None:
         """Act on the last look at a directory, and begin another: storage that hangs holds up nothing else."""
-        model = self._control.models[name]
+        model = self._control.models.get(name)
+        if model is None or model.policy is None:
+            return
         watched = self._directories.get(name)
         if watched is None:
             watched = self._directories[name] = _Watched(BaseDirectory(Path(model.base_path or "")))
         if watched.looking is not None:
             if not watched.looking.done():
                 return
-            self._follow(name, watched, watched.looking.result())
+            # It is done with, whatever comes of it.
+            looked, watched.looking = watched.looking, None
+            await self._follow(name, watched, looked.result())
         watched.looking = asyncio.create_task(asyncio.to_thread(watched.directory.look))
 
-    def _follow(self, name: str, watched: _Watched, found: dict[int, tuple[Path, str]] | None) -> None:
+    async def _follow(self, name: str, watched: _Watched, found: dict[int, tuple[Path, str]] | None) -> None:
         model = self._control.models[name]
         if found is None:
             if not watched.missing:
@@ -129,7 +129,10 @@ class Watcher:
         wanted = plan(model.policy, {number: stamp for number, (_, stamp) in found.items()}, model)
         # The largest first: the first one of a model is its baseline at once.
         for number in reversed(wanted.load):
-            self._attempt(name, number, found[number][0])
+            await self._attempt(name, number, found[number][0])
+            if self._directories.get(name) is not watched:
+                # Configured otherwise meanwhile.
+                return
         for number in wanted.unload:
             self._verbs.undeploy(name, number, by_policy=True)
         if wanted.follow is not None:
@@ -138,10 +141,11 @@ class Watcher:
             listed = ", ".join(str(one) for one in wanted.missing)
             self._tell(name, f"{name}: version {listed} is wanted and not in {model.base_path}")
 
-    def _attempt(self, name: str, number: int, folder: Path) -> None:
+    async def _attempt(self, name: str, number: int, folder: Path) -> None:
         try:
             settings = self._control.models[name].settings
-            self._verbs.deploy(name, Deployment(source=str(folder), number=number, settings=settings), by_policy=True)
+            asked = Deployment(source=str(folder), number=number, settings=settings)
+            await self._verbs.deploy(name, asked, by_policy=True)
         except ProxyError as error:
             self._tell(f"{name}/{number}", str(error))
 
@@ -151,24 +155,25 @@ class Watcher:
             self._told[subject] = message
             self._control.note("config", message, subject.partition("/")[0])
 
-    def _reload(self) -> None:
+    async def _reload(self) -> None:
         if self._config is None:
             return
         try:
-            text = self._read(self._config)
+            text = await asyncio.to_thread(self._read, self._config)
             if text == self._text:
                 return
             self._text = text
-            self._apply_text(text)
+            await self._apply_text(text)
             self._tell("", f"{self._config}: read again")
         except ProxyError as error:
             self._tell("", f"{error}; what was read before stays")
 
-    def _apply_text(self, text: str) -> None:
+    async def _apply_text(self, text: str) -> None:
         if is_deeprec_config(text):
             found = parse_deeprec(text, str(self._config))
             name = found.name or (self._config.stem if self._config is not None else "")
-            self._verbs.deploy(name, Deployment(source=found.folder, number=found.version, settings=found.settings))
+            asked = Deployment(source=found.folder, number=found.version, settings=found.settings)
+            await self._verbs.deploy(name, asked)
         else:
             self.apply(parse_text(text, str(self._config)))
 

@@ -23,11 +23,33 @@ class Fingerprint:
 
 
 def files_of(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder, sorted, through links to folders as well."""
-    for place, folders, names in os.walk(folder, followlinks=True):
-        folders.sort()
-        for name in sorted(names):
-            yield Path(place, name)
+    """Yield the files below a folder, sorted, through links to folders as well, but not to one that it lies in."""
+    left = [(folder, frozenset[tuple[int, int]]())]
+    while left:
+        place, above = left.pop()
+        try:
+            found = place.stat()
+            with os.scandir(place) as entries:
+                sorted_entries = sorted(entries, key=lambda one: one.name)
+        except OSError:
+            continue
+        known = (found.st_dev, found.st_ino)
+        if known in above:
+            continue
+        folders = []
+        for entry in sorted_entries:
+            if _is_folder(entry):
+                folders.append((place / entry.name, above | {known}))
+            else:
+                yield place / entry.name
+        left += reversed(folders)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def stamp_of(folder: Path) -> str:

@@ -39,6 +39,24 @@ def resolved(path: str | Path, roots: Sequence[Path], named: str = "model") -> P
     return place
 
 
+def check_writable(path: str, roots: Sequence[Path], named: str) -> None:
+    """Check that a place that hosts write to, and that need not be there yet, is below the roots.
+
+    Raises
+    ------
+    InvalidError, DeniedError
+    """
+    if not roots:
+        return
+    if not path.startswith("/") or "\0" in path:
+        raise InvalidError(f"{named} {path!r}: expected an absolute path")
+    try:
+        place = Path(path).resolve()
+    except (OSError, RuntimeError) as error:
+        raise InvalidError(f"{named} {path}: a loop of links, expected a folder") from error
+    _check_inside(place, path, roots, named)
+
+
 def check_tree(folder: Path, roots: Sequence[Path]) -> None:
     """Check that no file of a model leads out of the roots by a link.
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,12 @@ Signatures = dict[str, dict[str, dict[str, dict[str, Any]]]]
 """Signature, `inputs` or `outputs`, name: its `dtype` and `shape`; -1 is any size, a shape of None any rank."""
 
 
+def check_graph(folder: Path) -> None:
+    """Raise `NotFoundError` where a folder is none of a SavedModel."""
+    if not any(os.path.isfile(folder / name) for name in ("saved_model.pb", "saved_model.pbtxt")):
+        raise NotFoundError(f"{folder}: no saved_model.pb, expected the folder of a SavedModel")
+
+
 def read_signatures(folder: Path) -> Signatures:
     """Read what clients may ask of a SavedModel.
 
@@ -34,15 +41,14 @@ def read_signatures(folder: Path) -> Signatures:
     """
     binary, text = folder / "saved_model.pb", folder / "saved_model.pbtxt"
     message = messages.new("tensorflow.SavedModel")
+    check_graph(folder)
     try:
         if binary.is_file():
             message.ParseFromString(binary.read_bytes())
-        elif text.is_file():
+        else:
             pool = message.DESCRIPTOR.file.pool
             text_format.Parse(text.read_bytes(), message, allow_unknown_field=True, descriptor_pool=pool)
-        else:
-            raise NotFoundError(f"{folder}: no saved_model.pb, expected the folder of a SavedModel")
-    except (DecodeError, text_format.ParseError) as error:
+    except (DecodeError, text_format.ParseError, UnicodeDecodeError) as error:
         raise InvalidError(f"{folder}: a graph that does not parse, expected a SavedModel") from error
     except OSError as error:
         raise InvalidError(f"{error.filename or folder}: {error.strerror}, expected a readable file") from error

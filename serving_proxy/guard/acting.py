@@ -9,7 +9,7 @@ from serving_proxy.errors import ProxyError
 from serving_proxy.guard.verdict import Role, Ruling, Verdict
 from serving_proxy.lifecycle.changes import Change, pause, promote, roll_back, without_traffic
 from serving_proxy.lifecycle.records import Model, Note
-from serving_proxy.lifecycle.states import State
+from serving_proxy.lifecycle.states import SERVED
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,10 @@ def _deed(model: Model, number: int, role: Role, verdict: Verdict, baseline_for_
     if settings.action == "pause":
         return "alert", nothing, "outside its limits, and it is the baseline"
     good = None if model.last_good is None else model.versions[model.last_good]
-    if good is None or good.number == number or good.state != State.READY:
-        return "alert", nothing, "outside its limits, and no earlier version is warm"
+    if good is None or good.number == number or good.state not in SERVED:
+        return "alert", nothing, "outside its limits, and no earlier version is loaded"
     if baseline_for_s > settings.probation_s:
-        return "alert", nothing, f"outside its limits, long after its promotion; {good.number} is warm"
+        return "alert", nothing, f"outside its limits, long after its promotion; {good.number} is loaded"
     try:
         return "rollback", roll_back(model), f"rolled back to {good.number}"
     except ProxyError as error:

@@ -20,6 +20,7 @@ _SAMPLES = 60
 class _Host:
     shown: tuple[Any, ...]
     last: dict[Key, Tally]
+    showing: frozenset[Key]
 
 
 class Totals:
@@ -41,14 +42,14 @@ class Totals:
             return False
         now = read_tallies(stats)
         if before is None:
-            self._hosts[host] = _Host(shown, now)
+            self._hosts[host] = _Host(shown, now, frozenset(now))
             return True
         for key, counted in now.items():
             earlier = before.last.get(key, _NOTHING)
             added = counted if counted.shrunk(earlier) else counted - earlier
             self._totals[key] = self._totals.get(key, _NOTHING) + added
         # What is not shown now may be shown again, and not from 0.
-        self._hosts[host] = _Host(shown, before.last | now)
+        self._hosts[host] = _Host(shown, before.last | now, frozenset(now))
         return True
 
     def of(self, key: Key) -> Tally:
@@ -58,6 +59,9 @@ class Totals:
     def keep(self, keys: set[Key]) -> None:
         """Forget versions that are no more."""
         self._totals = {key: total for key, total in self._totals.items() if key in keys}
+        for host in self._hosts.values():
+            # What a host shows still is not to be counted from 0 should the version come back.
+            host.last = {key: tally for key, tally in host.last.items() if key in keys or key in host.showing}
 
 
 def _shown(stats: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -22,6 +22,7 @@ Unary = Callable[[AsyncIterator[bytes], Context], Awaitable[bytes]]
 Stream = Callable[[AsyncIterator[bytes], Context], AsyncIterator[bytes]]
 
 # Of ModelStreamInferResponse: error_message = 1, infer_response = 2, both with a length.
+_SETTLE_SECONDS = 0.02
 _ERROR_TAG, _ANSWER_TAG = b"\x0a", b"\x12"
 
 
@@ -45,7 +46,13 @@ class InFlight:
     async def wait(self, seconds: float) -> None:
         """Wait until there is none, at most so long."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._none.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                # Calls that the server has taken and not begun come after the last one has gone.
+                while True:
+                    await self._none.wait()
+                    await asyncio.sleep(_SETTLE_SECONDS)
+                    if not self._number:
+                        return
 
 
 def unary(engine: Engine, operation: Operation, in_flight: InFlight, patience: Patience) -> Unary:
@@ -55,29 +62,31 @@ def unary(engine: Engine, operation: Operation, in_flight: InFlight, patience: P
     """
 
     async def handle(requests: AsyncIterator[bytes], context: Context) -> bytes:
-        try:
-            data = await patience.first(requests)
-            with in_flight:
+        # From its beginning: a server that stops may have taken the call, and not read its request yet.
+        with in_flight:
+            try:
+                data = await patience.first(requests)
                 answer = await engine.answer(read_call(operation, data, context))
-        except ProcessorError as error:
-            fail(context, error)
-            return b""
-        context.set_trailing_metadata(provenance(answer))
-        return answer.data
+            except ProcessorError as error:
+                fail(context, error)
+                return b""
+            context.set_trailing_metadata(provenance(answer))
+            return answer.data
 
     return handle
 
 
-def single(handle: Callable[[bytes, Context], Awaitable[bytes]], patience: Patience) -> Unary:
+def single(handle: Callable[[bytes, Context], Awaitable[bytes]], in_flight: InFlight, patience: Patience) -> Unary:
     """Return a handler that takes the request of another one as `unary` does."""
 
     async def wait_and_handle(requests: AsyncIterator[bytes], context: Context) -> bytes:
-        try:
-            data = await patience.first(requests)
-        except ProcessorError as error:
-            fail(context, error)
-            return b""
-        return await handle(data, context)
+        with in_flight:
+            try:
+                data = await patience.first(requests)
+            except ProcessorError as error:
+                fail(context, error)
+                return b""
+            return await handle(data, context)
 
     return wait_and_handle
 

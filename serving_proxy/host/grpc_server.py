@@ -36,7 +36,7 @@ class RawHandlers(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._handlers = {
             path: make(unary(engine, operation, in_flight, patience)) for path, operation in UNARY.items()
         }
-        self._handlers[RELOAD] = make(single(reload.handle, patience))
+        self._handlers[RELOAD] = make(single(reload.handle, in_flight, patience))
         self._handlers[STREAM] = grpc.stream_stream_rpc_method_handler(stream(engine, in_flight))
 
     def service(self, handler_call_details: Any) -> Any:

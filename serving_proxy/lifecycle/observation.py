@@ -117,6 +117,12 @@ def _on_host(name: str, entry: VersionSeen | None, path: str | None) -> Seen:
     return Seen(state, f"{name}: {lacking}" if lacking else "")
 
 
+def failed_anywhere(hosts: Sequence[HostSeen], model: str, number: int) -> bool:
+    """Say whether a live host has a version that failed."""
+    entries = [host.models.get(model, {}).get(number) for host in hosts if host.alive]
+    return any(entry is not None and entry.state == "failed" for entry in entries)
+
+
 def held_anywhere(hosts: Sequence[HostSeen], model: str, number: int) -> bool:
     """Say whether a live host still has a version, in whatever state."""
     return any(host.alive and number in host.models.get(model, {}) for host in hosts)

@@ -30,15 +30,15 @@ class Snapshot:
     models : dict of str to Model
     hosts : sequence of HostSeen
     now : float [s since 1970]
-    seconds : dict of str to float [s]
-        By model: for how long its ramps have run since their records were written.
+    seconds : dict of str to dict of int to float [s]
+        By model and version: for how long its ramp has run since its record was written.
     settings : HostSettings
     """
 
     models: Mapping[str, Model]
     hosts: Sequence[HostSeen]
     now: float
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     settings: HostSettings = field(default_factory=HostSettings)
 
 
@@ -91,7 +91,7 @@ def step(model: Model, snapshot: Snapshot, taken: tuple[Arm, ...]) -> Change:
     change = change.then(_heir(change.model))
     change = change.then(_promotion(change.model, snapshot.now))
     change = change.then(Change(_labels(change.model)))
-    return change.then(_ramps(change.model, snapshot.seconds.get(model.name, 0.0), taken))
+    return change.then(_ramps(change.model, snapshot.seconds.get(model.name, {}), taken))
 
 
 def _state(model: Model, number: int, snapshot: Snapshot) -> Change:
@@ -135,7 +135,7 @@ def _heir(model: Model) -> Change:
 
 
 def _promotion(model: Model, now: float) -> Change:
-    """Move the baseline to a candidate that has become ready; give up one that cannot."""
+    """Move the baseline to a candidate that has become ready, or back; give up one that cannot."""
     number = model.candidate
     if number is None:
         return Change(model)
@@ -146,7 +146,10 @@ def _promotion(model: Model, now: float) -> Change:
         message = f"{model.name}/{number}: not promoted, {version.reason or 'it failed'}"
         note = Note(kind="promote", message=message, model=model.name, version=number)
         return Change(model.change(candidate=None, going_back=False), (note,))
-    return _baseline_moved(model, version, now) if version.state == State.READY else Change(model)
+    # A roll-back does not wait: the baseline may be what keeps hosts from ever having the old one ready. A host stays
+    # with the baseline that it has until the one that is wanted is ready there.
+    able = version.state in SERVED if model.going_back else version.state == State.READY
+    return _baseline_moved(model, version, now) if able else Change(model)
 
 
 def _baseline_moved(model: Model, version: Version, now: float) -> Change:
@@ -186,12 +189,14 @@ def _labels(model: Model) -> Model:
     return model if published == model.published else model.change(published=published)
 
 
-def _ramps(model: Model, seconds: float, taken: tuple[Arm, ...]) -> Change:
+def _ramps(model: Model, seconds: Mapping[int, float], taken: tuple[Arm, ...]) -> Change:
     """Write the weights that ramps have reached; the record changes only where a weight does."""
     if model.paused or not model.ramps:
         return Change(model)
     running = {ramp.version for ramp in model.ramps if model.versions[ramp.version].state == State.READY}
-    later = [ramps.advance(ramp, seconds) if ramp.version in running else ramp for ramp in model.ramps]
+    later = [
+        ramps.advance(ramp, seconds.get(ramp.version, 0.0)) if ramp.version in running else ramp for ramp in model.ramps
+    ]
     reached = {ramp.version: ramps.weight_at(ramp) for ramp in later if ramp.version in running}
     done = {ramp.version for ramp in later if ramp.version in running and ramps.finished(ramp)}
     weights = {number: weight for number, weight in (model.weights | reached).items() if weight}

@@ -26,7 +26,8 @@ def version_folders(base: Path) -> dict[int, Path] | None:
     for name in names:
         if name.isascii() and name.isdecimal() and 0 < int(name) <= _LARGEST:
             folder = base / name
-            if any((folder / graph).is_file() for graph in _GRAPHS):
+            # Not `Path.is_file`, which raises where storage refuses or fails.
+            if any(os.path.isfile(folder / graph) for graph in _GRAPHS):
                 found.setdefault(int(name), folder)
     return found
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from serving_proxy.errors import ExhaustedError, PreconditionError, ProxyError
+from serving_proxy.errors import ExhaustedError, PreconditionError, ProxyError, UnavailableError
 
 _NAME = re.compile(r"(\d{4})_\w+\.sql")
 
@@ -103,6 +103,8 @@ class Database:
         ------
         ExhaustedError
             The disk is full.
+        UnavailableError
+            Another process has it locked, or it cannot be written to.
         """
         with self.faults():
             self.connection.execute("BEGIN IMMEDIATE")
@@ -123,6 +125,9 @@ class Database:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}:
                 raise ExhaustedError(f"{self.path}: {error}, expected room to write; nothing was changed") from error
+            if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY}:
+                message = f"{self.path}: {error}, expected to be its only writer; nothing was changed"
+                raise UnavailableError(message) from error
             raise ProxyError(f"{self.path}: {error}, expected a database of this proxy") from error
 
     def _migrate(self) -> None:

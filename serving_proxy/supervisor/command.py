@@ -27,6 +27,8 @@ class HostOptions:
         Those of one machine share their ports.
     program : tuple of str
         Replaces the program of `kind`.
+    drain_seconds : float [s]
+        For a host's last requests.
     admin_url : str
         Where a host forwards reload requests.
     """
@@ -41,6 +43,7 @@ class HostOptions:
     tls_key: Path | None = None
     client_ca: Path | None = None
     max_message_mb: int | None = None
+    drain_seconds: float = 30.0
     allow_reload_rpc: bool = False
     admin_url: str = ""
     token_file: Path | None = None
@@ -74,7 +77,7 @@ def host_command(options: HostOptions, state_dir: Path, name: str) -> list[str]:
     """Return the command that starts a host."""
     command = [*host_program(options), "--state-dir", str(state_dir), "--host-id", name]
     command += ["--grpc-port", str(options.grpc_port), "--rest-port", str(options.rest_port)]
-    command += ["--address", options.address]
+    command += ["--address", options.address, "--drain-seconds", f"{options.drain_seconds:g}"]
     given = (
         ("--tls-cert", options.tls_cert),
         ("--tls-key", options.tls_key),

@@ -30,6 +30,8 @@ log = logging.getLogger("serving_proxy.supervisor")
 
 POLL_S = 0.2
 _LOG_CHECK_S = 10.0
+# Hosts get the same limit: what they cancel then, and their end, takes a moment.
+_GRACE_S = 2.0
 
 
 @dataclass
@@ -72,10 +74,8 @@ class Supervisor:
     async def run(self) -> None:
         """Watch the hosts until the task is cancelled."""
         while True:
-            try:
+            with self._control.going_on("supervisor"):
                 self.step()
-            except ProxyError as error:
-                log.error("%s", error)
             await asyncio.sleep(POLL_S)
 
     def step(self) -> None:
@@ -111,13 +111,13 @@ class Supervisor:
     async def stop(self, limit_s: float) -> None:
         """End the hosts that this proxy started: they drop their readiness, answer what they have, and go.
 
-        Those that are still there after `limit_s` are killed.
+        Those that are still there two seconds after `limit_s` are killed.
         """
         ours = [host for host in self._hosts.values() if host.row is not None and not host.adopted]
         for host in ours:
             host.drained = True
             self._signal(host, signal.SIGTERM)
-        deadline = time.monotonic() + limit_s
+        deadline = time.monotonic() + limit_s + _GRACE_S
         while time.monotonic() < deadline and any(self._runs(host) for host in ours):
             await asyncio.sleep(0.05)
         for host in ours:

@@ -101,7 +101,8 @@ def test_deadline_of_one_that_waits(host: ServedHost, stub, http: httpx.Client) 
     answer = http.post("/api/predict/slow", content=slow_body(1), headers={"x-timeout-ms": "100"})
     with pytest.raises(grpc.RpcError) as caught:
         stub.Predict(_slow(1), timeout=0.1)
-    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    # Go's server ends the stream at the deadline, which a client that has not looked at its clock yet calls cancelled.
+    assert caught.value.code() in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
     running.end()
     assert answer.status_code == 504, answer.text
     assert time.monotonic() - began < 30

@@ -43,7 +43,8 @@ def host(states: Mapping[int, str], name: str = "host-0", model: str = "ranking"
 
 def stepped(model: Model, *hosts: HostSeen, seconds: float = 0.0) -> tuple[Model, Plan]:
     """Take one step of the control loop with one model."""
-    plan = reconcile(Snapshot({model.name: model}, hosts, NOW, {model.name: seconds}))
+    clocks = {ramp.version: seconds for ramp in model.ramps}
+    plan = reconcile(Snapshot({model.name: model}, hosts, NOW, {model.name: clocks}))
     return plan.changed.get(model.name, model), plan
 
 

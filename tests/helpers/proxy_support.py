@@ -130,11 +130,17 @@ class ProxyThread(Proxy):
 
     def stop(self) -> None:
         """End it as a signal would."""
-        self._loop.call_soon_threadsafe(self._ended.set)
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join(_START_S)
         assert not self._thread.is_alive()
         if self._error is not None:
             raise self._error
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._thread.is_alive()
 
     def __enter__(self) -> ProxyThread:
         return self.start()

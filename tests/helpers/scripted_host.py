@@ -108,6 +108,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     for flag in ("--state-dir", "--host-id", "--grpc-port", "--rest-port", "--address", "--cpus", "--tls-cert"):
         parser.add_argument(flag)
+    parser.add_argument("--drain-seconds", type=float, default=30.0)
     parser.add_argument("--admin")
     parser.add_argument("--token-file")
     parser.add_argument("--allow-reload-rpc", action="store_true")

@@ -23,11 +23,10 @@ _START_S = 60.0
 
 
 def program(kind: str) -> list[str]:
-    """Return the program of a kind of host; RECPROCESSOR_HOST is another Go host than that of this checkout."""
+    """Return the program of a kind of host."""
     if kind == "python":
         return [sys.executable, "-m", "serving_proxy.host"]
-    found = os.environ.get("RECPROCESSOR_HOST")
-    return [found] if found else [str(go_program("recprocessor-host"))]
+    return [str(go_program("recprocessor-host"))]
 
 
 def version(path: Path, **more: Any) -> dict[str, Any]:

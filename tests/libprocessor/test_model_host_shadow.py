@@ -16,7 +16,7 @@ import pytest
 from contract_messages import encode
 from host_clients import ONE, QUICK, X, build_scaled, scale_of, slow_request
 from model_builders import linear_score
-from process_state import wait_until
+from process_state import threads_named, wait_until
 from state_directory import StateDirectory, one
 
 import processor
@@ -105,6 +105,19 @@ def test_a_share_is_copied(host: processor.Host, state: StateDirectory, models: 
     wait_until(lambda: compared(host) + compared(host, "dropped") >= 15, "about twenty copies")
     assert compared(host) > 0
     assert compared(host) + compared(host, "dropped") <= 25
+
+
+def test_a_shadow_that_becomes_the_baseline_has_threads_as_others(
+    host: processor.Host, state: StateDirectory, models: dict[int, Path]
+) -> None:
+    model = shadowed(models[1], models[2])
+    state.serve(host, {"m": model})
+    host.process("eas", ONE)
+    wait_until(lambda: compared(host) == 1, "the comparison")
+    # Its threads began with the first copy, asked for by a thread with the idle time alone.
+    assert {os.sched_getscheduler(thread) for thread in threads_named("session-")} == {os.SCHED_OTHER}
+    state.serve(host, {"m": {"baseline": 2, "versions": model["versions"]}})
+    assert scale_of(host.process("eas", ONE)) == 2.0
 
 
 def test_another_baseline_begins_anew(

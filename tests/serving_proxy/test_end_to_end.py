@@ -140,6 +140,7 @@ def test_a_killed_host_comes_back_to_what_was_deployed(
     os.kill(host["pid"], signal.SIGKILL)
     wait_for(lambda: client.status()["hosts"][0]["alive"] and client.status()["hosts"][0]["pid"] != host["pid"], 180)
     wait_for(lambda: {one["state"] for one in client.versions("ranking")["versions"]} == {"ready"}, 180)
+    wait_for(lambda: "rest" in client.status()["hosts"][0]["endpoints"])
     assert split(rest(client), 20)[3] == 20
 
 

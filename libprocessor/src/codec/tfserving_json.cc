@@ -108,6 +108,7 @@ class Reader {
     Dims dims;         // of one row
     int64_t elements;  // of one row
     JsonFiller filler;
+    int64_t rows = 0;  // read so far; what is filled tells nothing where a row has no elements
   };
 
   absl::Status OneInput(std::string_view where) const {
@@ -175,9 +176,10 @@ class Reader {
             absl::StrCat("input '", Printable(key), "': not in the first instance, expected the same inputs"));
       }
       JsonFiller& filler = column->filler;
-      if (filler.filled() != row * column->elements) {
+      if (column->rows != row) {
         return absl::InvalidArgumentError(absl::StrCat("input '", Printable(key), "': given twice, expected once"));
       }
+      ++column->rows;
       absl::Status s = filler.FillNested(value, column->dims.data(), static_cast<int>(column->dims.size()));
       if (!s.ok()) return s;
       ++k;

@@ -241,8 +241,8 @@ void HostControl::Apply() {
                                   [](const auto& lane) { return lane->ended() && lane.use_count() == 1; }),
                    old_lanes_.end());
   // What begins here changes the state of its version, which the next turn publishes.
-  if (!maintenance_.busy()) StartUnload();
-  if (!maintenance_.busy()) StartLoad(plan.load);
+  if (MayStartJob()) StartUnload();
+  if (MayStartJob()) StartLoad(plan.load);
   if (plan.load.empty() && !started_) {
     const bool loading = std::any_of(instances_.begin(), instances_.end(), [](const auto& item) {
       return item.second->view.state == VersionState::kLoading;
@@ -250,6 +250,13 @@ void HostControl::Apply() {
     if (!loading) started_ = changed_ = true;
   }
   if (changed || changed_) UpdateActual(plan);
+}
+
+// A job that has ended since CollectJob() must be collected before another one ends.
+bool HostControl::MayStartJob() {
+  if (maintenance_.busy()) return false;
+  std::lock_guard<std::mutex> lock(wake_mutex_);
+  return job_end_ == nullptr;
 }
 
 void HostControl::StartUnload() {

@@ -106,6 +106,7 @@ class HostControl {
   std::shared_ptr<const Servable> MakeServable(const Instance& instance, bool is_baseline,
                                                const std::shared_ptr<ModelLog>& log) const;
   void SetDesiredError(const std::string& error);
+  bool MayStartJob();
   void StartUnload();
   void StartLoad(const std::vector<VersionToLoad>& waiting);
   void Finish(uint64_t id, bool load, const absl::Status& status, std::unique_ptr<HostedVersion> version);

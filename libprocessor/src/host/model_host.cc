@@ -90,6 +90,8 @@ absl::Status ModelHost::Route(HostCall& call) {
   RouteChoice choice;
   if (absl::Status s = ChooseVersion(*routes, wanted, &choice); !s.ok()) return s;
   call.servable = std::move(choice.servable);
+  // Counted also if it is refused, until Finish(), which knows by the servable that it is.
+  const int64_t others = call.servable->version->load().in_flight.fetch_add(1);
   call.reason = choice.reason;
   call.answer.arm = ChoiceName(choice.reason);
   call.answer.texts = call.servable->texts;
@@ -98,14 +100,12 @@ absl::Status ModelHost::Route(HostCall& call) {
       if (shadow.lane->Samples(shadow.weight)) call.shadows.push_back(shadow.lane);
     }
   }
-  return Enter(*table, call);
+  return Enter(*table, others, call);
 }
 
-absl::Status ModelHost::Enter(const RouteTable& table, HostCall& call) const {
+absl::Status ModelHost::Enter(const RouteTable& table, int64_t others, HostCall& call) const {
   const Servable& servable = *call.servable;
   const HostedVersion& version = *servable.version;
-  // Counted also if it is refused, until it ends.
-  const int64_t others = version.load().in_flight.fetch_add(1);
   if (IsPast(call.deadline_us)) {
     servable.stats->RecordShed(ShedReason::kDeadline);
     return DeadlinePassed();
@@ -158,7 +158,8 @@ void ModelHost::Finish(HostCall& call, const absl::Status& status) noexcept {
   const int protocol = ProtocolPlace(call.request().protocol);
   if (call.servable == nullptr) {
     timing.total_ns = NowNs() - call.start_ns;
-    control_->stats().RecordUnrouted(protocol, status, /*draining=*/state_.load() != State::kServing);
+    const bool refused = absl::IsUnavailable(status) && call.method != nullptr && call.method->codec != nullptr;
+    control_->stats().RecordUnrouted(protocol, status, refused && state_.load() != State::kServing);
     return;
   }
   const Servable& servable = *call.servable;
@@ -254,10 +255,12 @@ absl::Status ModelHost::Drain(int64_t deadline_us) {
   const auto idle = [this] { return in_flight_.load() == 0; };
   if (deadline_us == 0) {
     idle_.wait(lock, idle);
+    lock.unlock();  // questions are still answered, and end with it
     control_->request_log().Flush();
     return absl::OkStatus();
   }
   if (idle_.wait_until(lock, DeadlinePoint(deadline_us), idle)) {
+    lock.unlock();
     control_->request_log().FlushUntil(DeadlinePoint(deadline_us));
     return absl::OkStatus();
   }
@@ -270,6 +273,7 @@ void ModelHost::Close() noexcept {
   control_->CloseVersions();
   std::unique_lock<std::mutex> lock(idle_mutex_);
   idle_.wait(lock, [this] { return in_flight_.load() == 0; });
+  lock.unlock();
   control_->request_log().Stop();
 }
 

@@ -63,7 +63,7 @@ class ModelHost {
   void Leave() noexcept;
   /// Finds who answers a call, and lets it in.
   absl::Status Route(HostCall& call);
-  absl::Status Enter(const RouteTable& table, HostCall& call) const;
+  absl::Status Enter(const RouteTable& table, int64_t others, HostCall& call) const;
   absl::Status Run(HostCall& call);
   /// Answers a question: what is served, in which state, with which signatures.
   absl::Status Describe(HostCall& call) const;

@@ -44,6 +44,11 @@ ShadowLane::~ShadowLane() {
 
 void ShadowLane::Offer(const HostCall& call) noexcept {
   // Whatever goes wrong, memory or threads that are short, concerns nobody but the count.
+  if (num_queued_.load(std::memory_order_relaxed) >= kCapacity ||
+      queued_bytes_.load(std::memory_order_relaxed) + call.request().data.size() > kMaxBytes) {
+    dropped_.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
   const absl::Status status = Attempt([&] {
     auto copy = std::make_unique<Copy>();
     const HostRequest& request = call.request();
@@ -65,18 +70,22 @@ void ShadowLane::Offer(const HostCall& call) noexcept {
 
 void ShadowLane::Add(std::unique_ptr<Copy> copy) {
   std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock() || stopped_ || queue_.size() >= kCapacity) {
+  const size_t bytes = copy->data.size();
+  if (!lock.owns_lock() || stopped_ || queue_.size() >= kCapacity || queued_bytes_.load() + bytes > kMaxBytes) {
     dropped_.fetch_add(1, std::memory_order_relaxed);
     return;
   }
   queue_.push_back(std::move(copy));
+  Count(queue_.size(), queued_bytes_.load() + bytes);
   if (!thread_.joinable()) {
     ended_ = false;
     try {
-      thread_ = std::thread([this] { Work(); });
+      // Not here, where it would inherit the CPUs of a session.
+      starter_.Run([this] { thread_ = std::thread([this] { Work(); }); });
     } catch (...) {
       ended_ = true;
       queue_.clear();
+      Count(0, 0);
       throw;
     }
   }
@@ -84,10 +93,16 @@ void ShadowLane::Add(std::unique_ptr<Copy> copy) {
   wake_.notify_one();
 }
 
+void ShadowLane::Count(size_t requests, size_t bytes) noexcept {
+  num_queued_.store(requests, std::memory_order_relaxed);
+  queued_bytes_.store(bytes, std::memory_order_relaxed);
+}
+
 void ShadowLane::Stop() noexcept {
   std::lock_guard<std::mutex> lock(mutex_);
   stopped_ = true;
   queue_.clear();
+  Count(0, 0);
   wake_.notify_all();
 }
 
@@ -95,12 +110,15 @@ void ShadowLane::Work() noexcept {
   pthread_setname_np(pthread_self(), "shadow");
   const sched_param none{};
   sched_setscheduler(0, SCHED_IDLE, &none);
+  // Those of the shadow version may serve others some day.
+  const StartThreadsElsewhere elsewhere(&starter_);
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     wake_.wait(lock, [this] { return stopped_ || !queue_.empty(); });
     if (stopped_) break;
     const std::unique_ptr<Copy> copy = std::move(queue_.front());
     queue_.pop_front();
+    Count(queue_.size(), queued_bytes_.load() - copy->data.size());
     lock.unlock();
     const absl::Status status = Attempt([&] { return Run(*copy); });
     (status.ok() ? compared_ : failed_).fetch_add(1, std::memory_order_relaxed);
@@ -118,6 +136,7 @@ absl::Status ShadowLane::Run(const Copy& copy) {
   if (servable == nullptr) return absl::UnavailableError("shadow: not ready");
   ShadowCall call(copy.request);
   call.method = copy.run_as;
+  call.alone = true;  // this thread gets idle time only: it must not lead a run with requests of others in it
   if (absl::Status s = servable->version->model().Run(call); !s.ok()) return s;
   std::lock_guard<std::mutex> lock(comparison_mutex_);
   comparison_.Add(Floats(copy.scores), Floats(call.scores));

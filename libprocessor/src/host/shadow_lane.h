@@ -18,6 +18,7 @@
 #include "src/host/host_call.h"
 #include "src/host/routing.h"
 #include "src/host/score_comparison.h"
+#include "src/runtime/thread_starter.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace processor {
@@ -58,10 +59,12 @@ class ShadowLane {
   };
 
   void Add(std::unique_ptr<Copy> copy);
+  void Count(size_t requests, size_t bytes) noexcept;
   void Work() noexcept;
   absl::Status Run(const Copy& copy);
 
   static constexpr size_t kCapacity = 256;
+  static constexpr size_t kMaxBytes = size_t{64} << 20;
 
   const std::function<std::shared_ptr<const Servable>()> find_;
   std::atomic<uint64_t> seen_{0}, compared_{0}, dropped_{0}, failed_{0};
@@ -70,8 +73,10 @@ class ShadowLane {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<std::unique_ptr<Copy>> queue_;
+  std::atomic<size_t> num_queued_{0}, queued_bytes_{0};  // of queue_, to be looked at without the lock
   bool stopped_ = false;
-  std::thread thread_;  // begins with the first request
+  ThreadStarter starter_;  // with the scheduling of the thread that makes the lane
+  std::thread thread_;     // begins with the first request
 
   mutable std::mutex comparison_mutex_;
   ScoreComparison comparison_;

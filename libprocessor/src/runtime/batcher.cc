@@ -35,7 +35,8 @@ void Batcher::SetOptions(const BatchOptions& options) {
   std::lock_guard<std::mutex> lock(mutex_);
   options_ = options;
   on_.store(options.mode != BatchMode::kOff, std::memory_order_relaxed);
-  // What was not due may be now.
+  // What was not due may be now, and threads that wait have the old options in mind.
+  for (BatchEntry* entry = waiting_.front(); entry != nullptr; entry = entry->next_) entry->overdue_ = true;
   for (int i = free_places_; i >= 0; --i) HandOut(-1).IgnoreError();
   wake_.notify_all();
 }
@@ -108,6 +109,7 @@ bool Batcher::WaitForPlace(BatchEntry& entry, Seat& seat, int preferred, absl::S
       Unlist(&entry);
       return true;
     }
+    entry.overdue_ = true;
     due_ns = kNever;  // whoever ends a run sees that it is due
   }
   *session = seat.session();
@@ -150,6 +152,8 @@ void Batcher::Serve(int session) noexcept {
         --watchers_;
       }
       Unlist(first);
+      // Somebody else has to look after what still waits to be due.
+      if (options_.mode == BatchMode::kTimed) HandOut(-1).IgnoreError();
     }
     if (first->seat_ != nullptr) return first->seat_->Lead(session);
     if (!first->prepared_) {
@@ -357,7 +361,8 @@ void Batcher::FreePlace(int session) {
 
 // When an entry may not wait for company any longer: in the mode kTimed.
 int64_t Batcher::DueNs(const BatchEntry& entry) const {
-  if (entry.prepared_ && (entry.rows == 0 || entry.rows >= options_.max_rows)) return entry.arrived_ns_;
+  if (entry.overdue_ || (entry.prepared_ && (entry.rows == 0 || entry.rows >= options_.max_rows)))
+    return entry.arrived_ns_;
   int64_t due_ns = entry.arrived_ns_ + 1000 * options_.max_wait_us;
   const int64_t deadline_ns = DeadlineNs(entry.deadline_us);
   if (deadline_ns != kNever) due_ns = std::min(due_ns, deadline_ns - usual_run_ns_.load(std::memory_order_relaxed));

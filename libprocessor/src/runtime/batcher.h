@@ -54,6 +54,7 @@ class BatchEntry {
 
   bool prepared_ = false;
   bool listed_ = false;
+  bool overdue_ = false;  // nobody looks at the clock for it: the next place is its
   int64_t arrived_ns_ = 0;
   uint64_t sequence_ = 0;
   Seat* seat_ = nullptr;  // of the thread that waits for it; null: none does

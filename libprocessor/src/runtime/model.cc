@@ -278,7 +278,7 @@ absl::Status Model::Run(Work& work) {
   }
   Admission admission(this);
   const int session = PickSession();
-  if (batcher_.on()) return RunBatched(work, session);
+  if (batcher_.on() && !work.alone) return RunBatched(work, session);
   admission.Enter(slots_[session].get());
   return Execute(session, work);
 }

@@ -41,6 +41,7 @@ class Work {
 
   int32_t priority = 0;
   int64_t deadline_us = 0;  // CLOCK_MONOTONIC; 0: none
+  bool alone = false;       // never put together with others, where the calling thread would run it
   /// Written when the request ends.
   RequestTiming timing;
 };

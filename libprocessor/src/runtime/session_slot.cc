@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "absl/strings/str_cat.h"
+#include "src/runtime/thread_starter.h"
 
 namespace processor {
 
@@ -29,7 +30,9 @@ absl::Status SessionSlot::Submit(std::shared_ptr<Task> task, bool beyond_limit) 
     threads_.reserve(static_cast<size_t>(options_.worker_threads));
     thread_ids_.reserve(static_cast<size_t>(options_.worker_threads));
     try {
-      for (int i = 0; i < options_.worker_threads; ++i) threads_.emplace_back([this] { Work(); });
+      StartServingThreads([this] {
+        for (int i = 0; i < options_.worker_threads; ++i) threads_.emplace_back([this] { Work(); });
+      });
     } catch (const std::exception& e) {
       // One thread is enough to go on with.
       if (threads_.empty()) return absl::ResourceExhaustedError(absl::StrCat("no thread to be had: ", e.what()));

@@ -202,6 +202,16 @@ TEST_F(TfServingJsonTest, NumbersMustFitTheirDtype) {
             absl::UnimplementedError("input 'x': dtype DT_COMPLEX64, expected one that protocol 'tfserving_json' has"));
 }
 
+TEST_F(TfServingJsonTest, RowsWithoutElementsAreCountedAsWell) {
+  signatures_ =
+      oracle::MakeSignatures("serving_default", {{"a", DataType::DT_FLOAT, {-1, -1}}, {"b", DataType::DT_FLOAT, {-1}}},
+                             {{"y", DataType::DT_FLOAT, {-1}}});
+  // Of b there would be a row that nobody wrote.
+  EXPECT_EQ(Words(R"({"instances": [{"a": [], "b": 1}, {"a": [], "a": []}]})"),
+            "instances[1]: input 'a': given twice, expected once");
+  EXPECT_TRUE(Decode(R"({"instances": [{"a": [], "b": 1}, {"b": 2, "a": []}]})").ok());
+}
+
 TEST_F(TfServingJsonTest, ErrorsNameTheKeyTheInstanceAndTheInput) {
   EXPECT_EQ(Words("{}"), "request: neither of 'instances' and 'inputs', expected one of them");
   EXPECT_EQ(Words(R"({"instances": [1], "inputs": 1})"),

@@ -328,6 +328,19 @@ TEST_F(BatcherTest, AnotherModeRunsWhatWaitedForCompany) {
   }
 }
 
+TEST_F(BatcherTest, WhatWaitsForAPlaceIsRunWhateverTheOptionsBecome) {
+  Begin(ZeroWait());
+  Hold();
+  std::vector<Call*> calls = {CallOne(1)};
+  ASSERT_TRUE(Inside(1));
+  calls.push_back(CallOne(2));
+  ASSERT_TRUE(Waiting(1));
+  // Its thread looks at no clock: it waits for the run to end.
+  batcher_->SetOptions(Timed(100, 600'000'000));
+  Release();
+  EXPECT_TRUE(Ended(calls));
+}
+
 TEST_F(BatcherTest, EveryRequestEndsExactlyOnce) {
   constexpr int kThreads = 6, kRequests = 400;
   Begin(ZeroWait(8), /*sessions=*/2, /*max_waiting=*/64);

@@ -37,6 +37,20 @@ def refused(*words: str) -> str:
         (["--client-ca", "/gone"], "--client-ca: without --tls-cert, expected both"),
         (["--token-file", "/gone"], "--token-file /gone: "),
         (["--admin-address", "0.0.0.0"], "--admin-address 0.0.0.0: reachable from elsewhere, expected a --token-file"),
+        (
+            [
+                "--allow-reload-rpc",
+                "--admin-address",
+                "0.0.0.0",
+                "--token-file",
+                "TOKEN",
+                "--tls-cert",
+                "TOKEN",
+                "--tls-key",
+                "TOKEN",
+            ],
+            "--allow-reload-rpc: with TLS on --admin-address 0.0.0.0, which hosts do not trust, expected",
+        ),
         (["--admin-address", "192.0.2.1", "--token-file", "TOKEN"], "--admin-port 192.0.2.1:8502: "),
     ],
 )

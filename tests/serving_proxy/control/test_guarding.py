@@ -199,20 +199,28 @@ def test_a_new_baseline_goes_back_to_the_one_before(place: Place) -> None:
     assert place.sink.texts[0].startswith("ranking/4: rolled back to 3; ")
 
 
+def test_a_new_baseline_goes_back_to_one_that_a_host_is_loading_again(place: Place) -> None:
+    place.deploy(settled(deployed(deployed(None, 3), 4)).change(candidate=4))
+    place.show({3: "loading", 4: "ready"})
+    place.traffic(0, 500)
+    assert place.model.baseline == 3
+    assert place.rulings() == [("bad", "rollback")]
+
+
 def test_an_old_baseline_is_reported_only(place: Place) -> None:
     place.deploy(settled(deployed(deployed(None, 3), 4)).change(candidate=4))
     place.look()
     place.now += 7200
     place.traffic(0, 500)
     assert place.model.baseline == 4
-    assert "long after its promotion; 3 is warm" in place.sink.texts[0]
+    assert "long after its promotion; 3 is loaded" in place.sink.texts[0]
 
 
 def test_a_first_baseline_has_nothing_to_go_back_to(place: Place) -> None:
     place.deploy(deployed(None, 4))
     place.traffic(0, 500)
     assert place.model.baseline == 4
-    assert "no earlier version is warm" in place.sink.texts[0]
+    assert "no earlier version is loaded" in place.sink.texts[0]
 
 
 def test_a_shadow_that_drifts_gets_no_more_copies(place: Place) -> None:

@@ -13,7 +13,7 @@ from proxy_support import ProxyThread, wait_for, write_model
 
 from serving_proxy import Client
 from serving_proxy.control import watching
-from serving_proxy.errors import InvalidError, PreconditionError
+from serving_proxy.errors import InvalidError, NotFoundError, PreconditionError
 
 
 def config(base: Path, policy: str = "", labels: str = "", name: str = "ranking") -> str:
@@ -154,3 +154,18 @@ def test_the_json_of_a_deeprec_processor_starts_a_proxy(place: Path) -> None:
     with ProxyThread(place, "--config", str(place / "ctr.json")) as proxy, proxy.client() as client:
         becomes(lambda: model(client, "ctr")["baseline"], 3)
         wait_for(lambda: proxy.desired()["models"]["ctr"]["versions"]["3"]["config"] == {"session_num": 2})
+
+
+@pytest.mark.parametrize("key", ["timeline_path", "ev_storage_path", "checkpoint_dir"])
+def test_places_that_a_configuration_names_lie_below_the_roots(client: Client, place: Path, key: str) -> None:
+    source = write_model(place / "hand" / "1")
+    (place / "checkpoints").mkdir()
+    (place / "checkpoints" / "escape").symlink_to("/etc/hostname")
+    outside = str(place / "checkpoints") if key == "checkpoint_dir" else "/etc"
+    with pytest.raises(PermissionError, match="expected a place below --model-root"):
+        client.deploy("hand", source, config={key: outside})
+
+
+def test_a_folder_without_a_graph_is_refused_at_once(client: Client, place: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"no saved_model\.pb"):
+        client.deploy("hand", place)

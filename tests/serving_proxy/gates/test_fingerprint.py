@@ -8,7 +8,7 @@ import pytest
 from proxy_support import write_model
 
 from serving_proxy.errors import CancelledError, InvalidError
-from serving_proxy.gates.fingerprint import Fingerprint, fingerprint, stamp_of
+from serving_proxy.gates.fingerprint import Fingerprint, files_of, fingerprint, stamp_of
 
 
 def found(folder: Path) -> Fingerprint:
@@ -59,3 +59,13 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match="gone: No such file"):
         found(tmp_path)
     assert stamp_of(tmp_path) == ""
+
+
+def test_a_link_to_a_folder_above_is_not_walked_again(tmp_path: Path) -> None:
+    write_model(tmp_path / "1" / "variables").rename(tmp_path / "1" / "a")
+    (tmp_path / "1" / "a" / "up").symlink_to(tmp_path / "1")
+    (tmp_path / "1" / "a" / "here").symlink_to(".")
+    (tmp_path / "1" / "twice").symlink_to("a")
+    (tmp_path / "1" / "z").touch()
+    names = [str(path.relative_to(tmp_path / "1")) for path in files_of(tmp_path / "1")]
+    assert names == ["z", "a/saved_model.pb", "twice/saved_model.pb"]

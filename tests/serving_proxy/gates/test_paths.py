@@ -7,7 +7,7 @@ import pytest
 from proxy_support import write_model
 
 from serving_proxy.errors import DeniedError, InvalidError, NotFoundError
-from serving_proxy.gates.paths import check_tree, resolved
+from serving_proxy.gates.paths import check_tree, check_writable, resolved
 
 
 @pytest.fixture
@@ -75,3 +75,14 @@ def test_a_linked_folder_inside_a_model_does_not_escape(tmp_path: Path, roots: t
     (model / "variables").symlink_to(tmp_path / "rooted" / "4")
     with pytest.raises(DeniedError):
         check_tree(model, roots)
+
+
+def test_a_place_to_write_to_lies_below_a_root_and_need_not_be_there(tmp_path: Path, roots: tuple[Path, ...]) -> None:
+    check_writable(str(roots[0] / "new" / "folder"), roots, "timeline_path")
+    check_writable("/anywhere", (), "timeline_path")
+    (roots[0] / "away").symlink_to(tmp_path)
+    for path in ("/etc", str(roots[0] / "away" / "new"), str(roots[0] / ".." / "new")):
+        with pytest.raises(DeniedError, match=r"timeline_path .*: leads to .*, expected a place below --model-root"):
+            check_writable(path, roots, "timeline_path")
+    with pytest.raises(InvalidError, match="expected an absolute path"):
+        check_writable("relative", roots, "timeline_path")

@@ -146,3 +146,9 @@ def test_what_harms_nobody_is_no_difference(path: str, value: object) -> None:
     if value is None:
         made["serving_default"]["inputs"]["x"]["shape"] = None
     assert differences(OLD, made) == []
+
+
+def test_a_text_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "saved_model.pbtxt").write_bytes(b"meta_graphs { \xff }")
+    with pytest.raises(InvalidError, match="a graph that does not parse"):
+        read_signatures(tmp_path)

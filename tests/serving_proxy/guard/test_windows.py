@@ -46,6 +46,18 @@ def test_a_version_that_was_away_is_not_counted_twice() -> None:
     assert totals.of(KEY).requests == 30
 
 
+def test_a_version_that_is_no_more_is_forgotten_once_no_host_shows_it() -> None:
+    totals = Totals()
+    _add(totals, "host-0", 100, 1.0)
+    totals.keep(set())
+    _add(totals, "host-0", 130, 2.0)
+    assert totals.of(KEY).requests == 30
+    totals.add("host-0", stats({}, time=3.0))
+    totals.keep(set())
+    _add(totals, "host-0", 150, 4.0)
+    assert totals.of(KEY).requests == 150
+
+
 def test_the_same_statistics_are_read_once() -> None:
     totals = Totals()
     assert _add(totals, "host-0", 100, 1.0)

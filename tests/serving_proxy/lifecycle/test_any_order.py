@@ -113,7 +113,8 @@ class Lifecycle(RuleBasedStateMachine):
         return host({}, models=models)
 
     def look(self, hosts: list[HostSeen], seconds: float) -> None:
-        snapshot = Snapshot(self.models, hosts, NOW, dict.fromkeys(self.models, seconds))
+        clocks = {name: dict.fromkeys(model.versions, seconds) for name, model in self.models.items()}
+        snapshot = Snapshot(self.models, hosts, NOW, clocks)
         plan = reconcile(snapshot)
         assert reconcile(snapshot) == plan
         for name, model in plan.changed.items():

@@ -6,6 +6,7 @@ from lifecycle_support import NOW, deployed, host, settled, stepped
 
 from serving_proxy.errors import ExhaustedError, InvalidError, NotFoundError, PreconditionError
 from serving_proxy.lifecycle.changes import move, pause, promote, roll_back, set_traffic, start_ramp, undeploy
+from serving_proxy.lifecycle.observation import HostSeen
 from serving_proxy.lifecycle.records import Arm, Model, Ramp
 from serving_proxy.lifecycle.states import State
 
@@ -144,11 +145,19 @@ def test_nothing_to_roll_back_to_is_said() -> None:
         roll_back(settled(deployed(None, 3)))
 
 
-def test_roll_back_waits_for_a_host_that_has_just_come_back(two: Model) -> None:
+@pytest.mark.parametrize("hosts", [[host({3: "loading", 4: "ready"})], [host({3: "ready"}), host({}, "host-1")], []])
+def test_roll_back_waits_for_no_host(two: Model, hosts: list[HostSeen]) -> None:
+    """Where the baseline ends hosts, there would be none to wait for."""
     promoted = settled(promote(two, 4).model)
-    model, _ = stepped(roll_back(promoted).model, host({3: "loading", 4: "ready"}))
-    assert (model.baseline, model.candidate) == (4, 3)
-    assert settled(model).baseline == 3
+    model, plan = stepped(roll_back(promoted).model, *hosts)
+    assert (model.baseline, model.candidate) == (3, None)
+    assert plan.desired["models"]["ranking"]["baseline"] == 3
+
+
+def test_roll_back_to_a_version_that_has_failed_since_is_given_up(two: Model) -> None:
+    promoted = settled(promote(two, 4).model)
+    model, _ = stepped(roll_back(promoted).model, host({3: "failed: gone", 4: "ready"}))
+    assert (model.baseline, model.candidate) == (4, None)
 
 
 def test_what_was_rolled_back_may_be_promoted_again(two: Model) -> None:

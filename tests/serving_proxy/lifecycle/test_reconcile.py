@@ -111,6 +111,8 @@ def test_a_ramp_writes_nothing_while_its_weight_is_the_same() -> None:
 def test_a_ramp_waits_for_its_version(state: str) -> None:
     model, _ = stepped(ramping(), host({3: "ready", 4: state}), seconds=50)
     assert model.weights == {}
+    model, _ = stepped(model, host({3: "ready", 4: "ready"}), seconds=10)
+    assert model.weights == {4: 500}
 
 
 def test_a_ramp_waits_while_the_model_is_paused() -> None:
@@ -124,7 +126,7 @@ def test_a_ramp_ends_where_the_layer_has_become_full() -> None:
     model = ramping().change(layer="shared")
     other = Model(name="other", layer="shared", arms=(Arm(version=1, offset=0, weight=9000),))
     plan = reconcile(
-        Snapshot({"ranking": model, "other": other}, [host({3: "ready", 4: "ready"})], NOW, {"ranking": 90.0})
+        Snapshot({"ranking": model, "other": other}, [host({3: "ready", 4: "ready"})], NOW, {"ranking": {4: 90.0}})
     )
     assert plan.changed["ranking"].ramps == ()
     assert "ramp ended, layer: 10 % of the buckets are free" in plan.notes[0].message
@@ -141,5 +143,5 @@ def test_two_models_of_one_layer_never_share_a_bucket() -> None:
 
 
 def test_the_same_snapshot_gives_the_same_plan() -> None:
-    snapshot = Snapshot({"ranking": ramping()}, [host({3: "ready", 4: "ready"})], NOW, {"ranking": 33.0})
+    snapshot = Snapshot({"ranking": ramping()}, [host({3: "ready", 4: "ready"})], NOW, {"ranking": {4: 33.0}})
     assert reconcile(snapshot) == reconcile(snapshot)

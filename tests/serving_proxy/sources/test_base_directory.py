@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from pathlib import Path
+from typing import Any
 
+import pytest
 from proxy_support import write_model
 
 from serving_proxy.sources.base_directory import BaseDirectory, version_folders
@@ -41,3 +45,19 @@ def test_a_version_counts_once_its_files_are_at_rest(tmp_path: Path) -> None:
     assert changed[3][1] != found[3][1]
     shutil.rmtree(tmp_path / "3")
     assert directory.look() == {}
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.ESTALE, errno.EIO])
+def test_a_version_that_storage_does_not_show_is_none(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_model(tmp_path / "3")
+    hidden, stat = write_model(tmp_path / "4"), os.stat
+
+    def refuse(path: Any, *args: Any, **options: Any) -> os.stat_result:
+        if str(path).startswith(str(hidden)):
+            raise OSError(code, os.strerror(code), str(path))
+        return stat(path, *args, **options)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    assert version_folders(tmp_path) == {3: tmp_path / "3"}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from serving_proxy.errors import ExhaustedError, PreconditionError, ProxyError
+from serving_proxy.errors import ExhaustedError, PreconditionError, ProxyError, UnavailableError
 from serving_proxy.store.database import Database, StateLock, migrations
 
 
@@ -142,4 +142,17 @@ def test_errors_of_a_full_disk_are_known(tmp_path: Path) -> None:
         error = sqlite3.OperationalError("database or disk is full")
         error.sqlite_errorcode = sqlite3.SQLITE_FULL
         raise error
+    database.close()
+
+
+def test_a_locked_database_is_said_to_be_locked(tmp_path: Path) -> None:
+    database, other = Database(tmp_path / "db"), sqlite3.connect(tmp_path / "db", isolation_level=None)
+    database.connection.execute("PRAGMA busy_timeout = 10")
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(UnavailableError, match="locked, expected to be its only writer"), database.transaction():
+        pass
+    other.close()
+    database.connection.execute("PRAGMA query_only = 1")
+    with pytest.raises(UnavailableError, match="readonly"), database.transaction() as connection:
+        connection.execute("DELETE FROM models")
     database.close()

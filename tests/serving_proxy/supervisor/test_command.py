@@ -21,6 +21,8 @@ BASE = [
     "8501",
     "--address",
     "127.0.0.1",
+    "--drain-seconds",
+    "30",
 ]
 
 
@@ -35,6 +37,7 @@ def test_every_option_is_passed_on() -> None:
         tls_key=Path("/k"),
         client_ca=Path("/a"),
         max_message_mb=64,
+        drain_seconds=0.5,
         allow_reload_rpc=True,
         admin_url="http://127.0.0.1:8502",
         token_file=Path("/t"),
@@ -42,7 +45,7 @@ def test_every_option_is_passed_on() -> None:
     )
     more = "--tls-cert /c --tls-key /k --client-ca /a --cpus 0-1 --max-message-mb 64"
     reload = "--allow-reload-rpc --admin http://127.0.0.1:8502 --token-file /t"
-    assert host_command(options, Path("/s"), "host-0") == ["host", *BASE, *more.split(), *reload.split()]
+    assert host_command(options, Path("/s"), "host-0") == ["host", *BASE[:-1], "0.5", *more.split(), *reload.split()]
 
 
 def test_the_go_host_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

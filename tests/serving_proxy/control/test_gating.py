@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from proxy_support import write_model
+
+from serving_proxy.control import gating
+from serving_proxy.control.control import Control, ControlOptions
+from serving_proxy.control.gating import Gates
+from serving_proxy.control.jobs import Jobs
+from serving_proxy.errors import ExhaustedError
+from serving_proxy.lifecycle.changes import undeploy
+from serving_proxy.lifecycle.deployment import Deployment, deploy
+from serving_proxy.lifecycle.records import Model, Version
+from serving_proxy.lifecycle.states import State
+from serving_proxy.store import Database, Repository
+
+
+class Place:
+    """The gates of a control plane without hosts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.database = Database(folder / "db")
+        self.control = Control(ControlOptions(folder), Repository(self.database))
+        self.jobs = Jobs(self.control.repository, self.control.bus)
+        self.gates = Gates(self.control, self.jobs)
+
+    def deploy(self) -> None:
+        """Enter version 3."""
+        source = str(write_model(self.folder / "3"))
+        asked = Deployment(source=source, number=3, stamp="s")
+        model = self.control.models.get("ranking") or Model(name="ranking")
+        self.control.commit(deploy(model, asked, (), time.time())[0])
+
+    @property
+    def version(self) -> Version:
+        return self.control.model("ranking").versions[3]
+
+    async def becomes(self, state: State) -> None:
+        """Wait for a state of version 3."""
+        async with asyncio.timeout(20):
+            while self.version.state != state:
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path)
+    yield made
+    made.database.close()
+
+
+def test_a_fault_in_a_gate_fails_the_version(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError("a fault")
+
+    async def run() -> None:
+        monkeypatch.setattr(gating, "validate", fail)
+        place.deploy()
+        place.gates.begin("ranking", 3)
+        await place.becomes(State.FAILED)
+        assert place.version.reason == "ZeroDivisionError: a fault"
+        await place.jobs.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("state", [State.NEW, State.VALIDATING])
+def test_a_version_without_a_job_is_picked_up(place: Place, state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise ExhaustedError("the disk is full")
+
+    async def run() -> None:
+        place.deploy()
+        with monkeypatch.context() as patch, pytest.raises(ExhaustedError):
+            patch.setattr(place.control.repository, "add_job", fail)
+            place.gates.begin("ranking", 3)
+        model = place.control.model("ranking")
+        place.control.store([model.with_version(place.version.model_copy(update={"state": state}))])
+        place.gates.pick_up()
+        place.gates.pick_up()
+        assert len(place.jobs.running()) == 1
+        await place.becomes(State.LOADING)
+        await place.jobs.close()
+
+    asyncio.run(run())
+
+
+def test_a_version_that_is_deployed_again_has_a_job_of_its_own(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended, validate = threading.Event(), gating.validate
+
+    def wait_and_validate(*arguments: Any) -> Any:
+        ended.wait(20)
+        return validate(*arguments)
+
+    async def run() -> None:
+        monkeypatch.setattr(gating, "validate", wait_and_validate)
+        place.deploy()
+        first = place.gates.begin("ranking", 3)
+        assert place.gates.begin("ranking", 3) is first
+        await place.becomes(State.VALIDATING)
+        place.control.commit(undeploy(place.control.model("ranking"), 3, time.time()))
+        first.cancel()
+        place.deploy()
+        second = place.gates.begin("ranking", 3)
+        assert second is not first
+        ended.set()
+        await place.becomes(State.LOADING)
+        await place.jobs.close()
+        assert place.version.state == State.LOADING
+
+    asyncio.run(run())
+
+
+def test_a_second_cancel_leaves_the_cleaning_up_alone(place: Place) -> None:
+    async def run() -> None:
+        cleaned = asyncio.Event()
+
+        async def work(_: object) -> None:
+            try:
+                await asyncio.sleep(20)
+            finally:
+                await asyncio.sleep(0.1)
+                cleaned.set()
+
+        job = place.jobs.begin("deploy", "ranking", 3, work)
+        await asyncio.sleep(0)
+        await asyncio.gather(place.jobs.cancel(job.row.id), place.jobs.cancel(job.row.id))
+        assert cleaned.is_set()
+        assert place.jobs.get(job.row.id).row.state == "cancelled"
+
+    asyncio.run(run())

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of our own: a loop goes on after one, and where none is left to go on, hosts do."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from proxy_support import ProxyThread, wait_for, write_model
+
+from serving_proxy.control import cleaning, observing, watching
+from serving_proxy.control.cleaning import Cleaner
+from serving_proxy.control.control import Control
+from serving_proxy.control.observing import Observer
+from serving_proxy.control.watching import Watcher
+
+
+def _fail(*_: object) -> None:
+    raise KeyError("a fault")
+
+
+@pytest.mark.parametrize(
+    ("owner", "method"), [(Observer, "step"), (Cleaner, "clean"), (Watcher, "_reload"), (Control, "_note_host_faults")]
+)
+def test_a_loop_goes_on_after_a_fault(
+    owner: type, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, period in ((observing, "PERIOD_S"), (cleaning, "_PERIOD_S"), (watching, "POLL_S")):
+        monkeypatch.setattr(module, period, 0.02)
+    with ProxyThread(tmp_path, host="none") as proxy, proxy.client() as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, method, _fail)
+            wait_for(lambda: [one for one in client.events() if one["kind"] == "fault"])
+            events = client.status()["last_event"]
+            wait_for(lambda: client.status()["models"] == [])
+        assert client.status()["last_event"] == events
+        called = asyncio.Event()
+        before = getattr(owner, method)
+        monkeypatch.setattr(owner, method, lambda self: (called.set(), before(self))[1])
+        wait_for(called.is_set)
+
+
+def test_hosts_go_on_where_the_proxy_ends_by_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def end(_: Cleaner) -> None:
+        while not (tmp_path / "now").exists():
+            await asyncio.sleep(0.02)
+        _fail()
+
+    monkeypatch.setattr(Cleaner, "run", end)
+    with pytest.raises(KeyError, match="a fault"), ProxyThread(tmp_path) as proxy:
+        with proxy.client() as client:
+            client.deploy("ranking", write_model(tmp_path / "3"), wait=True)
+        before = proxy.host_pids()
+        (tmp_path / "now").touch()
+        wait_for(lambda: not proxy.is_running)
+        assert proxy.host_pids() == before != []
+        proxy.stop()

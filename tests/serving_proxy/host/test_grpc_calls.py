@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from serving_proxy.host.grpc_calls import InFlight, single
+from serving_proxy.host.patience import Patience
+
+
+def test_a_call_is_in_flight_before_its_request_has_come() -> None:
+    async def run() -> None:
+        in_flight, sent = InFlight(), asyncio.Event()
+
+        async def requests() -> AsyncIterator[bytes]:
+            await sent.wait()
+            yield b"request"
+
+        async def answer(data: bytes, _: Any) -> bytes:
+            return data
+
+        call = asyncio.ensure_future(single(answer, in_flight, Patience(10))(requests(), None))
+        await asyncio.sleep(0)
+        waiting = asyncio.create_task(in_flight.wait(10))
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        sent.set()
+        assert await call == b"request"
+        await asyncio.wait_for(waiting, 5)
+
+    asyncio.run(run())
+
+
+def test_a_call_that_begins_as_the_last_one_ends_is_waited_for() -> None:
+    async def run() -> None:
+        in_flight = InFlight()
+        waiting = asyncio.create_task(in_flight.wait(10))
+        with in_flight:
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(0)
+        with in_flight:
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+        await asyncio.wait_for(waiting, 5)
+        with in_flight:
+            await asyncio.wait_for(in_flight.wait(0.05), 5)
+
+    asyncio.run(run())
