@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -26,6 +27,8 @@ class ServeSettings(BaseSettings):
     ----------
     address : str
         Where hosts listen.
+    cores : str
+        Who divides the hosts' cores among versions.
     drain_timeout : float [s]
     memory_limit_mb : int
         0: the hosts' own limit.
@@ -45,6 +48,7 @@ class ServeSettings(BaseSettings):
     host_processes: Annotated[int, Field(ge=1, le=256)] = 1
     cpus: str | None = None
     maintenance_cpus: str | None = None
+    cores: Literal["off", "plan", "control"] = "off"
     memory_limit_mb: Annotated[int, Field(ge=0)] = 0
     tls_cert: Path | None = None
     tls_key: Path | None = None
@@ -89,13 +93,18 @@ class ServeSettings(BaseSettings):
 
     def control_options(self) -> ControlOptions:
         """Return what the control plane is told."""
+        cpus = os.sched_getaffinity(0) if self.cpus is None else parse_cpus(self.cpus, "--cpus")
         return ControlOptions(
             state_dir=self.state_dir.resolve(),
             model_roots=tuple(root.resolve() for root in self.model_root),
             webhook=self.alert_webhook,
             host_settings=HostSettings(
-                memory_limit_bytes=self.memory_limit_mb * 1_000_000, maintenance_cpus=self.maintenance_cpus
+                memory_limit_bytes=self.memory_limit_mb * 1_000_000,
+                maintenance_cpus=self.maintenance_cpus,
+                divided_cpus=0 if self.cores == "off" else len(cpus),
             ),
+            cores=self.cores,
+            cpus=frozenset(cpus),
         )
 
     def host_options(self, admin_url: str) -> HostOptions:

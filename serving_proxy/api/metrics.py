@@ -38,6 +38,7 @@ class PlaneCollector(Collector):
                     percent.add_metric([name, str(number)], share(model, number))
         yield from (up, restarts, state, percent)
         yield from self._guard()
+        yield from self._cores()
         jobs = GaugeMetricFamily(f"{_PREFIX}jobs_running", "Long operations under way", labels=["kind"])
         for kind, count in Counter(job.row.kind for job in self._plane.jobs.running()).items():
             jobs.add_metric([kind], count)
@@ -45,6 +46,22 @@ class PlaneCollector(Collector):
         yield GaugeMetricFamily(f"{_PREFIX}generation", "Generation of desired.json", value=control.desired.generation)
         yield GaugeMetricFamily(
             f"{_PREFIX}fault", "1 while the state directory cannot be written to", value=bool(control.fault)
+        )
+
+    def _cores(self) -> Iterator[Metric]:
+        allocator = self._plane.cores.allocator
+        if allocator is None:
+            return
+        labels = ["model", "version"]
+        cores = GaugeMetricFamily(f"{_PREFIX}cores", "Cores of its pool, where they are divided", labels=labels)
+        demand = GaugeMetricFamily(f"{_PREFIX}core_demand", "Cores that its requests keep busy", labels=labels)
+        for name, mine in allocator.cores.items():
+            cores.add_metric(name.rsplit("/", 1), len(mine))
+        for name, one in ({} if allocator.state is None else allocator.state.estimates).items():
+            demand.add_metric(name.rsplit("/", 1), one.cores)
+        yield from (cores, demand)
+        yield CounterMetricFamily(
+            f"{_PREFIX}core_moves", "Times a pool's cores were changed", value=allocator.moves_made
         )
 
     def _guard(self) -> Iterator[Metric]:

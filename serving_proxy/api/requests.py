@@ -47,6 +47,9 @@ class DeployBody(Body):
         """Return what the control plane is asked for."""
         given = {name: getattr(self, name) for name in ("config", "cpuset", "batching", "limits", "priority")}
         settings = {name: value for name, value in {**given, "warmup_file": self.warmup}.items() if value is not None}
+        if self.cpuset == "auto":
+            # Said, and none: what an operator chose before ends.
+            settings["cpuset"] = None
         return Deployment(
             source=self.path,
             number=self.version,

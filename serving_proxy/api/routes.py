@@ -19,6 +19,7 @@ from serving_proxy.api.requests import (
     TrafficBody,
     UndeployBody,
 )
+from serving_proxy.control.core_views import core_lines
 from serving_proxy.control.explain import explain
 from serving_proxy.control.logging_requests import LAST
 from serving_proxy.control.plane import Plane
@@ -107,7 +108,9 @@ def _add_models(router: APIRouter, plane: Plane) -> None:
     @router.get("/models/{name}/explain", tags=["models"])
     async def why(name: Name) -> ExplainView:
         """Say why a model is as it is."""
-        return explain(plane.control.model(name), plane.control.hosts, plane.control.desired.generation)
+        model = plane.control.model(name)
+        cores = core_lines(plane.cores, model)
+        return explain(model, plane.control.hosts, plane.control.desired.generation, cores)
 
 
 def _add_rest(router: APIRouter, plane: Plane) -> None:

@@ -88,7 +88,10 @@ def deploy_command(
         typer.Option(metavar="JSON|@FILE", show_default=False, help="Session settings, as configuration.md has them."),
     ] = None,
     cpuset: Annotated[
-        str | None, typer.Option(metavar="LIST", show_default=False, help="Its CPUs; groups for sessions: '0-1;2-3'.")
+        str | None,
+        typer.Option(
+            metavar="LIST", show_default=False, help="Its CPUs; groups for sessions: '0-1;2-3'; 'auto': as by default."
+        ),
     ] = None,
     batching: Annotated[
         str | None,

@@ -42,6 +42,7 @@ def serve_command(
     host_processes: Annotated[int | None, _option("N", "How many, on the same ports: 1.")] = None,
     cpus: Annotated[str | None, _option("LIST", "CPUs of the hosts, such as 0-3.")] = None,
     maintenance_cpus: Annotated[str | None, _option("LIST", "CPUs to load and optimize on.")] = None,
+    cores: Annotated[str | None, _option("off|plan|control", "Divide the cores of --cpus among versions: off.")] = None,
     memory_limit_mb: Annotated[
         int | None, _option("MB", "Memory for models; else the machine's, less a tenth.")
     ] = None,

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from serving_proxy.actual import ActualFiles
 from serving_proxy.control.bus import Bus
@@ -48,12 +49,18 @@ class ControlOptions:
     host_settings : HostSettings
     webhook : str or None
         URL that alerts of the guard are posted to.
+    cores : str
+        Who divides cores: nobody (`off`), a `plan` whenever something is deployed, or also `control` once a second.
+    cpus : frozenset of int
+        Those that hosts may use.
     """
 
     state_dir: Path
     model_roots: tuple[Path, ...] = ()
     host_settings: HostSettings = field(default_factory=HostSettings)
     webhook: str | None = None
+    cores: Literal["off", "plan", "control"] = "off"
+    cpus: frozenset[int] = frozenset()
 
     @property
     def artefacts(self) -> Path:
@@ -64,6 +71,11 @@ class ControlOptions:
     def tables(self) -> Path:
         """Where the tables are that they share."""
         return self.state_dir / "tables"
+
+    @property
+    def profiles(self) -> Path:
+        """Where profiles of models are, as `cost-model profile` writes them."""
+        return self.state_dir / "profiles"
 
     @property
     def warmups(self) -> Path:
@@ -164,6 +176,12 @@ class Control:
                 self.note("fault", f"{said}; it is tried again")
         else:
             self._faults.pop(what, None)
+
+    def pin(self, cpusets: dict[str, dict[str, str]]) -> None:
+        """Give versions CPUs, by host; what is not named has those of its own setting, or all."""
+        self.host_settings = self.host_settings.model_copy(update={"cpusets": cpusets})
+        self._dirty = True
+        self._wake.set()
 
     def forget(self, name: str) -> None:
         """Remove a model of which no version is left."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from serving_proxy.control.status import policy_text, role, share
 from serving_proxy.control.views import ExplainView
@@ -14,10 +14,14 @@ from serving_proxy.lifecycle.records import Model, Version
 from serving_proxy.lifecycle.states import State
 
 
-def explain(model: Model, hosts: Sequence[HostSeen], generation: int) -> ExplainView:
-    """Explain a model and each version that is not stopped."""
+def explain(
+    model: Model, hosts: Sequence[HostSeen], generation: int, cores: Mapping[int, Sequence[str]] | None = None
+) -> ExplainView:
+    """Explain a model and each version that is not stopped; `cores` says of some why they have the CPUs they have."""
     versions = {
-        str(number): _version(model, one, hosts) for number, one in model.versions.items() if one.state != State.STOPPED
+        str(number): [*_version(model, one, hosts), *(cores or {}).get(number, ())]
+        for number, one in model.versions.items()
+        if one.state != State.STOPPED
     }
     return ExplainView(model=model.name, lines=_model(model, hosts, generation), versions=versions)
 

@@ -58,19 +58,30 @@ def topology(numbers: Iterable[int] | None = None, folder: Path = _SYSTEM) -> tu
     return tuple(found)
 
 
-def owners(hosts: Sequence[HostSeen], models: Mapping[str, Model]) -> list[Owner]:
-    """Return who runs where, by what live hosts say."""
+def owners(
+    hosts: Sequence[HostSeen], models: Mapping[str, Model], cpusets: Mapping[str, Mapping[str, str]] | None = None
+) -> list[Owner]:
+    """Return who runs where, by what live hosts say.
+
+    Parameters
+    ----------
+    hosts, models
+    cpusets : mapping of host to versions and CPUs, optional
+        What `desired.json` gives versions in the place of their own setting.
+    """
     found = []
     for host in hosts:
         if not host.alive:
             continue
         shared = _set(host.cpus)
+        given = (cpusets or {}).get(host.name, {})
         for name, versions in sorted(host.models.items()):
             for number, seen in sorted(versions.items()):
                 has = _set(str(seen.details.get("cpuset") or ""))
                 model = models.get(name)
                 version = model.versions.get(number) if model is not None else None
-                asked = _set(version.settings.cpuset or "") if version is not None else set()
+                setting = version.settings.cpuset if version is not None else None
+                asked = _set(given.get(f"{name}/{number}") or setting or "")
                 cpus = has or shared
                 if seen.state not in {"failed", "loading"} and cpus:
                     wanted = tuple(sorted(asked)) if asked and asked != cpus else None

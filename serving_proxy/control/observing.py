@@ -4,13 +4,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from serving_proxy.alerts import Alerts
 from serving_proxy.control.control import Control
 from serving_proxy.control.guarding import Guard
 from serving_proxy.control.history import History
 from serving_proxy.control.machine import Load, owners, topology
-from serving_proxy.control.watch_views import CpuView, MachineView, OwnerView, WatchView, guard_view, point_views
+from serving_proxy.control.watch_views import (
+    CoresView,
+    CpuView,
+    MachineView,
+    OwnerView,
+    WatchView,
+    guard_view,
+    point_views,
+)
 from serving_proxy.guard.windows import Totals
 
 PERIOD_S = 1.0
@@ -21,12 +30,16 @@ class Observer:
 
     def __init__(self, control: Control, alerts: Alerts | None = None) -> None:
         self._control = control
-        self._totals = Totals()
+        self.totals = Totals()
+        # Rises with every statistics of a host that are others than before.
+        self.news = 0
+        # Who divides cores shows how; nobody by default.
+        self.show_cores: Callable[[], CoresView] = lambda: CoresView(mode="off", pools=[], notes=[])
         self._load = Load()
         self._busy: dict[int, float] = {}
         self._cpus = topology()
-        self.guard = Guard(control, self._totals, alerts)
-        self.history = History(self._totals)
+        self.guard = Guard(control, self.totals, alerts)
+        self.history = History(self.totals)
         self._told = asyncio.Event()
 
     async def run(self) -> None:
@@ -40,14 +53,14 @@ class Observer:
         """Read the counters, judge, and draw a point if it is time for one."""
         control = self._control
         for host in control.hosts:
-            self._totals.add(host.name, host.stats)
+            self.news += self.totals.add(host.name, host.stats)
         keys = {
             (model.name, one.number)
             for model in control.models.values()
             for one in model.versions.values()
             if one.desired
         }
-        self._totals.keep(keys)
+        self.totals.keep(keys)
         self.guard.step(now)
         if self.history.step(keys, now):
             self._busy = self._load.percent()
@@ -83,6 +96,7 @@ class Observer:
                     wanted=None if one.wanted is None else list(one.wanted),
                     own=one.own,
                 )
-                for one in owners(self._control.hosts, self._control.models)
+                for one in owners(self._control.hosts, self._control.models, self._control.host_settings.cpusets)
             ],
+            cores=self.show_cores(),
         )

@@ -14,6 +14,8 @@ from pathlib import Path
 from serving_proxy.alerts import Alerts
 from serving_proxy.control.cleaning import Cleaner
 from serving_proxy.control.control import Control, ControlOptions
+from serving_proxy.control.core_views import cores_view
+from serving_proxy.control.cores import Cores
 from serving_proxy.control.gating import Gates
 from serving_proxy.control.jobs import Jobs
 from serving_proxy.control.logging_requests import RequestLogs
@@ -45,6 +47,8 @@ class Plane:
         self.cleaner = Cleaner(self.control, self.gates, self.request_logs)
         self.alerts = None if options.webhook is None else Alerts(options.webhook)
         self.observer = Observer(self.control, self.alerts)
+        self.cores = Cores(self.control, self.observer)
+        self.observer.show_cores = lambda: cores_view(self.cores)
         self.closing = asyncio.Event()
         # Set where nobody asked for the end: then hosts go on.
         self.leave_hosts = False
@@ -59,7 +63,7 @@ class Plane:
         self.gates.resume()
         await self.watcher.load()
         loops = [self.control.run(), self.supervisor.run(), self.watcher.run(), self.gates.run(), self.cleaner.run()]
-        loops.append(self.observer.run())
+        loops += [self.observer.run(), self.cores.run()]
         if self.alerts is not None:
             loops.append(self.alerts.run())
         tasks = [asyncio.create_task(loop) for loop in loops]

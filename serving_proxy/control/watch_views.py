@@ -83,11 +83,31 @@ class OwnerView(View):
     own: bool
 
 
+class PoolView(View):
+    """Versions that share CPUs; `demand` in busy cores, `reason` of the last change."""
+
+    name: str
+    kind: str
+    versions: list[str]
+    cpus: list[int]
+    demand: float
+    reason: str
+
+
+class CoresView(View):
+    """Who divides cores among versions: `off`, `plan` or `control`; and how they are divided."""
+
+    mode: str
+    pools: list[PoolView]
+    notes: list[str]
+
+
 class MachineView(View):
     """Which version owns which CPU."""
 
     cpus: list[CpuView]
     owners: list[OwnerView]
+    cores: CoresView
 
 
 # Not as a tuple, whose schema tools for OpenAPI take for one of another draft.

@@ -25,11 +25,15 @@ class HostSettings(Record):
         Where versions are loaded and warmed up.
     cpusets : dict
         Host, `model/version`, CPUs: what goes before the version's own setting.
+    divided_cpus : int
+        How many CPUs are divided among versions; 0: each may use all. Where they are divided, a version whose settings
+        leave it open gets as many threads.
     """
 
     memory_limit_bytes: int = Field(default=0, ge=0)
     maintenance_cpus: str | None = None
     cpusets: dict[str, dict[str, str]] = Field(default_factory=dict)
+    divided_cpus: int = Field(default=0, ge=0)
 
 
 def render(models: Mapping[str, Model], settings: HostSettings) -> dict[str, Any]:
@@ -40,7 +44,7 @@ def render(models: Mapping[str, Model], settings: HostSettings) -> dict[str, Any
     if settings.maintenance_cpus:
         body["maintenance_cpus"] = settings.maintenance_cpus
     for name, model in sorted(models.items()):
-        rendered = _model(model)
+        rendered = _model(model, settings.divided_cpus)
         if rendered is not None:
             body["models"][name] = rendered
     named = {f"{name}/{number}" for name, one in body["models"].items() for number in one["versions"]}
@@ -54,7 +58,7 @@ def render(models: Mapping[str, Model], settings: HostSettings) -> dict[str, Any
     return body
 
 
-def _model(model: Model) -> dict[str, Any] | None:
+def _model(model: Model, divided_cpus: int) -> dict[str, Any] | None:
     versions = {number: one for number, one in model.versions.items() if one.desired}
     # Without its baseline a model would refuse what no arm takes, for a reason that nobody could read.
     if model.baseline not in versions:
@@ -62,7 +66,7 @@ def _model(model: Model) -> dict[str, Any] | None:
     rendered: dict[str, Any] = {
         "baseline": model.baseline,
         "routing": _routing(model, set(versions)),
-        "versions": {str(number): _version(model, one) for number, one in versions.items()},
+        "versions": {str(number): _version(model, one, divided_cpus) for number, one in versions.items()},
     }
     labels = {label: number for label, number in sorted(model.published.items()) if number in versions}
     if labels:
@@ -84,12 +88,30 @@ def _routing(model: Model, there: set[int]) -> dict[str, Any]:
     }
 
 
-def _version(model: Model, version: Version) -> dict[str, Any]:
+def _version(model: Model, version: Version, divided_cpus: int) -> dict[str, Any]:
     rendered: dict[str, Any] = {"path": version.path} | _settings(version.settings)
+    threads = worker_threads(version.settings, divided_cpus) if divided_cpus else None
+    if threads is not None:
+        rendered["config"] = {**version.settings.config, "worker_threads": threads}
     reachable = version.number in {*model.published.values(), *model.weights, model.baseline}
     if version.held and not reachable:
         rendered["traffic"] = False
     return rendered
+
+
+def worker_threads(settings: Settings, cpus: int) -> int | None:
+    """Return the threads that a session needs for its version to use any CPUs that it may be given; None: leave it.
+
+    A version with CPUs of its own runs on threads of its sessions, by default one each: on no more than one core.
+    Where requests are put together these threads mean something else, and whoever names them knows why.
+    """
+    named = {"worker_threads", "execution"} & settings.config.keys()
+    if named or settings.cpuset is not None or (settings.batching is not None and settings.batching.mode != "off"):
+        return None
+    sessions = settings.config.get("session_num", 1)
+    if not isinstance(sessions, int) or isinstance(sessions, bool) or sessions < 1:
+        return None
+    return max(1, -(-cpus // sessions))
 
 
 def _settings(settings: Settings) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 
 It takes its lock, follows `desired.json` and says of every version that it loads, warms up and is ready. A path with a
 file `refuse` in it fails with that file's text. On SIGTERM it drains for as long as the file `drain_s` beside its lock
-says, and ends; a file `exit_code` there ends it at once.
+says, and ends; a file `exit_code` there ends it at once. A file `cpus` there has the CPUs that it says to have, and
+it says that versions have those that `desired.json` gives them.
 """
 
 from __future__ import annotations
@@ -77,6 +78,11 @@ class Host:
         for model, one in desired["models"].items():
             before = self.models.get(model, {})
             models[model] = {n: self.advance(before.get(n), version["path"]) for n, version in one["versions"].items()}
+        given = desired.get("hosts", {}).get(self.name, {}).get("cpusets", {})
+        for name, cpus in given.items():
+            model, _, number = name.rpartition("/")
+            if "cpuset" in models[model][number]:
+                models[model][number]["cpuset"] = cpus
         self.models = models
 
     def advance(self, before: dict[str, Any] | None, path: str) -> dict[str, Any]:
@@ -92,7 +98,8 @@ class Host:
 
     def write(self) -> None:
         actual = {
-            "schema": 1, "host": self.name, "pid": os.getpid(), "started": "2026-11-21T19:00:00Z", "cpus": "0",
+            "schema": 1, "host": self.name, "pid": os.getpid(), "started": "2026-11-21T19:00:00Z",
+            "cpus": self.read("cpus") or "0",
             "generation": self.generation, "desired_error": self.desired_error, "state": self.state,
             "endpoints": self.endpoints, "models": {m: {"versions": v} for m, v in self.models.items()},
         }  # fmt: skip

@@ -26,6 +26,7 @@ export function machineView(state) {
     ),
     sharing(owners.filter((one) => !one.own), models),
     moving(owners),
+    dividing(state.machine.cores),
   ];
 }
 
@@ -64,6 +65,18 @@ function moving(owners) {
   return found.map((one) =>
     h("p", { class: "muted", key: `moving ${one.host}/${one.model}/${one.version}` }, `${one.model}/${one.version} on ${one.host} is to have CPUs ${ranges(one.wanted)} and has ${ranges(one.cpus)}.`),
   );
+}
+
+function dividing({ mode, pools, notes }) {
+  if (mode === "off") return [];
+  const said = pools.filter((one) => one.cpus.length).map((one) =>
+    h(
+      "p",
+      { class: "muted", key: `pool ${one.name}` },
+      `${one.name}: CPUs ${ranges(one.cpus)}, ${one.demand.toFixed(1)} cores busy, ${one.versions.length === 1 ? one.versions[0] : `${one.versions.length} versions`}${one.reason ? `; ${one.reason}` : ""}.`,
+    ),
+  );
+  return [...said, ...notes.map((one) => h("p", { class: "muted", key: `note ${one}` }, one))];
 }
 
 const COLUMNS = ["Host", "State", "Endpoints", "CPUs", "Generation", "Process"];

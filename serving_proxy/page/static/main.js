@@ -16,7 +16,7 @@ const MOST_POINTS = 150;
 const state = {
   status: null,
   guards: {},
-  machine: { cpus: [], owners: [] },
+  machine: { cpus: [], owners: [], cores: { mode: "off", pools: [], notes: [] } },
   history: new Map(),
   spanSeconds: 300,
   events: [],

@@ -33,6 +33,12 @@ def test_what_is_wanted_and_not_yet_so_is_shown() -> None:
     assert (found.cpus, found.wanted, found.own) == ((0, 1), (2, 3), True)
 
 
+def test_what_the_proxy_gives_goes_before_the_setting() -> None:
+    model = deployed(None, 3, settings=Settings(cpuset="2-3"))
+    (found,) = owners([_host({3: "0-1"})], {"ranking": model}, {"host-0": {"ranking/3": "1"}})
+    assert (found.cpus, found.wanted, found.own) == ((0, 1), (1,), True)
+
+
 def test_dead_hosts_and_failed_versions_own_nothing() -> None:
     model = deployed(None, 3)
     assert owners([_host({3: "0"}, alive=False)], {"ranking": model}) == []

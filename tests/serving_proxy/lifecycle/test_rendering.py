@@ -10,7 +10,7 @@ from lifecycle_support import deployed, settled
 
 from serving_proxy.lifecycle.changes import promote, undeploy
 from serving_proxy.lifecycle.records import Batching, Limits, Model, Settings
-from serving_proxy.lifecycle.rendering import HostSettings, render
+from serving_proxy.lifecycle.rendering import HostSettings, render, worker_threads
 
 SETTINGS = Settings(
     config={"session_num": 2},
@@ -80,3 +80,25 @@ def test_it_is_what_the_published_schema_says(model: Model, repository: Path) ->
     settings = HostSettings(memory_limit_bytes=5, maintenance_cpus="0", cpusets={"host-0": {"ranking/4": "1"}})
     body = {"generation": 1, **render({"ranking": model}, settings)}
     jsonschema.validate(body, schema)
+
+
+@pytest.mark.parametrize(
+    ("settings", "threads"),
+    [
+        (Settings(), 8),
+        (Settings(config={"session_num": 3}), 3),
+        (Settings(config={"worker_threads": 2}), None),
+        (Settings(config={"execution": "inline"}), None),
+        (Settings(config={"session_num": "x"}), None),
+        (Settings(cpuset="0"), None),
+        (Settings(batching=Batching(mode="zero_wait")), None),
+        (Settings(batching=Batching(mode="off")), 8),
+    ],
+)
+def test_versions_get_threads_for_the_cpus_that_are_divided(settings: Settings, threads: int | None) -> None:
+    assert worker_threads(settings, 8) == threads
+    model = settled(deployed(None, 3, settings=settings))
+    (version,) = render({"m": model}, HostSettings(divided_cpus=8))["models"]["m"]["versions"].values()
+    assert version.get("config", {}) == settings.config | ({} if threads is None else {"worker_threads": threads})
+    (version,) = render({"m": model}, HostSettings())["models"]["m"]["versions"].values()
+    assert version.get("config", {}) == settings.config

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cores at work: once a second it looks at what is deployed and counted, and gives versions their CPUs.
+
+What it decides is in `desired.json` and in the store. Should it fail, or the proxy end, hosts go on with that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cost_model.control import Move
+from cost_model.errors import CostModelError
+from cost_model.machine import Machine, this_machine
+from cost_model.profiling.fingerprint import fingerprint
+from cost_model.profiling.profile import load_profile
+from cost_model.service import ServiceTable
+from serving_proxy.control.control import Control
+from serving_proxy.control.observing import Observer
+from serving_proxy.cores import Allocator, Tenant, manual_cpus, tenants
+from serving_proxy.cores.layout import grown, to_cpus
+from serving_proxy.cores.reading import Gauges, observation, read_gauges
+from serving_proxy.cpus import format_cpus, read_cpus
+from serving_proxy.errors import PreconditionError
+from serving_proxy.guard.tally import Tally
+from serving_proxy.lifecycle.observation import HostSeen
+from serving_proxy.lifecycle.records import Note
+
+log = logging.getLogger("serving_proxy.cores")
+
+PERIOD_S = 1.0
+_STORED = "cores"
+_KEEP_EVERY_S = 60.0
+
+
+class Cores:
+    """Divides the hosts' cores among versions.
+
+    Attributes
+    ----------
+    allocator : Allocator or None
+        None: nobody divides them.
+    """
+
+    def __init__(self, control: Control, observer: Observer) -> None:
+        self._control = control
+        self._observer = observer
+        self.allocator: Allocator | None = None
+        self._in_force: dict[str, str] = {}
+        self._kept: Any = None
+        self._kept_at = 0.0
+        self._notes: list[Note] = []
+        self._news = 0
+        self._looked_at: float | None = None
+        self._totals: dict[str, Tally] = {}
+        self._gauges: dict[str, Gauges] = {}
+        self._profiles: dict[str, ServiceTable | None] = {}
+        self._profile_files: tuple[tuple[str, int], ...] = ()
+        mode = control.options.cores
+        if mode == "off":
+            return
+        stored = control.repository.setting(_STORED) or {}
+        self.allocator = Allocator(mode, stored.get("learnt"))
+        # As it was before: hosts that are adopted have it, and those that are started load with it.
+        kept = {str(name): str(cpus) for name, cpus in stored.get("cpusets", {}).items()}
+        if all(read_cpus(cpus) <= control.options.cpus for cpus in kept.values()):
+            self._in_force = kept
+            control.pin({str(host): dict(kept) for host in stored.get("hosts", [])})
+
+    async def run(self) -> None:
+        """Look once a second until the task is cancelled."""
+        while self.allocator is not None:
+            with self._control.going_on("cores"):
+                await self._find_profiles()
+                self.step()
+            await asyncio.sleep(PERIOD_S)
+
+    def step(self, now: float | None = None) -> None:
+        """Plan if something else is deployed, take what was counted, and give versions their CPUs."""
+        now = time.monotonic() if now is None else now
+        live = [one for one in self._control.hosts if one.alive and one.cpus and one.state != "draining"]
+        if self.allocator is None or not live:
+            return
+        there = tenants(self._control.models)
+        if there:
+            machine, apart = self._machine(live)
+            profiles = {one.name: found for one in there if (found := self._profiles.get(one.path)) is not None}
+            moves = self.allocator.deploy(there, machine, profiles, now, apart)
+            self._note(moves, machine)
+            self._note(self._observed(there, live, now), machine)
+        else:
+            self.allocator.stop()
+        self._give([one.name for one in live], now)
+
+    def _observed(self, there: Sequence[Tenant], live: Sequence[HostSeen], now: float) -> tuple[Move, ...]:
+        """Let the allocator see what hosts have counted since they were looked at last; no news, no moves."""
+        if self.allocator is None or self._observer.news == self._news:
+            return ()
+        self._news = self._observer.news
+        totals = {one.name: self._observer.totals.of((one.model, one.version)) for one in there}
+        gauges = read_gauges(one.stats for one in live)
+        before, since = self._looked_at, self._totals
+        seen = {
+            one.name: observation(
+                totals[one.name] - since[one.name],
+                self._gauges.get(one.name, Gauges()),
+                gauges.get(one.name, Gauges()),
+                one.slo_ms,
+            )
+            for one in there
+            if one.name in since
+        }
+        self._looked_at, self._totals, self._gauges = now, totals, gauges
+        return () if before is None or now <= before else self.allocator.observe(seen, now, now - before)
+
+    def _machine(self, live: Sequence[HostSeen]) -> tuple[Machine, bool]:
+        """Return the cores that there are to give, and whether operators have given others away."""
+        sets = {format_cpus(read_cpus(one.cpus)) for one in live}
+        if len(sets) != 1:
+            raise PreconditionError(f"hosts: CPUs {' and '.join(sorted(sets))}, expected the same on each")
+        cpus = read_cpus(sets.pop())
+        free = cpus - manual_cpus(self._control.models)
+        # Given all to one, the others share with it as before.
+        return machine_of(frozenset(free or cpus)), bool(free) and free != cpus
+
+    def _give(self, hosts: Sequence[str], now: float) -> None:
+        """Write down what was decided, first in the store; who grows grows a second before others shrink."""
+        assert self.allocator is not None
+        wanted = self.allocator.cpusets
+        next_step = grown(self._in_force, wanted)
+        chosen = wanted if next_step is None else next_step
+        kept = {"hosts": sorted(hosts), "cpusets": wanted, "learnt": self.allocator.to_json()}
+        cpusets = {host: dict(chosen) for host in hosts} if chosen else {}
+        changed = cpusets != self._control.host_settings.cpusets
+        if changed or (kept != self._kept and now - self._kept_at >= _KEEP_EVERY_S):
+            self._control.repository.set_setting(_STORED, kept)
+            self._kept, self._kept_at = kept, now
+        if changed:
+            self._control.pin(cpusets)
+            self._in_force = chosen
+        if self._notes:
+            self._control.store([], self._notes)
+            self._notes = []
+
+    def _note(self, moves: Sequence[Move], machine: Machine) -> None:
+        assert self.allocator is not None
+        pools = {one.name: one for one in self.allocator.pools}
+        for move in moves:
+            names = pools[move.pool].models if move.pool in pools else ()
+            before, after = (to_cpus(cores, machine) or "none" for cores in _within(move, machine))
+            models = {name.rpartition("/")[0] for name in names}
+            data = {"pool": move.pool, "versions": list(names), "before": before, "after": after, "reason": move.reason}
+            self._notes.append(
+                Note(
+                    kind="cores",
+                    message=f"{move.pool}: CPUs {after} in the place of {before}; {move.reason}",
+                    model=models.pop() if len(models) == 1 else None,
+                    version=int(names[0].rpartition("/")[2]) if len(names) == 1 else None,
+                    data=data,
+                )
+            )
+
+    async def _find_profiles(self) -> None:
+        """Look which versions have a profile; models are read where they keep nobody waiting."""
+        files = _listed(self._control.options.profiles)
+        if files != self._profile_files:
+            self._profile_files, self._profiles = files, {}
+        paths = {one.path for one in tenants(self._control.models)} - self._profiles.keys()
+        if not files:
+            return
+        for path in sorted(paths):
+            self._profiles[path] = await asyncio.to_thread(_profile_of, path, [Path(name) for name, _ in files])
+
+
+def machine_of(cpus: frozenset[int]) -> Machine:
+    """Describe the cores of some CPUs; hosts say that they may use them."""
+    return this_machine(cpus, usable=cpus)
+
+
+def _within(move: Move, machine: Machine) -> tuple[list[int], list[int]]:
+    """Return the cores before and after, without those of another machine."""
+    count = len(machine.cores)
+    return [one for one in move.before if one < count], [one for one in move.after if one < count]
+
+
+def _listed(folder: Path) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((str(one), one.stat().st_mtime_ns) for one in folder.glob("*.json")))
+
+
+def _profile_of(path: str, files: Sequence[Path]) -> ServiceTable | None:
+    """Return the profile of a model's graph; a file that is none is passed over, and said once."""
+    try:
+        wanted = fingerprint(Path(path))
+    except CostModelError as error:
+        log.info("%s", error)
+        return None
+    for file in files:
+        try:
+            found = load_profile(file)
+            if found.fingerprint == wanted:
+                return found.service
+        except CostModelError as error:
+            log.warning("%s", error)
+    return None

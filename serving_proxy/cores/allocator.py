@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans and control put together: what is deployed and what was counted go in, cores of versions come out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from cost_model.control import ControlState, Move, Observation, Pool, Subject, begin, step
+from cost_model.control.controller import list_moves
+from cost_model.control.state import Estimate
+from cost_model.control.targets import group_models
+from cost_model.machine import Machine
+from cost_model.planning import Plan
+from cost_model.service import ServiceTable
+from serving_proxy.cores import learning, planning
+from serving_proxy.cores.layout import borrows, cores_of, cpus_of
+from serving_proxy.cores.reading import within_cores
+from serving_proxy.cores.tenants import Tenant
+
+Mode = Literal["plan", "control"]
+# A plan is made when something was deployed, and again once its requests have been seen for so long.
+SETTLED_S = 30.0
+# Before the first moves of all: whoever has run without a plan is not bound by one that knows no rates.
+LOOK_S = 5.0
+
+
+class Allocator:
+    """Decides which version has which cores; keeps no files and no clock.
+
+    Parameters
+    ----------
+    mode : "plan" or "control"
+    kept : mapping, optional
+        What `to_json` of the one before has returned.
+    """
+
+    def __init__(self, mode: Mode, kept: Any = None) -> None:
+        self.mode = mode
+        known = kept if isinstance(kept, dict) else {}
+        self.costs = learning.from_json(known.get("costs"))
+        self._rates = learning.rates_from_json(known.get("rates"))
+        self.plan: Plan | None = None
+        self.state: ControlState | None = None
+        self.machine: Machine | None = None
+        self.reasons: dict[str, str] = {}
+        self.moves_made = 0
+        self._tenants: tuple[Tenant, ...] = ()
+        self._profiled: frozenset[str] = frozenset()
+        self._settled_at: float | None = None
+        self._borrowing = False
+        self._blind = self._divided = self._apart = False
+
+    def deploy(
+        self,
+        tenants: Sequence[Tenant],
+        machine: Machine,
+        profiles: Mapping[str, ServiceTable],
+        now_s: float,
+        apart: bool = False,
+    ) -> tuple[Move, ...]:
+        """Take what is deployed now, and plan anew if that is something else, or if it is time.
+
+        Parameters
+        ----------
+        tenants : sequence of Tenant
+            At least one.
+        machine : Machine
+            The cores that there are to give.
+        profiles : mapping of name to ServiceTable
+            Of those that have one.
+        now_s : float [s]
+        apart : bool
+            There are other cores, which are for somebody else.
+        """
+        self._apart = apart
+        known = frozenset(profiles)
+        same = tuple(tenants) == self._tenants and machine == self.machine and known == self._profiled
+        settled = self._settled_at is not None and now_s >= self._settled_at
+        if same and not settled:
+            return ()
+        paths = {one.name: one.path for one in tenants}
+        self.costs = {name: one for name, one in self.costs.items() if paths.get(name) == one.path}
+        reason = "planned for what requests need" if same else "planned for what is deployed"
+        first = self.state is None and not any(self._rates.get(one.name) for one in tenants)
+        self._blind = (first or self._blind) and not settled
+        moves = self._replan(tuple(tenants), machine, profiles, reason)
+        if not self._blind:
+            self._settled_at = now_s + SETTLED_S if self.mode == "plan" and not same else None
+        elif self._settled_at is None:
+            self._settled_at = now_s + (SETTLED_S if self.mode == "plan" else LOOK_S)
+        self._profiled = known
+        return moves
+
+    def observe(self, seen: Mapping[str, Observation], now_s: float, elapsed_s: float) -> tuple[Move, ...]:
+        """Take what was counted since the last time, and in mode `control` move cores if that is called for."""
+        if self.state is None:
+            return ()
+        known = {name: one for name, one in seen.items() if name in self.state.subjects}
+        known = within_cores(known, self._sharing(), elapsed_s)
+        before = self.state
+        state = replace(before, estimates=self._learn(known))
+        stepped, moves = step(state, known, now_s, elapsed_s)
+        stepped = replace(stepped, estimates=self._follow(stepped.estimates, elapsed_s))
+        if self.mode == "plan" or self._blind:
+            # Estimates are followed for the next plan; nothing moves until then.
+            self.state = replace(before, estimates=stepped.estimates)
+            return ()
+        self.state = stepped
+        return self._entered((*moves, *self._borrowed()))
+
+    @property
+    def cores(self) -> dict[str, tuple[int, ...]]:
+        """Places in the machine's cores of each version; none where nothing is divided."""
+        there = self.state is not None and not self._blind
+        return cores_of(self.pools, self._borrowing, self._apart) if there else {}
+
+    @property
+    def cpusets(self) -> dict[str, str]:
+        """CPUs of each version."""
+        return {} if self.machine is None else cpus_of(self.cores, self.machine)
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """Who shares with whom."""
+        return () if self.state is None else self.state.pools
+
+    @property
+    def borrowing(self) -> bool:
+        """Whether baselines may use the variants' cores as well."""
+        return self._borrowing
+
+    def demand(self) -> dict[str, float]:
+        """Return the busy cores that each pool's requests need."""
+        if self.state is None:
+            return {}
+        found = self.state.estimates
+        return {pool.name: sum(found[name].cores for name in pool.models) for pool in self.state.pools}
+
+    def stop(self) -> None:
+        """Give up all cores: there is nothing to divide."""
+        self.state = self.plan = self.machine = None
+        self.reasons, self._tenants, self._settled_at = {}, (), None
+        self._borrowing = self._blind = self._divided = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what was learnt, for the next proxy."""
+        found = {} if self.state is None else self.state.estimates
+        rates = {name: round(one.qps, 1) for name, one in found.items()} or self._rates
+        return {"costs": learning.to_json(self.costs), "rates": rates}
+
+    def _replan(
+        self, tenants: tuple[Tenant, ...], machine: Machine, profiles: Mapping[str, ServiceTable], reason: str
+    ) -> tuple[Move, ...]:
+        measured = {name: planning.profiled_us(one) for name, one in profiles.items()}
+        old = self._handed_over(tenants)
+        rates = {one.name: old[one.name].qps if one.name in old else self._rates.get(one.name, 0.0) for one in tenants}
+        subjects = [
+            Subject(one.name, one.role, learning.cost_us(one, self.costs, measured), one.slo_ms, rates[one.name])
+            for one in tenants
+        ]
+        made = planning.make_plan(subjects, rates, profiles, machine)
+        before = self.pools if machine == self.machine and self._divided else ()
+        if self.mode == "plan":
+            pools = planning.planned(made)
+        else:
+            state = begin(range(len(machine.cores)), subjects)
+            isolated = frozenset(name for pool in before if pool.kind == "isolated" for name in pool.models)
+            kept = {one.name: old.get(one.name, state.estimates[one.name]) for one in tenants}
+            grouped = group_models(state.subjects, kept, state.settings, before, isolated & set(kept))
+            pools = planning.sized(made, grouped, before)
+        state = begin(range(len(machine.cores)), subjects, [(one.kind, one.models, one.cores) for one in pools])
+        kept = {name: old.get(name, one) for name, one in state.estimates.items()}
+        self.state = replace(state, pools=pools, estimates=kept)
+        self.plan, self.machine, self._tenants = made, machine, tenants
+        if self._blind:
+            return ()
+        self._divided = True
+        why = "; ".join([reason, *made.reasons[:2]])
+        return self._entered((*list_moves(before, pools, why), *self._borrowed()))
+
+    def _borrowed(self) -> list[Move]:
+        """See whether baselines may run on every core, and return what that changes."""
+        why = borrows(self.pools, self.demand(), self._borrowing)
+        if (why is not None) == self._borrowing or len(self.pools) < 2:
+            return []
+        self._borrowing = why is not None
+        every = tuple(sorted({core for pool in self.pools for core in pool.cores}))
+        moves = []
+        for pool in self.pools:
+            if pool.kind == "baseline":
+                before, after = (pool.cores, every) if why is not None else (every, pool.cores)
+                moves.append(Move(pool.name, before, after, why or "its own cores are enough, the others are in use"))
+        return moves
+
+    def _handed_over(self, tenants: tuple[Tenant, ...]) -> dict[str, Estimate]:
+        """Return the estimates with a former baseline's requests counted for the one that takes its place."""
+        found = {} if self.state is None else dict(self.state.estimates)
+        before = {one.model: one.name for one in self._tenants if one.role == "baseline"}
+        for one in tenants:
+            former = before.get(one.model, one.name)
+            if one.role == "baseline" and former != one.name and former in found and one.name in found:
+                qps = found[former].qps + found[one.name].qps
+                found[one.name] = replace(found[one.name], qps=qps)
+                found[former] = replace(found[former], qps=0.0)
+        return found
+
+    def _entered(self, moves: tuple[Move, ...]) -> tuple[Move, ...]:
+        self.moves_made += len(moves)
+        self.reasons |= {one.pool: one.reason for one in moves}
+        names = {pool.name for pool in self.pools}
+        self.reasons = {name: reason for name, reason in self.reasons.items() if name in names}
+        return moves
+
+    def _sharing(self) -> list[tuple[list[str], int]]:
+        """Return versions by the cores that they run on."""
+        assert self.state is not None
+        cores = self.cores
+        groups: dict[tuple[int, ...], list[str]] = {}
+        for name in self.state.subjects:
+            groups.setdefault(cores.get(name, self.state.cores), []).append(name)
+        return [(names, len(mine)) for mine, names in groups.items()]
+
+    def _learn(self, seen: Mapping[str, Observation]) -> dict[str, Estimate]:
+        """Return the estimates with the cost of versions that are still new to us."""
+        assert self.state is not None
+        estimates = dict(self.state.estimates)
+        paths = {one.name: one.path for one in self._tenants}
+        for name, one in seen.items():
+            cost = self.costs.get(name, learning.Cost(paths[name]))
+            if cost.learnt or not one.completed:
+                continue
+            self.costs[name] = cost = cost.seen(one)
+            us = max(cost.usual_us, 1.0)
+            estimates[name] = replace(estimates[name], service_us=us, usual_us=us, slow_s=0.0, well_s=0.0)
+        return estimates
+
+    def _follow(self, estimates: Mapping[str, Estimate], elapsed_s: float) -> dict[str, Estimate]:
+        """Let what is usual drift; the controller compares with it from the next step on."""
+        found = dict(estimates)
+        for name, one in estimates.items():
+            cost = self.costs.get(name)
+            if cost is not None and cost.learnt:
+                self.costs[name] = cost = cost.followed(one.service_us, elapsed_s)
+                found[name] = replace(one, usual_us=cost.usual_us)
+        return found

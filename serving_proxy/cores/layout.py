@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CPUs for versions, from pools that own cores. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from cost_model.control import Pool
+from cost_model.machine import Machine
+from serving_proxy.cpus import format_cpus, read_cpus
+
+# Demand over cores from which on a baseline that cannot grow may run on the variants' cores too, and where that ends.
+SHORT, RELIEVED = 0.85, 0.6
+# Busy cores of all variants below which their cores are free for it, and where that ends.
+IDLE, BUSY = 0.05, 0.15
+
+
+def borrows(pools: Sequence[Pool], demand: Mapping[str, float], now: bool) -> str | None:
+    """Say why baselines may run on every core, or None: the variants have one each at most, and it is needed or idle.
+
+    Hosts lend no idle cores. On a machine of few cores a baseline would have less than without a plan.
+
+    Parameters
+    ----------
+    pools : sequence of Pool
+    demand : mapping of pool to float [cores]
+    now : bool
+        Whether they do so now: it begins later than it ends.
+    """
+    baselines = [pool for pool in pools if pool.kind == "baseline"]
+    variants = [pool for pool in pools if pool.kind != "baseline"]
+    if not baselines or not variants or any(len(pool.cores) > 1 for pool in variants):
+        return None
+    own, wanted = sum(len(pool.cores) for pool in baselines), sum(demand.get(pool.name, 0.0) for pool in baselines)
+    others = sum(demand.get(pool.name, 0.0) for pool in variants)
+    if wanted > (RELIEVED if now else SHORT) * own:
+        return f"its {own} are too few for a demand of {wanted:.1f}, and the variants have no more than one each"
+    if others < (BUSY if now else IDLE):
+        return "the variants' cores are idle, and few"
+    return None
+
+
+def cores_of(pools: Sequence[Pool], borrowing: bool, apart: bool = False) -> dict[str, tuple[int, ...]]:
+    """Return the cores of each version; nothing where there is nothing to divide.
+
+    Variants whose pool has no core of its own, as there are too few, share those of the other variants.
+
+    Parameters
+    ----------
+    pools : sequence of Pool
+    borrowing : bool
+        Baselines may run on every core.
+    apart : bool
+        There are other cores, which are for somebody else.
+    """
+    all_cores = {core for pool in pools for core in pool.cores}
+    variants = {core for pool in pools if pool.kind != "baseline" for core in pool.cores}
+    if not apart and (len(pools) < 2 or len(all_cores) < 2):
+        return {}
+    found = {}
+    for pool in pools:
+        if pool.kind == "baseline":
+            mine = all_cores if borrowing or not pool.cores else set(pool.cores)
+        else:
+            mine = set(pool.cores) or variants or all_cores
+        found.update(dict.fromkeys(pool.models, tuple(sorted(mine))))
+    return found
+
+
+def cpus_of(cores: Mapping[str, Sequence[int]], machine: Machine) -> dict[str, str]:
+    """Write cores of versions as CPUs."""
+    return {name: to_cpus(mine, machine) for name, mine in cores.items()}
+
+
+def to_cpus(cores: Iterable[int], machine: Machine) -> str:
+    """Write cores as CPUs, siblings included."""
+    return format_cpus({cpu for core in cores for cpu in machine.cores[core].cpus})
+
+
+def grown(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str] | None:
+    """Return a step between two layouts: who gains has gained, who loses has not lost yet; None if none is needed."""
+    step = {}
+    both = set()
+    for name, cpus in after.items():
+        had, has = read_cpus(before.get(name, "")), read_cpus(cpus)
+        # Without CPUs of its own it had all, and has nothing to gain.
+        step[name] = format_cpus(had | has) if had else cpus
+        both |= {"gains"} if had and has - had else set()
+        both |= {"loses"} if had and had - has else set()
+    return step if len(both) == 2 else None

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a request of a version usually costs: measured, learnt from its first requests, or taken over from its like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cost_model.control import Observation
+from serving_proxy.cores.tenants import Tenant
+
+ENOUGH = 200
+# Before anything is known of a model.
+GUESS_US = 1000.0
+# What is usual follows what is, as slowly as a day goes: more rows in the evening are no fault of a version.
+FORGET_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Core time of a version's requests.
+
+    Attributes
+    ----------
+    path : str
+        Of the files that it was seen with.
+    completed, busy_us : float
+        Until there were enough requests.
+    usual_us : float [us]
+        Meaningful once it is `learnt`.
+    """
+
+    path: str
+    completed: float = 0.0
+    busy_us: float = 0.0
+    usual_us: float = 0.0
+
+    @property
+    def learnt(self) -> bool:
+        """Whether enough was seen to tell what is unusual."""
+        return self.completed >= ENOUGH
+
+    def seen(self, one: Observation) -> Cost:
+        """Return the cost after some more requests; once it is learnt it stays."""
+        if self.learnt or not one.completed:
+            return self
+        completed, busy = self.completed + one.completed, self.busy_us + one.busy_us
+        return replace(self, completed=completed, busy_us=busy, usual_us=busy / completed)
+
+    def followed(self, service_us: float, elapsed_s: float) -> Cost:
+        """Let what is usual follow what is."""
+        return replace(self, usual_us=self.usual_us + (service_us - self.usual_us) * min(1.0, elapsed_s / FORGET_S))
+
+
+def cost_us(tenant: Tenant, costs: Mapping[str, Cost], measured: Mapping[str, float]) -> float:
+    """Return the core time [us] to expect of a request: as seen, else as profiled, else as that of the baseline."""
+    for name in (tenant.name, tenant.like):
+        cost = costs.get(name) if name is not None else None
+        if cost is not None and cost.completed and cost.usual_us > 0:
+            return cost.usual_us
+        if name is not None and measured.get(name, 0.0) > 0:
+            return measured[name]
+    return GUESS_US
+
+
+def to_json(costs: Mapping[str, Cost]) -> dict[str, Any]:
+    """Return what is to be kept: what was learnt."""
+    return {name: {"path": one.path, "us": round(one.usual_us, 1)} for name, one in costs.items() if one.learnt}
+
+
+def from_json(data: Any) -> dict[str, Cost]:
+    """Read it back."""
+    kept = data if isinstance(data, dict) else {}
+    return {
+        str(name): Cost(str(one["path"]), ENOUGH, ENOUGH * float(one["us"]), float(one["us"]))
+        for name, one in kept.items()
+        if isinstance(one, dict) and "path" in one and float(one.get("us", 0.0)) > 0
+    }
+
+
+def rates_from_json(data: Any) -> dict[str, float]:
+    """Read rates [requests/s] back."""
+    kept = data if isinstance(data, dict) else {}
+    return {str(name): float(rate) for name, rate in kept.items() if isinstance(rate, int | float) and rate >= 0}

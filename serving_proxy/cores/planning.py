@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan of the cost model for what is deployed, and the pools that follow from it. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from cost_model.control import Pool, Subject
+from cost_model.control.targets import Grouping, hand_out
+from cost_model.machine import Machine
+from cost_model.planning import Plan, plan
+from cost_model.service import RowDistribution, ServiceTable, ServiceTime
+from cost_model.workload import ModelLoad, Workload
+
+# Of service times that nobody has profiled: as irregular as exponential ones.
+UNKNOWN_CV = 1.0
+
+
+def make_plan(
+    subjects: Sequence[Subject], rates: Mapping[str, float], profiles: Mapping[str, ServiceTable], machine: Machine
+) -> Plan:
+    """Plan for some rates [requests/s].
+
+    Without a profile the service time of a version has the mean that was seen, and a coefficient of variation of 1.
+    With one, requests have as many rows as make its mean what was seen.
+    """
+    loads = []
+    for one in subjects:
+        profile = profiles.get(one.name)
+        service = ServiceTime(max(one.service_us, 1.0), 0.0, UNKNOWN_CV) if profile is None else profile
+        rows = RowDistribution.constant(1 if profile is None else _rows(profile, one.service_us))
+        loads.append(ModelLoad(one.name, one.role, service, rows, one.slo_ms, qps=rates.get(one.name, 0.0)))
+    return plan(Workload(None, tuple(loads)), machine, {one.name: one.qps or 0.0 for one in loads})
+
+
+def profiled_us(profile: ServiceTable) -> float:
+    """Return the mean service time [us] of a request of the middle number of rows that was measured."""
+    return float(profile.mean_us([profile.rows[len(profile.rows) // 2]])[0])
+
+
+def _rows(profile: ServiceTable, service_us: float) -> int:
+    means = np.maximum.accumulate(profile.mean_us(profile.rows))
+    return max(1, round(float(np.interp(service_us, means, profile.rows))))
+
+
+def planned(made: Plan) -> tuple[Pool, ...]:
+    """Return the pools of a plan as they are."""
+    pools = []
+    variants = 0
+    for one in made.allocations:
+        first = made.workload.model(one.models[0])
+        if first.role == "baseline":
+            pools.append(Pool(one.models[0], "baseline", one.models, one.cores))
+            continue
+        variants += 1
+        pools.append(Pool("pool" if variants == 1 else f"pool {variants}", "pool", one.models, one.cores))
+    return tuple(pools)
+
+
+def sized(made: Plan, grouped: Grouping, now: Sequence[Pool]) -> tuple[Pool, ...]:
+    """Return the controller's pools with as many cores as a plan gives their models, moving few."""
+    place = {name: number for number, (_, models) in enumerate(grouped) for name in models}
+    sizes = [0] * len(grouped)
+    for one in made.allocations:
+        sizes[place[one.models[0]]] += len(one.cores)
+    for number, size in enumerate(sizes):
+        largest = max(range(len(sizes)), key=sizes.__getitem__)
+        if not size and sizes[largest] > 1:
+            sizes[largest] -= 1
+            sizes[number] = 1
+    return hand_out(grouped, sizes, tuple(range(len(made.machine.cores))), now)

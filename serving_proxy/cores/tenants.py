@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The versions that cores are given to, from the models' records. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from serving_proxy.cpus import read_cpus
+from serving_proxy.lifecycle.records import Model, Settings, Version
+from serving_proxy.lifecycle.states import State
+
+# Where nobody has named an objective; all alike, so that nothing is set apart for it.
+DEFAULT_SLO_MS = 50.0
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A version whose cores are ours to give.
+
+    Attributes
+    ----------
+    name : str
+        `model/version`.
+    path : str
+        What it was loaded from: another folder is another model.
+    like : str or None
+        The baseline of its model.
+    """
+
+    name: str
+    model: str
+    version: int
+    role: Literal["baseline", "variant"]
+    slo_ms: float
+    path: str
+    like: str | None = None
+
+
+def tenants(models: Mapping[str, Model]) -> tuple[Tenant, ...]:
+    """Return the versions that hosts are to have, but those whose cores an operator has chosen; baselines first."""
+    found = []
+    for name, model in sorted(models.items()):
+        baseline = model.versions.get(model.baseline) if model.baseline is not None else None
+        if baseline is None or not baseline.desired:
+            continue
+        usual = baseline.slo_p99_ms or DEFAULT_SLO_MS
+        for number, one in sorted(model.versions.items()):
+            if _is_asked(model, one) and one.path is not None and not is_manual(one.settings):
+                first = number == model.baseline
+                found.append(
+                    Tenant(
+                        f"{name}/{number}",
+                        name,
+                        number,
+                        "baseline" if first else "variant",
+                        one.slo_p99_ms or usual,
+                        one.path,
+                        None if first else f"{name}/{model.baseline}",
+                    )
+                )
+    return tuple(sorted(found, key=lambda one: one.role != "baseline"))
+
+
+def _is_asked(model: Model, version: Version) -> bool:
+    """Say whether it may get requests: what is only kept warm needs no cores."""
+    reachable = version.number in {*model.published.values(), *model.weights, model.baseline}
+    return version.desired and version.state != State.FAILED and (reachable or not version.held)
+
+
+def is_manual(settings: Settings) -> bool:
+    """Say whether CPUs are none of ours: an operator chose them, or requests run on the threads of their callers."""
+    return settings.cpuset is not None or settings.config.get("execution") == "inline"
+
+
+def manual_cpus(models: Mapping[str, Model]) -> set[int]:
+    """Return the CPUs that operators have given to versions."""
+    groups = [
+        group
+        for model in models.values()
+        for one in model.versions.values()
+        if one.desired
+        for group in (one.settings.cpuset or "").split(";")
+    ]
+    return {cpu for group in groups for cpu in read_cpus(group)}

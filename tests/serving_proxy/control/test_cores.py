@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cores divided among versions of a scripted host with eight CPUs."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from guard_support import stats, version_stats, write_host_file
+from lifecycle_support import deployed, settled
+from proxy_support import ProxyThread, wait_for, write_model
+
+from cost_model.machine import Machine
+from serving_proxy.control import cores as cores_module
+from serving_proxy.control.control import Control, ControlOptions
+from serving_proxy.control.cores import Cores
+from serving_proxy.control.observing import Observer
+from serving_proxy.cpus import read_cpus
+from serving_proxy.lifecycle.observation import HostSeen
+from serving_proxy.lifecycle.records import Settings
+from serving_proxy.store import Database, Repository
+
+CPUS = frozenset(range(8))
+
+
+@pytest.fixture(autouse=True)
+def eight_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores_module, "machine_of", lambda cpus: Machine.even(len(cpus)))
+
+
+class Place:
+    """Cores and a host that tests speak for; a tick is a second."""
+
+    def __init__(self, folder: Path, mode: Any = "control") -> None:
+        self.repository = Repository(Database(folder / "proxy.sqlite3"))
+        self.options = ControlOptions(folder, cores=mode, cpus=CPUS)
+        self.now = 1000.0
+        self.counted: dict[int, int] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """Start a control plane, as after a restart."""
+        self.control = Control(self.options, self.repository)
+        self.observer = Observer(self.control)
+        self.cores = Cores(self.control, self.observer)
+
+    def tick(self, seconds: int = 1, cpus: tuple[str, ...] = ("0-7",), **rates: int) -> None:
+        for _ in range(seconds):
+            self.now += 1.0
+            for key, rate in rates.items():
+                self.counted[int(key[1:])] = self.counted.get(int(key[1:]), 0) + rate
+            shown = stats({n: version_stats(ok=count) for n, count in self.counted.items()}, time=self.now)
+            self.control.hosts = tuple(
+                HostSeen(f"host-{n}", True, cpus=one, state="ready", stats=shown) for n, one in enumerate(cpus)
+            )
+            self.observer.step(self.now)
+            self.cores.step(self.now)
+
+    def desired(self) -> dict[str, Any]:
+        """Return what `desired.json` says of hosts."""
+        self.control._reconcile()
+        return json.loads(self.control.desired.path.read_bytes()).get("hosts", {})
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    made = Place(tmp_path)
+    model = deployed(deployed(deployed(None, 3), 4, traffic=1000), 5, traffic=1000)
+    made.control.store([settled(model)])
+    return made
+
+
+def test_cpus_are_in_the_desired_state_and_every_move_is_an_event(place: Place) -> None:
+    place.tick(20, v3=5000, v4=50, v5=50)
+    given = place.desired()["host-0"]["cpusets"]
+    assert len(read_cpus(given["ranking/3"])) >= 5
+    assert given["ranking/4"] == given["ranking/5"]
+    assert not read_cpus(given["ranking/3"]) & read_cpus(given["ranking/4"])
+    place.tick(30, v3=500, v4=2000, v5=2000)
+    events = [one for one in place.repository.events() if one.kind == "cores"]
+    assert events[0].model == "ranking"
+    assert all(one.data["reason"] for one in events)
+    needed, *_ = [one for one in events if one.data["pool"] == "pool" and "needs" in one.data["reason"]]
+    assert needed.data["versions"] == ["ranking/4", "ranking/5"]
+    assert read_cpus(needed.data["after"]) > read_cpus(needed.data["before"])
+    assert len(read_cpus(place.desired()["host-0"]["cpusets"]["ranking/4"])) >= 4
+
+
+def test_who_grows_has_grown_before_others_shrink(place: Place) -> None:
+    place.tick(8, v3=500, v4=500, v5=500)
+    before = place.desired()["host-0"]["cpusets"]
+    for _ in range(20):
+        place.tick(v3=6000, v4=50, v5=50)
+        now = place.desired()["host-0"]["cpusets"]
+        if now != before:
+            break
+    assert read_cpus(now["ranking/3"]) > read_cpus(before["ranking/3"])
+    assert now["ranking/4"] == before["ranking/4"]
+    place.tick(v3=6000, v4=50, v5=50)
+    assert read_cpus(place.desired()["host-0"]["cpusets"]["ranking/4"]) < read_cpus(before["ranking/4"])
+
+
+def test_a_proxy_that_was_killed_leaves_its_plan_in_force(place: Place) -> None:
+    place.tick(20, v3=5000, v4=50, v5=50)
+    given = place.desired()
+    place.begin()
+    assert place.desired() == given
+    place.tick(3, v3=5000, v4=50, v5=50)
+    assert len(read_cpus(place.desired()["host-0"]["cpusets"]["ranking/3"])) >= 5
+
+
+def test_what_was_kept_for_other_cpus_is_not_taken_over(place: Place) -> None:
+    place.tick(10, v3=5000, v4=50, v5=50)
+    place.options = ControlOptions(place.options.state_dir, cores="control", cpus=frozenset({0, 1}))
+    place.begin()
+    assert place.desired() == {}
+
+
+def test_a_fault_leaves_the_last_plan_in_force(place: Place) -> None:
+    place.tick(10, v3=5000, v4=50, v5=50)
+    given = place.desired()
+    with place.control.going_on("cores"):
+        place.tick(1, cpus=("0-7", "0-3"), v3=5000)
+    assert place.desired()["host-0"] == given["host-0"]
+    assert "expected the same on each" in place.repository.events()[-1].message
+    with place.control.going_on("cores"):
+        place.tick(1, cpus=(), v3=5000)
+    assert place.desired()["host-0"] == given["host-0"]
+
+
+def test_cpus_of_an_operator_are_never_moved(place: Place) -> None:
+    model = place.control.model("ranking")
+    chosen = model.versions[4].model_copy(update={"settings": Settings(cpuset="6-7")})
+    place.control.store([model.with_version(chosen)])
+    place.tick(20, v3=5000, v4=3000, v5=50)
+    given = place.desired()["host-0"]["cpusets"]
+    assert "ranking/4" not in given
+    assert read_cpus(given["ranking/3"]) | read_cpus(given["ranking/5"]) == set(range(6))
+
+
+def test_every_host_gets_the_same(place: Place) -> None:
+    place.tick(10, cpus=("0-7", "0-7"), v3=500, v4=50, v5=50)
+    hosts = place.desired()
+    assert hosts["host-0"]["cpusets"]
+    assert hosts["host-0"] == hosts["host-1"]
+
+
+def test_off_divides_nothing(tmp_path: Path) -> None:
+    place = Place(tmp_path, "off")
+    place.control.store([settled(deployed(deployed(None, 3), 4, traffic=1000))])
+    place.tick(10, v3=500, v4=50)
+    assert place.desired() == {}
+
+
+def test_a_model_that_goes_gives_its_cores_back(place: Place) -> None:
+    place.tick(10, v3=500, v4=50, v5=50)
+    assert place.desired()
+    place.control.forget("ranking")
+    place.tick()
+    assert place.desired() == {}
+
+
+@contextmanager
+def _asked(folder: Path, rates: dict[int, int]) -> Iterator[None]:
+    """Let a host count requests at steady rates."""
+    ended = threading.Event()
+
+    def write() -> None:
+        began = time.monotonic()
+        while not ended.wait(0.2):
+            passed = time.monotonic() - began
+            versions = {number: version_stats(ok=int(rate * passed)) for number, rate in rates.items()}
+            write_host_file(folder, "stats.json", stats(versions, time=time.time()))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_a_hot_baseline_gets_cores_and_variants_are_pooled(tmp_path: Path) -> None:
+    proxy = ProxyThread(tmp_path, "--cores", "control")
+    host = proxy.state_dir / "hosts" / "host-0"
+    host.mkdir(parents=True)
+    (host / "cpus").write_text("0-7", encoding="utf-8")
+
+    def owners() -> dict[int, set[int]]:
+        return {one["version"]: set(one["cpus"]) for one in client.machine()["owners"] if one["own"]}
+
+    with proxy, proxy.client() as client:
+        for number in (3, 4, 5):
+            path = write_model(tmp_path / "models" / str(number))
+            client.deploy("ranking", str(path), traffic=None if number == 3 else 10, wait=True)
+        with _asked(host, {3: 6000, 4: 60, 5: 60}):
+            wait_for(lambda: len(owners().get(3, ())) >= 6, 30, "a baseline with six cores")
+            wait_for(lambda: not owners()[3] & owners()[4], 10, "cores that are not shared")
+        assert owners()[4] == owners()[5]
+        view = client.machine()["cores"]
+        assert view["mode"] == "control"
+        assert {tuple(one["versions"]) for one in view["pools"]} == {("ranking/3",), ("ranking/4", "ranking/5")}
+        lines = client.explain("ranking")["versions"]
+        assert any("Cores (control): CPUs" in line for line in lines["3"])
+        assert any("shared with ranking/5" in line for line in lines["4"])
+        metrics = httpx.get(f"{proxy.url}/metrics").text
+        assert 'recprocessor_proxy_cores{model="ranking",version="3"}' in metrics
+        assert proxy.desired()["models"]["ranking"]["versions"]["3"]["config"]["worker_threads"] >= 1
+        client.deploy("ranking", str(tmp_path / "models" / "5"), cpuset="0")
+        wait_for(lambda: "ranking/5" not in proxy.desired()["hosts"]["host-0"]["cpusets"], 10)
+        client.deploy("ranking", str(tmp_path / "models" / "5"), cpuset="auto")
+        wait_for(lambda: "ranking/5" in proxy.desired()["hosts"]["host-0"]["cpusets"], 10)

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cost_model.control import Move, Observation
+from cost_model.machine import Machine
+from serving_proxy.cores.allocator import LOOK_S, SETTLED_S, Allocator, Mode
+from serving_proxy.cores.learning import ENOUGH
+from serving_proxy.cores.tenants import Tenant
+
+BASELINE = Tenant("ranking/3", "ranking", 3, "baseline", 20.0, "/models/3")
+VARIANTS = [Tenant(f"ranking/{n}", "ranking", n, "variant", 20.0, f"/models/{n}", "ranking/3") for n in (4, 5)]
+ALL = [BASELINE, *VARIANTS]
+
+
+class Running:
+    """An allocator, a clock, and requests that come at a steady rate."""
+
+    def __init__(self, cores: int, mode: Mode = "control") -> None:
+        self.allocator = Allocator(mode)
+        self.machine = Machine.even(cores)
+        self.now = 1000.0
+        self.tenants = ALL
+        self.moves: list[Move] = []
+
+    def run(self, seconds: int, us: float | dict[str, float] = 1000.0, missed: float = 0.0, **rates: int) -> None:
+        """Let so many seconds pass; `v4=100`: requests/s of version 4."""
+        for _ in range(seconds):
+            self.now += 1.0
+            self.moves += self.allocator.deploy(self.tenants, self.machine, {}, self.now)
+            seen = {}
+            for key, rate in rates.items():
+                name = f"ranking/{key[1:]}"
+                each = us if isinstance(us, float) else us[name]
+                seen[name] = Observation(rate, rate, 0, int(missed * rate), busy_us=rate * each)
+            self.moves += self.allocator.observe(seen, self.now, 1.0)
+
+    def sizes(self) -> dict[str, int]:
+        return {name: len(cores) for name, cores in self.allocator.cores.items()}
+
+
+def test_a_hot_baseline_gets_cores_and_variants_share() -> None:
+    running = Running(8)
+    running.run(10, v3=500, v4=500, v5=500)
+    before = running.sizes()
+    running.run(40, v3=5000, v4=50, v5=50)
+    sizes = running.sizes()
+    assert sizes["ranking/3"] > before["ranking/3"]
+    assert sizes["ranking/3"] >= 6
+    cores = running.allocator.cores
+    assert cores["ranking/4"] == cores["ranking/5"]
+    assert not set(cores["ranking/3"]) & set(cores["ranking/4"])
+    assert any("needs" in move.reason for move in running.moves)
+
+
+def test_steady_requests_move_nothing() -> None:
+    running = Running(8)
+    running.run(60, v3=3000, v4=500, v5=500)
+    count = len(running.moves)
+    running.run(300, v3=3000, v4=500, v5=500)
+    assert len(running.moves) == count
+
+
+def test_a_baseline_keeps_its_floor_when_variants_flood() -> None:
+    running = Running(8)
+    running.run(30, v3=2000, v4=100, v5=100)
+    running.run(60, v3=2000, v4=20_000, v5=20_000)
+    assert running.sizes()["ranking/3"] >= 3
+
+
+@pytest.mark.parametrize("mode", ["plan", "control"])
+def test_one_core_is_not_divided(mode: Mode) -> None:
+    running = Running(1, mode)
+    running.run(5, v3=500, v4=500, v5=100)
+    assert running.allocator.cpusets == {}
+
+
+@pytest.mark.parametrize("mode", ["plan", "control"])
+def test_a_baseline_alone_is_not_bound(mode: Mode) -> None:
+    running = Running(4, mode)
+    running.tenants = [BASELINE]
+    running.run(5, v3=500)
+    assert running.allocator.cpusets == {}
+
+
+def test_on_two_cores_each_has_one_and_a_baseline_in_need_uses_both() -> None:
+    running = Running(2)
+    running.run(30, v3=300, v4=200, v5=10)
+    assert running.allocator.cpusets == {"ranking/3": "0", "ranking/4": "1", "ranking/5": "1"}
+    running.run(30, v3=1500, v4=200, v5=10)
+    assert running.allocator.cpusets == {"ranking/3": "0-1", "ranking/4": "1", "ranking/5": "1"}
+    running.run(60, v3=300, v4=200, v5=10)
+    assert running.allocator.cpusets["ranking/3"] == "0"
+
+
+def test_on_two_cores_a_baseline_may_use_what_is_idle() -> None:
+    running = Running(2)
+    running.run(30, v3=300, v4=10, v5=10)
+    assert running.allocator.cpusets == {"ranking/3": "0-1", "ranking/4": "1", "ranking/5": "1"}
+    running.run(4, v3=300, v4=500, v5=10)
+    assert running.allocator.cpusets["ranking/3"] == "0"
+    assert running.moves[-1].reason
+
+
+def test_nobody_is_bound_before_rates_are_known() -> None:
+    running = Running(8)
+    running.run(int(LOOK_S), v3=6000, v4=100, v5=100)
+    assert running.allocator.cpusets == {}
+    running.run(1, v3=6000, v4=100, v5=100)
+    assert running.sizes()["ranking/3"] >= 6
+
+
+def test_a_pool_alone_keeps_off_the_cores_of_others() -> None:
+    allocator = Allocator("control")
+    for now in (0.0, LOOK_S):
+        allocator.deploy(VARIANTS, Machine.even(2), {}, now, apart=True)
+    assert allocator.cpusets == {"ranking/4": "0-1", "ranking/5": "0-1"}
+
+
+def test_more_pools_than_cores_leave_nobody_without() -> None:
+    running = Running(2)
+    tight = Tenant("ranking/6", "ranking", 6, "variant", 1.0, "/models/6", "ranking/3")
+    running.tenants = [*ALL, tight]
+    running.run(30, v3=300, v4=100, v5=10, v6=10)
+    assert running.allocator.cpusets == {
+        "ranking/3": "0",
+        **dict.fromkeys(("ranking/4", "ranking/5", "ranking/6"), "1"),
+    }
+
+
+def test_a_plan_stays_until_requests_were_seen_then_for_good() -> None:
+    running = Running(8, "plan")
+    running.run(int(SETTLED_S) + 1, v3=1000, v4=1000, v5=500)
+    first = running.sizes()
+    running.tenants = ALL[:2]
+    running.run(1, v3=1000, v4=1000)
+    running.tenants = ALL
+    running.run(int(SETTLED_S) - 2, v3=4500, v4=50, v5=50)
+    assert running.sizes()["ranking/3"] <= first["ranking/3"] + 1
+    running.run(3, v3=4500, v4=50, v5=50)
+    assert running.sizes()["ranking/3"] > first["ranking/3"]
+    planned = running.sizes()
+    running.run(60, v3=10, v4=3000, v5=50)
+    assert running.sizes() == planned
+
+
+def test_a_new_version_joins_the_pool_and_one_that_goes_leaves_it() -> None:
+    running = Running(8)
+    running.run(20, v3=3000, v4=500, v5=100)
+    running.tenants = ALL[:2]
+    running.run(2, v3=3000, v4=500)
+    assert set(running.allocator.cores) == {"ranking/3", "ranking/4"}
+    running.tenants = ALL
+    running.run(2, v3=3000, v4=500)
+    assert running.allocator.cores["ranking/5"] == running.allocator.cores["ranking/4"]
+
+
+def test_a_promotion_gives_the_new_baseline_the_cores() -> None:
+    running = Running(8)
+    running.run(40, v3=4000, v4=400, v5=100)
+    had = running.sizes()["ranking/3"]
+    new = Tenant("ranking/4", "ranking", 4, "baseline", 20.0, "/models/4")
+    old = Tenant("ranking/3", "ranking", 3, "variant", 20.0, "/models/3", "ranking/4")
+    running.tenants = [new, old, VARIANTS[1]]
+    running.run(1, v3=4000, v4=400, v5=100)
+    assert running.sizes()["ranking/4"] >= had - 1
+    running.run(30, v3=10, v4=4400, v5=100)
+    assert running.sizes()["ranking/4"] >= had - 1
+    assert running.allocator.cores["ranking/3"] == running.allocator.cores["ranking/5"]
+
+
+def test_a_version_that_is_slower_than_guessed_is_learnt_and_not_isolated() -> None:
+    running = Running(8)
+    running.run(20, us={"ranking/3": 1000.0, "ranking/4": 20_000.0, "ranking/5": 1000.0}, v3=1000, v4=50, v5=50)
+    assert all(pool.kind != "isolated" for pool in running.allocator.pools)
+    learnt = running.allocator.costs["ranking/4"]
+    assert learnt.completed >= ENOUGH
+    assert learnt.usual_us == pytest.approx(20_000.0, rel=0.05)
+
+
+def test_a_variant_that_becomes_slow_is_set_apart() -> None:
+    running = Running(8)
+    usual = {"ranking/3": 1000.0, "ranking/4": 2000.0, "ranking/5": 1000.0}
+    running.run(30, us=usual, v3=1000, v4=200, v5=200)
+    running.run(30, us={**usual, "ranking/4": 12_000.0}, v3=1000, v4=200, v5=200)
+    apart = [pool for pool in running.allocator.pools if pool.kind == "isolated"]
+    assert [pool.models for pool in apart] == [("ranking/4",)]
+
+
+def test_a_move_that_hurts_those_who_gave_is_undone() -> None:
+    running = Running(8)
+    running.run(30, v3=1000, v4=1000, v5=1000)
+    calm = running.sizes()
+    for _ in range(30):
+        running.run(1, v3=5000, v4=700, v5=700)
+        if running.sizes() != calm:
+            break
+    assert running.sizes() != calm
+    for _ in range(3):
+        running.now += 1.0
+        hurt = {f"ranking/{n}": Observation(1000, 1000, 0, 900, busy_us=1e6) for n in (4, 5)}
+        fine = {"ranking/3": Observation(6000, 6000, 0, 0, busy_us=4e6)}
+        running.moves += running.allocator.observe(hurt | fine, running.now, 1.0)
+    assert any(move.reason.startswith("undone") for move in running.moves)
+
+
+def test_what_was_learnt_is_kept_for_the_next_proxy_and_other_files_are_learnt_anew() -> None:
+    running = Running(8)
+    running.run(10, us=3000.0, v3=500, v4=100, v5=100)
+    kept = json.loads(json.dumps(running.allocator.to_json()))
+    next_one = Allocator("control", kept)
+    next_one.deploy(ALL, running.machine, {}, 0.0)
+    assert next_one.cpusets
+    assert next_one.costs["ranking/3"].learnt
+    assert next_one.demand()["ranking/3"] == pytest.approx(running.allocator.demand()["ranking/3"], rel=0.01)
+    next_one = Allocator("control", kept)
+    next_one.deploy([BASELINE, Tenant("ranking/4", "ranking", 4, "variant", 20.0, "/other")], running.machine, {}, 0.0)
+    assert next_one.costs.keys() == {"ranking/3"}
+    assert Allocator("control", "nonsense").costs == {}
+
+
+def test_requests_that_share_a_core_count_no_more_than_the_core() -> None:
+    running = Running(2)
+    running.run(20, v3=100, v4=100, v5=100)
+    # Four requests at once on the variants' core: each takes four times as long, and the core is busy once.
+    running.run(20, us=8000.0, v3=100, v4=250, v5=250)
+    assert running.allocator.demand()["pool"] <= 1.1

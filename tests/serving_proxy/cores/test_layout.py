@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from cost_model.control import Pool
+from cost_model.machine import Machine
+from serving_proxy.cores.layout import borrows, cores_of, cpus_of, grown
+
+BASELINE = Pool("m/1", "baseline", ("m/1",), (0,))
+POOL = Pool("pool", "pool", ("m/2", "m/3"), (1,))
+
+
+def test_siblings_go_with_their_core() -> None:
+    cpus = cpus_of(cores_of([BASELINE, POOL], False), Machine.even(2, smt=2))
+    assert cpus == {"m/1": "0,2", "m/2": "1,3", "m/3": "1,3"}
+
+
+def test_where_there_is_nothing_to_divide_nobody_is_bound() -> None:
+    assert cores_of([BASELINE], False) == {}
+    assert cores_of([BASELINE, Pool("pool", "pool", ("m/2",), ())], False) == {}
+    assert cores_of([], False) == {}
+
+
+def test_a_pool_without_cores_shares_those_of_other_variants() -> None:
+    tight = Pool("tight", "tight", ("m/4",), ())
+    assert cores_of([BASELINE, tight, POOL], False)["m/4"] == (1,)
+
+
+def test_a_baseline_borrows_where_others_cannot_give() -> None:
+    assert borrows([BASELINE, POOL], {"m/1": 0.9, "pool": 0.5}, False)
+    assert borrows([BASELINE, POOL], {"m/1": 0.7, "pool": 0.5}, True)
+    assert not borrows([BASELINE, POOL], {"m/1": 0.7, "pool": 0.5}, False)
+    assert borrows([BASELINE, POOL], {"m/1": 0.1, "pool": 0.01}, False)
+    wide = Pool("pool", "pool", ("m/2",), (1, 2))
+    assert not borrows([BASELINE, wide], {"m/1": 0.9}, False)
+
+
+def test_who_grows_grows_first() -> None:
+    before, after = {"a": "0-1", "b": "2-3"}, {"a": "0-2", "b": "3"}
+    step = grown(before, after)
+    assert step == {"a": "0-2", "b": "2-3"}
+    assert grown(step, after) is None
+    assert grown({}, after) is None
+    assert grown(before, {"a": "0-1", "b": "3"}) is None

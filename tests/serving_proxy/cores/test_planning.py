@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cost_model.control import Subject
+from cost_model.machine import Machine
+from cost_model.profiling.profile import Profile
+from serving_proxy.cores.planning import make_plan, planned, profiled_us, sized
+
+SUBJECTS = [
+    Subject("m/1", "baseline", 1000.0, 20.0, 2000.0),
+    Subject("m/2", "variant", 1000.0, 20.0, 100.0),
+    Subject("m/3", "variant", 1000.0, 20.0, 100.0),
+]
+RATES = {one.name: one.qps for one in SUBJECTS}
+
+
+def _profile() -> Profile:
+    made = Profile("f", "cpu")
+    for rows in (1, 10, 100):
+        made.add(1, rows, np.full(10, 100.0 + 10.0 * rows))
+    return made
+
+
+def test_a_plan_without_profiles_protects_the_baseline_and_pools_the_rest() -> None:
+    made = make_plan(SUBJECTS, RATES, {}, Machine.even(8))
+    assert made.feasible
+    pools = planned(made)
+    assert [(one.kind, one.models) for one in pools] == [("baseline", ("m/1",)), ("pool", ("m/2", "m/3"))]
+    assert sum(len(one.cores) for one in pools) == 8
+    assert len(pools[0].cores) > len(pools[1].cores)
+
+
+def test_with_a_profile_the_requests_have_the_rows_that_explain_their_time() -> None:
+    table = _profile().service
+    assert profiled_us(table) == pytest.approx(200.0)
+    made = make_plan(SUBJECTS, RATES, {"m/1": table}, Machine.even(8))
+    assert made.workload.model("m/1").rows.mean == pytest.approx(90)
+    assert made.allocation("m/1").predicted["m/1"].utilisation == pytest.approx(
+        2.0 / len(made.allocation("m/1").cores), 0.05
+    )
+
+
+def test_pools_of_the_controller_get_what_the_plan_gives_their_models() -> None:
+    made = make_plan(SUBJECTS, RATES, {}, Machine.even(8))
+    pools = sized(made, [("baseline", ("m/1",)), ("tight", ("m/2",)), ("pool", ("m/3",))], ())
+    assert all(one.cores for one in pools)
+    assert abs(len(pools[0].cores) - len(made.allocation("m/1").cores)) <= 1

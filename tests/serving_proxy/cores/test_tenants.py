@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from lifecycle_support import deployed, settled
+
+from serving_proxy.cores.tenants import DEFAULT_SLO_MS, manual_cpus, tenants
+from serving_proxy.lifecycle.changes import promote
+from serving_proxy.lifecycle.records import Settings
+
+
+def test_a_baseline_comes_first_and_its_objective_is_that_of_its_variants() -> None:
+    model = settled(deployed(deployed(deployed(None, 3), 4, traffic=1000, slo_p99_ms=9.0), 5, traffic=1000))
+    found = tenants({"ranking": model})
+    assert [(one.name, one.role, one.slo_ms) for one in found] == [
+        ("ranking/3", "baseline", DEFAULT_SLO_MS),
+        ("ranking/4", "variant", 9.0),
+        ("ranking/5", "variant", DEFAULT_SLO_MS),
+    ]
+    assert [one.like for one in found] == [None, "ranking/3", "ranking/3"]
+
+
+def test_what_is_kept_warm_needs_no_cores() -> None:
+    model = settled(promote(settled(deployed(deployed(None, 3), 4)), 4).model)
+    assert model.last_good == 3
+    assert [one.name for one in tenants({"ranking": model})] == ["ranking/4"]
+
+
+def test_cpus_that_an_operator_chose_are_not_ours() -> None:
+    model = deployed(deployed(None, 3), 4, traffic=1000, settings=Settings(cpuset="1;4-5"))
+    model = settled(deployed(model, 5, traffic=1000, settings=Settings(config={"execution": "inline"})))
+    assert [one.name for one in tenants({"ranking": model})] == ["ranking/3"]
+    assert manual_cpus({"ranking": model}) == {1, 4, 5}
+
+
+def test_a_model_that_is_not_there_yet_has_none() -> None:
+    assert tenants({"ranking": deployed(None, 3).change(baseline=None)}) == ()
