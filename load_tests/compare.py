@@ -121,13 +121,14 @@ def _memory_figures(results: dict[str, Any]) -> dict[str, Figure]:
 def _load_test_figures(results: dict[str, Any]) -> dict[str, Figure]:
     """Latency of each phase; its error is that of the p99 of its seconds. A phase that comes again is numbered."""
     figures: dict[str, Figure] = {}
+    title = f"{results['scenario']}, {results['settings']['host']} host"
     for number, phase in enumerate(results["phases"], 1):
         for figure in ("p50_us", "p99_us"):
             if figure in phase:
-                name = f"{results['scenario']}, {number} {phase['phase']}, {figure}"
+                name = f"{title}, {number} {phase['phase']}, {figure}"
                 figures[name] = Figure(phase[figure], _median_error(phase["windows_us"]), False, LATENCY_FLOOR_US)
     failed = results["figures"]["failed"]
-    figures[f"{results['scenario']}, failed requests"] = Figure(failed, 0.0, False)
+    figures[f"{title}, failed requests"] = Figure(failed, 0.0, False)
     return figures
 
 

@@ -84,7 +84,7 @@ class Scenario:
 
 
 def _p99_ms(phases: Sequence[dict[str, Any]], name: str) -> float:
-    return max(phase.get("p99_us", float("inf")) for phase in phases if phase["phase"] == name) / 1000
+    return float(max(phase.get("p99_us", float("inf")) for phase in phases if phase["phase"] == name)) / 1000
 
 
 # steady: one rate

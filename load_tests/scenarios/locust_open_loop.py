@@ -37,7 +37,7 @@ class OpenLoop(User):
         self._bodies = read_requests(Path(self._plan["requests"]))
         timeout = self._plan["timeout_s"]
         self._client = HTTPClient.from_url(
-            self.host, concurrency=_CONNECTIONS, connection_timeout=timeout, network_timeout=timeout
+            str(self.host), concurrency=_CONNECTIONS, connection_timeout=timeout, network_timeout=timeout
         )
         self._answered = array("q")
         self._late = array("q")
@@ -66,7 +66,7 @@ class OpenLoop(User):
         else:
             kind = str(failure) if isinstance(failure, RuntimeError) else type(failure).__name__
             self._failed.append((at, kind))
-        events.request.fire(
+        events.request.fire(  # type: ignore[no-untyped-call]
             request_type="POST",
             name=self._plan["path"],
             response_time=latency * 1000,
@@ -103,6 +103,6 @@ class OpenLoop(User):
         (self._folder / "report.json").write_text(json.dumps(report))
 
 
-@events.quitting.add_listener
+@events.quitting.add_listener  # type: ignore[untyped-decorator]
 def _leave_judging_to_the_scenario(environment: Any, **_: Any) -> None:
     environment.process_exit_code = 0
