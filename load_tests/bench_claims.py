@@ -37,8 +37,8 @@ def read_claim(claim: Claim, folder: Path) -> dict[str, Any]:
     Returns
     -------
     row : dict
-        `claim`, `published`, `command`, and either `figures` with `text`, `commit`, `modified`, `cpu`, `cpus` and `time` of the
-        measurement, or `missing`, why there is no figure.
+        `claim`, `published`, `command`, and either `figures` with `text`, `commit`, `modified`, `cpu`, `cpus` and
+        `time` of the measurement, or `missing`, why there is no figure.
     """
     row: dict[str, Any] = {"claim": claim.title, "published": claim.published, "command": claim.command}
     path = folder / claim.file
@@ -62,17 +62,16 @@ def read_claim(claim: Claim, folder: Path) -> dict[str, Any]:
 def render(console: Console, rows: Sequence[dict[str, Any]]) -> None:
     """Print the table."""
     table = Table(title="Published claims, and what we measured", show_lines=True)
-    table.add_column("claim", ratio=2)
-    table.add_column("published")
-    table.add_column("measured", ratio=4)
-    table.add_column("commit, date", ratio=1)
-    table.add_column("command", ratio=2)
+    table.add_column("claim, and the command that measures it", ratio=3)
+    table.add_column("published", ratio=1)
+    table.add_column("measured", ratio=5)
+    table.add_column("commit, date", min_width=10)
     for row in rows:
         where = ""
         if "commit" in row:
             where = f"{(row['commit'] or 'none')[:7]}{'*' if row['modified'] else ''} {row['time'][:10]}"
         text = escape(row["text"]) if "text" in row else f"[yellow]{escape(row['missing'])}[/]"
-        table.add_row(escape(row["claim"]), row["published"], text, where, escape(row["command"]))
+        table.add_row(f"{escape(row['claim'])}\n[dim]{escape(row['command'])}[/]", row["published"], text, where)
     console.print(table)
     machines = sorted({f"{row['cpu']}, {row['cpus']} CPUs" for row in rows if "cpu" in row})
     console.print(f"Machine: {'; '.join(machines) or 'none yet'}. * files differed from the commit.")

@@ -35,7 +35,7 @@ _CLIENTS = 2
 
 
 def contestants(model: Path, cpus: int) -> list[dict[str, Any]]:
-    """List both as `bench_serving --contestants` takes them; the one session is TensorFlow's own way to use all CPUs."""
+    """List both as `bench_serving --contestants` takes them; one session is how TensorFlow itself uses all CPUs."""
     one = {"session_num": 1, "intra_op_parallelism_threads": cpus, "inter_op_parallelism_threads": cpus}
     shared = {"engine": "processor", "model": str(model.resolve())}
     return [shared | {"name": "one", "config": one}, shared | {"name": "group", "config": default_config(cpus)}]
