@@ -4,8 +4,8 @@
     python -m load_tests.bench_aot [--rows 16]
 
 Exports W2 with its batch fixed, compiles it, links it with the runtime sources that TensorFlow's package holds (a C++
-compiler is needed), compares its scores with stock TensorFlow's, and measures all on one thread. The fused model goes through
-the same compiler; what that says stands in the results. Writes results/bench_aot.json.
+compiler is needed), compares its scores with stock TensorFlow's, and measures all on one thread. The fused model goes
+through the same compiler; what that says stands in the results. Writes results/bench_aot.json.
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ def _run(name: str, command: Sequence[str | Path], timeout: float = 500) -> str:
 
 def refusal(error: ProgramError) -> str:
     """Answer the line of an error that says what was wrong."""
+    if found := re.search(r"No registered '[^']+' OpKernel for \w+", str(error)):
+        return found[0]
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if re.search(r"Error|not registered|unsupported|XLA", line, re.IGNORECASE)]
     return (telling or lines)[-1][:300]
@@ -81,7 +83,14 @@ def refusal(error: ProgramError) -> str:
 def _compile(source: Path, folder: Path, rows: int, op_library: Path | None) -> None:
     """Make `folder/compiled.*` of a model."""
     library = str(op_library) if op_library else ""
-    command = [sys.executable, "-m", "load_tests.aot.export_fixed", source.resolve(), folder / "model", str(rows)]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "load_tests.aot.export_fixed",
+        source.resolve(),
+        folder / "model",
+        str(rows),
+    ]
     _run("export_fixed", [*command, *([library] if library else [])])
     command = [
         sys.executable,
@@ -119,8 +128,15 @@ def _compiled(options: argparse.Namespace, model: Path, folder: Path) -> dict[st
     _compile(model, folder, options.rows, None)
     program = _link(folder, options.compiler)
     inputs = [folder / "model" / "inputs.bin", folder / "model" / "answers.bin"]
-    output: dict[str, Any] = json.loads(_run("harness", [program, *inputs, str(options.rounds), str(options.seconds)]))
+    output: dict[str, Any] = json.loads(
+        _run("harness", [*_one_cpu(), program, *inputs, str(options.rounds), str(options.seconds)])
+    )
     return output
+
+
+def _one_cpu() -> tuple[str, ...]:
+    """Answer what holds a program to one CPU: the pools of stock TensorFlow have a thread for each."""
+    return ("taskset", "-c", str(min(os.sched_getaffinity(0))))
 
 
 def _others(options: argparse.Namespace, fused: Path) -> list[dict[str, Any]]:
@@ -141,8 +157,7 @@ def _others(options: argparse.Namespace, fused: Path) -> list[dict[str, Any]]:
             "warmup": 0.5,
             "rounds": options.rounds,
         },
-        # So that stock computes on one CPU, too: its pools have a thread for each.
-        prefix=("taskset", "-c", str(min(os.sched_getaffinity(0)))),
+        prefix=_one_cpu(),
     )
     return list(output["engines"])
 

@@ -3,8 +3,8 @@
 
     python -m load_tests.aot.export_fixed MODEL TARGET ROWS [OP_LIBRARY]
 
-Beside the model, `inputs.bin` holds for each request `dense`, then C1 to C26, as they lie in memory, and `answers.bin` the
-scores of stock TensorFlow, float32.
+Beside the model, `inputs.bin` holds for each request `dense`, then C1 to C26, as they lie in memory, and `answers.bin`
+the scores of stock TensorFlow, float32.
 """
 
 from __future__ import annotations

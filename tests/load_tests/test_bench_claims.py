@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from load_tests._environment import describe_environment
-from load_tests._programs import ROOT
+from load_tests._programs import ROOT, ProgramError
+from load_tests.bench_aot import refusal
 from load_tests.bench_claims import main, read_claim
 from load_tests.bench_session_group import contestants, summarise
 from load_tests.bench_session_group import main as measure_group
@@ -91,6 +92,18 @@ def test_a_group_has_a_session_for_each_cpu() -> None:
     ]
     case = summarise("W1", 1, {"threads": 4, "engines": engines})
     assert CLAIMS["session-group"].read({"cases": [case]}).figures == {"W1x1": 1.5, "mean": pytest.approx(1.5)}
+
+
+def test_what_the_compiler_refuses_is_said() -> None:
+    text = "INFO: begun\nValueError: unsupported: Rec (No registered 'Rec' OpKernel for XLA_CPU_JIT devices)\n"
+    said = refusal(ProgramError("saved_model_cli", 1, text))
+    assert said == "No registered 'Rec' OpKernel for XLA_CPU_JIT"
+    assert refusal(ProgramError("saved_model_cli", 1, "ValueError: shape\nbye")).endswith("ValueError: shape")
+    engines = {"stock": {"requests_per_s": 100.0}, "stock, compiled ahead of time": {"requests_per_s": 135.0}}
+    results = {"engines": engines, "refused": [f"the fused W2 is refused: {said}"], "settings": {"rows": 16}}
+    measured = CLAIMS["aot"].read(results)
+    assert measured.figures == {"stock, compiled ahead of time": 1.35}
+    assert measured.text.endswith(f"+35 %; the fused W2 is refused: {said}")
 
 
 @pytest.mark.slow
