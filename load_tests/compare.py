@@ -33,6 +33,8 @@ METRICS = {"speedup": True, "requests_per_s": True, "p50_us": False, "p99_us": F
 
 # What a difference has to exceed whatever its ratio, in the figure's unit: memory figures are small numbers near zero.
 MEMORY_FLOOR_MB = 1.0
+# The clock of greenlets is that coarse.
+LATENCY_FLOOR_US = 1000.0
 
 
 @dataclass(frozen=True)
@@ -116,13 +118,27 @@ def _memory_figures(results: dict[str, Any]) -> dict[str, Figure]:
     return figures
 
 
+def _load_test_figures(results: dict[str, Any]) -> dict[str, Figure]:
+    """Latency of each phase; its error is that of the p99 of its seconds. A phase that comes again is numbered."""
+    figures: dict[str, Figure] = {}
+    title = f"{results['scenario']}, {results['settings']['host']} host"
+    for number, phase in enumerate(results["phases"], 1):
+        for figure in ("p50_us", "p99_us"):
+            if figure in phase:
+                name = f"{title}, {number} {phase['phase']}, {figure}"
+                figures[name] = Figure(phase[figure], _median_error(phase["windows_us"]), False, LATENCY_FLOOR_US)
+    failed = results["figures"]["failed"]
+    figures[f"{title}, failed requests"] = Figure(failed, 0.0, False)
+    return figures
+
+
 def read_figures(results: dict[str, Any], metric: str) -> dict[str, Figure]:
     """Take the figures out of a file of results.
 
     Parameters
     ----------
     results : dict
-        As bench_serving.py or bench_memory.py wrote it.
+        As bench_serving.py, bench_memory.py or a load scenario wrote it.
     metric : str
         Which of METRICS; concerns serving results only.
 
@@ -137,10 +153,12 @@ def read_figures(results: dict[str, Any], metric: str) -> dict[str, Figure]:
         The file is of no known kind, or of a quick run, whose figures mean nothing.
     """
     kind = results.get("benchmark")
-    if kind not in ("serving", "memory"):
-        raise ValueError(f"results of benchmark {kind!r}, expected serving or memory")
+    if kind not in ("serving", "memory", "load-test"):
+        raise ValueError(f"results of benchmark {kind!r}, expected serving, memory or load-test")
     if results.get("quick"):
         raise ValueError("results of a quick run, expected those of a full one")
+    if kind == "load-test":
+        return _load_test_figures(results)
     return _serving_figures(results, metric) if kind == "serving" else _memory_figures(results)
 
 
@@ -224,7 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         console.print(f"[bold red]{escape(str(error))}[/]")
         return 2
-    _print(console, changes, options.metric if new["benchmark"] == "serving" else "memory")
+    _print(console, changes, options.metric if new["benchmark"] == "serving" else new["benchmark"])
     missing = sorted(before.keys() ^ after.keys())
     if missing:
         console.print(f"In one file only, not compared: {'; '.join(missing)}")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Latencies"]
+__all__ = ["Latencies", "percentile"]
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -33,6 +33,12 @@ class Latencies:
         """Read what `loadgen --samples` wrote."""
         pairs = np.fromfile(path, "<i8").reshape(-1, 2).astype(np.float64)
         return cls(started + pairs[:, 0] / 1e9, pairs[:, 1] / 1e3)
+
+    @classmethod
+    def joined(cls, parts: Iterable[Latencies]) -> Latencies:
+        """Put measurements together."""
+        every = list(parts)
+        return cls(np.concatenate([one._at for one in every]), np.concatenate([one._us for one in every]))
 
     def within(self, begin: float, end: float) -> Floats:
         """Answer the latencies of requests from `begin` up to `end` [µs]."""

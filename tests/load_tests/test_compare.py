@@ -90,3 +90,30 @@ def test_files_that_cannot_be_compared_are_refused(tmp_path: Path, capsys: pytes
     assert _compare(tmp_path, good, other) == 2
     assert main([str(tmp_path / "old.json"), str(tmp_path / "missing.json")]) == 2
     assert "quick run" in capsys.readouterr().out
+
+
+def _load_test(p99: float, failed: float = 0.0, scenario: str = "steady") -> dict[str, Any]:
+    phase = {"phase": "steady", "p50_us": 5000.0, "p99_us": p99, "windows_us": [p99 * 0.98, p99 * 1.02] * 10}
+    figures = {"failed": failed}
+    settings = {"host": "go"}
+    return {
+        "benchmark": "load-test", "quick": False, "scenario": scenario, "settings": settings, "phases": [phase],
+        "figures": figures,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("new", "status"),
+    [
+        (_load_test(20_800.0), 0),  # within the band
+        (_load_test(26_000.0), 1),
+        (_load_test(15_000.0), 0),  # better
+        (_load_test(20_000.0, failed=1.0), 1),
+        (_load_test(20_000.0, scenario="burst"), 2),  # nothing to compare
+    ],
+)
+def test_load_scenarios(tmp_path: Path, new: dict[str, Any], status: int) -> None:
+    files = [tmp_path / "old.json", tmp_path / "new.json"]
+    for path, results in zip(files, (_load_test(20_000.0), new), strict=True):
+        path.write_text(json.dumps(results))
+    assert main([str(path) for path in files]) == status

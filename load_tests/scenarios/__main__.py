@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Play a load scenario against a proxy and a host that it starts; pass or fail.
+
+    python -m load_tests.scenarios steady
+    python -m load_tests.scenarios overload --host go --seconds 20
+
+Writes results/load-test/SCENARIO.json and SCENARIO.html, and beside them the report of locust where it sends.
+docs/benchmarks.md explains the scenarios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from load_tests._environment import describe_environment
+from load_tests._programs import ROOT, ProgramError, find_library
+from load_tests._report import Target, make_console, print_targets, write_results
+from load_tests.bench_fused import fuse
+from load_tests.scenarios.arrivals import Phase
+from load_tests.scenarios.catalogue import SCENARIOS, Play
+from load_tests.scenarios.generators import Sent, send_phases
+from load_tests.scenarios.judging import judge, phase_figures, totals
+from load_tests.scenarios.page import render
+from load_tests.scenarios.stage import open_stage
+from load_tests.workloads import ensure_model
+from serving_proxy.errors import ProxyError
+
+__all__ = ["main"]
+
+#: What is sent before, unmeasured: first requests open connections and fill caches.
+_WARM_UP_S = 3.0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="load_tests.scenarios", description="Play a load scenario.")
+    parser.add_argument("scenario", choices=tuple(SCENARIOS))
+    parser.add_argument("--host", choices=("python", "go"), default="python")
+    parser.add_argument("--workload", choices=("W2", "tiny"), default="W2", help="W2 is optimised before (default)")
+    parser.add_argument("--seconds", type=float, help="length; each scenario has a usual one")
+    parser.add_argument("--rate", type=float, help="requests/s of the ordinary load")
+    parser.add_argument("--seed", type=int, default=1, help="of arrivals")
+    parser.add_argument("--shared", action="store_true", help="noisy_variant: both models on all CPUs")
+    parser.add_argument("--warm-up", type=float, default=_WARM_UP_S, help="seconds sent before, unmeasured")
+    parser.add_argument("--no-limits", action="store_true", help="exit with 0 whatever the figures are")
+    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
+    parser.add_argument("--output", type=Path, default=ROOT / "results" / "load-test", help="folder of the results")
+    return parser.parse_args(arguments)
+
+
+def _play(options: argparse.Namespace, console: Console, html: Path) -> tuple[Play, list[Phase], Sent, dict[str, Any]]:
+    scenario = SCENARIOS[options.scenario]
+    workload = options.workload
+    console.print(f"{scenario.title}: {workload}, {options.host} host")
+    model = ensure_model("tiny", options.cache)
+    if workload != "tiny":
+        model = fuse(workload, "auto", options.cache, find_library())
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with open_stage(options.host, workload, model, folder, options.cache) as stage:
+            rate, seconds = options.rate or scenario.rate, options.seconds or scenario.seconds
+            play = Play(stage, rate, seconds, pinned=not options.shared)
+            scenario.prepare(play)
+            phases = scenario.phases(play)
+            warm = folder / "warm-up"
+            warm.mkdir()
+            warming = [Phase("warm-up", options.warm_up, rate)]
+            send_phases(stage.endpoint, warming, options.seed + 1, warm, warm / "report.html", lambda _, __: None)
+            console.print(f"{sum(phase.seconds for phase in phases):.0f} seconds of load")
+            sent = send_phases(
+                stage.endpoint, phases, options.seed, folder, html, lambda one, end: scenario.during(play, one, end)
+            )
+            entries = phase_figures(phases, sent)
+            figures = totals(entries) | {"late_p99_ms": sent.late_us / 1000} | scenario.figures(play, entries, sent)
+    return play, phases, sent, {"phases": entries, "figures": figures}
+
+
+def _table(entries: Sequence[dict[str, Any]], generator: str) -> Table:
+    table = Table(title=f"Latency from the intended start, sent by {generator}")
+    table.add_column("phase")
+    for heading in ("asked/s", "sent", "answered", "failed", "p50 ms", "p99 ms", "max ms"):
+        table.add_column(heading, justify="right")
+    for one in entries:
+        table.add_row(
+            one["phase"],
+            f"{one['asked_requests_per_s']:,.0f}",
+            f"{one['sent']:,}",
+            f"{one['answered']:,}",
+            f"{sum(one['failed'].values()):,}",
+            *(f"{one[name] / 1000:.2f}" if name in one else "" for name in ("p50_us", "p99_us", "max_us")),
+        )
+    return table
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play, judge, print and write.
+
+    Returns
+    -------
+    status : int
+        0; 1 if a limit is missed; 2 if the scenario could not be played.
+    """
+    options = _parse(arguments)
+    console = make_console()
+    scenario = SCENARIOS[options.scenario]
+    environment = describe_environment(ROOT)
+    report = options.output / f"{options.scenario}-locust.html"
+    report.unlink(missing_ok=True)
+    try:
+        play, _, sent, found = _play(options, console, report)
+        targets: list[Target] = judge(options.scenario, scenario.limits, found["figures"])
+    except (ProgramError, ProxyError, FileNotFoundError, ValueError) as error:
+        console.print(f"[bold red]The scenario could not be played:[/] {escape(str(error))}")
+        return 2
+    results = {
+        "benchmark": "load-test",
+        "quick": play.seconds < scenario.seconds,
+        "scenario": options.scenario,
+        "title": scenario.title,
+        "environment": environment,
+        "settings": {
+            "host": options.host,
+            "workload": options.workload,
+            "rate": play.rate,
+            "seconds": play.seconds,
+            "seed": options.seed,
+            "shared": options.shared,
+            "generator": sent.generator,
+        },
+        **found,
+        "noted": play.noted,
+        "targets": [target.to_json() for target in targets],
+    }
+    console.print(_table(found["phases"], sent.generator))
+    print_targets(console, targets)
+    output = options.output / f"{options.scenario}.json"
+    write_results(output, results)
+    output.with_suffix(".html").write_text(render(results, report.name if report.is_file() else None))
+    console.print(f"Written to {output} and {output.with_suffix('.html')}")
+    return 0 if options.no_limits or all(target.ok for target in targets) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When requests are to be sent: phases of Poisson arrivals, the same for the same seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["LOCUST_MOST", "Phase", "arrivals", "offsets"]
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+#: Requests/s up to which greenlets keep their times; above it the native generator sends.
+LOCUST_MOST = 500.0
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of a scenario with one rate.
+
+    Attributes
+    ----------
+    name : str
+    seconds : float [s]
+    rate : float [1/s]
+        Requests/s on average.
+    """
+
+    name: str
+    seconds: float
+    rate: float
+
+    def __post_init__(self) -> None:
+        if not (self.seconds > 0 and 0 < self.rate < float("inf")):
+            raise ValueError(f"{self.name}: {self.seconds:g} s at {self.rate:g} requests/s, expected more than nothing")
+
+
+def offsets(phases: Sequence[Phase]) -> Iterator[tuple[Phase, float, float]]:
+    """Yield each phase with its begin and end [s] after the start."""
+    begin = 0.0
+    for phase in phases:
+        yield phase, begin, begin + phase.seconds
+        begin += phase.seconds
+
+
+def arrivals(phases: Sequence[Phase], seed: int) -> Floats:
+    """Draw the moments at which requests are to be sent.
+
+    Parameters
+    ----------
+    phases : sequence of Phase
+    seed : int
+
+    Returns
+    -------
+    moments : ndarray [requests] float64
+        Seconds after the start, ascending.
+
+    Notes
+    -----
+    In a Poisson process the number of a stretch is Poisson distributed, and given the number the moments are
+    independent and uniform. Each phase has a stream of its own, so another rate in one moves nothing in the others.
+    """
+    parts = [np.empty(0)]
+    for number, (phase, begin, end) in enumerate(offsets(phases)):
+        random = np.random.default_rng([seed, number])
+        parts.append(np.sort(random.uniform(begin, end, random.poisson(phase.rate * phase.seconds))))
+    return np.concatenate(parts)

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scenarios: what is sent, what happens meanwhile, and what has to come out."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from load_tests.hosts.churn import memory_spread
+from load_tests.scenarios.arrivals import Phase
+from load_tests.scenarios.generators import Sent, flood
+from load_tests.scenarios.judging import Limit, p99_ratio, recovery_s, spread_of
+from load_tests.scenarios.stage import MODEL, VARIANT, Stage
+
+__all__ = ["SCENARIOS", "Play", "Scenario"]
+
+#: What a client of a ranking model waits for at most; half of it is lost on a machine that the generator shares.
+SLO_MS = 50.0
+_QUIET = ("quiet", "quiet again")
+_ANSWERED = (
+    Limit("failed", 0.0, "failed requests"),
+    Limit("unanswered", 0.0, "requests without an answer"),
+)
+# Otherwise it was the generator that was measured.
+_ON_TIME = Limit("late_p99_ms", 20.0, "p99 of how late requests were sent, ms")
+
+
+@dataclass
+class Play:
+    """One run of a scenario.
+
+    Attributes
+    ----------
+    rate : float [1/s]
+        Of the ordinary load.
+    seconds : float [s]
+        Length of the scenario, about.
+    pinned : bool
+        Whether models of `noisy_variant` have CPUs of their own.
+    noted : dict
+        What was seen while it ran.
+    """
+
+    stage: Stage
+    rate: float
+    seconds: float
+    pinned: bool = True
+    noted: dict[str, Any] = field(default_factory=dict)
+
+
+def _nothing(play: Play, phase: Phase, until: float) -> None:
+    pass
+
+
+def _deploy(play: Play) -> None:
+    play.stage.deploy()
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A scenario.
+
+    Attributes
+    ----------
+    seconds : float [s]
+        Its usual length.
+    rate : float [1/s]
+        Its usual load.
+    prepare, phases, during, figures : callable
+        Deploys; answers what to send; what happens in a phase; and figures beside those of all scenarios.
+    """
+
+    title: str
+    seconds: float
+    rate: float
+    limits: Sequence[Limit]
+    phases: Callable[[Play], list[Phase]]
+    figures: Callable[[Play, list[dict[str, Any]], Sent], dict[str, float]]
+    prepare: Callable[[Play], None] = _deploy
+    during: Callable[[Play, Phase, float], None] = _nothing
+
+
+def _p99_ms(phases: Sequence[dict[str, Any]], name: str) -> float:
+    return float(max(phase.get("p99_us", float("inf")) for phase in phases if phase["phase"] == name)) / 1000
+
+
+# steady: one rate
+
+
+def _steady(play: Play) -> list[Phase]:
+    return [Phase("steady", play.seconds, play.rate)]
+
+
+def _steady_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dict[str, float]:
+    return {"p99_ms": _p99_ms(phases, "steady")}
+
+
+# burst: three times the rate for a while, again and again
+
+
+def _burst(play: Play) -> list[Phase]:
+    once = play.seconds / 12
+    return [Phase("calm", 3 * once, play.rate), Phase("burst", once, 3 * play.rate)] * 3
+
+
+def _burst_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dict[str, float]:
+    after = [span for span, phase in zip(sent.spans, phases, strict=True) if phase["phase"] == "calm"][1:]
+    return {
+        "p99_ms": _p99_ms(phases, "calm"),
+        "burst_p99_ms": _p99_ms(phases, "burst"),
+        "recovery_s": max(recovery_s(sent, (begin, min(end, begin + 5)), SLO_MS * 1000) for begin, end in after),
+    }
+
+
+# version_switch: a second version takes traffic, is promoted and rolled back
+
+
+def _versions(play: Play) -> None:
+    play.stage.deploy(1)
+    play.stage.deploy(2)
+
+
+def _switching(play: Play) -> list[Phase]:
+    quiet = [Phase(name, play.seconds / 4, play.rate) for name in _QUIET]
+    return [quiet[0], Phase("switching", play.seconds / 2, play.rate), quiet[1]]
+
+
+def _switch(play: Play, phase: Phase, until: float) -> None:
+    if phase.name != "switching":
+        return
+    client, proxy = play.stage.proxy.client, play.stage.proxy
+    changes: list[Callable[[], object]] = [
+        lambda: client.traffic(MODEL, {2: 30}),
+        lambda: client.traffic(MODEL, {2: 70}),
+        lambda: client.promote(MODEL, 2),
+        lambda: client.rollback(MODEL),
+    ]
+    while time.time() < until - 0.5:
+        for change in changes:
+            begun = time.time()
+            change()
+            proxy.applied(begun)
+            play.noted["switches"] = play.noted.get("switches", 0) + 1
+            time.sleep(0.1)
+
+
+def _switch_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dict[str, float]:
+    return {
+        "switches": float(play.noted.get("switches", 0)),
+        "p99_ms": _p99_ms(phases, "switching"),
+        "ratio": p99_ratio(phases, "switching", _QUIET),
+        "spread": spread_of(phases, _QUIET),
+    }
+
+
+# overload: twice what the host can do
+
+
+def _limited(play: Play) -> None:
+    play.stage.deploy(limits={"max_queue": 32})
+    endpoint = play.stage.endpoint
+    report = flood(endpoint, endpoint.grpc_requests, 16, max(0.5, play.seconds / 8))
+    play.noted["capacity"] = report["rate"]
+
+
+def _overload(play: Play) -> list[Phase]:
+    part = play.seconds / 4
+    rate = min(play.rate, play.noted["capacity"] / 4)
+    # The name says which of the generators sends: this one is always native.
+    over = max(2 * play.noted["capacity"], 501.0)
+    return [Phase("before", part, rate), Phase("overload", part, over), Phase("after", 2 * part, rate)]
+
+
+def _overload_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dict[str, float]:
+    begin, end = sent.spans[2]
+    return {
+        "capacity_requests_per_s": play.noted["capacity"],
+        "goodput": phases[1]["answered_per_s"] / play.noted["capacity"],
+        "recovery_s": recovery_s(sent, (begin, end), SLO_MS * 1000),
+        "p99_ms": _p99_ms(phases, "overload"),
+        "host_alive": float(play.stage.alive()),
+        "failed_outside": float(sum(sum(phases[number]["failed"].values()) for number in (0, 2))),
+    }
+
+
+# noisy_variant: a variant is flooded beside the baseline
+
+
+def _two_models(play: Play) -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    if play.pinned and len(cpus) > 1:
+        play.stage.deploy(sessions=1, cpuset=str(cpus[0]))
+        play.stage.deploy(name=VARIANT, sessions=1, cpuset=str(cpus[1]))
+    else:
+        play.stage.deploy()
+        play.stage.deploy(name=VARIANT)
+
+
+def _flood_variant(play: Play, phase: Phase, until: float) -> None:
+    if phase.name == "noisy":
+        seconds = max(0.2, until - time.time())
+        report = flood(play.stage.endpoint, play.stage.variant_requests, 8, seconds)
+        play.noted["variant_requests_per_s"] = report["rate"]
+
+
+def _noisy(play: Play) -> list[Phase]:
+    quiet = [Phase(name, play.seconds / 4, play.rate) for name in _QUIET]
+    return [quiet[0], Phase("noisy", play.seconds / 2, play.rate), quiet[1]]
+
+
+def _noisy_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dict[str, float]:
+    return {
+        "variant_requests_per_s": play.noted["variant_requests_per_s"],
+        "p99_ms": _p99_ms(phases, "noisy"),
+        "ratio": p99_ratio(phases, "noisy", _QUIET),
+        "spread": spread_of(phases, _QUIET),
+    }
+
+
+# soak: long enough for what leaks to show
+
+
+def _soak(play: Play) -> list[Phase]:
+    return [Phase(name, play.seconds / 3, play.rate) for name in ("first", "second", "third")]
+
+
+def _watch(play: Play, phase: Phase, until: float) -> None:
+    seen = play.noted.setdefault("resources", [])
+    step = max(0.2, play.seconds / 120)
+    while time.time() < until - step:
+        seen.append(play.stage.resources())
+        time.sleep(step)
+
+
+def _soak_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dict[str, float]:
+    seen = play.noted["resources"]
+    warm = seen[len(seen) // 10 :]
+    return {
+        "p99_ms": max(_p99_ms(phases, phase.name) for phase in _soak(play)),
+        "drift": p99_ratio(phases, "third", ["first"]),
+        "memory": memory_spread(seen),
+        "threads": float(warm[-1]["threads"] - warm[0]["threads"]),
+        "files": float(warm[-1]["files"] - warm[0]["files"]),
+    }
+
+
+_P99 = Limit("p99_ms", SLO_MS, "p99, ms")
+_RATIO = "p99 over that of the quiet phases"
+
+SCENARIOS = {
+    "steady": Scenario("One rate", 60.0, 150.0, [*_ANSWERED, _ON_TIME, _P99], _steady, _steady_figures),
+    "burst": Scenario(
+        "Three bursts of three times the rate",
+        60.0,
+        120.0,
+        [
+            *_ANSWERED,
+            _ON_TIME,
+            Limit("p99_ms", SLO_MS, "p99 between bursts, ms"),
+            Limit("burst_p99_ms", 4 * SLO_MS, "p99 in bursts, ms"),
+            Limit("recovery_s", 1.0, "p95 back within the SLO after a burst, s"),
+        ],
+        _burst,
+        _burst_figures,
+    ),
+    "version_switch": Scenario(
+        "Traffic to a second version, promote, roll-back",
+        60.0,
+        150.0,
+        [
+            *_ANSWERED,
+            _ON_TIME,
+            Limit("switches", 4.0, "switches made", at_least=True),
+            Limit("ratio", 1.3, _RATIO, spread="spread"),
+        ],
+        _switching,
+        _switch_figures,
+        _versions,
+        _switch,
+    ),
+    "overload": Scenario(
+        "Twice what the host can do",
+        60.0,
+        150.0,
+        [
+            Limit("failed_otherwise", 0.0, "requests that failed, not refused"),
+            Limit("failed_outside", 0.0, "requests failed or refused before and after"),
+            Limit("host_alive", 1.0, "the host is the same process", at_least=True),
+            Limit("goodput", 0.5, "answered at overload, over what it answers at most", at_least=True),
+            Limit("recovery_s", 5.0, "p95 back within the SLO after overload, s"),
+        ],
+        _overload,
+        _overload_figures,
+        _limited,
+    ),
+    "noisy_variant": Scenario(
+        "A variant is flooded beside the baseline",
+        60.0,
+        150.0,
+        [*_ANSWERED, _ON_TIME, Limit("ratio", 1.3, f"baseline's {_RATIO}", spread="spread")],
+        _noisy,
+        _noisy_figures,
+        _two_models,
+        _flood_variant,
+    ),
+    "soak": Scenario(
+        "One rate for half an hour",
+        1800.0,
+        100.0,
+        [
+            *_ANSWERED,
+            _ON_TIME,
+            _P99,
+            Limit("drift", 1.3, "p99 of the last third over the first"),
+            Limit("memory", 0.05, "resident memory differs by"),
+            Limit("threads", 0.0, "threads more at the end"),
+            Limit("files", 4.0, "open files more at the end"),
+        ],
+        _soak,
+        _soak_figures,
+        during=_watch,
+    ),
+}

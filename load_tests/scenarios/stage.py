@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a scenario plays on: a proxy with a host, a model deployed, and requests for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from load_tests.bench_serving import default_config
+from load_tests.hosts.proxy import Proxy, memory_of
+from load_tests.hosts.throughput import write_json_requests
+from load_tests.request_files import ensure_requests, name_model, read_requests, write_requests
+from load_tests.scenarios.generators import Endpoint
+
+__all__ = ["MODEL", "VARIANT", "Stage", "open_stage"]
+
+MODEL = "ranking"
+VARIANT = "ranking-variant"
+_DEPLOY_S = 300.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A running proxy.
+
+    Attributes
+    ----------
+    proxy : Proxy
+    endpoint : Endpoint
+        Of the model.
+    variant_requests : Path
+        For the variant, over gRPC.
+    """
+
+    proxy: Proxy
+    endpoint: Endpoint
+    variant_requests: Path
+    model: Path
+
+    def deploy(self, version: int = 1, name: str = MODEL, sessions: int | None = None, **settings: Any) -> None:
+        """Deploy a version of a model, and wait until it is ready."""
+        config = default_config(sessions or len(os.sched_getaffinity(0)))
+        self.proxy.client.deploy(
+            name, self.model, version=version, config=config, wait=True, timeout=_DEPLOY_S, **settings
+        )
+
+    def resources(self) -> dict[str, int]:
+        """Answer what the host holds: bytes of memory, threads, open files."""
+        process = Path("/proc") / str(self.proxy.pid)
+        return {
+            **memory_of(self.proxy.pid),
+            "threads": len(os.listdir(process / "task")),
+            "files": len(os.listdir(process / "fd")),
+        }
+
+    def alive(self) -> bool:
+        """Say whether the host is still the process that it was."""
+        return any(one["alive"] and one["pid"] == self.proxy.pid for one in self.proxy.client.status()["hosts"])
+
+
+@contextlib.contextmanager
+def open_stage(host: str, workload: str, model: Path, folder: Path, cache: Path) -> Iterator[Stage]:
+    """Start a proxy with one host, and write requests of one row."""
+    anonymous = read_requests(ensure_requests(cache / "requests", workload, 1, "tfserving"))
+    named = {}
+    for name in (MODEL, VARIANT):
+        named[name] = folder / f"{name}.bin"
+        write_requests(named[name], [name_model(one, name) for one in anonymous])
+    plain = write_json_requests(folder / "requests.json.bin", workload, 256)
+    with Proxy(host, folder) as proxy:
+        (here,) = (one for one in proxy.client.status()["hosts"] if one["pid"] == proxy.pid)
+        path = f"/v1/models/{MODEL}:predict"
+        endpoint = Endpoint(here["endpoints"]["rest"], proxy.address, path, plain, named[MODEL])
+        yield Stage(proxy, endpoint, named[VARIANT], model.resolve())

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of claims reads what the benches write, and says so where there is nothing to read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from load_tests._environment import describe_environment
+from load_tests._programs import ROOT, ProgramError
+from load_tests.bench_aot import refusal
+from load_tests.bench_claims import main, read_claim
+from load_tests.bench_session_group import contestants, summarise
+from load_tests.bench_session_group import main as measure_group
+from load_tests.claims import CLAIMS
+
+ENVIRONMENT = describe_environment(ROOT)
+
+
+def _write(folder: Path, name: str, results: dict[str, Any]) -> None:
+    (folder / CLAIMS[name].file).write_text(json.dumps({"environment": ENVIRONMENT} | results))
+
+
+def _cases(**engines: dict[str, float]) -> dict[str, Any]:
+    return {"cases": [{"workload": "W1", "rows": 1, "engines": engines}]}
+
+
+def test_every_claim_is_a_row_and_says_what_is_missing(tmp_path: Path) -> None:
+    assert main(["--results", str(tmp_path)]) == 0
+    rows = json.loads((tmp_path / "bench_claims.json").read_text())["rows"]
+    assert [row["published"] for row in rows] == [
+        "+50 %", "+10 %", "-10 % CPU", "+30 %", "-90 % size, +50 % speed", "+35 %",
+    ]  # fmt: skip
+    assert all(row["missing"].startswith("not measured") for row in rows)
+
+
+def test_figures_of_fused_models(tmp_path: Path) -> None:
+    engines = {
+        "stock": {"requests_per_s": 100.0, "cpu_s_per_1000": 2.0},
+        "fp32": {"requests_per_s": 200.0, "cpu_s_per_1000": 1.5},
+        "bf16": {"requests_per_s": 230.0, "cpu_s_per_1000": 1.0},
+    }
+    settings = {"precisions": {"W1 bf16": {"precision": "bf16 weights"}, "W1 fp32": {"precision": "fp32"}}}
+    _write(tmp_path, "fusion", _cases(**engines) | {"settings": settings})
+    row = read_claim(CLAIMS["fusion"], tmp_path)
+    assert row["figures"] == {"W1x1": 0.75}
+    assert "W1x1 -25 % (2.00 to 1.50)" in row["text"]
+    assert (row["commit"], row["cpu"]) == (ENVIRONMENT["commit"], ENVIRONMENT["cpu"])
+    row = read_claim(CLAIMS["precision"], tmp_path)
+    assert row["figures"] == {"bf16 over fp32, W1x1": pytest.approx(1.15)}
+    assert "W1x1 +15 %; computed as bf16 weights" in row["text"]
+
+
+def test_figures_of_the_cost_model_and_of_cuts(tmp_path: Path) -> None:
+    targets = [
+        {"name": "baseline-pool / shared, mean over all traffic", "value": 1.31},
+        {"name": "dynamic / baseline-pool, moving traffic", "value": 1.2},
+    ]
+    half = {"policy": "baseline-pool", "against": "shared", "interference": 0.5, "mean": 1.1}
+    _write(tmp_path, "cost-model", {"targets": targets, "comparisons": [half], "minutes_scale": 1.0})
+    row = read_claim(CLAIMS["cost-model"], tmp_path)
+    assert row["figures"] == {"baseline-pool over shared": 1.31, "dynamic over baseline-pool": 1.2}
+    assert "+10 % at 0.5 times the measured interference" in row["text"]
+    speed = {"name": "20 bags, one row, stock TensorFlow: times as fast", "value": 2.28}
+    size = {"name": "93 % zero rows, deeprec: smaller, bit-exact [%]", "value": 91.5}
+    _write(tmp_path, "cut", {"targets": [size, speed]})
+    assert read_claim(CLAIMS["cut"], tmp_path)["figures"] == {"smaller, deeprec [%]": 91.5, "speed": 2.28}
+    _write(tmp_path, "cut", {"targets": [speed]})
+    assert "size not measured" in read_claim(CLAIMS["cut"], tmp_path)["text"]
+
+
+def test_a_part_of_a_run_and_a_quick_one_give_no_figure(tmp_path: Path) -> None:
+    _write(tmp_path, "cut", {"targets": []})
+    assert "expected a whole run" in read_claim(CLAIMS["cut"], tmp_path)["missing"]
+    _write(tmp_path, "session-group", {"quick": True})
+    assert "quick run" in read_claim(CLAIMS["session-group"], tmp_path)["missing"]
+    (tmp_path / CLAIMS["aot"].file).write_text("{")
+    assert "missing" in read_claim(CLAIMS["aot"], tmp_path)
+
+
+def test_a_group_has_a_session_for_each_cpu() -> None:
+    one, group = contestants(Path("model"), 4)
+    assert (one["config"]["session_num"], one["config"]["intra_op_parallelism_threads"]) == (1, 4)
+    assert (group["config"]["session_num"], group["config"]["intra_op_parallelism_threads"]) == (4, 1)
+    figures = ("requests_per_s", "mean_us", "p50_us", "p99_us", "cpu_s_per_1000")
+    engines = [
+        {"engine": name, "max_abs_difference": 0, "rounds": [dict.fromkeys(figures, rate)] * 3}
+        for name, rate in (("one", 100.0), ("group", 150.0))
+    ]
+    case = summarise("W1", 1, {"threads": 4, "engines": engines})
+    assert CLAIMS["session-group"].read({"cases": [case]}).figures == {"W1x1": 1.5, "mean": pytest.approx(1.5)}
+
+
+def test_what_the_compiler_refuses_is_said() -> None:
+    text = "INFO: begun\nValueError: unsupported: Rec (No registered 'Rec' OpKernel for XLA_CPU_JIT devices)\n"
+    said = refusal(ProgramError("saved_model_cli", 1, text))
+    assert said == "No registered 'Rec' OpKernel for XLA_CPU_JIT"
+    assert refusal(ProgramError("saved_model_cli", 1, "ValueError: shape\nbye")).endswith("ValueError: shape")
+    engines = {"stock": {"requests_per_s": 100.0}, "stock, compiled ahead of time": {"requests_per_s": 135.0}}
+    results = {"engines": engines, "refused": [f"the fused W2 is refused: {said}"], "settings": {"rows": 16}}
+    measured = CLAIMS["aot"].read(results)
+    assert measured.figures == {"stock, compiled ahead of time": 1.35}
+    assert measured.text.endswith(f"+35 %; the fused W2 is refused: {said}")
+
+
+@pytest.mark.slow
+def test_quick_run_of_session_groups(bench_serving: Path, library: Path, tmp_path: Path) -> None:
+    output = tmp_path / "results.json"
+    arguments = ["--quick", "--workloads", "tiny", "--rows", "1", "--output", str(output), "--library", str(library)]
+    assert measure_group([*arguments, "--bench-dir", str(bench_serving.parent)]) == 0
+    (case,) = json.loads(output.read_text())["cases"]
+    assert case["engines"]["group"]["max_abs_difference"] < 1e-5
