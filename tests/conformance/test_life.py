@@ -53,9 +53,10 @@ def test_new_desired_state_loses_no_request(start_host, served_models) -> None:
 
 def test_sigterm_answers_what_is_in_flight(start_host, served_models) -> None:
     with start_host({"slow": served_models["slow"]}) as host:
-        running = SlowRequest(host, loops=400)
+        running = SlowRequest(host, loops=800)
         waiting = SlowRequest(host, loops=1)
-        wait_until(lambda: '"slow"' in httpx.get(f"http://{host.rest}/metrics", timeout=10).text)
+        both = 'recprocessor_in_flight{model="slow",version="1"} 2'
+        wait_until(lambda: both in httpx.get(f"http://{host.rest}/metrics", timeout=10).text)
         assert host.end(signal.SIGTERM) == 0
         assert [one.end().status_code for one in (running, waiting)] == [200, 200]
     assert host.actual()["endpoints"] == {}
