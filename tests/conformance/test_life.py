@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 import threading
@@ -12,7 +11,7 @@ import time
 import grpc
 import httpx
 import pytest
-from host_requests import SlowRequest, ranking_body, wait_until
+from host_requests import SlowRequest, in_flight, ranking_body, wait_until
 from served_hosts import ROOT, ServedHost, program, served
 
 
@@ -52,22 +51,12 @@ def test_new_desired_state_loses_no_request(start_host, served_models) -> None:
     assert set(load.versions) == {"1", "2"}
 
 
-def _in_flight(host: ServedHost) -> int:
-    """Return how many requests wait or run for the model `slow`."""
-    found = re.search(r'^recprocessor_in_flight{model="slow",version="1"} (\d+)', _metrics(host), re.MULTILINE)
-    return int(found[1]) if found else 0
-
-
-def _metrics(host: ServedHost) -> str:
-    return httpx.get(f"http://{host.rest}/metrics", timeout=10).text
-
-
 def test_sigterm_answers_what_is_in_flight(start_host, served_models) -> None:
     with start_host({"slow": served_models["slow"]}) as host:
         running = SlowRequest(host, loops=800)
-        wait_until(lambda: _in_flight(host) == 1)
+        wait_until(lambda: in_flight(host) == 1)
         waiting = SlowRequest(host, loops=1)
-        wait_until(lambda: _in_flight(host) == 2)
+        wait_until(lambda: in_flight(host) == 2)
         assert host.end(signal.SIGTERM) == 0
         assert [one.end().status_code for one in (running, waiting)] == [200, 200]
     assert host.actual()["endpoints"] == {}
