@@ -4,29 +4,22 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import json
 import os
-import sys
-import warnings
-import weakref
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from processor._completions import loop_queue
 from processor._ffi import NULL, ffi
 from processor._host_request import HostRequest
-from processor._lib import get_lib
+from processor._owner import Owner
 from processor._request import deadline_us
 from processor._result import Answer, Result
 from processor._tensors import c_text
-from processor.errors import FailedPreconditionError, check_error, make_error
-
-_open_hosts: weakref.WeakSet[Host] = weakref.WeakSet()
+from processor.errors import check_error, make_error
 
 
-class Host:
+class Host(Owner):
     """Serves the models and versions that `desired.json` in a state directory names, and follows that file.
 
     Creating it does not wait for models; `status` shows how far they are. Every method may be called from any number of
@@ -52,12 +45,13 @@ class Host:
         For a folder that cannot be written.
     """
 
+    _kind = "host"
+    _free = "processor_host_free"
+
     def __init__(
         self, state_dir: str | os.PathLike[str], host_id: str = "host-0", maintenance_cpus: str | None = None
     ) -> None:
-        self._handle: Any = None
-        self._lib = get_lib()
-        self._name = host_id
+        super().__init__(host_id)
         options = ffi.new("processor_host_options *")
         options.struct_size = ffi.sizeof("struct processor_host_options")
         options.abi_version = ffi.integer_const("PROCESSOR_ABI_VERSION")
@@ -66,8 +60,7 @@ class Host:
         options.state_dir, options.host_id, options.maintenance_cpus = kept
         host, error = ffi.new("processor_host **"), ffi.new("processor_error *")
         check_error(self._lib.processor_host_create(options, host, error), error)
-        self._handle = host[0]
-        _open_hosts.add(self)
+        self._own(host[0])
 
     def process(
         self,
@@ -153,12 +146,12 @@ class Host:
 
     def status(self) -> dict[str, Any]:
         """Return what is served: the content of actual.json, as it is now."""
-        status: dict[str, Any] = json.loads(self._ask(self._lib.processor_host_status))
+        status: dict[str, Any] = json.loads(self._ask(self._lib.processor_host_status).to_bytes())
         return status
 
     def metrics(self) -> str:
         """Return counters and histograms, as text in the exposition format of Prometheus."""
-        return self._ask(self._lib.processor_host_metrics).decode()
+        return self._ask(self._lib.processor_host_metrics).to_bytes().decode()
 
     def set_endpoint(self, name: str, address: str | None) -> None:
         """Have actual.json tell where the host program listens; None: it does not any more."""
@@ -183,52 +176,3 @@ class Host:
         """
         error = ffi.new("processor_error *")
         check_error(self._lib.processor_host_drain(self._open_handle(), deadline_us(deadline), error), error)
-
-    def close(self) -> None:
-        """Free the host: refuse new requests, cancel the waiting ones, wait for the running ones, unload.
-
-        A second call does nothing.
-        """
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            self._lib.processor_host_free(handle)
-
-    @property
-    def closed(self) -> bool:
-        """Whether the host has been closed."""
-        return self._handle is None
-
-    def __enter__(self) -> Self:
-        self._open_handle()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __del__(self, _is_finalizing: Any = sys.is_finalizing) -> None:
-        if getattr(self, "_handle", None) is not None and not _is_finalizing():
-            warnings.warn(f"host {self._name}: not closed", ResourceWarning, source=self, stacklevel=2)
-            self.close()
-
-    def __repr__(self) -> str:
-        return f"<processor.Host {self._name!r}{' (closed)' if self.closed else ''}>"
-
-    def _open_handle(self) -> Any:
-        handle = self._handle
-        if handle is None:
-            raise FailedPreconditionError(f"host {self._name}: closed, expected an open one")
-        return handle
-
-    def _ask(self, question: Any) -> bytes:
-        result, error = ffi.new("processor_result **"), ffi.new("processor_error *")
-        check_error(question(self._open_handle(), result, error), error)
-        return Result(result[0]).to_bytes()
-
-
-@atexit.register
-def _close_open_hosts() -> None:
-    # While the interpreter is whole, and before the destructors of TensorFlow's own globals run.
-    for host in list(_open_hosts):
-        host.close()

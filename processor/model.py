@@ -4,33 +4,26 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import json
 import os
-import sys
-import warnings
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from processor._completions import loop_queue
 from processor._ffi import NULL, ffi
-from processor._lib import get_lib
+from processor._owner import Owner
 from processor._request import Request, RequestFactory, deadline_us
 from processor._result import Result
 from processor._tensors import c_text
-from processor.errors import FailedPreconditionError, InvalidArgumentError, ProcessorError, check_error, make_error
+from processor.errors import InvalidArgumentError, ProcessorError, check_error, make_error
 from processor.signature import Signature, parse_signatures
 
 _REQUEST_SIZE: int = ffi.sizeof("struct processor_request")
 
-_open_models: weakref.WeakSet[Model] = weakref.WeakSet()
 
-
-class Model:
+class Model(Owner):
     """A SavedModel, loaded into a group of sessions that share its variables.
 
     Loading blocks until every session is warm: a model is ready or it failed, never half loaded. Every method may be
@@ -58,13 +51,14 @@ class Model:
         If the library does not fit this package or the installed TensorFlow.
     """
 
+    _kind = "model"
+    _free = "processor_model_free"
+
     def __init__(
         self, path: str | os.PathLike[str] | None = None, config: Mapping[str, Any] | str | None = None
     ) -> None:
-        self._handle: Any = None
-        self._lib = get_lib()
+        super().__init__(os.fspath(path) if path is not None else "savedmodel_dir")
         text = _config_text(config)
-        self._name = os.fspath(path) if path is not None else "savedmodel_dir"
         options = ffi.new("processor_load_options *")
         options.struct_size = ffi.sizeof("struct processor_load_options")
         options.abi_version = ffi.integer_const("PROCESSOR_ABI_VERSION")
@@ -72,9 +66,8 @@ class Model:
         options.path, options.config = kept
         model, error = ffi.new("processor_model **"), ffi.new("processor_error *")
         check_error(self._lib.processor_model_load(options, model, error), error)
-        self._handle = model[0]
-        _open_models.add(self)
-        self._signatures = parse_signatures(self._ask(self._lib.processor_model_signatures))
+        self._own(model[0])
+        self._signatures = parse_signatures(self._ask(self._lib.processor_model_signatures).to_json())
         self._requests = RequestFactory(self._signatures)
 
     @property
@@ -86,12 +79,12 @@ class Model:
     @property
     def info(self) -> dict[str, Any]:
         """What is loaded now: path, version, sessions, executor, warm-up and more; see docs/observability.md."""
-        info: dict[str, Any] = self._ask(self._lib.processor_model_info)
+        info: dict[str, Any] = self._ask(self._lib.processor_model_info).to_json()
         return info
 
     def stats(self) -> dict[str, Any]:
         """Return counters and latencies [us] since loading; see docs/observability.md."""
-        stats: dict[str, Any] = self._ask(self._lib.processor_model_stats)
+        stats: dict[str, Any] = self._ask(self._lib.processor_model_stats).to_json()
         return stats
 
     def run(
@@ -313,48 +306,6 @@ class Model:
         error = ffi.new("processor_error *")
         check_error(self._lib.processor_model_drain(self._open_handle(), deadline_us(deadline), error), error)
 
-    def close(self) -> None:
-        """Free the model: refuse new requests, cancel the waiting ones, wait for the running ones.
-
-        A second call does nothing.
-        """
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            self._lib.processor_model_free(handle)
-
-    @property
-    def closed(self) -> bool:
-        """Whether the model has been closed."""
-        return self._handle is None
-
-    def __enter__(self) -> Self:
-        self._open_handle()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __del__(self, _is_finalizing: Any = sys.is_finalizing) -> None:
-        if getattr(self, "_handle", None) is not None and not _is_finalizing():
-            warnings.warn(f"model {self._name}: not closed", ResourceWarning, source=self, stacklevel=2)
-            self.close()
-
-    def __repr__(self) -> str:
-        return f"<processor.Model {self._name!r}{' (closed)' if self.closed else ''}>"
-
-    def _open_handle(self) -> Any:
-        handle = self._handle
-        if handle is None:
-            raise FailedPreconditionError(f"model {self._name}: closed, expected an open one")
-        return handle
-
-    def _ask(self, question: Any) -> Any:
-        result, error = ffi.new("processor_result **"), ffi.new("processor_error *")
-        check_error(question(self._open_handle(), result, error), error)
-        return Result(result[0]).to_json()
-
     def _run(self, request: Request) -> Result:
         result, error = ffi.new("processor_result **"), ffi.new("processor_error *")
         check_error(self._lib.processor_model_run(self._open_handle(), request.struct, result, error), error)
@@ -383,10 +334,3 @@ def _config_text(config: Mapping[str, Any] | str | None) -> str | None:
         return json.dumps(dict(config), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"config: {error}, expected what JSON can hold") from error
-
-
-@atexit.register
-def _close_open_models() -> None:
-    # While the interpreter is whole, and before the destructors of TensorFlow's own globals run.
-    for model in list(_open_models):
-        model.close()

@@ -77,6 +77,9 @@ def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
             complain(str(error))
             raise typer.Exit(2 if isinstance(error, _WRONG_USE) else 1) from error
         except KeyboardInterrupt:
+            # Raised in code from a string (named tuples, data classes), it leaves a mark by which `python -m` dies of
+            # the signal although it was caught; other code from a string takes the mark away.
+            exec("")
             raise typer.Exit(128 + signal.SIGINT) from None
         raise typer.Exit(code or 0)
 

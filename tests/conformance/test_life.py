@@ -11,7 +11,7 @@ import time
 import grpc
 import httpx
 import pytest
-from host_requests import SlowRequest, ranking_body, wait_until
+from host_requests import SlowRequest, in_flight, ranking_body, wait_until
 from served_hosts import ROOT, ServedHost, program, served
 
 
@@ -53,9 +53,10 @@ def test_new_desired_state_loses_no_request(start_host, served_models) -> None:
 
 def test_sigterm_answers_what_is_in_flight(start_host, served_models) -> None:
     with start_host({"slow": served_models["slow"]}) as host:
-        running = SlowRequest(host, loops=400)
+        running = SlowRequest(host, loops=800)
+        wait_until(lambda: in_flight(host) == 1)
         waiting = SlowRequest(host, loops=1)
-        wait_until(lambda: '"slow"' in httpx.get(f"http://{host.rest}/metrics", timeout=10).text)
+        wait_until(lambda: in_flight(host) == 2)
         assert host.end(signal.SIGTERM) == 0
         assert [one.end().status_code for one in (running, waiting)] == [200, 200]
     assert host.actual()["endpoints"] == {}

@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 import tensorflow as tf
-from host_requests import SlowRequest, ranking_body, slow_body, wait_until
+from host_requests import SlowRequest, in_flight, ranking_body, slow_body, wait_until
 from served_hosts import ServedHost
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
@@ -96,7 +96,7 @@ def test_traceparent_is_taken(stub, http: httpx.Client) -> None:
 def test_deadline_of_one_that_waits(host: ServedHost, stub, http: httpx.Client) -> None:
     """It is refused by the host at its deadline, not run after it."""
     running = SlowRequest(host, loops=800)
-    wait_until(lambda: _in_flight(host) == 1)
+    wait_until(lambda: in_flight(host) == 1)
     began = time.monotonic()
     answer = http.post("/api/predict/slow", content=slow_body(1), headers={"x-timeout-ms": "100"})
     with pytest.raises(grpc.RpcError) as caught:
@@ -124,7 +124,7 @@ def test_refusal_says_when_to_come_again(host: ServedHost, stub, http: httpx.Cli
     assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
 
     running = [SlowRequest(host, loops=300) for _ in range(3)]
-    wait_until(lambda: _in_flight(host) == 3)
+    wait_until(lambda: in_flight(host) == 3)
     with pytest.raises(grpc.RpcError) as caught:
         stub.Predict(_slow(1), timeout=30)
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -134,31 +134,24 @@ def test_refusal_says_when_to_come_again(host: ServedHost, stub, http: httpx.Cli
 
 def test_grpc_client_that_goes_away_cancels_what_waits(host: ServedHost, stub) -> None:
     running = SlowRequest(host, loops=1000)
-    wait_until(lambda: _in_flight(host) == 1)
+    wait_until(lambda: in_flight(host) == 1)
     waiting = stub.Predict.future(_slow(2000), timeout=60)
-    wait_until(lambda: _in_flight(host) == 2)
+    wait_until(lambda: in_flight(host) == 2)
     waiting.cancel()
-    wait_until(lambda: _in_flight(host) == 1)
+    wait_until(lambda: in_flight(host) == 1)
     assert running.is_alive()
     running.end()
 
 
 def test_http_client_that_goes_away_cancels_what_waits(host: ServedHost) -> None:
     running = SlowRequest(host, loops=1000)
-    wait_until(lambda: _in_flight(host) == 1)
+    wait_until(lambda: in_flight(host) == 1)
     address, _, port = host.rest.rpartition(":")
     body = slow_body(2000)
     with socket.create_connection((address, int(port))) as client:
         head = f"POST /api/predict/slow HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
         client.sendall(head.encode() + body)
-        wait_until(lambda: _in_flight(host) == 2)
-    wait_until(lambda: _in_flight(host) == 1)
+        wait_until(lambda: in_flight(host) == 2)
+    wait_until(lambda: in_flight(host) == 1)
     assert running.is_alive()
     running.end()
-
-
-def _in_flight(host: ServedHost) -> int:
-    """Return how many requests wait or run for the model `slow`."""
-    text = httpx.get(f"http://{host.rest}/metrics", timeout=10).text
-    lines = [line for line in text.splitlines() if line.startswith("recprocessor_in_flight{") and '"slow"' in line]
-    return int(float(lines[0].rpartition(" ")[2]))

@@ -52,6 +52,13 @@ class SlowRequest:
         return self._answer
 
 
+def in_flight(host: ServedHost) -> int:
+    """Return how many requests wait or run for the model `slow`."""
+    text = httpx.get(f"http://{host.rest}/metrics", timeout=10).text
+    lines = [line for line in text.splitlines() if line.startswith("recprocessor_in_flight{") and '"slow"' in line]
+    return int(float(lines[0].rpartition(" ")[2])) if lines else 0
+
+
 def wait_until(condition, seconds: float = 30.0) -> None:
     """Wait until something is so."""
     until = time.monotonic() + seconds

@@ -115,11 +115,14 @@ func (m *Model) runAsync(ctx context.Context, request *Request, c *cRequest, dea
 		return end.result, end.err
 	case <-ctx.Done():
 	}
-	C.processor_model_cancel(m.handle, *id, nil)
+	cancelled := C.processor_model_cancel(m.handle, *id, nil) == C.PROCESSOR_OK
 	if m.completions.forget(tag) {
 		return nil, contextError(ctx, "before it was answered")
 	}
 	end := <-done // it ended in the same moment
+	if cancelled {
+		return nil, contextError(ctx, "while it waited") // not what the library calls it: it knows no context
+	}
 	return end.result, end.err
 }
 

@@ -17,6 +17,10 @@ namespace {
 constexpr int kInstanceShift = 48;  // numbers of requests: instance, then the model's own number
 constexpr int64_t kLeastRetryUs = 1000;
 
+// Variants give way once what is more important would wait for so long. Queues that are shorter come and go at any load,
+// and to refuse requests for them would lose what could be answered.
+constexpr int64_t kYieldUs = 20'000;
+
 // When those that wait now will have been answered.
 int64_t RetryAfterUs(const HostedVersion& version) {
   const int64_t run_us = version.load().recent_run_ns.load(std::memory_order_relaxed) / 1000;
@@ -132,15 +136,19 @@ absl::Status ModelHost::Enter(const RouteTable& table, int64_t others, HostCall&
 
 bool ModelHost::MustYield(const RouteTable& table, const Servable& servable) const {
   if (servable.is_baseline) return false;
-  int64_t running = 0;
-  bool waits = false, runs = false;
+  int64_t running = 0, longest_us = 0;  // of waiting for a session
+  int64_t run_us = 0;                   // of what is more important
   const auto look_at = [&](const Servable& other) {
-    const int64_t in_flight = other.version->load().in_flight.load(std::memory_order_relaxed);
+    const VersionLoad& load = other.version->load();
+    const int64_t in_flight = load.in_flight.load(std::memory_order_relaxed);
     const int64_t queued = other.version->queued();
     running += in_flight - queued;
-    if (!other.is_baseline && other.priority <= servable.priority) return;
-    waits |= queued > 0;
-    runs |= in_flight > 0;
+    if (in_flight == 0 || (!other.is_baseline && other.priority <= servable.priority)) return;
+    // Of one that has not run yet nobody knows how long it takes.
+    const int64_t recent_ns = load.recent_run_ns.load(std::memory_order_relaxed);
+    const int64_t recent_us = recent_ns == 0 ? kYieldUs : recent_ns / 1000;
+    longest_us = std::max(longest_us, queued * recent_us / other.version->sessions());
+    run_us = std::max(run_us, recent_us);
   };
   for (const auto& model : table.models()) {
     if (model->baseline != nullptr) look_at(*model->baseline);
@@ -149,7 +157,8 @@ bool ModelHost::MustYield(const RouteTable& table, const Servable& servable) con
     }
   }
   // Threads of callers wait nowhere but for a CPU.
-  return running >= cpus_ && (waits || (runs && running > cpus_));
+  if (running > cpus_) longest_us = std::max(longest_us, (running - cpus_) * run_us / cpus_);
+  return running >= cpus_ && longest_us >= kYieldUs;
 }
 
 void ModelHost::Finish(HostCall& call, const absl::Status& status) noexcept {
