@@ -68,6 +68,18 @@ def _open_loop(address: str, requests: Path, rate: float, samples: Path) -> Iter
     report |= json.loads(output)
 
 
+def _quiet(kind: Kind, changes: Changes, seconds: float) -> list[Span]:
+    """Let nothing happen for a while, in all in each state of a cycle if these differ."""
+    spans = []
+    for step in kind.cycle if kind.states else (None,):
+        if step is not None:
+            step(changes)
+        begin = time.time()
+        time.sleep(seconds / len(kind.cycle))
+        spans.append((begin, time.time()))
+    return spans
+
+
 def _part(
     kind: Kind, changes: Changes, requests: Path, rate: float, options: argparse.Namespace, progress: Progress
 ) -> dict[str, Any]:
@@ -88,12 +100,11 @@ def _part(
             for number in range(rounds):
                 # In turns, so that neither always comes later.
                 for spans in quiet if number % 2 == 0 else quiet[::-1]:
-                    begin = time.time()
-                    time.sleep(options.quiet)
-                    spans.append((begin, time.time()))
+                    spans += operator.submit(_quiet, kind, changes, options.quiet).result()
                 begin = time.time()
                 for _ in range(options.cycles * number // rounds, options.cycles * (number + 1) // rounds):
-                    operator.submit(kind.cycle, changes).result()
+                    for step in kind.cycle:
+                        operator.submit(step, changes).result()
                     memory.append(operator.submit(memory_of, changes.proxy.pid).result())
                     progress.advance(task)
                 busy.append((begin, time.time()))
