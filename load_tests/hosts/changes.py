@@ -75,23 +75,26 @@ class Changes:
         self.note(name, self.proxy.applied(begun))
         time.sleep(_SETTLE_S)
 
-    def routing(self) -> None:
-        """Give a second version traffic, promote it, and roll back."""
-        client = self.proxy.client
-        self._switch("traffic", lambda: client.traffic(MODEL, {2: 30}))
-        self._switch("traffic", lambda: client.traffic(MODEL, {2: 70}))
-        self._switch("promote", lambda: client.promote(MODEL, 2))
-        self._switch("rollback", lambda: client.rollback(MODEL))
+    def split(self, percent: int) -> None:
+        """Give a second version traffic."""
+        self._switch("traffic", lambda: self.proxy.client.traffic(MODEL, {2: percent}))
+
+    def promote(self) -> None:
+        """Give the second version all traffic."""
+        self._switch("promote", lambda: self.proxy.client.promote(MODEL, 2))
+
+    def roll_back(self) -> None:
+        """Give the first version all traffic again."""
+        self._switch("rollback", lambda: self.proxy.client.rollback(MODEL))
 
     def cpusets(self) -> tuple[str, str]:
         """Answer two ways to give each session a CPU."""
         turned = [*self.cpus[1:], *self.cpus[:1]]
         return ";".join(map(str, self.cpus)), ";".join(map(str, turned))
 
-    def pinning(self) -> None:
-        """Let the sessions change their CPUs, and change them back."""
-        for cpuset in reversed(self.cpusets()):
-            self._switch("re-pin", partial(self.serve, cpuset=cpuset))
+    def pin(self, way: int) -> None:
+        """Let the sessions change their CPUs."""
+        self._switch("re-pin", partial(self.serve, cpuset=self.cpusets()[way]))
 
 
 @dataclass(frozen=True)
@@ -101,15 +104,21 @@ class Kind:
     Attributes
     ----------
     title : str
-    prepare, cycle : callable
-        Before the first cycle and what else is measured beside it, and one cycle.
+    prepare : callable
+        Before the first cycle and what else is measured beside it.
+    cycle : callables
+        One after the other, a cycle; it ends as it began.
+    states : bool
+        Whether each step leads to a state of its own that costs what it costs, such as two versions that share the
+        caches: the level without changes is then that of these states, held for equal times as in a cycle.
     reach, step : float [s]
         Of the course around a switch.
     """
 
     title: str
     prepare: Callable[[Changes], None]
-    cycle: Callable[[Changes], None]
+    cycle: Sequence[Callable[[Changes], None]]
+    states: bool
     reach: float
     step: float
 
@@ -119,7 +128,21 @@ def _nothing(changes: Changes) -> None:
 
 
 KINDS = {
-    "deployments": Kind("deploying and undeploying 1 GB", _nothing, Changes.deployment, 2.0, 0.25),
-    "routing": Kind("traffic, promote, roll-back", lambda one: one.serve(version=2), Changes.routing, 0.16, 0.02),
-    "pinning": Kind("re-pinning", lambda one: one.serve(cpuset=one.cpusets()[0]), Changes.pinning, 0.16, 0.02),
+    "deployments": Kind("deploying and undeploying 1 GB", _nothing, (Changes.deployment,), False, 2.0, 0.25),
+    "routing": Kind(
+        "traffic, promote, roll-back",
+        lambda one: one.serve(version=2),
+        (lambda one: one.split(30), lambda one: one.split(70), Changes.promote, Changes.roll_back),
+        True,
+        0.16,
+        0.02,
+    ),
+    "pinning": Kind(
+        "re-pinning",
+        lambda one: one.serve(cpuset=one.cpusets()[0]),
+        (lambda one: one.pin(1), lambda one: one.pin(0)),
+        True,
+        0.16,
+        0.02,
+    ),
 }

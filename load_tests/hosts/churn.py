@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from load_tests.bench_serving import default_config
 from load_tests.hosts.changes import KINDS, MODEL, Changes, Kind
 from load_tests.hosts.large_model import ensure_large_model
 from load_tests.hosts.latencies import Latencies, percentile
-from load_tests.hosts.proxy import Proxy, memory_of
+from load_tests.hosts.proxy import Proxy, memory_of, step_back
 from load_tests.hosts.throughput import CLIENTS, PATHS, built, send
 from load_tests.request_files import ensure_requests, name_model, read_requests, write_requests
 
@@ -67,6 +68,18 @@ def _open_loop(address: str, requests: Path, rate: float, samples: Path) -> Iter
     report |= json.loads(output)
 
 
+def _quiet(kind: Kind, changes: Changes, seconds: float) -> list[Span]:
+    """Let nothing happen for a while, in all in each state of a cycle if these differ."""
+    spans = []
+    for step in kind.cycle if kind.states else (None,):
+        if step is not None:
+            step(changes)
+        begin = time.time()
+        time.sleep(seconds / len(kind.cycle))
+        spans.append((begin, time.time()))
+    return spans
+
+
 def _part(
     kind: Kind, changes: Changes, requests: Path, rate: float, options: argparse.Namespace, progress: Progress
 ) -> dict[str, Any]:
@@ -80,17 +93,19 @@ def _part(
     rounds = min(options.churn_rounds, options.cycles)
     samples = Path(tempfile.mkstemp(suffix=".samples")[1])
     try:
-        with _open_loop(changes.proxy.address, requests, rate, samples) as report:
+        with (
+            ThreadPoolExecutor(1, initializer=step_back) as operator,
+            _open_loop(changes.proxy.address, requests, rate, samples) as report,
+        ):
             for number in range(rounds):
                 # In turns, so that neither always comes later.
                 for spans in quiet if number % 2 == 0 else quiet[::-1]:
-                    begin = time.time()
-                    time.sleep(options.quiet)
-                    spans.append((begin, time.time()))
+                    spans += operator.submit(_quiet, kind, changes, options.quiet).result()
                 begin = time.time()
                 for _ in range(options.cycles * number // rounds, options.cycles * (number + 1) // rounds):
-                    kind.cycle(changes)
-                    memory.append(memory_of(changes.proxy.pid))
+                    for step in kind.cycle:
+                        operator.submit(step, changes).result()
+                    memory.append(operator.submit(memory_of, changes.proxy.pid).result())
                     progress.advance(task)
                 busy.append((begin, time.time()))
         latencies = Latencies.read(samples, report["started"])

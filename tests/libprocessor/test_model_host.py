@@ -262,7 +262,7 @@ def test_cancelled_and_late_requests_do_not_run(host: processor.Host, state: Sta
 
 
 def test_variants_give_way_to_the_baseline(host: processor.Host, state: StateDirectory, slow_model: Path) -> None:
-    slow = slow_request(200)
+    slow = slow_request(300)
     versions = {str(n): {"path": str(slow_model), "config": QUICK, "cpuset": str(CPUS[n % len(CPUS)])} for n in (1, 2)}
     state.serve(host, {"m": {"baseline": 1, "versions": versions}})
 
@@ -272,14 +272,17 @@ def test_variants_give_way_to_the_baseline(host: processor.Host, state: StateDir
         first = asyncio.ensure_future(host.aprocess("eas", slow, model_version=2))
         await asyncio.sleep(0.03)
         second = asyncio.ensure_future(host.aprocess("eas", slow, model_version=2))
-        return await asyncio.gather(first, second, *baseline, return_exceptions=True)
+        await asyncio.sleep(0.15)
+        third = asyncio.ensure_future(host.aprocess("eas", slow, model_version=2))
+        return await asyncio.gather(first, second, third, *baseline, return_exceptions=True)
 
-    first, second, *baseline = asyncio.run(ask())
+    first, second, third, *baseline = asyncio.run(ask())
     assert isinstance(first, processor.Answer), first
+    assert isinstance(second, processor.Answer), "refused before the baseline had to wait for a while"
     assert all(isinstance(answer, processor.Answer) for answer in baseline)
     if len(CPUS) <= 2:
-        assert isinstance(second, processor.ResourceExhaustedError), second
-        assert "variant" in str(second)
+        assert isinstance(third, processor.ResourceExhaustedError), third
+        assert "variant" in str(third)
 
 
 def test_drain_waits_for_requests_and_refuses_new_ones(

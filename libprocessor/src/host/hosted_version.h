@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "src/host/desired_state.h"
 #include "src/host/memory_budget.h"
+#include "src/host/standing_queue.h"
 #include "src/runtime/model.h"
 
 namespace processor {
@@ -24,6 +25,7 @@ namespace processor {
 struct VersionLoad {
   std::atomic<int64_t> in_flight{0};  // that wait or run
   std::atomic<int64_t> recent_run_ns{0};
+  StandingQueue more_important;  // as requests of this version found it
 
   /// Moves the recent run time an eighth of the way to another run.
   void AddRun(int64_t run_ns) {

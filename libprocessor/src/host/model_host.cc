@@ -17,8 +17,7 @@ namespace {
 constexpr int kInstanceShift = 48;  // numbers of requests: instance, then the model's own number
 constexpr int64_t kLeastRetryUs = 1000;
 
-// Variants give way once what is more important would wait for so long. Queues that are shorter come and go at any load,
-// and to refuse requests for them would lose what could be answered.
+// Variants give way while what is more important has to wait for so long.
 constexpr int64_t kYieldUs = 20'000;
 
 // When those that wait now will have been answered.
@@ -122,7 +121,8 @@ absl::Status ModelHost::Enter(const RouteTable& table, int64_t others, HostCall&
     found = absl::StrCat(others, " requests in flight, expected fewer than max_in_flight");
   } else if (waiting >= servable.limits.max_queue) {
     found = absl::StrCat(waiting, " requests wait, expected fewer than max_queue");
-  } else if (others >= version.sessions() && MustYield(table, servable)) {
+  } else if (version.load().more_important.Look(others >= version.sessions() && MustYield(table, servable),
+                                                call.start_ns)) {
     reason = ShedReason::kPriority;
     found = "a variant with a request in each session, expected room beside what is more important";
   } else {
