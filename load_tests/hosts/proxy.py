@@ -45,7 +45,7 @@ def memory_of(pid: int) -> dict[str, int]:
 
 
 def step_back() -> None:
-    """Give the calling thread alone the lowest priority: who asks for changes and looks on sits elsewhere in service."""
+    """Give the calling thread the lowest priority: who asks for changes and looks on sits elsewhere in service."""
     os.setpriority(os.PRIO_PROCESS, 0, 19)
 
 
