@@ -20,7 +20,7 @@ LIMIT = 7.0
 
 
 def build_bad(path: Path, *, fails: bool) -> Path:
-    """A model with the signature of `build_linear` that fails or answers NaN where an input is larger than others like."""
+    """A model like that of `build_linear` that fails or answers NaN where an input is larger than others like."""
     import tensorflow as tf
 
     @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32, name="x")])
