@@ -88,6 +88,8 @@ def test_requests_are_counted_where_they_belong(
     assert value(samples, requests, model="m", version="2", protocol="tfserving", outcome="OK") == 1
     assert value(samples, requests, model="", version="", protocol="eas", outcome="NOT_FOUND") == 1
     assert value(samples, "recprocessor_shed_total", model="m", version="1", reason="deadline") == 1
+    assert value(samples, "recprocessor_scores_total", model="m", version="2", kind="finite") == 6
+    assert value(samples, "recprocessor_scores_total", model="m", version="2", kind="nan") == 0
     assert value(samples, "recprocessor_arm_requests_total", model="m", version="1", arm="baseline") == 5
     assert value(samples, "recprocessor_arm_requests_total", model="m", version="2", arm="pinned") == 6
     duration = "recprocessor_request_duration_seconds"
@@ -150,4 +152,5 @@ def test_stats_are_written_every_second(host: processor.Host, state: StateDirect
         assert told[key]["count"] == 7
         assert told[key]["buckets"][-1] == [pytest.approx({"duration_us": 59_316_416.015}.get(key, 10_000_000)), 7]
     assert told["duration_us"]["p50"] >= told["run_us"]["p50"]
+    assert told["scores"] == {"answers": 7, "count": 7, "nan": 0, "infinite": 0}
     assert told["in_flight"] == told["queued"] == 0

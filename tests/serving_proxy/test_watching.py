@@ -19,14 +19,15 @@ pytestmark = pytest.mark.slow
 LIMIT = 7.0
 
 
-def build_refusing(path: Path) -> Path:
-    """A model with the signature of `build_linear` that fails where an input is larger than others like."""
+def build_bad(path: Path, *, fails: bool) -> Path:
+    """A model like that of `build_linear` that fails or answers NaN where an input is larger than others like."""
     import tensorflow as tf
 
     @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32, name="x")])
     def serve(x: Any) -> dict[str, Any]:
-        with tf.control_dependencies([tf.debugging.assert_less(x, LIMIT)]):
-            return {"y": tf.reduce_sum(x, axis=1, keepdims=True)}
+        sums = tf.reduce_sum(tf.where(x < LIMIT, x, float("nan")), axis=1, keepdims=True)
+        with tf.control_dependencies([tf.debugging.assert_less(x, LIMIT)] if fails else []):
+            return {"y": tf.identity(sums)}
 
     module = tf.Module()
     module.serve = serve
@@ -34,10 +35,11 @@ def build_refusing(path: Path) -> Path:
     return path
 
 
-def test_a_variant_that_fails_and_a_shadow_that_ranks_otherwise_are_taken_back(tmp_path: Path) -> None:
+def test_variants_that_fail_or_answer_nan_and_a_shadow_that_ranks_otherwise_are_taken_back(tmp_path: Path) -> None:
     with ProxyProcess(tmp_path / "proxy", host="python") as proxy, proxy.client() as client:
         client.deploy("ranking", build_linear(tmp_path / "3"), wait=True, timeout=120, slo_p99_ms=60_000)
-        client.deploy("ranking", build_refusing(tmp_path / "4"), traffic=50, wait=True, timeout=120)
+        client.deploy("ranking", build_bad(tmp_path / "4", fails=True), traffic=40, wait=True, timeout=120)
+        client.deploy("ranking", build_bad(tmp_path / "6", fails=False), traffic=40, wait=True, timeout=120)
         client.deploy("ranking", build_linear(tmp_path / "5", scale=-1.0), shadow=100, wait=True, timeout=120)
         client.guard("ranking", min_requests=30, window_s=10, min_correlation=0.9)
         address = "http://" + client.status()["hosts"][0]["endpoints"]["rest"]
@@ -51,7 +53,7 @@ def test_a_variant_that_fails_and_a_shadow_that_ranks_otherwise_are_taken_back(t
             for _ in range(20):
                 http.post("/v1/models/ranking:eas", content=body, headers={"x-routing-key": f"user-{next(keys)}"})
             now = shown()
-            return now[4]["traffic"] == 0 and now[5]["shadow"] == 0
+            return now[4]["traffic"] == now[6]["traffic"] == 0 and now[5]["shadow"] == 0
 
         with httpx.Client(base_url=address, trust_env=False) as http:
             wait_for(asked, 60)
@@ -73,9 +75,10 @@ def test_a_variant_that_fails_and_a_shadow_that_ranks_otherwise_are_taken_back(t
         }
         assert "requests failed" in bad[4]["message"]
         assert "rank correlation -" in bad[5]["message"]
-        assert bad[4]["data"]["action"] == bad[5]["data"]["action"] == "rollback"
+        assert "NaN" in bad[6]["message"]
+        assert {bad[number]["data"]["action"] for number in (4, 5, 6)} == {"rollback"}
         points = client.history()["models"]["ranking"]["3"]
         assert all(0 < point[3] <= point[4] for point in points if point[3] is not None)
         owners = {one["version"]: one["cpus"] for one in client.machine()["owners"]}
-        assert set(owners) == {3, 4, 5}
+        assert set(owners) == {3, 4, 5, 6}
         assert all(owners.values())

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/codec/message_text.h"
+#include "src/host/host_stats.h"
 #include "src/host/shadow_lane.h"
 
 namespace processor {
@@ -60,12 +61,14 @@ absl::Status HostCall::Decode(const ModelVersion& version, DecodedRequest* reque
 
 absl::Status HostCall::Encode(const ModelVersion& version, const DecodedRequest& request,
                               std::vector<tensorflow::Tensor>& outputs) {
-  if (!shadows.empty()) scores = FirstFloat(outputs);
+  scores = FirstFloat(outputs);
   ResponseContext context;
   context.model_version = version.source().number;
   if (servable != nullptr) context.model_name = servable->texts->model;
   Response response;
   const absl::Status status = method->codec->Encode(request, outputs, context, &response);
+  if (status.ok() && servable != nullptr) servable->stats->scores().Add(Floats(scores));
+  if (shadows.empty()) scores = tensorflow::Tensor();  // the memory is wanted again
   answer.bytes = std::move(response.body);
   answer.header_length = response.header_length;
   if (status.ok() && servable != nullptr && servable->log != nullptr && servable->log->Samples()) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/host/host_metrics.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -106,6 +107,16 @@ class MetricsText {
                        {"version", version.version}},
                       version.stats->chosen(reason));
       }
+    }
+    writer_.Metric("recprocessor_scores_total", "counter", "Numbers in the first float output of answers.");
+    for (const Counted& version : counted_) {
+      const ScoreCounts& scores = version.stats->scores();
+      if (scores.answers() == 0) continue;
+      const uint64_t nan = scores.nan(), infinite = scores.infinite();
+      const uint64_t finite = std::max(scores.scores(), nan + infinite) - nan - infinite;
+      writer_.Count(version.With("kind", "finite"), finite);
+      writer_.Count(version.With("kind", "nan"), nan);
+      writer_.Count(version.With("kind", "infinite"), infinite);
     }
     writer_.Metric("recprocessor_shed_total", "counter", "Requests that were refused at admission.");
     for (const Counted& version : counted_) {

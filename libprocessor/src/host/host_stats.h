@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "src/host/route_table.h"
+#include "src/host/score_counts.h"
 #include "src/runtime/histogram.h"
 #include "src/runtime/stats.h"
 
@@ -60,6 +61,8 @@ class VersionStats {
 
   /// Null if there was none of that protocol.
   const ProtocolStats* protocol(int protocol) const { return protocols_[protocol].load(std::memory_order_acquire); }
+  ScoreCounts& scores() { return scores_; }
+  const ScoreCounts& scores() const { return scores_; }
   const Histogram& queue() const { return queue_; }
   const Histogram& run() const { return run_; }
   uint64_t shed(int reason) const { return shed_[static_cast<size_t>(reason)].load(std::memory_order_relaxed); }
@@ -71,6 +74,7 @@ class VersionStats {
   // Made with the first request: most versions are asked in one protocol.
   std::array<std::atomic<ProtocolStats*>, kMaxProtocols> protocols_{};
   Histogram queue_, run_;
+  ScoreCounts scores_;
   std::array<std::atomic<uint64_t>, kShedReasons> shed_{};
   std::array<std::atomic<uint64_t>, kChoiceReasons> chosen_{};
 };

@@ -73,6 +73,10 @@ Json VersionJson(const VersionStats& stats) {
   json["duration_us"] = DurationJson(durations, FineBounds());
   json["queue_us"] = DurationJson({&stats.queue()}, DurationBounds());
   json["run_us"] = DurationJson({&stats.run()}, DurationBounds());
+  json["scores"] = {{"answers", stats.scores().answers()},
+                    {"count", stats.scores().scores()},
+                    {"nan", stats.scores().nan()},
+                    {"infinite", stats.scores().infinite()}};
   Json arms = Json::object(), shed = Json::object();
   for (int reason = 0; reason < kChoiceReasons; ++reason) {
     arms[ChoiceName(static_cast<ChoiceReason>(reason))] = stats.chosen(reason);

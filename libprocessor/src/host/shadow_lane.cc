@@ -23,11 +23,6 @@ class ShadowCall : public HostCall {
   tensorflow::Tensor scores;
 };
 
-absl::Span<const float> Floats(const tensorflow::Tensor& tensor) {
-  if (!tensor.IsInitialized()) return {};
-  return {static_cast<const float*>(tensor.data()), static_cast<size_t>(tensor.NumElements())};
-}
-
 }  // namespace
 
 tensorflow::Tensor FirstFloat(const std::vector<tensorflow::Tensor>& outputs) {
@@ -35,6 +30,11 @@ tensorflow::Tensor FirstFloat(const std::vector<tensorflow::Tensor>& outputs) {
     if (output.dtype() == tensorflow::DT_FLOAT) return output;
   }
   return tensorflow::Tensor(tensorflow::DT_FLOAT, tensorflow::TensorShape({0}));
+}
+
+absl::Span<const float> Floats(const tensorflow::Tensor& tensor) {
+  if (!tensor.IsInitialized()) return {};
+  return {static_cast<const float*>(tensor.data()), static_cast<size_t>(tensor.NumElements())};
 }
 
 ShadowLane::~ShadowLane() {

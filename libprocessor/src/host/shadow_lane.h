@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 
+#include "absl/types/span.h"
 #include "nlohmann/json.hpp"
 #include "src/host/host_call.h"
 #include "src/host/routing.h"
@@ -84,6 +85,8 @@ class ShadowLane {
 
 /// The first output of a response that is float; an empty tensor if none is.
 tensorflow::Tensor FirstFloat(const std::vector<tensorflow::Tensor>& outputs);
+/// Its numbers.
+absl::Span<const float> Floats(const tensorflow::Tensor& tensor);
 
 }  // namespace processor
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Tells a queue that stands from one that comes and goes.
-#pragma once
+// Tells a queue that stands from one that comes and goes.
+#ifndef PROCESSOR_HOST_STANDING_QUEUE_H_
+#define PROCESSOR_HOST_STANDING_QUEUE_H_
 
 #include <atomic>
 #include <cstdint>
@@ -42,3 +43,5 @@ class StandingQueue {
 };
 
 }  // namespace processor
+
+#endif  // PROCESSOR_HOST_STANDING_QUEUE_H_
