@@ -141,13 +141,25 @@ def _cut(results: Results) -> Measured:
 
 
 def _aot(results: Results) -> Measured:
-    engines = results["engines"]
-    stock = engines["stock"]["requests_per_s"]
-    found = {name: one["requests_per_s"] / stock for name, one in engines.items() if name != "stock"}
-    text = f"W2 at {results['settings']['rows']} rows, one thread, over stock: {_listed(found)}"
-    for refused in results["refused"]:
-        text += f"; {refused}"
-    return Measured(text, found)
+    figures: dict[str, float] = {}
+    texts = []
+    for part, title in (("dense", "what follows W2's lookups"), ("whole", "the whole of W2")):
+        cases = [case for case in results["cases"] if case["part"] == part]
+        for engine in dict.fromkeys(name for case in cases for name in case["engines"] if name != "stock"):
+            found = {
+                f"{case['rows']} rows": case["engines"][engine]["requests_per_s"]
+                / case["engines"]["stock"]["requests_per_s"]
+                for case in cases
+                if engine in case["engines"]
+            }
+            figures |= {f"{part}, {engine}, {rows}": ratio for rows, ratio in found.items()}
+            texts.append(f"{title}, {engine}: {_listed(found)}")
+    if not figures:
+        raise KeyError("cases")
+    text = "; ".join(texts) + "; over stock TensorFlow on one CPU"
+    for name, reason in results["refused"].items():
+        text += f". {name}: refused by the compiler ({reason})"
+    return Measured(text, figures)
 
 
 CLAIMS = {

@@ -11,7 +11,7 @@ import pytest
 
 from load_tests._environment import describe_environment
 from load_tests._programs import ROOT, ProgramError
-from load_tests.bench_aot import refusal
+from load_tests.bench_aot import COMPILED, FUSED, refusal
 from load_tests.bench_claims import main, read_claim
 from load_tests.bench_session_group import contestants, summarise
 from load_tests.bench_session_group import main as measure_group
@@ -99,11 +99,18 @@ def test_what_the_compiler_refuses_is_said() -> None:
     said = refusal(ProgramError("saved_model_cli", 1, text))
     assert said == "No registered 'Rec' OpKernel for XLA_CPU_JIT"
     assert refusal(ProgramError("saved_model_cli", 1, "ValueError: shape\nbye")).endswith("ValueError: shape")
-    engines = {"stock": {"requests_per_s": 100.0}, "stock, compiled ahead of time": {"requests_per_s": 135.0}}
-    results = {"engines": engines, "refused": [f"the fused W2 is refused: {said}"], "settings": {"rows": 16}}
-    measured = CLAIMS["aot"].read(results)
-    assert measured.figures == {"stock, compiled ahead of time": 1.35}
-    assert measured.text.endswith(f"+35 %; the fused W2 is refused: {said}")
+
+
+def test_figures_of_what_was_compiled() -> None:
+    engines = {name: {"requests_per_s": rate} for name, rate in (("stock", 100.0), (COMPILED, 135.0), (FUSED, 150.0))}
+    case = {"part": "dense", "rows": 16, "engines": engines}
+    reason = "No registered 'Rec' OpKernel for XLA_CPU_JIT"
+    measured = CLAIMS["aot"].read({"cases": [case], "refused": {"fused, compiled ahead of time": reason}})
+    assert measured.figures == {f"dense, {COMPILED}, 16 rows": 1.35, f"dense, {FUSED}, 16 rows": 1.5}
+    assert f"{COMPILED}: 16 rows +35 %" in measured.text
+    assert measured.text.endswith(f"refused by the compiler ({reason})")
+    with pytest.raises(KeyError):
+        CLAIMS["aot"].read({"cases": [], "refused": {}})
 
 
 @pytest.mark.slow
