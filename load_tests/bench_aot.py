@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from load_tests._environment import describe_environment
+from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
 from load_tests._report import make_console, write_results
 from load_tests.bench_fused import optimize, summarise
@@ -98,23 +99,42 @@ def _export(source: Path, folder: Path, rows: int, part: str, op_library: Path |
     _run("export_fixed", command)
 
 
-def _compile(folder: Path, compiler: str, op_library: Path | None = None) -> Path:
+def _package() -> Path:
+    found = find_spec("tensorflow")
+    if found is None or found.origin is None:
+        raise FileNotFoundError("tensorflow: not installed, expected it in this environment")
+    return Path(found.origin).parent
+
+
+def _flags(compiler: str) -> list[str | Path]:
+    sources = _package() / "xla_aot_runtime_src"
+    return [compiler, "-O2", "-march=native", "-std=c++17", "-w", f"-I{_package() / 'include'}", f"-I{sources}"]
+
+
+def _build_runtime(folder: Path, compiler: str) -> list[Path]:
+    """Compile what every compiled model is linked with, once: it takes most of a minute."""
+
+    def build(name: str) -> Path:
+        target = folder / f"{Path(name).stem}.o"
+        _run(compiler, [*_flags(compiler), "-c", _package() / "xla_aot_runtime_src" / name, "-o", target])
+        return target
+
+    with ThreadPoolExecutor(usable_cpus()) as pool:
+        return list(pool.map(build, _RUNTIME))
+
+
+def _compile(folder: Path, compiler: str, runtime: Sequence[Path], op_library: Path | None = None) -> Path:
     """Make the program that runs `folder/fixed`, compiled."""
     command: list[str | Path] = [sys.executable, "-c", _COMPILE, str(op_library or ""), "aot_compile_cpu"]
     command += ["--dir", folder / "fixed", "--tag_set", "serve", "--signature_def_key", "serving_default"]
     command += ["--target_cpu", _this_cpu(compiler), "--output_prefix", folder / "compiled", "--cpp_class", "Compiled"]
     _run("saved_model_cli aot_compile_cpu", command)
-    found = find_spec("tensorflow")
-    assert found is not None
-    assert found.origin is not None
-    package = Path(found.origin).parent
     program = folder / "harness"
-    command = [compiler, "-O2", "-march=native", "-std=c++17", "-w", f"-I{folder}"]
-    command += [f"-I{package / 'include'}", f"-I{package / 'xla_aot_runtime_src'}", _HERE / "harness.cc"]
-    command += [package / "xla_aot_runtime_src" / name for name in _RUNTIME]
+    command = [*_flags(compiler), f"-I{folder}", _HERE / "harness.cc", *runtime]
     command += [folder / f"compiled{part}.o" for part in ("", "_constants", "_metadata")]
-    command += [f"-L{package}", f"-Wl,-rpath,{package}", "-l:libtensorflow_cc.so.2", "-l:libtensorflow_framework.so.2"]
-    _run(compiler, [*command, "-lpthread", "-o", program])
+    command += [f"-L{_package()}", f"-Wl,-rpath,{_package()}"]
+    command += ["-l:libtensorflow_cc.so.2", "-l:libtensorflow_framework.so.2", "-lpthread", "-o", program]
+    _run(compiler, command)
     return program
 
 
@@ -129,7 +149,12 @@ def _one_cpu() -> tuple[str, ...]:
 
 
 def _measure(
-    options: argparse.Namespace, part: str, rows: int, folder: Path, refused: dict[str, str]
+    options: argparse.Namespace,
+    part: str,
+    rows: int,
+    folder: Path,
+    runtime: Sequence[Path],
+    refused: dict[str, str],
 ) -> dict[str, Any]:
     """Compile one part at one batch, and let all engines take turns."""
     library, whole = find_library(options.library), ensure_model("W2", options.cache)
@@ -139,7 +164,7 @@ def _measure(
     fused = optimize(model, folder / f"{part}-{rows}-fused", "fp32", library)
     engines: list[dict[str, Any]] = [
         {"name": "stock", "engine": "stock", "model": str(model.resolve())},
-        _peer(COMPILED, here, _compile(here, options.compiler)),
+        _peer(COMPILED, here, _compile(here, options.compiler, runtime)),
         {"name": FUSED, "engine": "processor", "model": str(fused), "config": default_config(1)},
     ]
     # Its signature is that of W2, which the export of the whole model reads.
@@ -147,7 +172,7 @@ def _measure(
         there = folder / "fused-compiled"
         try:
             _export(fused, there, rows, "whole", library)
-            engines.append(_peer(FUSED_COMPILED, there, _compile(there, options.compiler, library)))
+            engines.append(_peer(FUSED_COMPILED, there, _compile(there, options.compiler, runtime, library)))
         except ProgramError as error:
             refused[FUSED_COMPILED] = refusal(error)
     output = run_program(
@@ -212,11 +237,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     refused: dict[str, str] = {}
     cases = []
     try:
-        for part in options.parts:
-            for rows in options.rows:
-                with tempfile.TemporaryDirectory() as name:
-                    console.print(f"Compiling and measuring: {part}, {rows} rows")
-                    cases.append(_measure(options, part, rows, Path(name), refused))
+        with tempfile.TemporaryDirectory() as shared:
+            console.print("Compiling TensorFlow's runtime for compiled models")
+            runtime = _build_runtime(Path(shared), options.compiler)
+            for part in options.parts:
+                for rows in options.rows:
+                    console.print(f"Compiling and measuring: {part}, rows: {rows}")
+                    with tempfile.TemporaryDirectory() as name:
+                        cases.append(_measure(options, part, rows, Path(name), runtime, refused))
     except (ProgramError, FileNotFoundError) as error:
         console.print(f"[bold red]The run failed:[/] {escape(str(error))}")
         return 1

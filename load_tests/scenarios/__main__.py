@@ -26,7 +26,7 @@ from load_tests._programs import ROOT, ProgramError, find_library
 from load_tests._report import Target, make_console, print_targets, write_results
 from load_tests.bench_fused import fuse
 from load_tests.scenarios.arrivals import Phase
-from load_tests.scenarios.catalogue import SCENARIOS, Play
+from load_tests.scenarios.catalogue import SCENARIOS, SLO_MS, Play
 from load_tests.scenarios.generators import Sent, send_phases
 from load_tests.scenarios.judging import judge, phase_figures, totals
 from load_tests.scenarios.page import render
@@ -125,6 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "quick": play.seconds < scenario.seconds,
         "scenario": options.scenario,
         "title": scenario.title,
+        "slo_ms": SLO_MS,
         "environment": environment,
         "settings": {
             "host": options.host,

@@ -15,7 +15,7 @@ from load_tests.scenarios.generators import Sent, flood
 from load_tests.scenarios.judging import Limit, p99_ratio, recovery_s, spread_of
 from load_tests.scenarios.stage import MODEL, VARIANT, Stage
 
-__all__ = ["SCENARIOS", "Play", "Scenario"]
+__all__ = ["SCENARIOS", "SLO_MS", "Play", "Scenario"]
 
 #: What a client of a ranking model waits for at most; half of it is lost on a machine that the generator shares.
 SLO_MS = 50.0
