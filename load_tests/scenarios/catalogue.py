@@ -102,8 +102,9 @@ def _steady_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dic
 
 
 def _burst(play: Play) -> list[Phase]:
-    once = play.seconds / 12
-    return [Phase("calm", 3 * once, play.rate), Phase("burst", once, 3 * play.rate)] * 3
+    once = play.seconds / 15
+    calm = Phase("calm", 3 * once, play.rate)
+    return [*[calm, Phase("burst", once, 3 * play.rate)] * 3, calm]
 
 
 def _burst_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dict[str, float]:

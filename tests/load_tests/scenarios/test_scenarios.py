@@ -15,7 +15,7 @@ from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
 from load_tests._report import Target
 from load_tests.scenarios.__main__ import main
-from load_tests.scenarios.catalogue import SCENARIOS
+from load_tests.scenarios.catalogue import SCENARIOS, Play
 from load_tests.scenarios.page import render
 
 
@@ -23,6 +23,14 @@ def test_names_of_scenarios() -> None:
     assert set(SCENARIOS) == {"steady", "burst", "version_switch", "overload", "noisy_variant", "soak"}
     for scenario in SCENARIOS.values():
         assert scenario.limits
+
+
+def test_every_burst_is_followed_by_a_calm() -> None:
+    scenario = SCENARIOS["burst"]
+    phases = scenario.phases(Play(None, scenario.rate, scenario.seconds))  # type: ignore[arg-type]  # nothing plays
+    assert [one.name for one in phases] == ["calm", "burst"] * 3 + ["calm"]
+    assert sum(one.seconds for one in phases) == pytest.approx(scenario.seconds)
+    assert {one.rate for one in phases if one.name == "burst"} == {3 * scenario.rate}
 
 
 @pytest.mark.slow
