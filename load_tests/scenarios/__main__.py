@@ -65,7 +65,7 @@ def _play(options: argparse.Namespace, console: Console, html: Path) -> tuple[Pl
         model = fuse(workload, "auto", options.cache, find_library())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with open_stage(options.host, workload, model, folder, options.cache) as stage:
+        with open_stage(options.host, workload, scenario.rows, model, folder, options.cache) as stage:
             rate, seconds = options.rate or scenario.rate, options.seconds or scenario.seconds
             play = Play(stage, rate, seconds, pinned=not options.shared)
             scenario.prepare(play)
@@ -130,6 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "settings": {
             "host": options.host,
             "workload": options.workload,
+            "rows": scenario.rows,
             "rate": play.rate,
             "seconds": play.seconds,
             "seed": options.seed,
