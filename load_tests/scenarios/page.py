@@ -65,7 +65,8 @@ def _course(phases: Sequence[dict[str, Any]], limit_ms: float) -> str:
         begin = end
     drawn.append(_text(_WIDTH, _HEIGHT - 10, f"{whole:.0f} s", "end"))
     decades = round(math.log10(high / low))
-    drawn += [_text(_LEFT - 8, down(low * 10**one) + 4, f"{low * 10**one:g} ms", "end") for one in range(decades + 1)]
+    marks = [low * 10**one for one in range(decades + 1)]
+    drawn += [_text(_LEFT - 8, down(ms) + 4, f"{ms:g} ms" if ms < 1000 else f"{ms / 1000:g} s", "end") for ms in marks]
     drawn.append(
         f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{down(limit_ms):.1f}" y2="{down(limit_ms):.1f}" stroke="#d9382b" '
         f'stroke-dasharray="6 4"/>' + _text(_WIDTH - 4, down(limit_ms) - 5, f"{limit_ms:g} ms", "end")
@@ -107,7 +108,10 @@ def render(results: dict[str, Any], other: str | None) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items() if version)
     commit = f"{(environment['commit'] or 'none')[:12]}{', files modified' if environment['modified'] else ''}"
     machine = f"{environment['cpu']}, {environment['cpus']} CPUs, commit {commit}, {environment['time']}"
-    setting = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in settings.items())
+    setting = (
+        f"{settings['host']} host, {settings['workload']}, {settings['rate']:g} requests/s for {settings['seconds']:g} s, "
+        f"seed {settings['seed']}, sent by {settings['generator']}{', all CPUs shared' if settings['shared'] else ''}"
+    )
     link = f'<p><a href="{escape(other)}">The report of locust</a></p>' if other else ""
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(results['scenario'])}: {word}</title>"

@@ -60,7 +60,11 @@ def _results(**phase: object) -> dict[str, Any]:
     entry = {"phase": "<b>", "seconds": 4.0, "asked_requests_per_s": 1.0, "sent": 1, "answered": 0, "failed": {}}
     return {
         "environment": describe_environment(ROOT) | {"cpu": "<cpu>", "commit": None},
-        "scenario": "burst", "title": "y", "quick": True, "slo_ms": 50.0, "settings": {"host": "go"},
+        "scenario": "burst", "title": "y", "quick": True, "slo_ms": 50.0,
+        "settings": {
+            "host": "go", "workload": "tiny", "rate": 40.0, "seconds": 4.0, "seed": 1, "generator": "loadgen",
+            "shared": False,
+        },
         "phases": [entry | {"windows_us": []} | phase], "targets": [one.to_json() for one in targets],
     }  # fmt: skip
 
