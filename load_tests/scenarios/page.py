@@ -108,10 +108,9 @@ def render(results: dict[str, Any], other: str | None) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items() if version)
     commit = f"{(environment['commit'] or 'none')[:12]}{', files modified' if environment['modified'] else ''}"
     machine = f"{environment['cpu']}, {environment['cpus']} CPUs, commit {commit}, {environment['time']}"
-    setting = (
-        f"{settings['host']} host, {settings['workload']}, {settings['rate']:g} requests/s for {settings['seconds']:g} s, "
-        f"seed {settings['seed']}, sent by {settings['generator']}{', all CPUs shared' if settings['shared'] else ''}"
-    )
+    setting = f"{settings['host']} host, {settings['workload']}, {settings['rate']:g} requests/s, "
+    setting += f"{settings['seconds']:g} s, seed {settings['seed']}, sent by {settings['generator']}"
+    setting += ", all CPUs shared" if settings["shared"] else ""
     link = f'<p><a href="{escape(other)}">The report of locust</a></p>' if other else ""
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(results['scenario'])}: {word}</title>"
