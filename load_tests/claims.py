@@ -193,14 +193,14 @@ CLAIMS = {
     "precision": Claim(
         "oneDNN and bf16",
         "+10 %",
-        "make bench-fused BENCH_ARGS='--no-peers --seconds 1.5'",
+        "make bench-fused",
         "bench_fused.json",
         _precision,
     ),
     "fusion": Claim(
         "Subgraph fusion",
         "-10 % CPU",
-        "make bench-fused BENCH_ARGS='--no-peers --seconds 1.5'",
+        "make bench-fused",
         "bench_fused.json",
         _fusion,
     ),
