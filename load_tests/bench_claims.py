@@ -30,7 +30,7 @@ from load_tests.claims_tables import long_table, print_table, put_between, short
 
 __all__ = ["main", "read_claim"]
 
-_KEPT = ("commit", "modified", "time", "cpu", "cpu_features", "cpus", "system", "versions")
+_KEPT = ("commit", "modified", "time", "cpu", "cpu_features", "cpus", "load_average", "versions")
 
 
 def read_claim(claim: Claim, folder: Path) -> dict[str, Any]:

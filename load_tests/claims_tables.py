@@ -27,7 +27,7 @@ def machines(rows: Iterable[Row]) -> str:
     """Name what was measured on; processors of clouds often have no better name than their features."""
     found = sorted(
         {
-            f"{row['cpu']} ({', '.join(row['cpu_features'])}), {row['cpus']} CPUs, {row['system']}, "
+            f"{row['cpu']} ({', '.join(row['cpu_features'])}), {row['cpus']} CPUs, "
             + ", ".join(f"{name} {version}" for name, version in row["versions"].items() if version)
             for row in rows
             if "cpu" in row
@@ -39,10 +39,10 @@ def machines(rows: Iterable[Row]) -> str:
 def print_table(console: Console, rows: Sequence[Row]) -> None:
     """Print the table."""
     table = Table(title="Published claims, and what we measured", show_lines=True)
-    table.add_column("claim, and the command that measures it", ratio=3)
-    table.add_column("published", ratio=1)
+    table.add_column("claim, and the command that measures it", ratio=2)
+    table.add_column("published", width=11)
     table.add_column("measured", ratio=5)
-    table.add_column("commit, date", min_width=10)
+    table.add_column("commit, date", width=10)
     for row in rows:
         text = escape(row["text"]) if "text" in row else f"[yellow]{escape(row['missing'])}[/]"
         table.add_row(f"{escape(row['claim'])}\n[dim]{escape(row['command'])}[/]", row["published"], text, _where(row))
@@ -70,8 +70,10 @@ def long_table(rows: Sequence[Row]) -> str:
         [row["claim"], row["published"], row.get("text", row.get("missing", "")), f"`{row['command']}`", _where(row)]
         for row in rows
     ]
+    loads = ", ".join(f"{row['claim']} {row['load_average']:.1f}" for row in rows if "load_average" in row)
     return _markdown(["claim", "published", "measured", "command", "commit, date"], body) + (
-        f"\n\nMachine: {machines(rows)}."
+        f"\n\nMachine: {machines(rows)}. Load average when the results were begun or written: {loads}; what other programs\n"
+        "take shows in the figures. An asterisk behind a commit: files differed from it."
     )
 
 
