@@ -39,9 +39,9 @@ def machines(rows: Iterable[Row]) -> str:
 def print_table(console: Console, rows: Sequence[Row]) -> None:
     """Print the table."""
     table = Table(title="Published claims, and what we measured", show_lines=True)
-    table.add_column("claim, and the command that measures it", ratio=2)
+    table.add_column("claim, and the command that measures it", width=28)
     table.add_column("published", width=11)
-    table.add_column("measured", ratio=5)
+    table.add_column("measured")
     table.add_column("commit, date", width=10)
     for row in rows:
         text = escape(row["text"]) if "text" in row else f"[yellow]{escape(row['missing'])}[/]"
@@ -71,9 +71,13 @@ def long_table(rows: Sequence[Row]) -> str:
         for row in rows
     ]
     loads = ", ".join(f"{row['claim']} {row['load_average']:.1f}" for row in rows if "load_average" in row)
-    return _markdown(["claim", "published", "measured", "command", "commit, date"], body) + (
-        f"\n\nMachine: {machines(rows)}. Load average when the results were begun or written: {loads}; what other programs\n"
-        "take shows in the figures. An asterisk behind a commit: files differed from it."
+    return "\n\n".join(
+        (
+            _markdown(["claim", "published", "measured", "command", "commit, date"], body),
+            f"Machine: {machines(rows)}.",
+            f"Load average as the results have it: {loads}. What other programs took shows in the figures.",
+            "An asterisk behind a commit: files differed from it.",
+        )
     )
 
 
