@@ -15,7 +15,7 @@ CONFIGURE := $(BIN)/cmake -S . -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/pyt
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help bench-cost-model bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-graph-tools bench-claims bench-hosts bench-large-table load-test demo demo-proxy build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-tsan lint fmt typecheck bench endurance fuzz \
+.PHONY: help bench-cost-model bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-graph-tools bench-session-group bench-aot bench-claims bench-hosts bench-large-table load-test demo demo-proxy build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-tsan lint fmt typecheck bench endurance fuzz \
         docs proto check clean dist
 
 ## help: list the targets
@@ -160,6 +160,14 @@ bench-graph-tools: lib $(VENV)/.stamp-bench
 ## bench-cost-model: what each policy carries on a machine of 128 cores, simulated (BENCH_ARGS=--quick: minutes, not an hour)
 bench-cost-model: lib $(VENV)/.stamp-bench $(VENV)/.stamp-cost-model
 	$(Q)$(BIN)/python -m load_tests.bench_cost_model $(BENCH_ARGS)
+
+## bench-session-group: one session with all CPUs against a session for each CPU
+bench-session-group: lib $(VENV)/.stamp-bench
+	$(Q)$(BIN)/python -m load_tests.bench_session_group $(BENCH_ARGS)
+
+## bench-aot: a model and its dense part, compiled ahead of time by TensorFlow's own tool, against stock and fused
+bench-aot: lib $(VENV)/.stamp-bench
+	$(Q)$(BIN)/python -m load_tests.bench_aot $(BENCH_ARGS)
 
 ## bench-claims: the published claims beside what the benches measured, each with its command (BENCH_ARGS=--run: measure)
 bench-claims: $(VENV)/.stamp-bench

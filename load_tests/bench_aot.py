@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure W2 compiled ahead of time by TensorFlow's own `saved_model_cli aot_compile_cpu`, against stock and fused.
 
-    python -m load_tests.bench_aot [--rows 16]
+    python -m load_tests.bench_aot                            # the figures: six minutes
+    python -m load_tests.bench_aot --parts dense --rows 16    # one case
 
-Exports W2 with its batch fixed, compiles it, links it with the runtime sources that TensorFlow's package holds (a C++
-compiler is needed), compares its scores with stock TensorFlow's, and measures all on one thread. The fused model goes
-through the same compiler; what that says stands in the results. Writes results/bench_aot.json.
+Two graphs are measured, each at fixed batches and on one CPU: the whole model, and what follows the lookups alone, as
+it is split from them where an inference graph is split. Each is compiled, linked with the runtime sources that
+TensorFlow's package holds (a C++ compiler is needed), and takes turns with stock TensorFlow and with the fused model;
+all scores are compared with stock TensorFlow's first. The fused model goes through the same compiler; what that says
+stands in the results. Writes results/bench_aot.json.
 """
 
 from __future__ import annotations
@@ -18,24 +21,26 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
 
-from load_tests._environment import describe_environment
+from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
 from load_tests._report import make_console, write_results
-from load_tests.bench_fused import FIGURES, fuse
+from load_tests.bench_fused import optimize, summarise
 from load_tests.bench_serving import default_config
-from load_tests.request_files import ensure_requests
 from load_tests.workloads import ensure_model
 
-__all__ = ["main", "refusal"]
+__all__ = ["COMPILED", "FUSED", "main", "refusal"]
 
+#: Batches that are measured; a program with the tables in it takes a minute to make.
+ROWS = {"dense": (1, 16, 128), "whole": (16,)}
+COMPILED, FUSED, FUSED_COMPILED = "stock, compiled ahead of time", "fused", "fused, compiled ahead of time"
 _HERE = Path(__file__).with_name("aot")
 #: Of the runtime: what a model of products and lookups calls.
 _RUNTIME = (
@@ -58,7 +63,7 @@ _COMPILE = (
 )
 
 
-def _run(name: str, command: Sequence[str | Path], timeout: float = 500) -> str:
+def _run(name: str, command: Sequence[str | Path], timeout: float = 300) -> str:
     environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
     try:
         done = subprocess.run(
@@ -80,58 +85,63 @@ def refusal(error: ProgramError) -> str:
     return (telling or lines)[-1][:300]
 
 
-def _compile(source: Path, folder: Path, rows: int, op_library: Path | None) -> None:
-    """Make `folder/compiled.*` of a model."""
-    library = str(op_library) if op_library else ""
-    command: list[str | Path] = [
-        sys.executable,
-        "-m",
-        "load_tests.aot.export_fixed",
-        source.resolve(),
-        folder / "model",
-        str(rows),
-    ]
-    _run("export_fixed", [*command, *([library] if library else [])])
-    command = [
-        sys.executable,
-        "-c",
-        _COMPILE,
-        library,
-        "aot_compile_cpu",
-        "--dir",
-        folder / "model",
-        "--tag_set",
-        "serve",
-    ]
-    command += ["--signature_def_key", "serving_default", "--output_prefix", folder / "compiled"]
-    _run("saved_model_cli aot_compile_cpu", [*command, "--cpp_class", "Compiled"])
+def _this_cpu(compiler: str) -> str:
+    """Answer what the C++ compiler calls this CPU; LLVM, which XLA compiles with, has the same names."""
+    flags = _run(compiler, [compiler, "-march=native", "-Q", "--help=target"])
+    found = re.search(r"^\s*-march=\s+(\S+)", flags, re.MULTILINE)
+    return found[1] if found else ""
 
 
-def _link(folder: Path, compiler: str) -> Path:
-    """Make the program that runs the compiled model."""
+def _export(source: Path, folder: Path, rows: int, part: str, op_library: Path | None = None) -> None:
+    command: list[str | Path] = [sys.executable, "-m", "load_tests.aot.export_fixed", source.resolve(), folder]
+    command += [str(rows), "--part", part]
+    if op_library:
+        command += ["--op-library", op_library]
+    _run("export_fixed", command)
+
+
+def _package() -> Path:
     found = find_spec("tensorflow")
-    assert found is not None
-    assert found.origin is not None
-    package = Path(found.origin).parent
+    if found is None or found.origin is None:
+        raise FileNotFoundError("tensorflow: not installed, expected it in this environment")
+    return Path(found.origin).parent
+
+
+def _flags(compiler: str) -> list[str | Path]:
+    sources = _package() / "xla_aot_runtime_src"
+    return [compiler, "-O2", "-march=native", "-std=c++17", "-w", f"-I{_package() / 'include'}", f"-I{sources}"]
+
+
+def _build_runtime(folder: Path, compiler: str) -> list[Path]:
+    """Compile what every compiled model is linked with, once: it takes most of a minute."""
+
+    def build(name: str) -> Path:
+        target = folder / f"{Path(name).stem}.o"
+        _run(compiler, [*_flags(compiler), "-c", _package() / "xla_aot_runtime_src" / name, "-o", target])
+        return target
+
+    with ThreadPoolExecutor(usable_cpus()) as pool:
+        return list(pool.map(build, _RUNTIME))
+
+
+def _compile(folder: Path, compiler: str, runtime: Sequence[Path], op_library: Path | None = None) -> Path:
+    """Make the program that runs `folder/fixed`, compiled."""
+    command: list[str | Path] = [sys.executable, "-c", _COMPILE, str(op_library or ""), "aot_compile_cpu"]
+    command += ["--dir", folder / "fixed", "--tag_set", "serve", "--signature_def_key", "serving_default"]
+    command += ["--target_cpu", _this_cpu(compiler), "--output_prefix", folder / "compiled", "--cpp_class", "Compiled"]
+    _run("saved_model_cli aot_compile_cpu", command)
     program = folder / "harness"
-    command: list[str | Path] = [compiler, "-O2", "-march=native", "-std=c++17", "-w", f"-I{folder}"]
-    command += [f"-I{package / 'include'}", f"-I{package / 'xla_aot_runtime_src'}", _HERE / "harness.cc"]
-    command += [package / "xla_aot_runtime_src" / name for name in _RUNTIME]
+    command = [*_flags(compiler), f"-I{folder}", _HERE / "harness.cc", *runtime]
     command += [folder / f"compiled{part}.o" for part in ("", "_constants", "_metadata")]
-    command += [f"-L{package}", f"-Wl,-rpath,{package}", "-l:libtensorflow_cc.so.2", "-l:libtensorflow_framework.so.2"]
-    _run(compiler, [*command, "-lpthread", "-o", program])
+    command += [f"-L{_package()}", f"-Wl,-rpath,{_package()}"]
+    command += ["-l:libtensorflow_cc.so.2", "-l:libtensorflow_framework.so.2", "-lpthread", "-o", program]
+    _run(compiler, command)
     return program
 
 
-def _compiled(options: argparse.Namespace, model: Path, folder: Path) -> dict[str, Any]:
-    folder.mkdir()
-    _compile(model, folder, options.rows, None)
-    program = _link(folder, options.compiler)
-    inputs = [folder / "model" / "inputs.bin", folder / "model" / "answers.bin"]
-    output: dict[str, Any] = json.loads(
-        _run("harness", [*_one_cpu(), program, *inputs, str(options.rounds), str(options.seconds)])
-    )
-    return output
+def _peer(name: str, folder: Path, program: Path) -> dict[str, Any]:
+    names = (folder / "names.txt").read_text()
+    return {"name": name, "engine": "peer", "command": [str(program), str(folder / "inputs.bin"), names, "prob"]}
 
 
 def _one_cpu() -> tuple[str, ...]:
@@ -139,34 +149,56 @@ def _one_cpu() -> tuple[str, ...]:
     return ("taskset", "-c", str(min(os.sched_getaffinity(0))))
 
 
-def _others(options: argparse.Namespace, fused: Path) -> list[dict[str, Any]]:
-    """Measure stock TensorFlow and the fused model on one thread, in turns."""
-    engines = [
-        {"name": "stock", "engine": "stock", "model": str(ensure_model("W2", options.cache).resolve())},
-        {"name": "fused", "engine": "processor", "model": str(fused.resolve()), "config": default_config(1)},
+def _measure(
+    options: argparse.Namespace,
+    part: str,
+    rows: int,
+    folder: Path,
+    runtime: Sequence[Path],
+    refused: dict[str, str],
+) -> dict[str, Any]:
+    """Compile one part at one batch, and let all engines take turns."""
+    library, whole = find_library(options.library), ensure_model("W2", options.cache)
+    here = folder / f"{part}-{rows}"
+    _export(whole, here, rows, part)
+    model = whole if part == "whole" else here / "model"
+    fused = optimize(model, folder / f"{part}-{rows}-fused", "fp32", library)
+    engines: list[dict[str, Any]] = [
+        {"name": "stock", "engine": "stock", "model": str(model.resolve())},
+        _peer(COMPILED, here, _compile(here, options.compiler, runtime)),
+        {"name": FUSED, "engine": "processor", "model": str(fused), "config": default_config(1)},
     ]
+    # Its signature is that of W2, which the export of the whole model reads.
+    if part == "whole" and FUSED_COMPILED not in refused:
+        there = folder / "fused-compiled"
+        try:
+            _export(fused, there, rows, "whole", library)
+            engines.append(_peer(FUSED_COMPILED, there, _compile(there, options.compiler, runtime, library)))
+        except ProgramError as error:
+            refused[FUSED_COMPILED] = refusal(error)
     output = run_program(
         find_program("bench_serving", options.bench_dir),
         {
-            "requests": ensure_requests(options.cache / "requests", "W2", options.rows, "eas"),
+            "requests": here / "requests.bin",
             "protocol": "eas",
-            "library": find_library(options.library),
+            "library": library,
             "contestants": json.dumps(engines),
             "threads": 1,
             "seconds": options.seconds,
-            "warmup": 0.5,
+            "warmup": options.seconds / 4,
             "rounds": options.rounds,
         },
         prefix=_one_cpu(),
     )
-    return list(output["engines"])
+    return {"part": part, **summarise("W2", rows, output)}
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure W2 compiled ahead of time.")
-    parser.add_argument("--rows", type=int, default=16, help="of the fixed batch (default 16)")
+    parser.add_argument("--rows", type=int, nargs="+", help="of the fixed batches (default 1 16 128; whole: 16)")
+    parser.add_argument("--parts", nargs="+", choices=tuple(ROWS), default=list(ROWS))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2.0, help="length of a round")
+    parser.add_argument("--seconds", type=float, default=1.5, help="length of a round")
     parser.add_argument("--compiler", default=os.environ.get("CXX", "g++"))
     parser.add_argument("--bench-dir", type=Path, help="folder of the program bench_serving")
     parser.add_argument("--library", type=Path, help="libprocessor.so")
@@ -175,48 +207,55 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def _table(cases: Sequence[dict[str, Any]]) -> Table:
+    table = Table(title="W2 on one CPU, and the dense part of it")
+    for heading in ("graph", "rows", "engine"):
+        table.add_column(heading)
+    for heading in ("requests/s", "over stock", "p50 ms", "p99 ms", "CPU s/1,000", "max |Δ|"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for case in cases:
+        stock = case["engines"]["stock"]["requests_per_s"]
+        for number, (name, one) in enumerate(case["engines"].items()):
+            table.add_row(
+                case["part"] if number == 0 else "",
+                str(case["rows"]) if number == 0 else "",
+                name,
+                f"{one['requests_per_s']:,.0f}",
+                f"{one['requests_per_s'] / stock:.2f}",
+                *(f"{one[figure] / 1000:.3f}" for figure in ("p50_us", "p99_us")),
+                f"{one['cpu_s_per_1000']:.3f}",
+                "" if name == "stock" else f"{one['max_abs_difference']:.1e}",
+                end_section=number + 1 == len(case["engines"]),
+            )
+    return table
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compile, measure, print and write; answer 1 if stock's model cannot be compiled or answers differ."""
     options = _parse(arguments)
     console = make_console()
     environment = describe_environment(ROOT)
-    refused = []
+    refused: dict[str, str] = {}
+    cases = []
     try:
-        fused = fuse("W2", "fp32", options.cache, find_library(options.library))
-        with tempfile.TemporaryDirectory() as name:
-            console.print("Compiling W2 ahead of time")
-            measured = _compiled(options, ensure_model("W2", options.cache), Path(name) / "stock")
-            console.print("Asking the compiler for the fused W2")
-            try:
-                (Path(name) / "fused").mkdir()
-                _compile(fused, Path(name) / "fused", options.rows, find_library(options.library))
-                refused.append("fused W2: it was compiled, and not measured")
-            except ProgramError as error:
-                refused.append(f"the fused W2 is refused by the compiler: {refusal(error)}")
-        engines = [*_others(options, fused), {"engine": "stock, compiled ahead of time", **measured}]
+        with tempfile.TemporaryDirectory() as shared:
+            console.print("Compiling TensorFlow's runtime for compiled models")
+            runtime = _build_runtime(Path(shared), options.compiler)
+            for part in options.parts:
+                for rows in options.rows or ROWS[part]:
+                    console.print(f"Compiling and measuring: {part}, rows: {rows}")
+                    with tempfile.TemporaryDirectory() as name:
+                        cases.append(_measure(options, part, rows, Path(name), runtime, refused))
     except (ProgramError, FileNotFoundError) as error:
         console.print(f"[bold red]The run failed:[/] {escape(str(error))}")
         return 1
-    table = Table(title=f"W2 at {options.rows} rows on one CPU")
-    for heading in ("engine", "requests/s", "p50 ms", "p99 ms", "CPU s/1,000", "max |Δ|"):
-        table.add_column(heading, justify="right")
-    found = {}
-    for one in engines:
-        figures = {name: median(each[name] for each in one["rounds"]) for name in FIGURES}
-        found[one["engine"]] = {**figures, "max_abs_difference": one["max_abs_difference"], "rounds": one["rounds"]}
-        table.add_row(
-            one["engine"],
-            f"{figures['requests_per_s']:,.0f}",
-            *(f"{figures[name] / 1000:.3f}" for name in ("p50_us", "p99_us")),
-            f"{figures['cpu_s_per_1000']:.3f}",
-            f"{one['max_abs_difference']:.1e}",
-        )
-    console.print(table)
-    for line in refused:
-        console.print(f"  {escape(line)}")
-    settings = {name: getattr(options, name) for name in ("rows", "rounds", "seconds", "compiler")}
+    console.print(_table(cases))
+    for name, reason in refused.items():
+        console.print(f"  {name}: the compiler refuses it: {escape(reason)}")
+    settings = {name: getattr(options, name) for name in ("rounds", "seconds", "compiler")}
+    settings["target_cpu"] = _this_cpu(options.compiler)
     results = {"benchmark": "aot", "quick": False, "environment": environment, "settings": settings}
-    write_results(options.output, results | {"engines": found, "refused": refused})
+    write_results(options.output, results | {"cases": cases, "refused": refused})
     console.print(f"Written to {options.output}")
     return 0
 

@@ -4,8 +4,9 @@
     python -m load_tests.bench_claims             # read what is in results/
     python -m load_tests.bench_claims --run       # measure first what is not there: hours for all of it
     python -m load_tests.bench_claims --run --only session-group aot
+    python -m load_tests.bench_claims --update    # and put the figures into README.md and docs/claims.md
 
-Writes results/bench_claims.json. docs/benchmarks.md says what stands behind each row.
+Writes results/bench_claims.json. docs/claims.md says what stands behind each row.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
 from load_tests._report import make_console, write_results
 from load_tests.claims import CLAIMS, Claim, Measured
+from load_tests.claims_tables import long_table, print_table, put_between, short_table
 
-__all__ = ["main", "read_claim", "render"]
+__all__ = ["main", "read_claim"]
+
+_KEPT = ("commit", "modified", "time", "cpu", "cpu_features", "cpus", "load_average", "versions")
 
 
 def read_claim(claim: Claim, folder: Path) -> dict[str, Any]:
@@ -37,8 +39,8 @@ def read_claim(claim: Claim, folder: Path) -> dict[str, Any]:
     Returns
     -------
     row : dict
-        `claim`, `published`, `command`, and either `figures` with `text`, `commit`, `modified`, `cpu`, `cpus` and
-        `time` of the measurement, or `missing`, why there is no figure.
+        `claim`, `published`, `command`, and either `figures` with `short`, `text` and the environment of the
+        measurement, or `missing`, why there is no figure.
     """
     row: dict[str, Any] = {"claim": claim.title, "published": claim.published, "command": claim.command}
     path = folder / claim.file
@@ -54,27 +56,8 @@ def read_claim(claim: Claim, folder: Path) -> dict[str, Any]:
         measured: Measured = claim.read(results)
     except (KeyError, StopIteration, IndexError, TypeError, ValueError) as error:
         return row | {"missing": f"{claim.file}: {error!r}, expected a whole run"}
-    environment = results["environment"]
-    kept = {name: environment[name] for name in ("commit", "modified", "cpu", "cpus", "time")}
-    return row | {"figures": measured.figures, "text": measured.text} | kept
-
-
-def render(console: Console, rows: Sequence[dict[str, Any]]) -> None:
-    """Print the table."""
-    table = Table(title="Published claims, and what we measured", show_lines=True)
-    table.add_column("claim, and the command that measures it", ratio=3)
-    table.add_column("published", ratio=1)
-    table.add_column("measured", ratio=5)
-    table.add_column("commit, date", min_width=10)
-    for row in rows:
-        where = ""
-        if "commit" in row:
-            where = f"{(row['commit'] or 'none')[:7]}{'*' if row['modified'] else ''} {row['time'][:10]}"
-        text = escape(row["text"]) if "text" in row else f"[yellow]{escape(row['missing'])}[/]"
-        table.add_row(f"{escape(row['claim'])}\n[dim]{escape(row['command'])}[/]", row["published"], text, where)
-    console.print(table)
-    machines = sorted({f"{row['cpu']}, {row['cpus']} CPUs" for row in rows if "cpu" in row})
-    console.print(f"Machine: {'; '.join(machines) or 'none yet'}. * files differed from the commit.")
+    kept = {name: results["environment"][name] for name in _KEPT}
+    return row | {"figures": measured.figures, "short": measured.short, "text": measured.text} | kept
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -90,7 +73,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", action="store_true", help="with --run: measure those that have one, too")
     parser.add_argument("--only", nargs="+", choices=tuple(CLAIMS), default=list(CLAIMS), help="some of the rows")
     parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of the results")
+    parser.add_argument("--update", action="store_true", help="put the table into README.md and docs/claims.md")
+    parser.add_argument("--documents", type=Path, default=ROOT, help="with --update: the folder of README.md and docs")
     options = parser.parse_args(arguments)
+    if options.update and options.only != list(CLAIMS):
+        parser.error("--update: some of the rows, expected all")
     console = make_console()
     status = 0
     # Rows that read the same file are measured once.
@@ -107,10 +94,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             console.print(f"[bold red]{escape(command)}: failed[/]")
             status = 1
     rows = [read_claim(CLAIMS[name], options.results) for name in options.only]
-    render(console, rows)
+    print_table(console, rows)
     output = options.results / "bench_claims.json"
     write_results(output, {"benchmark": "claims", "environment": describe_environment(ROOT), "rows": rows})
     console.print(f"Written to {output}")
+    if options.update and any("missing" in row for row in rows):
+        console.print("[bold red]README.md and docs/claims.md are left alone: a row has no figure[/]")
+        return 1
+    if options.update:
+        put_between(options.documents / "README.md", short_table(rows))
+        put_between(options.documents / "docs" / "claims.md", long_table(rows))
+        console.print("README.md and docs/claims.md hold these figures")
     return status
 
 

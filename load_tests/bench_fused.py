@@ -79,11 +79,22 @@ def fuse(workload: str, precision: str, cache: Path, library: Path, user_inputs:
         It failed; the message is its output.
     """
     target = cache / "fused" / f"{workload}-{precision}{'-split' if user_inputs else ''}"
+    more = ["--user-inputs", ",".join(user_inputs)] if user_inputs else []
+    return optimize(ensure_model(workload, cache), target, precision, library, more)
+
+
+def optimize(model: Path, target: Path, precision: str, library: Path, more: Sequence[str] = ()) -> Path:
+    """Run `graph-tools optimize` on a model, and return the folder; what was there before is gone.
+
+    Raises
+    ------
+    ProgramError
+        It failed; the message is its output.
+    """
     shutil.rmtree(target, ignore_errors=True)
     target.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "graph_tools", "optimize", str(ensure_model(workload, cache)), str(target)]
-    command += ["--precision", precision, "--op-library", str(library)]
-    command += ["--user-inputs", ",".join(user_inputs)] if user_inputs else []
+    command = [sys.executable, "-m", "graph_tools", "optimize", str(model), str(target)]
+    command += ["--precision", precision, "--op-library", str(library), *more]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if done.returncode:
         raise ProgramError("graph-tools optimize", done.returncode, done.stdout + done.stderr)

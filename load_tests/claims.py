@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,9 @@ Results = dict[str, Any]
 
 @dataclass(frozen=True)
 class Measured:
-    """What a file of results says of a claim: a sentence, and the same as numbers."""
+    """What a file of results says of a claim: in a few words, in a sentence, and as numbers."""
 
+    short: str
     text: str
     figures: dict[str, float]
 
@@ -51,51 +52,62 @@ def _listed(figures: dict[str, float]) -> str:
     return ", ".join(f"{name} {_percent(ratio)}" for name, ratio in figures.items())
 
 
+def _between(figures: dict[str, float]) -> str:
+    """Answer the mean, with the least and the most where they differ."""
+    low, high = (_percent(pick(figures.values())) for pick in (min, max))
+    return _percent(_mean(figures.values())) + (f" ({low} to {high})" if low != high else "")
+
+
+def _named(workload: str, rows: int) -> str:
+    return f"{workload} at {rows} row{'s' if rows > 1 else ''}"
+
+
 def _ratios(results: Results, engine: str, other: str, figure: str) -> dict[str, float]:
     """Answer a figure of one engine over that of another in each case."""
     found = {}
     for case in results["cases"]:
         if engine in case["engines"] and other in case["engines"]:
             ratio = case["engines"][engine][figure] / case["engines"][other][figure]
-            found[f"{case['workload']}x{case['rows']}"] = ratio
+            found[_named(case["workload"], case["rows"])] = ratio
     if not found:
         raise KeyError(f"{engine} and {other}")
     return found
 
 
-def _mean(values: Sequence[float]) -> float:
+def _mean(values: Iterable[float]) -> float:
     """Answer the geometric mean, which is the one of ratios."""
-    return math.exp(sum(map(math.log, values)) / len(values))
+    every = list(values)
+    return math.exp(sum(map(math.log, every)) / len(every))
 
 
 def _session_group(results: Results) -> Measured:
     found = _ratios(results, "group", "one", "requests_per_s")
-    mean = _mean(list(found.values()))
-    text = f"{_percent(mean)} requests/s over one session with all CPUs ({_listed(found)})"
-    return Measured(text, {**found, "mean": mean})
+    text = f"requests/s of a group over one session that has all CPUs: {_between(found)}; {_listed(found)}"
+    return Measured(f"{_between(found)} requests/s", text, {**found, "mean": _mean(found.values())})
 
 
 def _precision(results: Results) -> Measured:
+    onednn = _ratios(results, "fp32", "stock", "requests_per_s")
     found = _ratios(results, "bf16", "fp32", "requests_per_s")
     words = {one["precision"] for name, one in results["settings"]["precisions"].items() if name.endswith("bf16")}
-    onednn = _ratios(results, "fp32", "stock", "requests_per_s")
-    text = f"bf16 over fp32, both fused with oneDNN: {_listed(found)}; computed as {', '.join(sorted(words))}. "
-    text += f"fp32 over stock: {_listed(onednn)}"
-    return Measured(text, {f"bf16 over fp32, {name}": value for name, value in found.items()})
+    computed = ", ".join(sorted(words))
+    text = f"requests/s, fused, fp32 over stock TensorFlow: {_between(onednn)}; {_listed(onednn)}. "
+    text += f"bf16 over that, computed as {computed}: {_between(found)}; {_listed(found)}"
+    figures = {f"fp32 over stock, {name}": value for name, value in onednn.items()}
+    figures |= {f"bf16 over fp32, {name}": value for name, value in found.items()}
+    short = f"fp32 {_between(onednn)} requests/s; bf16 ({computed}) over that {_between(found)}"
+    return Measured(short, text, figures)
 
 
 def _fusion(results: Results) -> Measured:
     found = _ratios(results, "fp32", "stock", "cpu_s_per_1000")
-    seconds = {
-        f"{case['workload']}x{case['rows']}": tuple(
-            case["engines"][name]["cpu_s_per_1000"] for name in ("stock", "fp32")
-        )
-        for case in results["cases"]
-    }
-    shown = ", ".join(
-        f"{name} {_percent(ratio)} ({seconds[name][0]:.2f} to {seconds[name][1]:.2f})" for name, ratio in found.items()
-    )
-    return Measured(f"CPU s per 1,000 requests: {shown}", found)
+    parts = []
+    for case in results["cases"]:
+        seconds = [case["engines"][name]["cpu_s_per_1000"] for name in ("stock", "fp32")]
+        name = _named(case["workload"], case["rows"])
+        parts.append(f"{name} {_percent(found[name])} ({seconds[0]:.2f} to {seconds[1]:.2f})")
+    text = f"CPU-seconds for 1,000 requests, fused in fp32 over stock TensorFlow: {_between(found)}; {', '.join(parts)}"
+    return Measured(f"{_between(found)} CPU-seconds for 1,000 requests", text, found)
 
 
 def _target(results: Results, begin: str) -> float:
@@ -105,23 +117,24 @@ def _target(results: Results, begin: str) -> float:
 def _cost_model(results: Results) -> Measured:
     pool = _target(results, "baseline-pool / shared, mean")
     dynamic = _target(results, "dynamic / baseline-pool, moving")
-    text = f"simulated box of 128 cores: baseline-pool {_percent(pool)} over shared, mean of all traffic and seeds; "
+    text = (
+        f"simulated machine of 128 cores: baseline-pool {_percent(pool)} over shared, mean of all traffic and seeds; "
+    )
     text += f"dynamic {_percent(dynamic)} over baseline-pool under moving traffic"
-    others = [
-        one
-        for one in results["comparisons"]
-        if one["interference"] != 1.0 and (one["policy"], one["against"]) == ("baseline-pool", "shared")
-    ]
-    if others:
-        scales = sorted({one["interference"] for one in others})
-        parts = []
-        for scale in scales:
-            means = [one["mean"] for one in others if one["interference"] == scale]
-            parts.append(f"{_percent(sum(means) / len(means))} at {scale:g} times the measured interference")
-        text += f"; {', '.join(parts)}"
+    scales: dict[float, list[float]] = {}
+    for one in results["comparisons"]:
+        if one["interference"] != 1.0 and (one["policy"], one["against"]) == ("baseline-pool", "shared"):
+            scales.setdefault(one["interference"], []).append(one["mean"])
+    if scales:
+        parts = [
+            f"{_percent(sum(means) / len(means))} at {scale:g} times the measured interference"
+            for scale, means in sorted(scales.items())
+        ]
+        text += f"; baseline-pool over shared {', '.join(parts)}"
     if results["minutes_scale"] < 1:
         text += f" ({100 * results['minutes_scale']:g} % of the minutes)"
-    return Measured(text, {"baseline-pool over shared": pool, "dynamic over baseline-pool": dynamic})
+    short = f"{_percent(pool)}, simulated; the controller {_percent(dynamic)} more under moving traffic"
+    return Measured(short, text, {"baseline-pool over shared": pool, "dynamic over baseline-pool": dynamic})
 
 
 def _cut(results: Results) -> Measured:
@@ -131,41 +144,79 @@ def _cut(results: Results) -> Measured:
         if one["name"].startswith("93 % zero rows")
     }
     speed = _target(results, "20 bags, one row")
-    text = f"{_percent(speed)} speed of one row in stock TensorFlow (20 embedding bags)"
-    if sizes:
-        shown = ", ".join(f"{name} {-value:.1f} %" for name, value in sizes.items())
-        text = f"size, table with 93 % zero rows, bit-exact: {shown}; {text}"
-    else:
-        text += "; size not measured in that run"
-    return Measured(text, {**{f"smaller, {name} [%]": value for name, value in sizes.items()}, "speed": speed})
+    if not sizes:
+        raise KeyError("93 % zero rows")
+    shown = ", ".join(f"{name} {-value:.1f} %" for name, value in sizes.items())
+    text = f"bytes of an export whose table has 93 % zero rows, scores bit for bit: {shown}; "
+    text += f"requests/s of one row in stock TensorFlow (20 embedding bags): {_percent(speed)}"
+    figures = {**{f"smaller, {name} [%]": value for name, value in sizes.items()}, "speed": speed}
+    return Measured(f"{-min(sizes.values()):.0f} % size, {_percent(speed)} speed", text, figures)
 
 
 def _aot(results: Results) -> Measured:
-    engines = results["engines"]
-    stock = engines["stock"]["requests_per_s"]
-    found = {name: one["requests_per_s"] / stock for name, one in engines.items() if name != "stock"}
-    text = f"W2 at {results['settings']['rows']} rows, one thread, over stock: {_listed(found)}"
-    for refused in results["refused"]:
-        text += f"; {refused}"
-    return Measured(text, found)
+    figures: dict[str, float] = {}
+    texts, shorts = [], []
+    for part, title, brief in (
+        ("dense", "what follows W2's lookups, split from them", "split dense part"),
+        ("whole", "the whole of W2", "whole model"),
+    ):
+        cases = [case for case in results["cases"] if case["part"] == part]
+        brought = []
+        for engine in dict.fromkeys(name for case in cases for name in case["engines"] if name != "stock"):
+            found = {
+                f"{case['rows']} row{'s' if case['rows'] > 1 else ''}": case["engines"][engine]["requests_per_s"]
+                / case["engines"]["stock"]["requests_per_s"]
+                for case in cases
+                if engine in case["engines"]
+            }
+            figures |= {f"{part}, {engine}, {rows}": ratio for rows, ratio in found.items()}
+            texts.append(f"{title}, {engine}: {_listed(found)}")
+            brought.append(f"{'fused' if engine == 'fused' else engine.replace('stock, ', '')} {_between(found)}")
+        if brought:
+            shorts.append(f"{brief}: {', '.join(brought)}")
+    if not figures:
+        raise KeyError("cases")
+    text = f"requests/s over stock TensorFlow on one CPU: {'; '.join(texts)}"
+    for name, reason in results["refused"].items():
+        text += f". {name}: refused by the compiler ({reason})"
+    return Measured("; ".join(shorts), text, figures)
 
 
 CLAIMS = {
     "session-group": Claim(
         "SessionGroup",
         "+50 %",
-        "python -m load_tests.bench_session_group",
+        "make bench-session-group",
         "bench_session_group.json",
         _session_group,
     ),
-    "precision": Claim("oneDNN and bf16", "+10 %", "make bench-fused", "bench_fused.json", _precision),
-    "fusion": Claim("Subgraph fusion", "-10 % CPU", "make bench-fused", "bench_fused.json", _fusion),
+    "precision": Claim(
+        "oneDNN and bf16",
+        "+10 %",
+        "make bench-fused",
+        "bench_fused.json",
+        _precision,
+    ),
+    "fusion": Claim(
+        "Subgraph fusion",
+        "-10 % CPU",
+        "make bench-fused",
+        "bench_fused.json",
+        _fusion,
+    ),
     "cost-model": Claim("Cost model", "+30 %", "make bench-cost-model", "bench_cost_model.json", _cost_model),
     "cut": Claim(
-        "Graph cut", "-90 % size, +50 % speed", "make bench-graph-tools", "bench_graph_tools.json", _cut
+        "Graph cut",
+        "-90 % size, +50 % speed",
+        "make bench-graph-tools CASES='zero-rows speed'",
+        "bench_graph_tools.json",
+        _cut,
     ),
     "aot": Claim(
-        "Split inference graph, compiled ahead of time", "+35 %", "python -m load_tests.bench_aot", "bench_aot.json",
+        "Split inference graph, compiled ahead of time",
+        "+35 %",
+        "make bench-aot",
+        "bench_aot.json",
         _aot,
     ),
-}  # fmt: skip
+}

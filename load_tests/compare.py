@@ -119,9 +119,15 @@ def _memory_figures(results: dict[str, Any]) -> dict[str, Figure]:
 
 
 def _load_test_figures(results: dict[str, Any]) -> dict[str, Figure]:
-    """Latency of each phase; its error is that of the p99 of its seconds. A phase that comes again is numbered."""
+    """Latency of each phase; its error is that of the p99 of its seconds. A phase that comes again is numbered.
+
+    Names hold what decides the load: runs of another load have no figure in common.
+    """
     figures: dict[str, Figure] = {}
-    title = f"{results['scenario']}, {results['settings']['host']} host"
+    settings = results["settings"]
+    shared = ", all CPUs shared" if settings["shared"] else ""
+    load = f"{settings['workload']} at {settings['rate']:g}/s for {settings['seconds']:g} s{shared}"
+    title = f"{results['scenario']}, {settings['host']} host, {load}"
     for number, phase in enumerate(results["phases"], 1):
         for figure in ("p50_us", "p99_us"):
             if figure in phase:

@@ -1,55 +1,106 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Export W2 with its batch fixed, and what it answers; the compiler takes no unknown dimension.
+"""Export W2, or the part of it that follows the lookups, with its batch fixed, and requests for it.
 
-    python -m load_tests.aot.export_fixed MODEL TARGET ROWS [OP_LIBRARY]
+    python -m load_tests.aot.export_fixed MODEL TARGET ROWS [--part dense] [--op-library LIBRARY]
 
-Beside the model, `inputs.bin` holds for each request `dense`, then C1 to C26, as they lie in memory, and `answers.bin`
-the scores of stock TensorFlow, float32.
+The compiler takes no unknown dimension, so `fixed/` holds the model at ROWS rows; `model/` (of the dense part only)
+the same with any number of rows, for engines that are not compiled. `requests.bin` holds requests as `request_files`
+does, `inputs.bin` the same as they lie in memory: for each request its inputs, in the order of `names.txt`.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 import tensorflow as tf
 
-from load_tests.request_files import random_inputs
+from load_tests.request_files import default_count, encode_request, random_inputs, write_requests
 
-__all__ = ["NAMES", "export"]
+__all__ = ["export", "export_dense"]
 
 NAMES = ["dense", *(f"C{number}" for number in range(1, 27))]
-REQUESTS = 64
+Inputs = dict[str, np.ndarray[Any, Any]]
+
+
+def _save(module: tf.Module, function: Any, specs: dict[str, tf.TensorSpec], target: Path) -> None:
+    concrete = tf.function(function).get_concrete_function(**specs)
+    tf.saved_model.save(module, str(target), signatures={"serving_default": concrete})
+
+
+def _write(target: Path, names: list[str], requests: list[Inputs]) -> None:
+    (target / "names.txt").write_text(",".join(names))
+    write_requests(target / "requests.bin", (encode_request(request, "eas") for request in requests))
+    with (target / "inputs.bin").open("wb") as file:
+        for request in requests:
+            file.write(b"".join(np.ascontiguousarray(request[name]).tobytes() for name in names))
+
+
+def _draw(rows: int) -> Iterator[Inputs]:
+    rng = np.random.default_rng([rows, *b"W2"])
+    for _ in range(default_count(rows)):
+        yield random_inputs("W2", rows, rng)
 
 
 def export(model: Path, target: Path, rows: int) -> None:
-    """Write the model, the inputs and the answers."""
-    loaded = tf.saved_model.load(str(model))
-    signature = loaded.signatures["serving_default"]
+    """Write the whole model."""
+    module = tf.Module()
+    module.loaded = tf.saved_model.load(str(model))
+    signature = module.loaded.signatures["serving_default"]
     specs = {"dense": tf.TensorSpec([rows, 13], tf.float32, name="dense")}
     specs |= {name: tf.TensorSpec([rows], tf.int64, name=name) for name in NAMES[1:]}
+    _save(module, lambda **inputs: {"prob": signature(**inputs)["prob"]}, specs, target / "fixed")
+    _write(target, NAMES, list(_draw(rows)))
 
-    @tf.function  # type: ignore[untyped-decorator]
-    def serve(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"prob": signature(**inputs)["prob"]}
 
+def export_dense(model: Path, target: Path, rows: int) -> None:
+    """Write what follows the lookups: `features` [rows, 429], numbers and embeddings side by side, to scores."""
+    loaded = tf.saved_model.load(str(model))
     module = tf.Module()
-    module.loaded = loaded
-    fixed = serve.get_concrete_function(**specs)
-    tf.saved_model.save(module, str(target), signatures={"serving_default": fixed})
-    rng = np.random.default_rng(rows)
-    with (target / "inputs.bin").open("wb") as inputs, (target / "answers.bin").open("wb") as answers:
-        for _ in range(REQUESTS):
-            request = random_inputs("W2", rows, rng)
-            inputs.write(b"".join(np.ascontiguousarray(request[name]).tobytes() for name in NAMES))
-            scores = fixed(**{name: tf.constant(request[name]) for name in NAMES})["prob"].numpy()
-            answers.write(np.ascontiguousarray(scores, "<f4").tobytes())
+    module.kernels, module.biases = list(loaded.kernels), list(loaded.biases)
+
+    def serve(features: tf.Tensor) -> dict[str, tf.Tensor]:
+        last = len(module.kernels) - 1
+        for number, (kernel, bias) in enumerate(zip(module.kernels, module.biases, strict=True)):
+            features = tf.nn.bias_add(tf.matmul(features, kernel), bias)
+            features = tf.sigmoid(features) if number == last else tf.nn.relu(features)
+        return {"prob": features}
+
+    width = module.kernels[0].shape[0]
+    for name, batch in (("model", None), ("fixed", rows)):
+        specs = {"features": tf.TensorSpec([batch, width], tf.float32, name="features")}
+        _save(module, serve, specs, target / name)
+    tables = [table.numpy() for table in loaded.tables]
+    requests: list[Inputs] = [
+        {
+            "features": np.concatenate(
+                [drawn["dense"], *(table[drawn[name]] for table, name in zip(tables, NAMES[1:], strict=True))], axis=1
+            )
+        }
+        for drawn in _draw(rows)
+    ]
+    _write(target, ["features"], requests)
+
+
+def main() -> None:
+    """Export, as the command line says."""
+    parser = argparse.ArgumentParser(description="Export W2 with its batch fixed.")
+    parser.add_argument("model", type=Path)
+    parser.add_argument("target", type=Path)
+    parser.add_argument("rows", type=int)
+    parser.add_argument("--part", choices=("whole", "dense"), default="whole")
+    parser.add_argument("--op-library", help="of a fused model")
+    options = parser.parse_args()
+    if options.op_library:
+        tf.load_op_library(options.op_library)
+    options.target.mkdir(parents=True, exist_ok=True)
+    {"whole": export, "dense": export_dense}[options.part](options.model, options.target, options.rows)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 4:
-        tf.load_op_library(sys.argv[4])
-    export(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
+    main()

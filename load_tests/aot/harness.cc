@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs a W2 that was compiled ahead of time (compiled.h is what the compiler wrote) on one thread, and says how fast.
+// Runs a model that was compiled ahead of time (compiled.h is what the compiler wrote) as a peer of `bench_serving`,
+// which compares its scores with stock TensorFlow's and lets it take turns.
 //
-//   harness INPUTS ANSWERS ROUNDS SECONDS
+//   harness INPUTS NAMES OUTPUT [what bench_serving adds]
 //
-// Answers are compared first: one further from stock TensorFlow's than 1e-5 + 1e-5·|b| ends the run with status 2.
+// INPUTS holds for each request its inputs as they lie in memory, in the order of NAMES (a,b,c). A line of standard
+// input is a question, answered with a line of JSON: "ready", "measure SECONDS", "answer REQUEST".
 
 #include <sys/resource.h>
 
@@ -15,7 +17,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iostream>
 #include <iterator>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -24,11 +28,6 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::vector<char> Read(const char* path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 double CpuSeconds() {
   rusage usage{};
@@ -44,87 +43,99 @@ double Percentile(const std::vector<double>& sorted, double percent) {
   return sorted[std::max<size_t>(rank, 1) - 1];
 }
 
-}  // namespace
-
-int main(int count, char** arguments) {
-  if (count != 5) {
-    std::fprintf(stderr, "harness: %d arguments, expected INPUTS ANSWERS ROUNDS SECONDS\n", count - 1);
-    return 1;
-  }
-  const std::vector<char> inputs = Read(arguments[1]);
-  const std::vector<char> answers = Read(arguments[2]);
-  const int rounds = std::atoi(arguments[3]);
-  const double seconds = std::atof(arguments[4]);
-
-  Compiled model;
-  std::vector<int> order{model.LookupArgIndex("feed_dense")};
-  for (int i = 1; i <= 26; i++) order.push_back(model.LookupArgIndex("feed_C" + std::to_string(i)));
-  size_t request_bytes = 0;
-  for (const int index : order) {
-    if (index < 0) {
-      std::fprintf(stderr, "harness: an input is missing in the compiled model\n");
-      return 1;
+class Runner {
+ public:
+  Runner(const char* inputs, const std::string& names) {
+    std::ifstream file(inputs, std::ios::binary);
+    inputs_.assign(std::istreambuf_iterator<char>(file), {});
+    std::istringstream list(names);
+    for (std::string name; std::getline(list, name, ',');) {
+      order_.push_back(model_.LookupArgIndex("feed_" + name));
+      if (order_.back() < 0) Fail("no input '" + name + "' in the compiled model");
+      request_bytes_ += static_cast<size_t>(model_.arg_size(order_.back()));
     }
-    request_bytes += static_cast<size_t>(model.arg_size(index));
+    if (request_bytes_ == 0 || inputs_.empty() || inputs_.size() % request_bytes_ != 0) {
+      Fail(std::to_string(inputs_.size()) + " bytes of inputs, expected a multiple of " +
+           std::to_string(request_bytes_));
+    }
   }
-  const size_t requests = inputs.size() / request_bytes;
-  if (requests == 0 || inputs.size() % request_bytes != 0) {
-    std::fprintf(stderr, "harness: %zu bytes of inputs, expected a multiple of %zu\n", inputs.size(), request_bytes);
-    return 1;
-  }
-  const size_t rows = answers.size() / sizeof(float) / requests;
 
   // Copying the inputs is part of a request, as it is where a server reads them from a message.
-  const auto run = [&](size_t request) {
-    const char* next = inputs.data() + request * request_bytes;
-    for (const int index : order) {
-      const auto size = static_cast<size_t>(model.arg_size(index));
-      std::memcpy(model.arg_data(static_cast<size_t>(index)), next, size);
+  void Run(size_t request) {
+    const char* next = inputs_.data() + request % (inputs_.size() / request_bytes_) * request_bytes_;
+    for (const int index : order_) {
+      const auto size = static_cast<size_t>(model_.arg_size(index));
+      std::memcpy(model_.arg_data(static_cast<size_t>(index)), next, size);
       next += size;
     }
-    return model.Run();
-  };
-
-  double largest = 0;
-  for (size_t request = 0; request < requests; request++) {
-    if (!run(request)) {
-      std::fprintf(stderr, "harness: %s\n", model.error_msg().c_str());
-      return 1;
-    }
-    const auto* scores = static_cast<const float*>(model.result_data(0));
-    for (size_t row = 0; row < rows; row++) {
-      float expected = 0;
-      std::memcpy(&expected, answers.data() + (request * rows + row) * sizeof(float), sizeof(float));
-      const double difference = std::fabs(static_cast<double>(scores[row]) - expected);
-      largest = std::max(largest, difference);
-      if (!(difference <= 1e-5 + 1e-5 * std::fabs(expected))) {
-        std::fprintf(stderr, "harness: score %g, expected %g\n", scores[row], expected);
-        return 2;
-      }
-    }
+    if (!model_.Run()) Fail(model_.error_msg());
   }
 
-  std::printf("{\"max_abs_difference\": %g, \"rounds\": [", largest);
-  for (int round = 0; round < rounds; round++) {
+  void Answer(size_t request, const char* output) {
+    Run(request);
+    const int index = model_.LookupResultIndex(std::string("fetch_") + output);
+    if (index < 0) Fail(std::string("no output '") + output + "' in the compiled model");
+    const auto* scores = static_cast<const float*>(model_.result_data(static_cast<size_t>(index)));
+    const size_t rows = static_cast<size_t>(model_.result_size(index)) / sizeof(float);
+    std::printf("{\"%s\": {\"shape\": [%zu, 1], \"values\": [", output, rows);
+    for (size_t row = 0; row < rows; row++) std::printf("%s%.9g", row ? ", " : "", scores[row]);
+    std::printf("]}}\n");
+  }
+
+  void Measure(double seconds) {
     std::vector<double> latencies;
     const double cpu = CpuSeconds();
     const auto begin = Clock::now();
     auto last = begin;
     while (last - begin < std::chrono::duration<double>(seconds)) {
-      run(latencies.size() % requests);
+      Run(latencies.size());
       const auto now = Clock::now();
       latencies.push_back(Microseconds(now - last));
       last = now;
     }
     const double total = Microseconds(last - begin) / 1e6;
     const double used = CpuSeconds() - cpu;
-    const auto answered = static_cast<double>(latencies.size());
     std::sort(latencies.begin(), latencies.end());
     std::printf(
-        "%s{\"requests_per_s\": %.2f, \"mean_us\": %.2f, \"p50_us\": %.2f, \"p99_us\": %.2f, \"cpu_s_per_1000\": %.6f}",
-        round ? ", " : "", answered / total, 1e6 * total / answered, Percentile(latencies, 50),
-        Percentile(latencies, 99), 1000 * used / answered);
+        "{\"seconds\": %.6f, \"requests\": %zu, \"mean_us\": %.3f, \"p50_us\": %.3f, \"p99_us\": %.3f, "
+        "\"max_us\": %.3f, \"cpu_seconds\": %.6f}\n",
+        total, latencies.size(), 1e6 * total / static_cast<double>(latencies.size()), Percentile(latencies, 50),
+        Percentile(latencies, 99), latencies.back(), used);
   }
-  std::printf("]}\n");
+
+ private:
+  [[noreturn]] static void Fail(const std::string& message) {
+    std::fprintf(stderr, "harness: %s\n", message.c_str());
+    std::exit(1);
+  }
+
+  Compiled model_;
+  std::vector<char> inputs_;
+  std::vector<int> order_;
+  size_t request_bytes_ = 0;
+};
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count < 4) {
+    std::fprintf(stderr, "harness: %d arguments, expected INPUTS NAMES OUTPUT\n", count - 1);
+    return 1;
+  }
+  Runner runner(arguments[1], arguments[2]);
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    std::string word;
+    double value = 0;
+    words >> word >> value;
+    if (word == "measure" && value > 0) {
+      runner.Measure(value);
+    } else if (word == "answer") {
+      runner.Answer(static_cast<size_t>(value), arguments[3]);
+    } else {
+      std::printf("{}\n");
+    }
+    std::fflush(stdout);
+  }
   return 0;
 }

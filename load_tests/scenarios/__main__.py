@@ -24,9 +24,9 @@ from rich.table import Table
 from load_tests._environment import describe_environment
 from load_tests._programs import ROOT, ProgramError, find_library
 from load_tests._report import Target, make_console, print_targets, write_results
-from load_tests.bench_fused import fuse
+from load_tests.bench_fused import optimize
 from load_tests.scenarios.arrivals import Phase
-from load_tests.scenarios.catalogue import SCENARIOS, Play
+from load_tests.scenarios.catalogue import SCENARIOS, SLO_MS, Play
 from load_tests.scenarios.generators import Sent, send_phases
 from load_tests.scenarios.judging import judge, phase_figures, totals
 from load_tests.scenarios.page import render
@@ -60,12 +60,14 @@ def _play(options: argparse.Namespace, console: Console, html: Path) -> tuple[Pl
     scenario = SCENARIOS[options.scenario]
     workload = options.workload
     console.print(f"{scenario.title}: {workload}, {options.host} host")
-    model = ensure_model("tiny", options.cache)
-    if workload != "tiny":
-        model = fuse(workload, "auto", options.cache, find_library())
+    model = ensure_model(workload, options.cache)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with open_stage(options.host, workload, model, folder, options.cache) as stage:
+        if workload != "tiny":
+            # Not into the cache, where another scenario may be about the same.
+            console.print("Optimising the model")
+            model = optimize(model, folder / "model", "auto", find_library())
+        with open_stage(options.host, workload, scenario.rows, model, folder, options.cache) as stage:
             rate, seconds = options.rate or scenario.rate, options.seconds or scenario.seconds
             play = Play(stage, rate, seconds, pinned=not options.shared)
             scenario.prepare(play)
@@ -125,10 +127,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "quick": play.seconds < scenario.seconds,
         "scenario": options.scenario,
         "title": scenario.title,
+        "slo_ms": SLO_MS,
         "environment": environment,
         "settings": {
             "host": options.host,
             "workload": options.workload,
+            "rows": scenario.rows,
             "rate": play.rate,
             "seconds": play.seconds,
             "seed": options.seed,

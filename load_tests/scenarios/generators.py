@@ -20,12 +20,12 @@ from load_tests.hosts.latencies import Latencies
 from load_tests.hosts.throughput import PATHS, built
 from load_tests.scenarios.arrivals import LOCUST_MOST, Phase, arrivals, offsets
 
-__all__ = ["Endpoint", "Sent", "flood", "send_phases", "uses_locust"]
+__all__ = ["NATIVE_CLIENTS", "Endpoint", "Sent", "flood", "send_phases", "uses_locust"]
 
 _LOCUST_FILE = Path(__file__).with_name("locust_open_loop.py")
 _START_S = 60.0
 #: Requests of the native generator in flight at most.
-_NATIVE_CLIENTS = 128
+NATIVE_CLIENTS = 128
 TIMEOUT_S = 10.0
 
 #: What to do while a phase lasts, until the given Unix time.
@@ -177,7 +177,7 @@ def _natively(endpoint: Endpoint, phases: Sequence[Phase], seed: int, folder: Pa
         process = _loadgen(
             endpoint,
             endpoint.grpc_requests,
-            clients=_NATIVE_CLIENTS,
+            clients=NATIVE_CLIENTS,
             rate=phase.rate,
             seed=seed + number,
             time=f"{phase.seconds:g}s",

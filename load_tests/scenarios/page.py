@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
@@ -10,62 +11,116 @@ from typing import Any
 __all__ = ["render"]
 
 _STYLE = """
+:root { color-scheme: light dark }
 body { font: 15px/1.4 system-ui, sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em }
-table { border-collapse: collapse; margin: 1em 0 } th, td { padding: .3em .8em; text-align: right }
-th:first-child, td:first-child { text-align: left } tr:nth-child(even) { background: #8881 }
-.PASS { color: #187a33 } .FAIL { color: #b3261e } th { border-bottom: 1px solid #888 }
-svg { width: 100%; height: 9em; background: #8881 }
+table { border-collapse: collapse; margin: .5em 0 1.5em } th, td { padding: .3em .8em; text-align: left }
+.numbers td, .numbers th { text-align: right } .numbers td:first-child, .numbers th:first-child { text-align: left }
+tr:nth-child(even) { background: #8881 } th { border-bottom: 1px solid #888 } h2 { margin: 1.5em 0 .3em }
+.PASS { color: #1e9141 } .FAIL { color: #d9382b } .small { color: #888; margin: .2em 0 }
+svg { width: 100%; height: auto; font: 12px system-ui, sans-serif }
 """
+_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 1000.0, 260.0, 60.0, 24.0, 28.0
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
     head = "".join(f"<th>{escape(one)}</th>" for one in headings)
     body = "".join("<tr>" + "".join(f"<td>{one}</td>" for one in row) + "</tr>" for row in rows)
-    return f"<table><tr>{head}</tr>{body}</table>"
+    return f'<table class="{kind}"><tr>{head}</tr>{body}</table>'
 
 
-def _course(phases: Sequence[dict[str, Any]]) -> str:
-    """Draw the p99 of each second."""
+def _text(x: float, y: float, words: str, anchor: str = "middle") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="currentColor">{escape(words)}</text>'
+
+
+def _course(phases: Sequence[dict[str, Any]], limit_ms: float) -> str:
+    """Draw the p99 of each second, over phases, with a logarithmic axis and the objective of clients."""
     values = [value / 1000 for phase in phases for value in phase["windows_us"]]
     if len(values) < 2:
         return ""
-    top = max(values)
-    points = " ".join(
-        f"{100 * number / (len(values) - 1):.2f},{100 - 95 * value / top:.2f}" for number, value in enumerate(values)
+    low = 10.0 ** math.floor(math.log10(min(values)))
+    high = 10.0 ** math.ceil(math.log10(max(*values, limit_ms)) + 1e-9)
+    whole = float(sum(phase["seconds"] for phase in phases))
+
+    def across(seconds: float) -> float:
+        return _LEFT + (_WIDTH - _LEFT) * seconds / whole
+
+    def down(ms: float) -> float:
+        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * math.log(high / ms) / math.log(high / low)
+
+    drawn, begin, points = [], 0.0, []
+    for number, phase in enumerate(phases):
+        end, floor = begin + phase["seconds"], _HEIGHT - _BOTTOM
+        shade = "#8882" if number % 2 else "#8881"
+        drawn.append(
+            f'<rect x="{across(begin):.1f}" y="{_TOP}" width="{across(end) - across(begin):.1f}" '
+            f'height="{floor - _TOP}" fill="{shade}"/>' + _text(across((begin + end) / 2), _TOP - 8, phase["phase"])
+        )
+        drawn.append(_text(across(begin), _HEIGHT - 10, f"{begin:.0f}", "start"))
+        # A second without an answer has no p99, so they are spread over the phase.
+        step = phase["seconds"] / max(1, len(phase["windows_us"]))
+        points += [
+            f"{across(begin + (second + 0.5) * step):.1f},{down(value / 1000):.1f}"
+            for second, value in enumerate(phase["windows_us"])
+        ]
+        begin = end
+    drawn.append(_text(_WIDTH, _HEIGHT - 10, f"{whole:.0f} s", "end"))
+    decades = round(math.log10(high / low))
+    marks = [low * 10**one for one in range(decades + 1)]
+    drawn += [_text(_LEFT - 8, down(ms) + 4, f"{ms:g} ms" if ms < 1000 else f"{ms / 1000:g} s", "end") for ms in marks]
+    drawn.append(
+        f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{down(limit_ms):.1f}" y2="{down(limit_ms):.1f}" stroke="#d9382b" '
+        f'stroke-dasharray="6 4"/>' + _text(_WIDTH - 4, down(limit_ms) - 5, f"{limit_ms:g} ms", "end")
     )
-    line = f'<polyline points="{points}" fill="none" stroke="#2a6fdb" vector-effect="non-scaling-stroke"/>'
-    picture = f'<svg viewBox="0 0 100 100" preserveAspectRatio="none" role="img">{line}</svg>'
-    return f"<h2>p99 of each second, at most {top:.1f} ms</h2>{picture}"
+    drawn.append(f'<polyline points="{" ".join(points)}" fill="none" stroke="#2a6fdb" stroke-width="1.5"/>')
+    picture = f'<svg viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img">{"".join(drawn)}</svg>'
+    return f"<h2>p99 of each second</h2>{picture}"
+
+
+def _verdicts(targets: Sequence[dict[str, Any]]) -> str:
+    rows = []
+    for one in targets:
+        word = "PASS" if one["ok"] else "FAIL"
+        limit = f"at {'least' if one['at_least'] else 'most'} {one['limit']:.4g}"
+        title = one["name"].partition(": ")[2] or one["name"]
+        rows.append([f'<b class="{word}">{word}</b>', escape(title), f"{one['value']:.4g}", limit])
+    return _table(["", "what", "measured", "limit"], rows)
 
 
 def render(results: dict[str, Any], other: str | None) -> str:
     """Write the page; `other` is the name of the generator's own report beside it, if there is one."""
-    environment = results["environment"]
+    environment, settings = results["environment"], results["settings"]
     rows = [
         [
             escape(one["phase"]),
             f"{one['asked_requests_per_s']:,.0f}",
             f"{one['sent']:,}",
             f"{one['answered']:,}",
-            escape(", ".join(f"{kind}: {count}" for kind, count in one["failed"].items()) or "none"),
+            escape(", ".join(f"{kind}: {count:,}" for kind, count in one["failed"].items()) or "none"),
             *(f"{one[name] / 1000:.2f}" if name in one else "" for name in ("p50_us", "p99_us", "max_us")),
         ]
         for one in results["phases"]
     ]
-    verdicts = []
-    for one in results["targets"]:
-        word = "PASS" if one["ok"] else "FAIL"
-        relation = "at least" if one["at_least"] else "at most"
-        figure = f"{one['value']:.4g}"
-        verdicts.append(
-            [f'<b class="{word}">{word}</b>', escape(one["name"]), figure, f"{relation} {one['limit']:.4g}"]
-        )
-    link = f'<p><a href="{escape(other)}">The report of the generator</a></p>' if other else ""
-    machine = f"{environment['cpu']}, {environment['cpus']} CPUs, commit {environment['commit']}, {environment['time']}"
+    missed = sum(not one["ok"] for one in results["targets"])
+    word = "FAIL" if missed else "PASS"
+    counted = f"{missed} of {len(results['targets'])} limits missed" if missed else "all limits kept"
+    # The length that the scenario usually has is what its limits are for.
+    quick = ", shorter than usual: the figures mean little" if results["quick"] else ""
+    versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items() if version)
+    commit = f"{(environment['commit'] or 'none')[:12]}{', files modified' if environment['modified'] else ''}"
+    machine = f"{environment['cpu']}, {environment['cpus']} CPUs, commit {commit}, {environment['time']}"
+    setting = f"{settings['host']} host, {settings['workload']}, {settings['rate']:g} requests/s, "
+    setting += f"{settings['seconds']:g} s, seed {settings['seed']}, sent by {settings['generator']}"
+    setting += ", all CPUs shared" if settings["shared"] else ""
+    link = f'<p><a href="{escape(other)}">The report of locust</a></p>' if other else ""
     return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(results['scenario'])}</title>"
-        f"<style>{_STYLE}</style><h1>{escape(results['scenario'])}: {escape(results['title'])}</h1>"
-        f"<p>{escape(machine)}</p>{_table(['', 'limit', 'measured', ''], verdicts)}"
-        + _table(["phase", "asked/s", "sent", "answered", "failed", "p50 ms", "p99 ms", "max ms"], rows)
-        + f"{_course(results['phases'])}{link}</html>\n"
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(results['scenario'])}: {word}</title>"
+        f'<meta name=viewport content="width=device-width"><style>{_STYLE}</style>'
+        f"<h1>{escape(results['scenario'])}: {escape(results['title'])}</h1>"
+        f'<p><b class="{word}">{word}</b>: {counted}{quick}</p>'
+        + "".join(f'<p class="small">{escape(line)}</p>' for line in (setting, machine, versions))
+        + f"<h2>Limits</h2>{_verdicts(results['targets'])}"
+        + "<h2>Phases</h2>"
+        + _table(["phase", "asked/s", "sent", "answered", "failed", "p50 ms", "p99 ms", "max ms"], rows, "numbers")
+        + '<p class="small">Latency counts from when a request was to be sent.</p>'
+        + f"{_course(results['phases'], results['slo_ms'])}{link}</html>\n"
     )

@@ -63,9 +63,9 @@ class Stage:
 
 
 @contextlib.contextmanager
-def open_stage(host: str, workload: str, model: Path, folder: Path, cache: Path) -> Iterator[Stage]:
-    """Start a proxy with one host, and write requests of one row."""
-    anonymous = read_requests(ensure_requests(cache / "requests", workload, 1, "tfserving"))
+def open_stage(host: str, workload: str, rows: int, model: Path, folder: Path, cache: Path) -> Iterator[Stage]:
+    """Start a proxy with one host, and write requests: over gRPC of so many rows, over REST of one."""
+    anonymous = read_requests(ensure_requests(cache / "requests", workload, rows, "tfserving"))
     named = {}
     for name in (MODEL, VARIANT):
         named[name] = folder / f"{name}.bin"

@@ -11,7 +11,7 @@ import pytest
 
 from load_tests._environment import describe_environment
 from load_tests._programs import ROOT, ProgramError
-from load_tests.bench_aot import refusal
+from load_tests.bench_aot import COMPILED, FUSED, refusal
 from load_tests.bench_claims import main, read_claim
 from load_tests.bench_session_group import contestants, summarise
 from load_tests.bench_session_group import main as measure_group
@@ -46,12 +46,12 @@ def test_figures_of_fused_models(tmp_path: Path) -> None:
     settings = {"precisions": {"W1 bf16": {"precision": "bf16 weights"}, "W1 fp32": {"precision": "fp32"}}}
     _write(tmp_path, "fusion", _cases(**engines) | {"settings": settings})
     row = read_claim(CLAIMS["fusion"], tmp_path)
-    assert row["figures"] == {"W1x1": 0.75}
-    assert "W1x1 -25 % (2.00 to 1.50)" in row["text"]
+    assert row["figures"] == {"W1 at 1 row": 0.75}
+    assert "W1 at 1 row -25 % (2.00 to 1.50)" in row["text"]
     assert (row["commit"], row["cpu"]) == (ENVIRONMENT["commit"], ENVIRONMENT["cpu"])
     row = read_claim(CLAIMS["precision"], tmp_path)
-    assert row["figures"] == {"bf16 over fp32, W1x1": pytest.approx(1.15)}
-    assert "W1x1 +15 %; computed as bf16 weights" in row["text"]
+    assert row["figures"] == {"fp32 over stock, W1 at 1 row": 2.0, "bf16 over fp32, W1 at 1 row": pytest.approx(1.15)}
+    assert row["short"] == "fp32 +100 % requests/s; bf16 (bf16 weights) over that +15 %"
 
 
 def test_figures_of_the_cost_model_and_of_cuts(tmp_path: Path) -> None:
@@ -68,8 +68,9 @@ def test_figures_of_the_cost_model_and_of_cuts(tmp_path: Path) -> None:
     size = {"name": "93 % zero rows, deeprec: smaller, bit-exact [%]", "value": 91.5}
     _write(tmp_path, "cut", {"targets": [size, speed]})
     assert read_claim(CLAIMS["cut"], tmp_path)["figures"] == {"smaller, deeprec [%]": 91.5, "speed": 2.28}
+    assert read_claim(CLAIMS["cut"], tmp_path)["short"] == "-92 % size, +128 % speed"
     _write(tmp_path, "cut", {"targets": [speed]})
-    assert "size not measured" in read_claim(CLAIMS["cut"], tmp_path)["text"]
+    assert "expected a whole run" in read_claim(CLAIMS["cut"], tmp_path)["missing"]
 
 
 def test_a_part_of_a_run_and_a_quick_one_give_no_figure(tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ def test_a_group_has_a_session_for_each_cpu() -> None:
         for name, rate in (("one", 100.0), ("group", 150.0))
     ]
     case = summarise("W1", 1, {"threads": 4, "engines": engines})
-    assert CLAIMS["session-group"].read({"cases": [case]}).figures == {"W1x1": 1.5, "mean": pytest.approx(1.5)}
+    assert CLAIMS["session-group"].read({"cases": [case]}).figures == {"W1 at 1 row": 1.5, "mean": pytest.approx(1.5)}
 
 
 def test_what_the_compiler_refuses_is_said() -> None:
@@ -99,11 +100,62 @@ def test_what_the_compiler_refuses_is_said() -> None:
     said = refusal(ProgramError("saved_model_cli", 1, text))
     assert said == "No registered 'Rec' OpKernel for XLA_CPU_JIT"
     assert refusal(ProgramError("saved_model_cli", 1, "ValueError: shape\nbye")).endswith("ValueError: shape")
-    engines = {"stock": {"requests_per_s": 100.0}, "stock, compiled ahead of time": {"requests_per_s": 135.0}}
-    results = {"engines": engines, "refused": [f"the fused W2 is refused: {said}"], "settings": {"rows": 16}}
-    measured = CLAIMS["aot"].read(results)
-    assert measured.figures == {"stock, compiled ahead of time": 1.35}
-    assert measured.text.endswith(f"+35 %; the fused W2 is refused: {said}")
+
+
+def test_figures_of_what_was_compiled() -> None:
+    engines = {name: {"requests_per_s": rate} for name, rate in (("stock", 100.0), (COMPILED, 135.0), (FUSED, 150.0))}
+    case = {"part": "dense", "rows": 16, "engines": engines}
+    reason = "No registered 'Rec' OpKernel for XLA_CPU_JIT"
+    measured = CLAIMS["aot"].read({"cases": [case], "refused": {"fused, compiled ahead of time": reason}})
+    assert measured.figures == {f"dense, {COMPILED}, 16 rows": 1.35, f"dense, {FUSED}, 16 rows": 1.5}
+    assert f"{COMPILED}: 16 rows +35 %" in measured.text
+    assert measured.short == "split dense part: compiled ahead of time +35 %, fused +50 %"
+    assert measured.text.endswith(f"refused by the compiler ({reason})")
+    with pytest.raises(KeyError):
+        CLAIMS["aot"].read({"cases": [], "refused": {}})
+
+
+def _everything(folder: Path) -> None:
+    """Write what every bench writes, with figures of no meaning."""
+    fused = {"stock": (100.0, 2.0), "fp32": (200.0, 1.5), "bf16": (230.0, 1.0)}
+    engines = {name: {"requests_per_s": rate, "cpu_s_per_1000": cpu} for name, (rate, cpu) in fused.items()}
+    settings = {"precisions": {"W1 bf16": {"precision": "bf16 weights"}}}
+    _write(folder, "fusion", _cases(**engines) | {"settings": settings})
+    _write(folder, "session-group", _cases(one={"requests_per_s": 1.0}, group={"requests_per_s": 1.2}))
+    compiled = {name: {"requests_per_s": rate} for name, rate in (("stock", 100.0), (COMPILED, 135.0))}
+    _write(folder, "aot", {"cases": [{"part": "dense", "rows": 16, "engines": compiled}], "refused": {}})
+    cost = [
+        {"name": f"{name}", "value": 1.3}
+        for name in ("baseline-pool / shared, mean", "dynamic / baseline-pool, moving")
+    ]
+    _write(folder, "cost-model", {"targets": cost, "comparisons": [], "minutes_scale": 1.0})
+    cut = {"93 % zero rows, deeprec: smaller, bit-exact [%]": 93.7, "20 bags, one row, stock": 2.0}
+    _write(folder, "cut", {"targets": [{"name": name, "value": value} for name, value in cut.items()]})
+
+
+def test_documents_are_updated_between_their_marks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "docs").mkdir()
+    documents = [tmp_path / "README.md", tmp_path / "docs" / "claims.md"]
+    for path in documents:
+        path.write_text("before\n<!-- claims -->\nold\n<!-- /claims -->\nafter\n")
+    update = ["--results", str(tmp_path), "--documents", str(tmp_path), "--update"]
+    # A row without a figure would take away one that is there.
+    assert main(update) == 1
+    assert "old" in documents[0].read_text()
+    _everything(tmp_path)
+    for _ in range(2):
+        assert main(update) == 0
+    for path in documents:
+        text = path.read_text()
+        assert text.startswith("before\n<!-- claims -->\n\n| claim |")
+        assert text.endswith("\n<!-- /claims -->\nafter\n")
+        assert text.count("\n| ") == 1 + 1 + len(CLAIMS)
+        assert "old" not in text
+    assert f"| {ENVIRONMENT['commit'][:7]}" in documents[0].read_text()
+    assert ENVIRONMENT["versions"]["tensorflow"] in documents[1].read_text()
+    documents[0].write_text("no marks")
+    with pytest.raises(ValueError, match="0 pairs of marks of claims, expected one"):
+        main(update)
 
 
 @pytest.mark.slow

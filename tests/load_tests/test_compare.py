@@ -92,10 +92,10 @@ def test_files_that_cannot_be_compared_are_refused(tmp_path: Path, capsys: pytes
     assert "quick run" in capsys.readouterr().out
 
 
-def _load_test(p99: float, failed: float = 0.0, scenario: str = "steady") -> dict[str, Any]:
+def _load_test(p99: float, failed: float = 0.0, scenario: str = "steady", rate: float = 150.0) -> dict[str, Any]:
     phase = {"phase": "steady", "p50_us": 5000.0, "p99_us": p99, "windows_us": [p99 * 0.98, p99 * 1.02] * 10}
     figures = {"failed": failed}
-    settings = {"host": "go"}
+    settings = {"host": "go", "workload": "W2", "rate": rate, "seconds": 60.0, "shared": False}
     return {
         "benchmark": "load-test", "quick": False, "scenario": scenario, "settings": settings, "phases": [phase],
         "figures": figures,
@@ -110,6 +110,7 @@ def _load_test(p99: float, failed: float = 0.0, scenario: str = "steady") -> dic
         (_load_test(15_000.0), 0),  # better
         (_load_test(20_000.0, failed=1.0), 1),
         (_load_test(20_000.0, scenario="burst"), 2),  # nothing to compare
+        (_load_test(20_000.0, rate=300.0), 2),
     ],
 )
 def test_load_scenarios(tmp_path: Path, new: dict[str, Any], status: int) -> None:

@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
+from load_tests._report import Target
 from load_tests.scenarios.__main__ import main
-from load_tests.scenarios.catalogue import SCENARIOS
+from load_tests.scenarios.catalogue import SCENARIOS, Play
 from load_tests.scenarios.page import render
 
 
@@ -19,6 +23,14 @@ def test_names_of_scenarios() -> None:
     assert set(SCENARIOS) == {"steady", "burst", "version_switch", "overload", "noisy_variant", "soak"}
     for scenario in SCENARIOS.values():
         assert scenario.limits
+
+
+def test_every_burst_is_followed_by_a_calm() -> None:
+    scenario = SCENARIOS["burst"]
+    phases = scenario.phases(Play(None, scenario.rate, scenario.seconds))  # type: ignore[arg-type]  # nothing plays
+    assert [one.name for one in phases] == ["calm", "burst"] * 3 + ["calm"]
+    assert sum(one.seconds for one in phases) == pytest.approx(scenario.seconds)
+    assert {one.rate for one in phases if one.name == "burst"} == {3 * scenario.rate}
 
 
 @pytest.mark.slow
@@ -42,15 +54,41 @@ def test_versions_switch_under_locust(library: Path, tmp_path: Path) -> None:
     assert page.count("<tr>") == 2 + len(results["targets"]) + 3
 
 
-def test_the_page_escapes_what_it_shows() -> None:
-    phase = {
-        "phase": "<b>", "asked_requests_per_s": 1.0, "sent": 1, "answered": 0, "failed": {"<script>": 1},
-        "windows_us": [],
+def _results(**phase: object) -> dict[str, Any]:
+    """What a scenario of one phase writes, with limits of which the second is missed."""
+    targets = [Target("burst: failed requests", 0.0, 0.0, False), Target("burst: p99, ms", 61.5, 50.0, False)]
+    entry = {"phase": "<b>", "seconds": 4.0, "asked_requests_per_s": 1.0, "sent": 1, "answered": 0, "failed": {}}
+    return {
+        "environment": describe_environment(ROOT) | {"cpu": "<cpu>", "commit": None},
+        "scenario": "burst", "title": "y", "quick": True, "slo_ms": 50.0,
+        "settings": {
+            "host": "go", "workload": "tiny", "rate": 40.0, "seconds": 4.0, "seed": 1, "generator": "loadgen",
+            "shared": False,
+        },
+        "phases": [entry | {"windows_us": []} | phase], "targets": [one.to_json() for one in targets],
     }  # fmt: skip
-    environment = {"cpu": "<cpu>", "cpus": 2, "commit": None, "time": "now"}
-    page = render({"environment": environment, "scenario": "x", "title": "y", "phases": [phase], "targets": []}, None)
+
+
+def test_the_page_escapes_what_it_shows() -> None:
+    page = render(_results(failed={"<script>": 1}), None)
     assert "<script" not in page
     assert "<cpu>" not in page
+    assert "locust" not in page
+
+
+def test_the_page_says_what_was_missed_and_draws_each_second() -> None:
+    page = render(_results(windows_us=[900.0, 61_500.0, 2000.0, 3000.0]), "burst-locust.html")
+    assert "1 of 2 limits missed" in page
+    assert page.count('class="FAIL"') == 2  # of the scenario, and of the limit
+    assert page.count('class="PASS"') == 1
+    assert "shorter than usual" in page
+    (points,) = re.findall(r'<polyline points="([^"]+)"', page)
+    heights = [float(point.split(",")[1]) for point in points.split()]
+    assert heights[1] < heights[3] < heights[2] < heights[0]
+    # 61.5 ms is drawn above the line of 50 ms, between the marks of 10 and 100 ms.
+    (line,) = re.findall(r'<line [^>]*y1="([0-9.]+)"', page)
+    assert heights[1] < float(line) < heights[3]
+    assert all(f"{mark} ms</text>" in page for mark in ("0.1", "1", "10", "100"))
 
 
 @pytest.mark.slow

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of claims, on a console and in the documents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+__all__ = ["long_table", "print_table", "put_between", "short_table"]
+
+Row = dict[str, Any]
+
+
+def _where(row: Row) -> str:
+    if "commit" not in row:
+        return ""
+    return f"{(row['commit'] or 'none')[:7]}{'*' if row['modified'] else ''} {row['time'][:10]}"
+
+
+def machines(rows: Iterable[Row]) -> str:
+    """Name what was measured on; processors of clouds often have no better name than their features."""
+    found = sorted(
+        {
+            f"{row['cpu']} ({', '.join(row['cpu_features'])}), {row['cpus']} CPUs, "
+            + ", ".join(f"{name} {version}" for name, version in row["versions"].items() if version)
+            for row in rows
+            if "cpu" in row
+        }
+    )
+    return "; ".join(found) or "none yet"
+
+
+def print_table(console: Console, rows: Sequence[Row]) -> None:
+    """Print the table."""
+    table = Table(title="Published claims, and what we measured", show_lines=True)
+    table.add_column("claim, and the command that measures it", width=28)
+    table.add_column("published", width=11)
+    table.add_column("measured")
+    table.add_column("commit, date", width=10)
+    for row in rows:
+        text = escape(row["text"]) if "text" in row else f"[yellow]{escape(row['missing'])}[/]"
+        table.add_row(f"{escape(row['claim'])}\n[dim]{escape(row['command'])}[/]", row["published"], text, _where(row))
+    console.print(table)
+    console.print(f"Machine: {machines(rows)}. * files differed from the commit.", soft_wrap=True)
+
+
+def _markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def short_table(rows: Sequence[Row]) -> str:
+    """Write the table of the README: a few words for each claim."""
+    body = [
+        [row["claim"], row["published"], row.get("short", "not measured yet"), f"`{row['command']}`", _where(row)]
+        for row in rows
+    ]
+    return _markdown(["claim", "published", "measured here", "command", "commit, date"], body)
+
+
+def long_table(rows: Sequence[Row]) -> str:
+    """Write the table of docs/claims.md: every figure, and the machine."""
+    body = [
+        [row["claim"], row["published"], row.get("text", row.get("missing", "")), f"`{row['command']}`", _where(row)]
+        for row in rows
+    ]
+    loads = ", ".join(f"{row['claim']} {row['load_average']:.1f}" for row in rows if "load_average" in row)
+    return "\n\n".join(
+        (
+            _markdown(["claim", "published", "measured", "command", "commit, date"], body),
+            f"Machine: {machines(rows)}.",
+            f"Load average as the results have it: {loads}. What other programs took shows in the figures.",
+            "An asterisk behind a commit: files differed from it.",
+        )
+    )
+
+
+def put_between(path: Path, text: str) -> None:
+    """Put text between the marks `<!-- claims -->` and `<!-- /claims -->` of a document.
+
+    Raises
+    ------
+    ValueError
+        It has not exactly one pair of them.
+    """
+    old = path.read_text(encoding="utf-8")
+    new, count = re.subn(
+        r"(?<=<!-- claims -->\n).*?(?=\n<!-- /claims -->)", lambda _: f"\n{text}\n", old, flags=re.DOTALL
+    )
+    if count != 1:
+        raise ValueError(f"{path}: {count} pairs of marks of claims, expected one")
+    path.write_text(new, encoding="utf-8")
