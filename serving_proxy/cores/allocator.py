@@ -16,6 +16,7 @@ from cost_model.planning import Plan
 from cost_model.service import ServiceTable
 from serving_proxy.cores import learning, planning
 from serving_proxy.cores.layout import borrows, cores_of, cpus_of
+from serving_proxy.cores.limits import Limit, follow
 from serving_proxy.cores.reading import within_cores
 from serving_proxy.cores.tenants import Tenant
 
@@ -45,9 +46,11 @@ class Allocator:
         self.state: ControlState | None = None
         self.machine: Machine | None = None
         self.reasons: dict[str, str] = {}
+        self.limits: dict[str, Limit] = {}
         self.moves_made = 0
         self._tenants: tuple[Tenant, ...] = ()
         self._profiled: frozenset[str] = frozenset()
+        self._measured: dict[str, float] = {}
         self._settled_at: float | None = None
         self._borrowing = False
         self._blind = self._divided = self._apart = False
@@ -108,7 +111,9 @@ class Allocator:
             self.state = replace(before, estimates=stepped.estimates)
             return ()
         self.state = stepped
-        return self._entered((*moves, *self._borrowed()))
+        entered = self._entered((*moves, *self._borrowed()))
+        self.limits = follow(self.limits, self._wanted_limits(), elapsed_s)
+        return entered
 
     @property
     def cores(self) -> dict[str, tuple[int, ...]]:
@@ -131,6 +136,15 @@ class Allocator:
         """Whether baselines may use the variants' cores as well."""
         return self._borrowing
 
+    @property
+    def tenants(self) -> tuple[Tenant, ...]:
+        """What cores are divided among."""
+        return self._tenants
+
+    def source_of(self, tenant: Tenant) -> learning.Source:
+        """Say where the core time of a version's requests comes from."""
+        return learning.source_of(tenant, self.costs, self._measured)[0]
+
     def demand(self) -> dict[str, float]:
         """Return the busy cores that each pool's requests need."""
         if self.state is None:
@@ -141,7 +155,7 @@ class Allocator:
     def stop(self) -> None:
         """Give up all cores: there is nothing to divide."""
         self.state = self.plan = self.machine = None
-        self.reasons, self._tenants, self._settled_at = {}, (), None
+        self.reasons, self.limits, self._tenants, self._settled_at = {}, {}, (), None
         self._borrowing = self._blind = self._divided = False
 
     def to_json(self) -> dict[str, Any]:
@@ -153,7 +167,7 @@ class Allocator:
     def _replan(
         self, tenants: tuple[Tenant, ...], machine: Machine, profiles: Mapping[str, ServiceTable], reason: str
     ) -> tuple[Move, ...]:
-        measured = {name: planning.profiled_us(one) for name, one in profiles.items()}
+        self._measured = measured = {name: planning.profiled_us(one) for name, one in profiles.items()}
         old = self._handed_over(tenants)
         rates = {one.name: old[one.name].qps if one.name in old else self._rates.get(one.name, 0.0) for one in tenants}
         subjects = [
@@ -174,11 +188,27 @@ class Allocator:
         kept = {name: old.get(name, one) for name, one in state.estimates.items()}
         self.state = replace(state, pools=pools, estimates=kept)
         self.plan, self.machine, self._tenants = made, machine, tenants
+        self.limits = {name: one for name, one in self.limits.items() if name in kept}
         if self._blind:
             return ()
         self._divided = True
         why = "; ".join([reason, *made.reasons[:2]])
         return self._entered((*list_moves(before, pools, why), *self._borrowed()))
+
+    def _wanted_limits(self) -> dict[str, Limit]:
+        """Return the limits that the controller calls for; nobody is limited where nothing is divided."""
+        assert self.state is not None
+        there, demand = self.cores, self.demand()
+        found = {}
+        for pool in self.pools:
+            wanted, cores = demand[pool.name], len(pool.cores)
+            for name in pool.models:
+                # A pool without cores of its own is no measure of what its versions may run on.
+                if name in self.state.limits and name in there and cores:
+                    what = f"{cores} core{'' if cores == 1 else 's'}"
+                    reason = f"{pool.name} has {what} for a demand of {wanted:.1f}, and more would not be in time"
+                    found[name] = Limit(self.state.limits[name], reason)
+        return found
 
     def _borrowed(self) -> list[Move]:
         """See whether baselines may run on every core, and return what that changes."""
