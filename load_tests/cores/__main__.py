@@ -58,6 +58,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _measure(stage: Stage, options: argparse.Namespace, console: Console) -> dict[str, Any]:
+    stage.wait_for_profiles()
     every = sorted(os.sched_getaffinity(0))
     # Pools of baselines take cores from the low end.
     stage.pin(str(every[0]))

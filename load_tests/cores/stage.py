@@ -21,6 +21,7 @@ MODEL = "ranking"
 BASELINE, VARIANT = 1, 2
 _DEPLOY_S = 300.0
 _DIVIDED_S = 30.0
+_PROFILED_S = 180.0
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,25 @@ class Stage:
         """Answer the CPUs that the host of the proxy that divides them says a version has."""
         owners = self.divided.client.machine()["owners"]
         return next((list(one["cpus"]) for one in owners if one["version"] == version), [])
+
+    def wait_for_profiles(self) -> None:
+        """Wait until the proxy has profiled both versions: nothing is to run beside what is measured.
+
+        Raises
+        ------
+        ProgramError
+            It has not.
+        """
+        until = time.monotonic() + _PROFILED_S
+        lines: list[str] = []
+        while time.monotonic() < until:
+            versions = self.divided.client.explain(MODEL)["versions"]
+            lines = [line for one in versions.values() for line in one if line.startswith("Its figures:")]
+            done = [line for line in lines if "measured here" in line or "check point" in line]
+            if len(done) == len(versions):
+                return
+            time.sleep(0.2)
+        raise ProgramError("serving-proxy", 0, f"{lines} after {_PROFILED_S:g} s, expected profiles of both versions")
 
     def wait_for_division(self) -> list[int]:
         """Wait until the baseline has fewer CPUs than there are and shares them with nobody; answer them.
