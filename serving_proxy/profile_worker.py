@@ -36,6 +36,7 @@ def main(text: str) -> int:
         print(json.dumps({"step": step, "done": done, "total": len(rows), "unit": "points"}), flush=True)
         done += 1
 
+    _drop_unreadable(out)
     try:
         made = profile_model(
             Path(asked["model"]),
@@ -56,6 +57,18 @@ def main(text: str) -> int:
         return _fail(f"{asked['model']}: {type(error).__name__}: {error}")
     print(json.dumps({"result": {"reused": reused}}), flush=True)
     return 0
+
+
+def _drop_unreadable(out: Path) -> None:
+    """Begin anew where what was left behind is damaged, or from another machine."""
+    from cost_model.errors import CostModelError
+    from cost_model.profiling.profile import load_profile
+
+    try:
+        if out.exists():
+            load_profile(out)
+    except CostModelError:
+        out.unlink()
 
 
 def idlest(cpus: Iterable[int]) -> int:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from load_tests._programs import ProgramError
 from load_tests.hosts.latencies import Latencies
 from load_tests.hosts.throughput import PATHS, built
@@ -45,7 +47,7 @@ class Loop:
 
     seconds: float = 0.0
     requests: int = 0
-    latencies: Latencies = field(default_factory=lambda: Latencies.joined([]))
+    latencies: Latencies = field(default_factory=lambda: Latencies(np.empty(0), np.empty(0)))
     failed: dict[str, int] = field(default_factory=dict)
     late_us: float = 0.0
     cpu_s: float = 0.0

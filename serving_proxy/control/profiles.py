@@ -66,23 +66,27 @@ class Profiles:
     async def look(self, tenants: Iterable[Tenant]) -> None:
         """Find the profiles of versions that are new, or of all if files have changed."""
         files = _listed(self._control.options.profiles)
-        if files != self._files:
-            self._files, self._known = files, {}
+        wanted = {(one.path, one.profile) for one in tenants}
+        if files == self._files:
+            wanted -= self._known.keys()
+        # What was known counts until it is known again.
         paths = [Path(name) for name, _ in files]
-        for key in sorted({(one.path, one.profile) for one in tenants} - self._known.keys(), key=str):
+        for key in sorted(wanted, key=str):
             self._known[key] = await asyncio.to_thread(_find, *key, self._records.get(key[0]), paths)
+        self._files = files
 
     def of_graph(self, graph: str) -> Path | None:
         """Return a file of a graph that may hold for other weights too."""
         return _of_graph(graph, [Path(name) for name, _ in self._files])
 
-    def record(self, path: str, file: Path, how: str) -> None:
+    async def record(self, path: str, file: Path, how: str) -> None:
         """Keep in mind which profile a model's folder has."""
         alive = {version.path for model in self._control.models.values() for version in model.versions.values()}
         self._records = {one: found for one, found in self._records.items() if one in alive}
         self._records[path] = (file.name, how)
         self._control.repository.set_setting(_STORED, {one: list(found) for one, found in self._records.items()})
-        self._known = {key: found for key, found in self._known.items() if key[0] != path}
+        for key in [key for key in self._known if key[0] == path]:
+            self._known[key] = await asyncio.to_thread(_find, *key, self._records[path], [file])
 
 
 def check_profile(file: Path, folder: Path | None) -> None:

@@ -108,11 +108,11 @@ class Profiler:
             raise CancelledError(f"{tenant.name}: undeployed")
         if reuse is not None and told["result"]["reused"]:
             out.unlink()
-            self._profiles.record(tenant.path, reuse, "checked")
+            await self._profiles.record(tenant.path, reuse, "checked")
             self._note(tenant, f"has the profile {reuse.name} of the same graph: one check point agrees with it")
         else:
             file = out.replace(folder / out.name)
-            self._profiles.record(tenant.path, file, "measured")
+            await self._profiles.record(tenant.path, file, "measured")
             self._note(tenant, f"was profiled with {', '.join(map(str, ROWS))} rows, {file.name}")
 
     def _is_there(self, tenant: Tenant, version: Version) -> bool:

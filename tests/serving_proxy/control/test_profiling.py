@@ -35,11 +35,12 @@ def models(tmp_path_factory: pytest.TempPathFactory, make_linear_model: Callable
 
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyThread]:
+    folder = tmp_path_factory.mktemp("proxy")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(profiling, "ROWS", ROWS)
         patch.setattr(profiling, "_SECONDS", 0.05)
         patch.setattr(profiling, "PERIOD_S", 0.1)
-        with ProxyThread(tmp_path_factory.mktemp("proxy"), "--cores", "plan") as running:
+        with ProxyThread(folder, "--cores", "plan", "--maintenance-cpus", "0") as running:
             yield running
 
 
@@ -97,7 +98,7 @@ def test_what_cannot_be_measured_serves_and_is_not_tried_again(
     assert client.versions(name)["versions"][0]["state"] == "ready"
     (event,) = [one for one in client.events(model=name) if one["kind"] == "profile"]
     assert "was not profiled, and is planned by what its requests take" in event["message"]
-    assert "no profile" in figures(client, name, 9)
+    assert "without a profile" in figures(client, name, 9)
     client.deploy(name, models[9], slo_p99_ms=10.0)
     assert jobs(client, name) == ["failed"]
 
@@ -114,10 +115,10 @@ def test_a_profile_that_is_given_is_planned_with(
 
 def test_a_wrong_profile_is_refused(client: Client, models: dict[int, Path], name: str, tmp_path: Path) -> None:
     file = tmp_path / "wrong.json"
+    made = profile_model(models[5], [0], (1,), [1], seconds=0.01, beside=True)
     file.write_text("{}", encoding="utf-8")
     with pytest.raises(InvalidError, match=r"wrong\.json.*expected"):
         client.deploy(name, models[5], profile=str(file))
-    made = profile_model(models[5], [0], (1,), [1], seconds=0.01, beside=True, out=file)
     text = made.to_json()
     file.write_text(json.dumps(text | {"cpu_model": "Z80"}), encoding="utf-8")
     with pytest.raises(InvalidError, match="a profile from 'Z80' found"):
