@@ -24,7 +24,7 @@ from load_tests.hosts.throughput import PATHS, built
 __all__ = ["Loop", "open_loop", "placement"]
 
 #: More than run at once, so that none waits for another.
-CONNECTIONS = 64
+CONNECTIONS = 32
 _BEGIN_S = 0.3
 _TICKS = os.sysconf("SC_CLK_TCK")
 

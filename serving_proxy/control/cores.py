@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cores at work: once a second it looks at what is deployed and counted, and gives versions their CPUs.
+"""Cores at work: whenever hosts have counted, it looks at that and at what is deployed, and gives versions their CPUs.
 
 What it decides is in `desired.json` and in the store. Should it fail, or the proxy end, hosts go on with that.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -30,6 +31,8 @@ from serving_proxy.lifecycle.records import Note
 log = logging.getLogger("serving_proxy.cores")
 
 PERIOD_S = 1.0
+# Hosts count once a second; that is not to lie about for another. What several count within this is looked at together.
+_LOOK_S, _TOGETHER_S = 0.2, 0.5
 _STORED = "cores"
 _KEEP_EVERY_S = 60.0
 
@@ -75,12 +78,17 @@ class Cores:
             control.pin({host: dict(kept) for host in hosts}, for_each_host(self._limits, len(hosts)))
 
     async def run(self) -> None:
-        """Look once a second until the task is cancelled."""
+        """Look once a second, and when hosts have counted, until the task is cancelled."""
+        looked_at = -math.inf
         while self.allocator is not None:
             with self._control.going_on("cores"):
-                await self.profiles.look(tenants(self._control.models))
-                self.step()
-            await asyncio.sleep(PERIOD_S)
+                self._observer.read()
+                passed = time.monotonic() - looked_at
+                if passed >= (PERIOD_S if self._observer.news == self._news else _TOGETHER_S):
+                    looked_at = time.monotonic()
+                    await self.profiles.look(tenants(self._control.models))
+                    self.step()
+            await asyncio.sleep(_LOOK_S)
 
     def step(self, now: float | None = None) -> None:
         """Plan if something else is deployed, take what was counted, and give versions their CPUs."""

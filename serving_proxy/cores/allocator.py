@@ -53,6 +53,7 @@ class Allocator:
         self._measured: dict[str, float] = {}
         self._settled_at: float | None = None
         self._borrowing = False
+        self._queued: dict[str, int] = {}
         self._blind = self._divided = self._apart = False
 
     def deploy(
@@ -102,6 +103,7 @@ class Allocator:
             return ()
         known = {name: one for name, one in seen.items() if name in self.state.subjects}
         known = within_cores(known, self._sharing(), elapsed_s)
+        self._queued = {name: one.queued for name, one in known.items()}
         before = self.state
         state = replace(before, estimates=self._learn(known))
         stepped, moves = step(state, known, now_s, elapsed_s)
@@ -151,6 +153,14 @@ class Allocator:
             return {}
         found = self.state.estimates
         return {pool.name: sum(found[name].cores for name in pool.models) for pool in self.state.pools}
+
+    def pressure(self) -> dict[str, float]:
+        """Return the demand with what waits: busy cores for a second that ends without a queue."""
+        if self.state is None:
+            return {}
+        found = self.state.estimates
+        waiting = {name: self._queued.get(name, 0) * one.service_us * 1e-6 for name, one in found.items()}
+        return {pool.name: sum(found[name].cores + waiting[name] for name in pool.models) for pool in self.state.pools}
 
     def stop(self) -> None:
         """Give up all cores: there is nothing to divide."""
@@ -212,7 +222,7 @@ class Allocator:
 
     def _borrowed(self) -> list[Move]:
         """See whether baselines may run on every core, and return what that changes."""
-        why = borrows(self.pools, self.demand(), self._borrowing)
+        why = borrows(self.pools, self.demand(), self.pressure(), self._borrowing)
         if (why is not None) == self._borrowing or len(self.pools) < 2:
             return []
         self._borrowing = why is not None
