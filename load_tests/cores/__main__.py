@@ -26,7 +26,7 @@ from load_tests._environment import describe_environment
 from load_tests._programs import ROOT, ProgramError, find_library
 from load_tests._report import make_console, print_targets, write_results
 from load_tests.bench_fused import fuse
-from load_tests.cores.clients import open_loop, placement
+from load_tests.cores.clients import busy_share, open_loop, placement
 from load_tests.cores.measure import SETTLE_S, Rates, capacity, measure_bursts, measure_sides
 from load_tests.cores.report import draw, judge, spread_of, table
 from load_tests.cores.stage import BASELINE, VARIANT, Stage, open_stage
@@ -34,6 +34,8 @@ from serving_proxy.errors import ProxyError
 
 #: The objective, in times that a request takes alone.
 _SLO_REQUESTS = 10.0
+#: Of all CPUs' time, what others may take before it is said.
+_QUIET = 0.05
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -110,6 +112,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     console = make_console()
     environment = describe_environment(ROOT)
+    others = busy_share(1.0)
+    if others > _QUIET:
+        console.print(f"[bold yellow]Other programs take {others:.0%} of the CPUs: the figures will not hold[/]")
     if environment["cpus"] < 2:
         console.print("One CPU: there is nothing to divide, expected two or more")
         return 1
@@ -134,6 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "benchmark": "cores",
         "quick": options.quick,
         "environment": environment,
+        "busy_before": others,
         "settings": {name: getattr(options, name) for name in ("rounds", "seconds", "bursts", "rows")},
         **found,
         "targets": [target.to_json() for target in targets],
