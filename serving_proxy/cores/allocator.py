@@ -105,7 +105,7 @@ class Allocator:
         known = within_cores(known, self._sharing(), elapsed_s)
         self._queued = {name: one.queued for name, one in known.items()}
         before = self.state
-        state = replace(before, estimates=self._learn(known))
+        state = replace(before, estimates=self._excused(self._learn(known)))
         stepped, moves = step(state, known, now_s, elapsed_s)
         stepped = replace(stepped, estimates=self._follow(stepped.estimates, elapsed_s))
         if self.mode == "plan" or self._blind:
@@ -275,6 +275,10 @@ class Allocator:
             us = max(cost.usual_us, 1.0)
             estimates[name] = replace(estimates[name], service_us=us, usual_us=us, slow_s=0.0, well_s=0.0)
         return estimates
+
+    def _excused(self, estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
+        """Let no version be taken for slow while it shares its cores with a baseline."""
+        return {name: replace(one, slow_s=0.0) if self._borrowing else one for name, one in estimates.items()}
 
     def _follow(self, estimates: Mapping[str, Estimate], elapsed_s: float) -> dict[str, Estimate]:
         """Let what is usual drift; the controller compares with it from the next step on."""

@@ -270,3 +270,13 @@ def test_a_profile_is_what_is_planned_with_before_requests_come() -> None:
     assert allocator.source_of(VARIANTS[0]) == "baseline"
     assert allocator.state is not None
     assert allocator.state.estimates["ranking/4"].service_us == pytest.approx(4000.0)
+
+
+def test_a_variant_is_not_slow_because_its_core_is_lent() -> None:
+    running = Running(2)
+    running.run(30, v3=300, v4=200, v5=10)
+    slow = {"ranking/3": 1000.0, "ranking/4": 2400.0, "ranking/5": 2400.0}
+    running.run(3, v3=1800, v4=200, v5=10)
+    assert running.allocator.borrowing
+    running.run(20, us=slow, v3=1800, v4=200, v5=10)
+    assert {pool.kind for pool in running.allocator.pools} == {"baseline", "pool"}
