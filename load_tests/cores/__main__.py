@@ -45,7 +45,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="of each side (default 4)")
     parser.add_argument("--seconds", type=float, help="of each side in a round (default 10)")
     parser.add_argument("--bursts", type=int, help="of each kind (default 3)")
-    parser.add_argument("--rows", type=int, default=256, help="of a request")
+    parser.add_argument("--rows", type=int, default=128, help="of a request")
     parser.add_argument("--model", type=Path, help="an optimised W2, instead of making one")
     parser.add_argument("--library", type=Path, help="libprocessor.so")
     parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
