@@ -92,10 +92,12 @@ def encode_request(inputs: Mapping[str, Array], protocol: Protocol, signature: s
     return message
 
 
-def name_model(request: bytes, model: str) -> bytes:
-    """Let a serialised `tensorflow.serving.PredictRequest` of `encode_request` name its model."""
+def name_model(request: bytes, model: str, version: int | None = None) -> bytes:
+    """Let a serialised `tensorflow.serving.PredictRequest` of `encode_request` name its model, and the version."""
     end = 2 + request[1]  # a signature's name is short
-    return _field(1, _field(1, model.encode()) + request[2:end]) + request[end:]
+    # A google.protobuf.Int64Value.
+    number = b"" if version is None else _field(2, _varint(1 << 3) + _varint(version))
+    return _field(1, _field(1, model.encode()) + number + request[2:end]) + request[end:]
 
 
 def _varint(value: int) -> bytes:

@@ -82,8 +82,8 @@ class Client:
         timeout : float, optional [s]
             How long to wait at most.
         options
-            `version`, `optimize`, `precision`, `traffic` [%], `shadow` [%], `slo_p99_ms`, `warmup`, `config`, `cpuset`,
-            `batching`, `limits`, `priority`, `labels`, `layer`, `key_input`, `other_signature`.
+            `version`, `optimize`, `precision`, `traffic` [%], `shadow` [%], `slo_p99_ms`, `profile`, `warmup`,
+            `config`, `cpuset`, `batching`, `limits`, `priority`, `labels`, `layer`, `key_input`, `other_signature`.
 
         Returns
         -------

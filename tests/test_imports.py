@@ -21,9 +21,11 @@ ALLOWED = {
     "graph_tools": ({"numpy", "google_crc32c", "ml_dtypes", "rich", "typer"}, {"tensorflow", "google"}),
     # A model is profiled through the binding.
     "cost_model": ({"numpy", "rich", "typer"}, {"matplotlib", "processor", "yaml"}),
-    # Only the proxy knows the others; hosts and optimisation, which need them, are processes of their own.
+    # Only the proxy knows the others; hosts, optimisation and profiling, which need them, are processes of their own.
+    # What decides about cores is pure.
     "serving_proxy": (
         {
+            "cost_model",
             "fastapi",
             "google",
             "h11",
@@ -37,7 +39,7 @@ ALLOWED = {
             "typer",
             "uvicorn",
         },
-        {"cost_model", "graph_tools", "processor"},
+        {"graph_tools", "processor"},
     ),
     # A process of its own, which serves: what it takes from the control plane is nothing but words and settings.
     "serving_proxy/host": (

@@ -18,6 +18,7 @@ from cost_model.service import Floats
 
 Inputs = dict[str, "np.ndarray[Any, Any]"]
 Told = Callable[[str], None]
+Clock = Callable[[], int]
 _WARM = 20
 _LEAST = 50
 # Of a profile that is taken over: how far one check point may be from it.
@@ -35,6 +36,7 @@ def profile_model(
     records: Mapping[str, np.ndarray[Any, Any]] | None = None,
     seconds: float = 1.5,
     told: Told = lambda _: None,
+    beside: bool = False,
 ) -> Profile:
     """Measure a model, or what is still missing in `out`.
 
@@ -55,6 +57,9 @@ def profile_model(
         For each point.
     told : callable
         Is told what begins.
+    beside : bool
+        Others run on these CPUs: what is measured is the processor time of this process, which is that of a request as
+        long as one thread runs it, and what sharing costs is left out.
 
     Raises
     ------
@@ -63,6 +68,9 @@ def profile_model(
     """
     if not cpus or max(cores) > len(cpus):
         raise ProfileError(f"--cores: {max(cores)} found, expected at most the {len(cpus)} CPUs of --cpus")
+    if beside and max(cores) > 1:
+        raise ProfileError(f"--cores: {max(cores)} found, expected 1 beside others")
+    clock = time.process_time_ns if beside else time.perf_counter_ns
     made = _begun(model, out)
     make = _requests(model, cpus, records)
     if reuse is not None and not made.points:
@@ -70,17 +78,17 @@ def profile_model(
         if other.fingerprint != made.fingerprint:
             raise ProfileError(f"{reuse}: a profile of another graph found, expected one of {made.fingerprint}")
         told("check point")
-        if _agrees(model, cpus, make, other, seconds):
+        if _agrees(model, cpus, make, other, seconds, clock):
             made = other
     for count, size in made.missing(list(cores), list(rows)):
         told(f"{size} rows on {count} {'core' if count == 1 else 'cores'}")
         before = _resident_mb()
         with _load(model, cpus[:count]) as loaded:
             made.memory_mb = max(made.memory_mb, _resident_mb() - before)
-            made.add(count, size, _times_us(loaded, make(size), seconds))
+            made.add(count, size, _times_us(loaded, make(size), seconds, clock=clock))
         if out is not None:
             made.save(out)
-    if not made.interference:
+    if not made.interference and not beside:
         told("interference")
         made.interference = _interference(model, cpus, make(sorted(rows)[len(rows) // 2]), seconds)
     if out is not None:
@@ -144,15 +152,21 @@ def _generated(spec: Any, rows: int, rng: np.random.Generator) -> np.ndarray[Any
     return rng.random(shape).astype(spec.dtype)
 
 
-def _times_us(loaded: Any, inputs: Inputs, seconds: float, other: Callable[[], None] | None = None) -> Floats:
+def _times_us(
+    loaded: Any,
+    inputs: Inputs,
+    seconds: float,
+    other: Callable[[], None] | None = None,
+    clock: Clock = time.perf_counter_ns,
+) -> Floats:
     """Time requests one after another; between any two, `other` runs and is not timed."""
     times, end = [], time.monotonic() + seconds
     for number in range(1 << 20):
         if other is not None:
             other()
-        start = time.perf_counter_ns()
+        start = clock()
         loaded.run(inputs)
-        taken = time.perf_counter_ns() - start
+        taken = clock() - start
         if number >= _WARM:
             times.append(taken / 1e3)
         if len(times) >= _LEAST and time.monotonic() > end:
@@ -160,12 +174,14 @@ def _times_us(loaded: Any, inputs: Inputs, seconds: float, other: Callable[[], N
     return np.array(times)
 
 
-def _agrees(model: Path, cpus: Sequence[int], make: Callable[[int], Inputs], other: Profile, seconds: float) -> bool:
+def _agrees(
+    model: Path, cpus: Sequence[int], make: Callable[[int], Inputs], other: Profile, seconds: float, clock: Clock
+) -> bool:
     """Measure one point of a profile again and say whether its median still holds."""
     rows = sorted(r for c, r in other.points if c == 1)
     size = rows[len(rows) // 2]
     with _load(model, cpus[:1]) as loaded:
-        median = float(np.median(_times_us(loaded, make(size), seconds)))
+        median = float(np.median(_times_us(loaded, make(size), seconds, clock=clock)))
     known = other.points[1, size][6]
     return abs(median / known - 1) <= _SAME
 

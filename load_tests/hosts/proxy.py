@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -65,11 +65,13 @@ class Proxy:
     pid: int
     address: str
 
-    def __init__(self, kind: str, folder: Path, maintenance_cpus: str | None = None) -> None:
+    def __init__(
+        self, kind: str, folder: Path, maintenance_cpus: str | None = None, options: Sequence[str] = ()
+    ) -> None:
         self._state = folder / "state"
         self._log = folder / "log"
         self._kind = kind
-        self._options = ["--maintenance-cpus", maintenance_cpus] if maintenance_cpus else []
+        self._options = [*options, *(["--maintenance-cpus", maintenance_cpus] if maintenance_cpus else [])]
         self._ended = threading.Event()
         self._seen: list[Seen] = []
         self._changed = threading.Condition()

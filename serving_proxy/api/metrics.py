@@ -59,7 +59,10 @@ class PlaneCollector(Collector):
             cores.add_metric(name.rsplit("/", 1), len(mine))
         for name, one in ({} if allocator.state is None else allocator.state.estimates).items():
             demand.add_metric(name.rsplit("/", 1), one.cores)
-        yield from (cores, demand)
+        limit = GaugeMetricFamily(f"{_PREFIX}core_limit", "Requests at a time, where cores are too few", labels=labels)
+        for name, most in allocator.limits.items():
+            limit.add_metric(name.rsplit("/", 1), most.most)
+        yield from (cores, demand, limit)
         yield CounterMetricFamily(
             f"{_PREFIX}core_moves", "Times a pool's cores were changed", value=allocator.moves_made
         )

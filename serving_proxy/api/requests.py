@@ -32,6 +32,7 @@ class DeployBody(Body):
     traffic: Percent | None = None
     shadow: Percent | None = None
     slo_p99_ms: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    profile: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     warmup: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     config: dict[str, Any] | None = None
     cpuset: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
@@ -57,6 +58,7 @@ class DeployBody(Body):
             optimize=self.precision if self.optimize else None,
             other_signature=self.other_signature,
             slo_p99_ms=self.slo_p99_ms,
+            profile=self.profile,
             traffic=None if self.traffic is None else to_weight(self.traffic),
             shadow=None if self.shadow is None else to_weight(self.shadow),
             labels=tuple(self.labels),

@@ -75,6 +75,10 @@ def deploy_command(
     slo_p99_ms: Annotated[
         float | None, typer.Option(metavar="MS", show_default=False, help="Its objective for the 99th percentile.")
     ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", show_default=False, help="Of `cost-model profile`; else it is measured."),
+    ] = None,
     warmup: Annotated[
         Path | None,
         typer.Option(
@@ -145,6 +149,7 @@ def deploy_command(
         "traffic": traffic,
         "shadow": 100.0 if shadow and shadow_percent is None else shadow_percent,
         "slo_p99_ms": slo_p99_ms,
+        "profile": None if profile is None else str(profile.absolute()),
         "warmup": None if warmup is None else "last" if str(warmup) == "last" else str(warmup.absolute()),
         "config": json_object(config, "--config"),
         "cpuset": cpuset,

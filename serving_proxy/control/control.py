@@ -177,9 +177,9 @@ class Control:
         else:
             self._faults.pop(what, None)
 
-    def pin(self, cpusets: dict[str, dict[str, str]]) -> None:
-        """Give versions CPUs, by host; what is not named has those of its own setting, or all."""
-        self.host_settings = self.host_settings.model_copy(update={"cpusets": cpusets})
+    def pin(self, cpusets: dict[str, dict[str, str]], limits: dict[str, int]) -> None:
+        """Give versions CPUs, by host, and limits; what is not named has those of its own setting, or all and none."""
+        self.host_settings = self.host_settings.model_copy(update={"cpusets": cpusets, "limits": limits})
         self._dirty = True
         self._wake.set()
 

@@ -9,9 +9,18 @@ from serving_proxy.control.cores import Cores
 from serving_proxy.control.watch_views import CoresView, PoolView
 from serving_proxy.cores import Allocator
 from serving_proxy.cores.layout import to_cpus
+from serving_proxy.cores.learning import GUESS_US
 from serving_proxy.cores.tenants import is_manual
 from serving_proxy.cpus import read_cpus
 from serving_proxy.lifecycle.records import Model
+
+_MEANS = {
+    "learnt": "learnt from its requests",
+    "seen": "what its first requests took",
+    "profile": "that of the profile",
+    "baseline": "that of {0}, as it has had no request",
+    "default": "not known yet: {ms}, the default",
+}
 
 
 def cores_view(cores: Cores) -> CoresView:
@@ -48,7 +57,21 @@ def core_lines(cores: Cores, model: Model) -> dict[int, list[str]]:
             why = f"CPUs {chosen} were chosen for it" if chosen else "it runs on the threads of its callers"
             found[number] = [f"Cores: {why}, and nothing moves them; `deploy --cpuset auto` ends that."]
         elif name in pools:
-            found[number] = _lines(allocator, name, pools[name])
+            found[number] = [*_lines(allocator, name, pools[name]), *_figures(cores, allocator, name)]
+    return found
+
+
+def _figures(cores: Cores, allocator: Allocator, name: str) -> list[str]:
+    """Say where the figures of a version come from that it is planned with."""
+    found = []
+    for tenant in allocator.tenants:
+        if tenant.name == name:
+            source, known = allocator.source_of(tenant), cores.profiles.of(tenant)
+            mean = _MEANS[source].format(tenant.like or name, ms=f"{GUESS_US / 1000:g} ms")
+            shape = (
+                f"from {known.source}" if known else "taken to be as irregular as exponential ones, without a profile"
+            )
+            found.append(f"Its figures: the core time of a request is {mean}; service times are {shape}.")
     return found
 
 
@@ -66,6 +89,9 @@ def _lines(allocator: Allocator, name: str, pool: Pool) -> list[str]:
         lines.append(f"It takes more than it used to ({one.usual_us / 1000:.2f} ms) and is set apart from the others.")
     if pool.kind == "baseline" and allocator.borrowing:
         lines.append(f"Its own CPUs, {_cpus(allocator, pool)}, are too few: it may use those of the variants as well.")
+    if name in allocator.limits:
+        limit = allocator.limits[name]
+        lines.append(f"Hosts refuse it more than {limit.most} requests at a time: {limit.reason}.")
     if pool.name in allocator.reasons:
         lines.append(f"Last change: {allocator.reasons[pool.name]}.")
     if allocator.plan is not None and name in allocator.plan.qps:
@@ -81,6 +107,7 @@ def _notes(allocator: Allocator) -> list[str]:
     found = list(allocator.plan.reasons) if allocator.plan is not None else []
     if allocator.pools and not allocator.cpusets:
         found.append("there is nothing to divide: one pool, or one core")
+    found += [f"{name}: at most {one.most} requests at a time" for name, one in sorted(allocator.limits.items())]
     if allocator.borrowing:
         found.append("baselines may use the variants' cores as well: their own are too few")
     return found

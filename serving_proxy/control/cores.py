@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cores at work: once a second it looks at what is deployed and counted, and gives versions their CPUs.
+"""Cores at work: whenever hosts have counted, it looks at that and at what is deployed, and gives versions their CPUs.
 
 What it decides is in `desired.json` and in the store. Should it fail, or the proxy end, hosts go on with that.
 """
@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from cost_model.control import Move
-from cost_model.errors import CostModelError
 from cost_model.machine import Machine, this_machine
-from cost_model.profiling.fingerprint import fingerprint
-from cost_model.profiling.profile import load_profile
-from cost_model.service import ServiceTable
 from serving_proxy.control.control import Control
 from serving_proxy.control.observing import Observer
+from serving_proxy.control.profiles import Profiles
 from serving_proxy.cores import Allocator, Tenant, manual_cpus, tenants
 from serving_proxy.cores.layout import grown, to_cpus
+from serving_proxy.cores.limits import Limit, changes, for_each_host
 from serving_proxy.cores.reading import Gauges, observation, read_gauges
 from serving_proxy.cpus import format_cpus, read_cpus
 from serving_proxy.errors import PreconditionError
@@ -33,6 +31,8 @@ from serving_proxy.lifecycle.records import Note
 log = logging.getLogger("serving_proxy.cores")
 
 PERIOD_S = 1.0
+# Hosts count once a second; that is not to lie about for another. What several count within this is looked at together.
+_LOOK_S, _TOGETHER_S = 0.2, 0.5
 _STORED = "cores"
 _KEEP_EVERY_S = 60.0
 
@@ -44,13 +44,17 @@ class Cores:
     ----------
     allocator : Allocator or None
         None: nobody divides them.
+    profiles : Profiles
+        What the planner knows of models.
     """
 
     def __init__(self, control: Control, observer: Observer) -> None:
         self._control = control
         self._observer = observer
         self.allocator: Allocator | None = None
+        self.profiles = Profiles(control)
         self._in_force: dict[str, str] = {}
+        self._limits: dict[str, Limit] = {}
         self._kept: Any = None
         self._kept_at = 0.0
         self._notes: list[Note] = []
@@ -58,8 +62,6 @@ class Cores:
         self._looked_at: float | None = None
         self._totals: dict[str, Tally] = {}
         self._gauges: dict[str, Gauges] = {}
-        self._profiles: dict[str, ServiceTable | None] = {}
-        self._profile_files: tuple[tuple[str, int], ...] = ()
         mode = control.options.cores
         if mode == "off":
             return
@@ -69,15 +71,24 @@ class Cores:
         kept = {str(name): str(cpus) for name, cpus in stored.get("cpusets", {}).items()}
         if all(read_cpus(cpus) <= control.options.cpus for cpus in kept.values()):
             self._in_force = kept
-            control.pin({str(host): dict(kept) for host in stored.get("hosts", [])})
+            hosts = [str(host) for host in stored.get("hosts", [])]
+            for name, most in stored.get("limits", {}).items():
+                self._limits[str(name)] = Limit(int(most), "as it was before the proxy was started anew")
+            self.allocator.limits = dict(self._limits)
+            control.pin({host: dict(kept) for host in hosts}, for_each_host(self._limits, len(hosts)))
 
     async def run(self) -> None:
-        """Look once a second until the task is cancelled."""
+        """Look once a second, and when hosts have counted, until the task is cancelled."""
+        looked_at = -math.inf
         while self.allocator is not None:
             with self._control.going_on("cores"):
-                await self._find_profiles()
-                self.step()
-            await asyncio.sleep(PERIOD_S)
+                self._observer.read()
+                passed = time.monotonic() - looked_at
+                if passed >= (PERIOD_S if self._observer.news == self._news else _TOGETHER_S):
+                    looked_at = time.monotonic()
+                    await self.profiles.look(tenants(self._control.models))
+                    self.step()
+            await asyncio.sleep(_LOOK_S)
 
     def step(self, now: float | None = None) -> None:
         """Plan if something else is deployed, take what was counted, and give versions their CPUs."""
@@ -88,7 +99,7 @@ class Cores:
         there = tenants(self._control.models)
         if there:
             machine, apart = self._machine(live)
-            profiles = {one.name: found for one in there if (found := self._profiles.get(one.path)) is not None}
+            profiles = {one.name: found.table for one in there if (found := self.profiles.of(one)) is not None}
             moves = self.allocator.deploy(there, machine, profiles, now, apart)
             self._note(moves, machine)
             self._note(self._observed(there, live, now), machine)
@@ -133,15 +144,19 @@ class Cores:
         wanted = self.allocator.cpusets
         next_step = grown(self._in_force, wanted)
         chosen = wanted if next_step is None else next_step
-        kept = {"hosts": sorted(hosts), "cpusets": wanted, "learnt": self.allocator.to_json()}
+        limits = for_each_host(self.allocator.limits, len(hosts))
+        most = {name: one.most for name, one in self.allocator.limits.items()}
+        kept = {"hosts": sorted(hosts), "cpusets": wanted, "limits": most, "learnt": self.allocator.to_json()}
         cpusets = {host: dict(chosen) for host in hosts} if chosen else {}
-        changed = cpusets != self._control.host_settings.cpusets
+        before = self._control.host_settings
+        changed = cpusets != before.cpusets or limits != before.limits
         if changed or (kept != self._kept and now - self._kept_at >= _KEEP_EVERY_S):
             self._control.repository.set_setting(_STORED, kept)
             self._kept, self._kept_at = kept, now
         if changed:
-            self._control.pin(cpusets)
+            self._control.pin(cpusets, limits)
             self._in_force = chosen
+        self._note_limits()
         if self._notes:
             self._control.store([], self._notes)
             self._notes = []
@@ -164,16 +179,16 @@ class Cores:
                 )
             )
 
-    async def _find_profiles(self) -> None:
-        """Look which versions have a profile; models are read where they keep nobody waiting."""
-        files = _listed(self._control.options.profiles)
-        if files != self._profile_files:
-            self._profile_files, self._profiles = files, {}
-        paths = {one.path for one in tenants(self._control.models)} - self._profiles.keys()
-        if not files:
-            return
-        for path in sorted(paths):
-            self._profiles[path] = await asyncio.to_thread(_profile_of, path, [Path(name) for name, _ in files])
+    def _note_limits(self) -> None:
+        assert self.allocator is not None
+        before, self._limits = self._limits, self.allocator.limits
+        for name, what in changes(before, self._limits).items():
+            model, _, number = name.rpartition("/")
+            limit = self._limits.get(name)
+            data = {"versions": [name], "max_in_flight": None if limit is None else limit.most, "reason": what}
+            self._notes.append(
+                Note(kind="cores", message=f"{name}: {what}", model=model, version=int(number), data=data)
+            )
 
 
 def machine_of(cpus: frozenset[int]) -> Machine:
@@ -185,24 +200,3 @@ def _within(move: Move, machine: Machine) -> tuple[list[int], list[int]]:
     """Return the cores before and after, without those of another machine."""
     count = len(machine.cores)
     return [one for one in move.before if one < count], [one for one in move.after if one < count]
-
-
-def _listed(folder: Path) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted((str(one), one.stat().st_mtime_ns) for one in folder.glob("*.json")))
-
-
-def _profile_of(path: str, files: Sequence[Path]) -> ServiceTable | None:
-    """Return the profile of a model's graph; a file that is none is passed over, and said once."""
-    try:
-        wanted = fingerprint(Path(path))
-    except CostModelError as error:
-        log.info("%s", error)
-        return None
-    for file in files:
-        try:
-            found = load_profile(file)
-            if found.fingerprint == wanted:
-                return found.service
-        except CostModelError as error:
-            log.warning("%s", error)
-    return None

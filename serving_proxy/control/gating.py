@@ -67,7 +67,11 @@ class Gates:
 
     def resume(self) -> None:
         """Go on with what a former proxy was doing."""
-        rows = {(row.model, row.version): row for row in self._control.repository.jobs(running=True)}
+        left = self._control.repository.jobs(running=True)
+        rows = {(row.model, row.version): row for row in left if row.kind == "deploy"}
+        for other in left:
+            if other.kind != "deploy":
+                self._control.repository.finish_job(other.id, "cancelled", "the proxy was restarted; another goes on")
         for name, model in list(self._control.models.items()):
             for number, version in list(model.versions.items()):
                 row = rows.pop((name, number), None)

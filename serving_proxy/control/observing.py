@@ -49,11 +49,15 @@ class Observer:
                 self.step()
             await asyncio.sleep(PERIOD_S)
 
+    def read(self) -> None:
+        """Read the counters of hosts that have written them anew."""
+        for host in self._control.hosts:
+            self.news += self.totals.add(host.name, host.stats)
+
     def step(self, now: float | None = None) -> None:
         """Read the counters, judge, and draw a point if it is time for one."""
         control = self._control
-        for host in control.hosts:
-            self.news += self.totals.add(host.name, host.stats)
+        self.read()
         keys = {
             (model.name, one.number)
             for model in control.models.values()

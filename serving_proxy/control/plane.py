@@ -20,6 +20,7 @@ from serving_proxy.control.gating import Gates
 from serving_proxy.control.jobs import Jobs
 from serving_proxy.control.logging_requests import RequestLogs
 from serving_proxy.control.observing import Observer
+from serving_proxy.control.profiling import Profiler
 from serving_proxy.control.status import job_view, model_view
 from serving_proxy.control.verbs import Verbs
 from serving_proxy.control.views import StatusView
@@ -48,6 +49,7 @@ class Plane:
         self.alerts = None if options.webhook is None else Alerts(options.webhook)
         self.observer = Observer(self.control, self.alerts)
         self.cores = Cores(self.control, self.observer)
+        self.profiler = Profiler(self.control, self.jobs, self.cores.profiles)
         self.observer.show_cores = lambda: cores_view(self.cores)
         self.closing = asyncio.Event()
         # Set where nobody asked for the end: then hosts go on.
@@ -63,7 +65,7 @@ class Plane:
         self.gates.resume()
         await self.watcher.load()
         loops = [self.control.run(), self.supervisor.run(), self.watcher.run(), self.gates.run(), self.cleaner.run()]
-        loops += [self.observer.run(), self.cores.run()]
+        loops += [self.observer.run(), self.cores.run(), self.profiler.run()]
         if self.alerts is not None:
             loops.append(self.alerts.run())
         tasks = [asyncio.create_task(loop) for loop in loops]

@@ -14,6 +14,7 @@ from typing import Any
 from serving_proxy.control.control import Control
 from serving_proxy.control.gating import Gates
 from serving_proxy.control.jobs import Job, Jobs
+from serving_proxy.control.profiles import check_profile
 from serving_proxy.cpus import parse_cpus
 from serving_proxy.errors import InvalidError, NotFoundError, PreconditionError
 from serving_proxy.experiments.traffic import to_weight
@@ -79,7 +80,10 @@ class Verbs:
         version = change.model.versions[number]
         job = self._gates.begin(name, number) if version.state in GATED else None
         running = (one for one in self._jobs.running(name, number) if one.deployed_at == version.deployed_at)
-        return Deployed(number, job or next(running, None), _ineffective(model, number, asked))
+        notes = _ineffective(model, number, asked)
+        if asked.profile is not None and self._control.options.cores == "off":
+            notes += (f"{name}/{number}: the profile is kept, and used once `serve --cores` divides cores",)
+        return Deployed(number, job or next(running, None), notes)
 
     def undeploy(self, name: str, version: int | None = None, by_policy: bool = False) -> None:
         """Take a version out, or the whole model; its last requests are answered."""
@@ -153,6 +157,11 @@ class Verbs:
             place_of_key = settings.config.get(key)
             if isinstance(place_of_key, str) and place_of_key:
                 check_writable(place_of_key, roots, key)
+        if asked.profile is not None:
+            file = resolved(asked.profile, roots, "profile")
+            # Of what graph-tools will make of it nothing is known yet.
+            check_profile(file, None if asked.optimize is not None else place)
+            asked = asked.model_copy(update={"profile": str(file)})
         if settings.cpuset:
             for group in settings.cpuset.split(";"):
                 parse_cpus(group, "cpuset")

@@ -16,6 +16,7 @@ from cost_model.planning import Plan
 from cost_model.service import ServiceTable
 from serving_proxy.cores import learning, planning
 from serving_proxy.cores.layout import borrows, cores_of, cpus_of
+from serving_proxy.cores.limits import Limit, follow
 from serving_proxy.cores.reading import within_cores
 from serving_proxy.cores.tenants import Tenant
 
@@ -45,11 +46,14 @@ class Allocator:
         self.state: ControlState | None = None
         self.machine: Machine | None = None
         self.reasons: dict[str, str] = {}
+        self.limits: dict[str, Limit] = {}
         self.moves_made = 0
         self._tenants: tuple[Tenant, ...] = ()
         self._profiled: frozenset[str] = frozenset()
+        self._measured: dict[str, float] = {}
         self._settled_at: float | None = None
         self._borrowing = False
+        self._queued: dict[str, int] = {}
         self._blind = self._divided = self._apart = False
 
     def deploy(
@@ -99,8 +103,9 @@ class Allocator:
             return ()
         known = {name: one for name, one in seen.items() if name in self.state.subjects}
         known = within_cores(known, self._sharing(), elapsed_s)
+        self._queued = {name: one.queued for name, one in known.items()}
         before = self.state
-        state = replace(before, estimates=self._learn(known))
+        state = replace(before, estimates=self._excused(self._learn(known)))
         stepped, moves = step(state, known, now_s, elapsed_s)
         stepped = replace(stepped, estimates=self._follow(stepped.estimates, elapsed_s))
         if self.mode == "plan" or self._blind:
@@ -108,7 +113,9 @@ class Allocator:
             self.state = replace(before, estimates=stepped.estimates)
             return ()
         self.state = stepped
-        return self._entered((*moves, *self._borrowed()))
+        entered = self._entered((*moves, *self._borrowed()))
+        self.limits = follow(self.limits, self._wanted_limits(), elapsed_s)
+        return entered
 
     @property
     def cores(self) -> dict[str, tuple[int, ...]]:
@@ -131,6 +138,15 @@ class Allocator:
         """Whether baselines may use the variants' cores as well."""
         return self._borrowing
 
+    @property
+    def tenants(self) -> tuple[Tenant, ...]:
+        """What cores are divided among."""
+        return self._tenants
+
+    def source_of(self, tenant: Tenant) -> learning.Source:
+        """Say where the core time of a version's requests comes from."""
+        return learning.source_of(tenant, self.costs, self._measured)[0]
+
     def demand(self) -> dict[str, float]:
         """Return the busy cores that each pool's requests need."""
         if self.state is None:
@@ -138,10 +154,18 @@ class Allocator:
         found = self.state.estimates
         return {pool.name: sum(found[name].cores for name in pool.models) for pool in self.state.pools}
 
+    def pressure(self) -> dict[str, float]:
+        """Return the demand with what waits: busy cores for a second that ends without a queue."""
+        if self.state is None:
+            return {}
+        found = self.state.estimates
+        waiting = {name: self._queued.get(name, 0) * one.service_us * 1e-6 for name, one in found.items()}
+        return {pool.name: sum(found[name].cores + waiting[name] for name in pool.models) for pool in self.state.pools}
+
     def stop(self) -> None:
         """Give up all cores: there is nothing to divide."""
         self.state = self.plan = self.machine = None
-        self.reasons, self._tenants, self._settled_at = {}, (), None
+        self.reasons, self.limits, self._tenants, self._settled_at = {}, {}, (), None
         self._borrowing = self._blind = self._divided = False
 
     def to_json(self) -> dict[str, Any]:
@@ -153,7 +177,7 @@ class Allocator:
     def _replan(
         self, tenants: tuple[Tenant, ...], machine: Machine, profiles: Mapping[str, ServiceTable], reason: str
     ) -> tuple[Move, ...]:
-        measured = {name: planning.profiled_us(one) for name, one in profiles.items()}
+        self._measured = measured = {name: planning.profiled_us(one) for name, one in profiles.items()}
         old = self._handed_over(tenants)
         rates = {one.name: old[one.name].qps if one.name in old else self._rates.get(one.name, 0.0) for one in tenants}
         subjects = [
@@ -174,15 +198,31 @@ class Allocator:
         kept = {name: old.get(name, one) for name, one in state.estimates.items()}
         self.state = replace(state, pools=pools, estimates=kept)
         self.plan, self.machine, self._tenants = made, machine, tenants
+        self.limits = {name: one for name, one in self.limits.items() if name in kept}
         if self._blind:
             return ()
         self._divided = True
         why = "; ".join([reason, *made.reasons[:2]])
         return self._entered((*list_moves(before, pools, why), *self._borrowed()))
 
+    def _wanted_limits(self) -> dict[str, Limit]:
+        """Return the limits that the controller calls for; nobody is limited where nothing is divided."""
+        assert self.state is not None
+        there, demand = self.cores, self.demand()
+        found = {}
+        for pool in self.pools:
+            wanted, cores = demand[pool.name], len(pool.cores)
+            for name in pool.models:
+                # A pool without cores of its own is no measure of what its versions may run on.
+                if name in self.state.limits and name in there and cores:
+                    what = f"{cores} core{'' if cores == 1 else 's'}"
+                    reason = f"{pool.name} has {what} for a demand of {wanted:.1f}, and more would not be in time"
+                    found[name] = Limit(self.state.limits[name], reason)
+        return found
+
     def _borrowed(self) -> list[Move]:
         """See whether baselines may run on every core, and return what that changes."""
-        why = borrows(self.pools, self.demand(), self._borrowing)
+        why = borrows(self.pools, self.demand(), self.pressure(), self._borrowing)
         if (why is not None) == self._borrowing or len(self.pools) < 2:
             return []
         self._borrowing = why is not None
@@ -235,6 +275,10 @@ class Allocator:
             us = max(cost.usual_us, 1.0)
             estimates[name] = replace(estimates[name], service_us=us, usual_us=us, slow_s=0.0, well_s=0.0)
         return estimates
+
+    def _excused(self, estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
+        """Let no version be taken for slow while it shares its cores with a baseline."""
+        return {name: replace(one, slow_s=0.0) if self._borrowing else one for name, one in estimates.items()}
 
     def _follow(self, estimates: Mapping[str, Estimate], elapsed_s: float) -> dict[str, Estimate]:
         """Let what is usual drift; the controller compares with it from the next step on."""

@@ -15,7 +15,7 @@ SHORT, RELIEVED = 0.85, 0.6
 IDLE, BUSY = 0.05, 0.15
 
 
-def borrows(pools: Sequence[Pool], demand: Mapping[str, float], now: bool) -> str | None:
+def borrows(pools: Sequence[Pool], demand: Mapping[str, float], pressure: Mapping[str, float], now: bool) -> str | None:
     """Say why baselines may run on every core, or None: the variants have one each at most, and it is needed or idle.
 
     Hosts lend no idle cores. On a machine of few cores a baseline would have less than without a plan.
@@ -24,6 +24,9 @@ def borrows(pools: Sequence[Pool], demand: Mapping[str, float], now: bool) -> st
     ----------
     pools : sequence of Pool
     demand : mapping of pool to float [cores]
+        Of what comes.
+    pressure : mapping of pool to float [cores]
+        Of what comes and of what waits.
     now : bool
         Whether they do so now: it begins later than it ends.
     """
@@ -31,10 +34,11 @@ def borrows(pools: Sequence[Pool], demand: Mapping[str, float], now: bool) -> st
     variants = [pool for pool in pools if pool.kind != "baseline"]
     if not baselines or not variants or any(len(pool.cores) > 1 for pool in variants):
         return None
-    own, wanted = sum(len(pool.cores) for pool in baselines), sum(demand.get(pool.name, 0.0) for pool in baselines)
+    own, wanted = sum(len(pool.cores) for pool in baselines), sum(pressure.get(pool.name, 0.0) for pool in baselines)
     others = sum(demand.get(pool.name, 0.0) for pool in variants)
     if wanted > (RELIEVED if now else SHORT) * own:
-        return f"its {own} are too few for a demand of {wanted:.1f}, and the variants have no more than one each"
+        what = f"a demand of {wanted:.1f} with what waits"
+        return f"its {own} are too few for {what}, and the variants have no more than one each"
     if others < (BUSY if now else IDLE):
         return "the variants' cores are idle, and few"
     return None

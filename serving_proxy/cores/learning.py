@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from cost_model.control import Observation
 from serving_proxy.cores.tenants import Tenant
@@ -53,15 +53,30 @@ class Cost:
         return replace(self, usual_us=self.usual_us + (service_us - self.usual_us) * min(1.0, elapsed_s / FORGET_S))
 
 
-def cost_us(tenant: Tenant, costs: Mapping[str, Cost], measured: Mapping[str, float]) -> float:
-    """Return the core time [us] to expect of a request: as seen, else as profiled, else as that of the baseline."""
+Source = Literal["learnt", "seen", "profile", "baseline", "default"]
+"""Where a mean comes from: enough requests, the first of them, a profile, the baseline's figures, or nowhere."""
+
+
+def source_of(tenant: Tenant, costs: Mapping[str, Cost], measured: Mapping[str, float]) -> tuple[Source, float]:
+    """Return where the core time of a request is taken from, and the time [us].
+
+    As it was seen, else as it was profiled; what is known of neither is taken to be as its baseline.
+    """
     for name in (tenant.name, tenant.like):
         cost = costs.get(name) if name is not None else None
+        found: tuple[Source, float] | None = None
         if cost is not None and cost.completed and cost.usual_us > 0:
-            return cost.usual_us
-        if name is not None and measured.get(name, 0.0) > 0:
-            return measured[name]
-    return GUESS_US
+            found = ("learnt" if cost.learnt else "seen"), cost.usual_us
+        elif name is not None and measured.get(name, 0.0) > 0:
+            found = "profile", measured[name]
+        if found is not None:
+            return found if name == tenant.name else ("baseline", found[1])
+    return "default", GUESS_US
+
+
+def cost_us(tenant: Tenant, costs: Mapping[str, Cost], measured: Mapping[str, float]) -> float:
+    """Return the core time [us] to expect of a request."""
+    return source_of(tenant, costs, measured)[1]
 
 
 def to_json(costs: Mapping[str, Cost]) -> dict[str, Any]:

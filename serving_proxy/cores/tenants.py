@@ -27,6 +27,8 @@ class Tenant:
         What it was loaded from: another folder is another model.
     like : str or None
         The baseline of its model.
+    profile : str or None
+        The file that was given with it.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Tenant:
     slo_ms: float
     path: str
     like: str | None = None
+    profile: str | None = None
 
 
 def tenants(models: Mapping[str, Model]) -> tuple[Tenant, ...]:
@@ -58,6 +61,7 @@ def tenants(models: Mapping[str, Model]) -> tuple[Tenant, ...]:
                         one.slo_p99_ms or usual,
                         one.path,
                         None if first else f"{name}/{model.baseline}",
+                        one.profile,
                     )
                 )
     return tuple(sorted(found, key=lambda one: one.role != "baseline"))

@@ -31,6 +31,8 @@ class Deployment(Record):
         Of the files as they are now.
     settings : Settings
         Those that are not set stay as they are.
+    profile : str or None
+        A file of `cost-model profile`; None: as it is.
     traffic, shadow : int or None
         None: as it is.
     labels : tuple of str
@@ -45,6 +47,7 @@ class Deployment(Record):
     optimize: str | None = None
     other_signature: bool = False
     slo_p99_ms: float | None = Field(default=None, gt=0)
+    profile: str | None = None
     traffic: Weight | None = None
     shadow: Weight | None = None
     labels: tuple[str, ...] = ()
@@ -151,7 +154,12 @@ def _check_same(model: Model, version: Version, asked: Deployment) -> None:
 def _settled(model: Model, version: Version, asked: Deployment) -> Change:
     given = {name: getattr(asked.settings, name) for name in asked.settings.model_fields_set}
     settings = version.settings.model_copy(update=given)
-    changed = version.model_copy(update={"settings": settings, "slo_p99_ms": asked.slo_p99_ms or version.slo_p99_ms})
+    values = {
+        "settings": settings,
+        "slo_p99_ms": asked.slo_p99_ms or version.slo_p99_ms,
+        "profile": asked.profile or version.profile,
+    }
+    changed = version.model_copy(update=values)
     if changed == version:
         return Change(model)
     note = Note(
@@ -177,6 +185,7 @@ def _entered(model: Model, before: Version | None, number: int, asked: Deploymen
         optimize=asked.optimize,
         other_signature=asked.other_signature,
         slo_p99_ms=asked.slo_p99_ms,
+        profile=asked.profile,
     )
     data = {"source": asked.source, "optimize": asked.optimize}
     message = f"{model.name}/{number}: deployed from {asked.source}"

@@ -76,6 +76,8 @@ class Version(Record):
         Share of the baseline's requests that are copied to it.
     optimize : str or None
         Precision to optimise it with; None: it is served as it is.
+    profile : str or None
+        Its profile for the cost model, as the operator gave it.
     signatures : dict or None
         As `serving_proxy.gates.saved_model` reads them.
     sha256 : str or None
@@ -97,6 +99,7 @@ class Version(Record):
     optimize: str | None = None
     other_signature: bool = False
     slo_p99_ms: float | None = None
+    profile: str | None = None
     signatures: dict[str, Any] | None = None
     sha256: str | None = None
     bytes: int | None = None

@@ -25,6 +25,8 @@ class HostSettings(Record):
         Where versions are loaded and warmed up.
     cpusets : dict
         Host, `model/version`, CPUs: what goes before the version's own setting.
+    limits : dict
+        `model/version`, requests that each host may have of it at a time: what goes before a larger one of its own.
     divided_cpus : int
         How many CPUs are divided among versions; 0: each may use all. Where they are divided, a version whose settings
         leave it open gets as many threads.
@@ -33,6 +35,7 @@ class HostSettings(Record):
     memory_limit_bytes: int = Field(default=0, ge=0)
     maintenance_cpus: str | None = None
     cpusets: dict[str, dict[str, str]] = Field(default_factory=dict)
+    limits: dict[str, int] = Field(default_factory=dict)
     divided_cpus: int = Field(default=0, ge=0)
 
 
@@ -44,7 +47,7 @@ def render(models: Mapping[str, Model], settings: HostSettings) -> dict[str, Any
     if settings.maintenance_cpus:
         body["maintenance_cpus"] = settings.maintenance_cpus
     for name, model in sorted(models.items()):
-        rendered = _model(model, settings.divided_cpus)
+        rendered = _model(model, settings)
         if rendered is not None:
             body["models"][name] = rendered
     named = {f"{name}/{number}" for name, one in body["models"].items() for number in one["versions"]}
@@ -58,7 +61,7 @@ def render(models: Mapping[str, Model], settings: HostSettings) -> dict[str, Any
     return body
 
 
-def _model(model: Model, divided_cpus: int) -> dict[str, Any] | None:
+def _model(model: Model, host: HostSettings) -> dict[str, Any] | None:
     versions = {number: one for number, one in model.versions.items() if one.desired}
     # Without its baseline a model would refuse what no arm takes, for a reason that nobody could read.
     if model.baseline not in versions:
@@ -66,7 +69,7 @@ def _model(model: Model, divided_cpus: int) -> dict[str, Any] | None:
     rendered: dict[str, Any] = {
         "baseline": model.baseline,
         "routing": _routing(model, set(versions)),
-        "versions": {str(number): _version(model, one, divided_cpus) for number, one in versions.items()},
+        "versions": {str(number): _version(model, one, host) for number, one in versions.items()},
     }
     labels = {label: number for label, number in sorted(model.published.items()) if number in versions}
     if labels:
@@ -88,11 +91,15 @@ def _routing(model: Model, there: set[int]) -> dict[str, Any]:
     }
 
 
-def _version(model: Model, version: Version, divided_cpus: int) -> dict[str, Any]:
+def _version(model: Model, version: Version, host: HostSettings) -> dict[str, Any]:
     rendered: dict[str, Any] = {"path": version.path} | _settings(version.settings)
-    threads = worker_threads(version.settings, divided_cpus) if divided_cpus else None
+    threads = worker_threads(version.settings, host.divided_cpus) if host.divided_cpus else None
     if threads is not None:
         rendered["config"] = {**version.settings.config, "worker_threads": threads}
+    most = host.limits.get(f"{model.name}/{version.number}")
+    if most is not None:
+        own = rendered.setdefault("limits", {})
+        own["max_in_flight"] = min(most, own.get("max_in_flight", most))
     reachable = version.number in {*model.published.values(), *model.weights, model.baseline}
     if version.held and not reachable:
         rendered["traffic"] = False

@@ -121,6 +121,8 @@ Model::Model(ModelConfig config, std::string base_dir, std::shared_ptr<LoadProgr
     options.inter_op_threads = config_.inter_op_parallelism_threads;
     options.worker_threads = config_.worker_threads;
     options.max_queue_size = config_.max_queue_size;
+    // Threads that wait for company, as those of a batcher may, leave their CPU to others.
+    options.one_task_per_cpu = config_.batching.mode == BatchMode::kOff;
     if (!config_.cpusets.empty()) options.cpus = config_.cpusets[i];
     slots_.push_back(std::make_unique<SessionSlot>(std::move(options)));
     serve_tasks_.push_back(MakeServeTask(i));

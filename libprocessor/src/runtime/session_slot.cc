@@ -72,10 +72,13 @@ void SessionSlot::Stop(const absl::Status& status) {
 
 void SessionSlot::SetCpus(const CpuSet& cpus) {
   intra_op_pool_.SetCpus(cpus);
-  std::lock_guard<std::mutex> lock(mutex_);
-  cpus_ = cpus;
-  if (inter_op_pool_ != nullptr) inter_op_pool_->SetCpus(cpus_);
-  for (int thread : thread_ids_) PinThread(thread, cpus_);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    cpus_ = cpus;
+    if (inter_op_pool_ != nullptr) inter_op_pool_->SetCpus(cpus_);
+    for (int thread : thread_ids_) PinThread(thread, cpus_);
+  }
+  wake_.notify_all();  // there may be room for more
 }
 
 PinnedPool& SessionSlot::inter_op_pool() {
@@ -97,13 +100,17 @@ size_t SessionSlot::queued() const {
   return queue_.size();
 }
 
+bool SessionSlot::HasRoom() const {
+  return !options_.one_task_per_cpu || cpus_.empty() || running_ < cpus_.size();
+}
+
 void SessionSlot::Work() {
   pthread_setname_np(pthread_self(), options_.name.substr(0, 15).c_str());
   std::unique_lock<std::mutex> lock(mutex_);
   thread_ids_.push_back(ThreadId());
   PinThread(0, cpus_);
   for (;;) {
-    wake_.wait(lock, [this] { return stopped_ || !queue_.empty(); });
+    wake_.wait(lock, [this] { return stopped_ || (!queue_.empty() && HasRoom()); });
     if (queue_.empty()) {
       // The kernel may give the number to a thread that is not ours to move.
       thread_ids_.erase(std::find(thread_ids_.begin(), thread_ids_.end(), ThreadId()));
@@ -111,10 +118,12 @@ void SessionSlot::Work() {
     }
     std::shared_ptr<Task> task = std::move(queue_.begin()->second);
     queue_.erase(queue_.begin());
+    ++running_;
     lock.unlock();
     task->Run(options_.index);
     task.reset();  // its destructor must not run under the lock
     lock.lock();
+    --running_;
   }
 }
 

@@ -47,6 +47,9 @@ class SessionSlot {
     int inter_op_threads = 1;
     int worker_threads = 1;
     int max_queue_size = 1;
+    /// Whether no more tasks run at once than it has CPUs of its own. More would not end sooner: each would take longer,
+    /// where one after the other all but the last are done earlier.
+    bool one_task_per_cpu = false;
     CpuSet cpus;
   };
 
@@ -80,6 +83,8 @@ class SessionSlot {
 
  private:
   void Work();
+  /// Whether a thread that is free may take a task. With `mutex_` held.
+  bool HasRoom() const;
 
   const Options options_;
   PinnedPool intra_op_pool_;
@@ -94,6 +99,7 @@ class SessionSlot {
   std::map<std::pair<int64_t, uint64_t>, std::shared_ptr<Task>> queue_;
   uint64_t sequence_ = 0;
   bool stopped_ = false;
+  size_t running_ = 0;
   std::vector<std::thread> threads_;
   std::vector<int> thread_ids_;
 };

@@ -133,6 +133,32 @@ TEST(SessionSlot, AFullQueueRefusesAndLeavesTheTaskAlone) {
   EXPECT_TRUE(busy.slot.Submit(refused).ok()) << "there is room again";
 }
 
+TEST(SessionSlot, RunsAsManyAtOnceAsItHasCpus) {
+  SessionSlot::Options options = Options(16, 2);
+  options.one_task_per_cpu = true;
+  options.cpus = {AllowedCpus().front()};
+  std::atomic<int> at_once{0}, most{0};
+  Event first, second, last;
+  const auto run = [&](Event* begun, Event* until) {
+    return std::make_shared<FakeTask>(0, 0, [&, begun, until] {
+      most = std::max(most.load(), ++at_once);
+      begun->Set();
+      if (until != nullptr) until->Wait();
+      --at_once;
+    });
+  };
+  SessionSlot slot(options);
+  ASSERT_TRUE(slot.Submit(run(&first, &last)).ok());
+  ASSERT_TRUE(first.Wait());
+  ASSERT_TRUE(slot.Submit(run(&second, nullptr)).ok());
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(slot.queued(), 1u) << "the second thread has no CPU";
+  slot.SetCpus({});
+  EXPECT_TRUE(second.Wait()) << "all CPUs are its own, and what waited runs";
+  EXPECT_EQ(most, 2);
+  last.Set();
+}
+
 TEST(SessionSlot, RemovesOnlyWhatWaits) {
   BusySlot busy;
   const auto task = std::make_shared<FakeTask>(7);

@@ -14,10 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from proxy_support import ROOT, ProxyThread, wait_for
 from typer.testing import CliRunner
 
+from cost_model.profiling.fingerprint import fingerprint
+from cost_model.profiling.profile import Profile, cpu_model
 from serving_proxy import Client
 from serving_proxy.cli.app import app, load_verbs
 
@@ -109,6 +112,21 @@ def test_what_is_wrong_is_one_line_and_a_code(proxy: ProxyThread, words: list[ob
     assert (found, out) == (code, "")
     assert err.startswith(said)
     assert err.count("\n") == 1
+
+
+def test_a_profile_is_checked_and_kept(proxy: ProxyThread, model: Make, name: str, tmp_path: Path) -> None:
+    file = tmp_path / "profile.json"
+    words = ("deploy", name, model(3), "--profile", file)
+    file.write_text("{", encoding="utf-8")
+    code, _, err = invoke(proxy, *words)
+    assert code == 2
+    assert f"error: {file}: " in err
+    assert "expected a profile" in err
+    made = Profile(fingerprint(model(3)), cpu_model())
+    made.add(1, 1, np.full(10, 500.0))
+    made.save(file)
+    answer = as_json(proxy, *words)
+    assert answer["notes"] == [f"{name}/3: the profile is kept, and used once `serve --cores` divides cores"]
 
 
 def test_no_proxy_is_said(proxy: ProxyThread) -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,20 @@ from lifecycle_support import deployed, settled
 from proxy_support import ProxyThread, wait_for, write_model
 
 from cost_model.machine import Machine
+from cost_model.workload import load_workload
 from serving_proxy.control import cores as cores_module
 from serving_proxy.control.control import Control, ControlOptions
+from serving_proxy.control.core_views import cores_view
 from serving_proxy.control.cores import Cores
+from serving_proxy.control.machine import owners
 from serving_proxy.control.observing import Observer
 from serving_proxy.cpus import read_cpus
-from serving_proxy.lifecycle.observation import HostSeen
+from serving_proxy.lifecycle.observation import HostSeen, VersionSeen
 from serving_proxy.lifecycle.records import Settings
 from serving_proxy.store import Database, Repository
 
 CPUS = frozenset(range(8))
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +43,10 @@ def eight_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 class Place:
     """Cores and a host that tests speak for; a tick is a second."""
 
-    def __init__(self, folder: Path, mode: Any = "control") -> None:
+    def __init__(self, folder: Path, mode: Any = "control", cpus: frozenset[int] = CPUS) -> None:
         self.repository = Repository(Database(folder / "proxy.sqlite3"))
-        self.options = ControlOptions(folder, cores=mode, cpus=CPUS)
+        self.options = ControlOptions(folder, cores=mode, cpus=cpus)
+        self.run_us: dict[int, float] = {}
         self.now = 1000.0
         self.counted: dict[int, int] = {}
         self.begin()
@@ -56,7 +62,10 @@ class Place:
             self.now += 1.0
             for key, rate in rates.items():
                 self.counted[int(key[1:])] = self.counted.get(int(key[1:]), 0) + rate
-            shown = stats({n: version_stats(ok=count) for n, count in self.counted.items()}, time=self.now)
+            versions = {n: version_stats(ok=count) for n, count in self.counted.items()}
+            for number, mean in self.run_us.items():
+                versions[number]["run_us"]["mean"] = mean
+            shown = stats(versions, time=self.now)
             self.control.hosts = tuple(
                 HostSeen(f"host-{n}", True, cpus=one, state="ready", stats=shown) for n, one in enumerate(cpus)
             )
@@ -150,6 +159,69 @@ def test_every_host_gets_the_same(place: Place) -> None:
     hosts = place.desired()
     assert hosts["host-0"]["cpusets"]
     assert hosts["host-0"] == hosts["host-1"]
+
+
+def test_an_overloaded_variant_is_limited_by_every_host_and_each_change_is_an_event(place: Place) -> None:
+    place.tick(10, v3=1000, v4=50, v5=50)
+    place.tick(15, cpus=("0-7", "0-7"), v3=5000, v4=9000, v5=50)
+    versions = place.control.desired.path
+    place.desired()
+
+    def limits() -> dict[str, Any]:
+        found = json.loads(versions.read_bytes())["models"]["ranking"]["versions"]
+        return {number: one.get("limits", {}).get("max_in_flight") for number, one in found.items()}
+
+    allocator = place.cores.allocator
+    assert allocator is not None
+    most = allocator.limits["ranking/4"].most
+    # Two hosts count each, and each takes half of the requests.
+    assert limits() == {"3": None, "4": -(-most // 2), "5": -(-allocator.limits["ranking/5"].most // 2)}
+    events = [one for one in place.repository.events(limit=1000) if one.data.get("max_in_flight")]
+    assert {one.version for one in events} == {4, 5}
+    assert any(one.message.startswith(f"ranking/4: at most {most} requests at a time; ") for one in events)
+    before = limits()
+    place.begin()
+    place.desired()
+    assert limits() == before, "a proxy that is started anew leaves them in force"
+    place.tick(40, cpus=("0-7", "0-7"), v3=1000, v4=50, v5=50)
+    place.desired()
+    assert set(limits().values()) == {None}
+    assert place.repository.events(newest=True, limit=1000)[-1].kind == "cores"
+
+
+def test_the_map_of_the_cores_is_the_plan_of_the_scenario(tmp_path: Path) -> None:
+    scenario = load_workload(ROOT / "cost_model" / "scenarios" / "box128.yaml")
+    place = Place(tmp_path, "plan", frozenset(range(128)))
+    rates = scenario.qps_by_model(24_000)
+    model = None
+    for number, one in enumerate(scenario.models, 1):
+        traffic = None if one.role == "baseline" else 100
+        model = deployed(model, number, traffic=traffic, slo_p99_ms=one.slo_p99_ms)
+        place.run_us[number] = one.service.points(one.rows).mean
+    assert model is not None
+    place.control.store([settled(model)])
+    place.tick(40, cpus=("0-127",), **{f"v{n}": round(rates[one.name]) for n, one in enumerate(scenario.models, 1)})
+    allocator = place.cores.allocator
+    assert allocator is not None
+    assert allocator.plan is not None
+    cores = allocator.plan.machine.cores
+    planned = {
+        name: {cpu for core in one.cores for cpu in cores[core].cpus}
+        for one in allocator.plan.allocations
+        for name in one.models
+    }
+    assert len(planned) == len(scenario.models)
+    assert sum(len(one.cores) for one in allocator.plan.allocations) == 128
+    shown = {name: set(pool.cpus) for pool in cores_view(place.cores).pools for name in pool.versions}
+    assert shown == planned
+    given = place.desired()["host-0"]["cpusets"]
+    assert {name: read_cpus(cpus) for name, cpus in given.items()} == planned
+    # What the page's map is drawn from, once the host follows.
+    seen = {n: VersionSeen("ready", details={"cpuset": given[f"ranking/{n}"]}) for n in model.versions}
+    (host,) = place.control.hosts
+    map_of = owners([replace(host, models={"ranking": seen})], place.control.models, {"host-0": given})
+    assert {f"ranking/{one.version}": set(one.cpus) for one in map_of} == planned
+    assert all(one.wanted is None and one.own for one in map_of)
 
 
 def test_off_divides_nothing(tmp_path: Path) -> None:

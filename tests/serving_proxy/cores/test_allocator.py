@@ -7,6 +7,7 @@ import pytest
 
 from cost_model.control import Move, Observation
 from cost_model.machine import Machine
+from cost_model.service import ServiceTable
 from serving_proxy.cores.allocator import LOOK_S, SETTLED_S, Allocator, Mode
 from serving_proxy.cores.learning import ENOUGH
 from serving_proxy.cores.tenants import Tenant
@@ -26,8 +27,10 @@ class Running:
         self.tenants = ALL
         self.moves: list[Move] = []
 
-    def run(self, seconds: int, us: float | dict[str, float] = 1000.0, missed: float = 0.0, **rates: int) -> None:
-        """Let so many seconds pass; `v4=100`: requests/s of version 4."""
+    def run(
+        self, seconds: int, us: float | dict[str, float] = 1000.0, missed: float = 0.0, most: int = 10**9, **rates: int
+    ) -> None:
+        """Let so many seconds pass; `v4=100`: requests/s of version 4, of which at most `most` are answered."""
         for _ in range(seconds):
             self.now += 1.0
             self.moves += self.allocator.deploy(self.tenants, self.machine, {}, self.now)
@@ -35,7 +38,8 @@ class Running:
             for key, rate in rates.items():
                 name = f"ranking/{key[1:]}"
                 each = us if isinstance(us, float) else us[name]
-                seen[name] = Observation(rate, rate, 0, int(missed * rate), busy_us=rate * each)
+                ran = min(rate, most)
+                seen[name] = Observation(rate, ran, 0, int(missed * rate), busy_us=ran * each)
             self.moves += self.allocator.observe(seen, self.now, 1.0)
 
     def sizes(self) -> dict[str, int]:
@@ -228,3 +232,51 @@ def test_requests_that_share_a_core_count_no_more_than_the_core() -> None:
     # Four requests at once on the variants' core: each takes four times as long, and the core is busy once.
     running.run(20, us=8000.0, v3=100, v4=250, v5=250)
     assert running.allocator.demand()["pool"] <= 1.1
+
+
+def test_an_overloaded_variant_is_limited_and_the_baseline_never() -> None:
+    running = Running(2)
+    running.run(20, most=900, v3=300, v4=3000, v5=10)
+    limits = running.allocator.limits
+    assert set(limits) == {"ranking/4", "ranking/5"}
+    # What is answered within 20 ms at a millisecond each, on one core: 20 that wait and the one that runs.
+    assert 15 <= limits["ranking/4"].most <= 22
+    assert "1 core for a demand of 2.9" in limits["ranking/4"].reason
+    running.run(60, v3=300, v4=100, v5=10)
+    assert running.allocator.limits == {}
+
+
+def test_a_plan_limits_nobody() -> None:
+    running = Running(2, "plan")
+    running.run(60, most=900, v3=300, v4=3000, v5=10)
+    assert running.allocator.limits == {}
+
+
+def test_it_says_where_the_cost_of_a_request_comes_from() -> None:
+    running = Running(4)
+    running.run(1)
+    sources = {one.name: running.allocator.source_of(one) for one in ALL}
+    assert set(sources.values()) == {"default"}
+    running.run(1, v3=ENOUGH, v4=10)
+    sources = {one.name: running.allocator.source_of(one) for one in ALL}
+    assert sources == {"ranking/3": "learnt", "ranking/4": "seen", "ranking/5": "baseline"}
+
+
+def test_a_profile_is_what_is_planned_with_before_requests_come() -> None:
+    allocator = Allocator("control")
+    table = ServiceTable((1,), (1, 2), (0.0, 1.0), (((4000.0, 4000.0), (4000.0, 4000.0)),))
+    allocator.deploy(ALL, Machine.even(4), {"ranking/3": table}, 0.0)
+    assert allocator.source_of(BASELINE) == "profile"
+    assert allocator.source_of(VARIANTS[0]) == "baseline"
+    assert allocator.state is not None
+    assert allocator.state.estimates["ranking/4"].service_us == pytest.approx(4000.0)
+
+
+def test_a_variant_is_not_slow_because_its_core_is_lent() -> None:
+    running = Running(2)
+    running.run(30, v3=300, v4=200, v5=10)
+    slow = {"ranking/3": 1000.0, "ranking/4": 2400.0, "ranking/5": 2400.0}
+    running.run(3, v3=1800, v4=200, v5=10)
+    assert running.allocator.borrowing
+    running.run(20, us=slow, v3=1800, v4=200, v5=10)
+    assert {pool.kind for pool in running.allocator.pools} == {"baseline", "pool"}

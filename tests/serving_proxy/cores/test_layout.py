@@ -26,12 +26,22 @@ def test_a_pool_without_cores_shares_those_of_other_variants() -> None:
 
 
 def test_a_baseline_borrows_where_others_cannot_give() -> None:
-    assert borrows([BASELINE, POOL], {"m/1": 0.9, "pool": 0.5}, False)
-    assert borrows([BASELINE, POOL], {"m/1": 0.7, "pool": 0.5}, True)
-    assert not borrows([BASELINE, POOL], {"m/1": 0.7, "pool": 0.5}, False)
-    assert borrows([BASELINE, POOL], {"m/1": 0.1, "pool": 0.01}, False)
+    pools = [BASELINE, POOL]
+    short, busy, idle = {"m/1": 0.9, "pool": 0.5}, {"m/1": 0.7, "pool": 0.5}, {"m/1": 0.1, "pool": 0.01}
+    assert borrows(pools, short, short, False)
+    assert borrows(pools, busy, busy, True)
+    assert not borrows(pools, busy, busy, False)
+    assert borrows(pools, idle, idle, False)
     wide = Pool("pool", "pool", ("m/2",), (1, 2))
-    assert not borrows([BASELINE, wide], {"m/1": 0.9}, False)
+    assert not borrows([BASELINE, wide], {"m/1": 0.9}, {"m/1": 0.9}, False)
+
+
+def test_a_queue_makes_a_baseline_borrow_and_does_not_make_variants_busy() -> None:
+    pools = [BASELINE, POOL]
+    why = borrows(pools, {"m/1": 0.5, "pool": 0.5}, {"m/1": 1.5, "pool": 0.5}, False)
+    assert why is not None
+    assert "a demand of 1.5 with what waits" in why
+    assert borrows(pools, {"m/1": 0.5, "pool": 0.01}, {"m/1": 0.5, "pool": 3.0}, False)
 
 
 def test_who_grows_grows_first() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,9 @@ import pytest
 from browser_support import Visit
 from guard_support import counting
 from proxy_support import ProxyThread, wait_for, write_model
+
+from serving_proxy.cores import allocator
+from serving_proxy.cpus import read_cpus
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -240,3 +244,47 @@ def test_a_lost_connection_is_said_and_comes_back(chrome: Browser, tmp_path: Pat
         texts = page.locator("#events li").all_inner_texts()
         assert len(texts) == len(set(texts))
     seen.__exit__()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU: there is nothing to divide")
+def test_the_map_of_the_cores_is_what_was_decided(
+    chrome: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(allocator, "LOOK_S", 0.5)
+    cpus = sorted(os.sched_getaffinity(0))
+    running = ProxyThread(tmp_path / "proxy", "--cores", "control")
+    folder = running.state_dir / "hosts" / "host-0"
+    folder.mkdir(parents=True)
+    (folder / "cpus").write_text(",".join(map(str, cpus)), encoding="utf-8")
+    with running, running.client() as client, counting(running.state_dir):
+        for number in (3, 4, 5):
+            traffic = None if number == 3 else 10
+            client.deploy("ranking", write_model(tmp_path / str(number)), traffic=traffic, wait=True)
+
+        def given() -> dict[str, str]:
+            found: dict[str, str] = running.desired().get("hosts", {}).get("host-0", {}).get("cpusets", {})
+            return found
+
+        wait_for(lambda: len(given()) == 3, 30, "a division")
+        seen = Visit(chrome, running.url, viewport={"width": 1280, "height": 900})
+        with seen:
+            page = seen.live().page
+
+            def drawn() -> dict[str, set[int]]:
+                """Read which version stands on which CPU."""
+                found: dict[str, set[int]] = {}
+                for text in page.locator("#machine li.cpu > span.hidden").all_text_contents():
+                    place, _, names = text.partition(": ")
+                    for name in [] if names == "nobody alone" else names.split(", "):
+                        found.setdefault(name, set()).add(int(place.split(",")[0].removeprefix("CPU ")))
+                return found
+
+            def agrees() -> bool:
+                return drawn() == {name: read_cpus(text) for name, text in given().items()}
+
+            wait_for(agrees, 20, "a map that agrees with desired.json")
+            pools = client.machine()["cores"]["pools"]
+            assert {name: set(one["cpus"]) for one in pools for name in one["versions"]} == drawn()
+            for one in pools:
+                page.locator("#machine p", has_text=f"{one['name']}: CPUs").wait_for()
+            assert seen.complaints == []

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure the cost model on this machine: what a plan is worth to a baseline beside an overloaded variant.
+
+    python -m load_tests.cores            # about six minutes
+    python -m load_tests.cores --quick    # plumbing only
+
+Optimises W2, starts a proxy that divides cores and one that does not, each with a Go host, prints a table and the
+targets, and writes results/bench_cores.json and a picture beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from load_tests._environment import describe_environment
+from load_tests._programs import ROOT, ProgramError, find_library
+from load_tests._report import make_console, print_targets, write_results
+from load_tests.bench_fused import fuse
+from load_tests.cores.clients import busy_share, open_loop, placement
+from load_tests.cores.measure import SETTLE_S, Rates, capacity, measure_bursts, measure_sides
+from load_tests.cores.report import draw, judge, spread_of, table
+from load_tests.cores.stage import BASELINE, VARIANT, Stage, open_stage
+from serving_proxy.errors import ProxyError
+
+#: The objective, in times that a request takes alone.
+_SLO_REQUESTS = 10.0
+#: Of all CPUs' time, what others may take before it is said.
+_QUIET = 0.05
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure the cost model on this machine.")
+    parser.add_argument("--quick", action="store_true", help="check the plumbing; the figures mean nothing")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
+    parser.add_argument("--rounds", type=int, help="of each side (default 4)")
+    parser.add_argument("--seconds", type=float, help="of each side in a round (default 10)")
+    parser.add_argument("--bursts", type=int, help="of each kind (default 3)")
+    parser.add_argument("--rows", type=int, default=128, help="of a request")
+    parser.add_argument("--model", type=Path, help="an optimised W2, instead of making one")
+    parser.add_argument("--library", type=Path, help="libprocessor.so")
+    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
+    parser.add_argument("--output", type=Path, help="file of the results (default results/bench_cores.json)")
+    parsed = parser.parse_args(arguments)
+    quick = parsed.quick
+    parsed.rounds = parsed.rounds or (1 if quick else 4)
+    parsed.seconds = parsed.seconds or (1.0 if quick else 10.0)
+    parsed.bursts = (0 if quick else 3) if parsed.bursts is None else parsed.bursts
+    parsed.output = parsed.output or ROOT / "results" / ("bench_cores_quick.json" if quick else "bench_cores.json")
+    return parsed
+
+
+def _measure(stage: Stage, options: argparse.Namespace, console: Console) -> dict[str, Any]:
+    stage.wait_for_profiles()
+    every = sorted(os.sched_getaffinity(0))
+    # Pools of baselines take cores from the low end.
+    stage.pin(str(every[0]))
+    rates = Rates(capacity(stage, max(1.0, options.seconds / 2)))
+    slo_ms = _SLO_REQUESTS * 1000 / rates.core
+    stage.objective(slo_ms)
+    stage.pin("auto")
+    generator = every[-1]
+    console.print(
+        f"One core answers {rates.core:,.0f} requests/s of {options.rows} rows. The baseline is asked "
+        f"{rates.baseline:,.0f}, the variant {rates.overload:,.0f}; objective {slo_ms:.1f} ms.\n"
+        f"Generators: {placement(generator)}."
+    )
+    address = stage.divided.address
+    with (
+        open_loop(address, stage.requests[BASELINE], rates.baseline, generator),
+        open_loop(address, stage.requests[VARIANT], rates.overload, generator),
+    ):
+        cpus = stage.wait_for_division()
+        time.sleep(2.0)
+        explained = stage.divided.client.explain("ranking")["versions"]
+    settle_s = 0.5 if options.quick else SETTLE_S
+    sides = measure_sides(stage, rates, cpus, generator, options.rounds, options.seconds, console, settle_s)
+    bursts = {}
+    if options.bursts:
+        bursts = measure_bursts(stage, rates, slo_ms * 1000, generator, options.bursts, console)
+    return {
+        "core_requests_per_s": rates.core,
+        "baseline_requests_per_s": rates.baseline,
+        "variant_requests_per_s": rates.overload,
+        "objective_ms": slo_ms,
+        "baseline_cpus": cpus,
+        "generators": placement(generator),
+        "explained": explained,
+        "sides": sides,
+        "spread": spread_of(sides),
+        "bursts": bursts,
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Optimise, measure, print and write.
+
+    Returns
+    -------
+    status : int
+        0; 1 if something failed, or with --strict a target was missed.
+    """
+    options = _parse(arguments)
+    console = make_console()
+    environment = describe_environment(ROOT)
+    others = busy_share(1.0)
+    if others > _QUIET:
+        console.print(f"[bold yellow]Other programs take {others:.0%} of the CPUs: the figures will not hold[/]")
+    if environment["cpus"] < 2:
+        console.print("One CPU: there is nothing to divide, expected two or more")
+        return 1
+    try:
+        model = options.model or fuse("W2", "fp32", options.cache, find_library(options.library))
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            open_stage(model, options.rows, Path(folder), options.cache) as it,
+        ):
+            found = _measure(it, options, console)
+    except (ProgramError, ProxyError, FileNotFoundError) as error:
+        console.print(f"[bold red]The run failed:[/] {escape(str(error))}")
+        return 1
+    console.print(table(found["sides"]))
+    console.print(f"A/A spread of the p99 alone: {found['spread']:.1%}")
+    targets = judge(found["sides"], found["bursts"])
+    if options.quick:
+        targets = [target for target in targets if target.limit == 0]
+        console.print("A quick run: its figures are no measurement.")
+    print_targets(console, targets)
+    results = {
+        "benchmark": "cores",
+        "quick": options.quick,
+        "environment": environment,
+        "busy_before": others,
+        "settings": {name: getattr(options, name) for name in ("rounds", "seconds", "bursts", "rows")},
+        **found,
+        "targets": [target.to_json() for target in targets],
+    }
+    write_results(options.output, results)
+    draw(results, options.output.with_suffix(".png"))
+    console.print(f"Written to {options.output}, with a picture beside it")
+    return 1 if options.strict and not all(target.ok for target in targets) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

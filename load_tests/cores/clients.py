@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Open loops that disturb the hosts beside them as little as clients on other machines would."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from load_tests._programs import ProgramError
+from load_tests.hosts.latencies import Latencies
+from load_tests.hosts.throughput import PATHS, built
+
+__all__ = ["Loop", "busy_share", "open_loop", "placement"]
+
+#: More than run at once, so that none waits for another.
+CONNECTIONS = 32
+_BEGIN_S = 0.3
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Loop:
+    """What an open loop saw; complete once it has ended.
+
+    Attributes
+    ----------
+    latencies : Latencies
+        From when each request was to be sent.
+    failed : dict
+        Requests by status.
+    late_us : float
+        p99 of how late requests were sent.
+    cpu_s : float
+        Processor time that it took, of `seconds`.
+    """
+
+    seconds: float = 0.0
+    requests: int = 0
+    latencies: Latencies = field(default_factory=lambda: Latencies(np.empty(0), np.empty(0)))
+    failed: dict[str, int] = field(default_factory=dict)
+    late_us: float = 0.0
+    cpu_s: float = 0.0
+
+
+def placement(cpu: int) -> str:
+    """Say how generators are placed on a CPU."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if _step_forward(cpu) else 1)
+    _, status = os.waitpid(child, 0)
+    how = "real-time priority" if os.waitstatus_to_exitcode(status) == 0 else "the usual priority (no permission)"
+    return f"CPU {cpu}, with {how}"
+
+
+def _step_forward(cpu: int) -> bool:
+    """Let the calling process run when it wants to, on one CPU."""
+    os.sched_setaffinity(0, {cpu})
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    except PermissionError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def open_loop(address: str, requests: Path, rate: float, cpu: int, seed: int = 1) -> Iterator[Loop]:
+    """Send at a rate until the block ends.
+
+    The generator runs on one CPU and before all else there: it stands for clients that have CPUs of their own.
+
+    Raises
+    ------
+    ProgramError
+        The generator failed, not merely a request.
+    """
+    loop = Loop()
+    with tempfile.NamedTemporaryFile(suffix=".samples") as samples:
+        arguments = {"address": address, "path": PATHS["grpc"], "requests": requests, "clients": CONNECTIONS}
+        arguments |= {"time": "3h", "warmup": "100ms", "timeout": "10s", "rate": rate, "seed": seed}
+        command = [str(built("loadgen"))]
+        for name, value in (arguments | {"samples": samples.name}).items():
+            command += [f"--{name}", str(value)]
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: (_step_forward(cpu), None)[1],
+        )
+        try:
+            time.sleep(_BEGIN_S)
+            yield loop
+            loop.cpu_s = _cpu_s(process.pid)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=120)
+        if process.returncode:
+            raise ProgramError("loadgen", process.returncode, errors)
+        report: dict[str, Any] = json.loads(output)
+        loop.latencies = Latencies.read(Path(samples.name), report["started"])
+    loop.seconds, loop.requests = report["seconds"], report["requests"]
+    loop.failed, loop.late_us = report["failed"], report["late_us"]["p99"]
+
+
+def busy_share(seconds: float) -> float:
+    """Watch the machine; answer the share of its CPUs' time that somebody used."""
+
+    def ticks() -> tuple[int, int]:
+        # user, nice, system, idle, iowait, irq, softirq, steal
+        words = [int(word) for word in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
+        return words[3] + words[4], sum(words)
+
+    idle, total = ticks()
+    time.sleep(seconds)
+    idle_now, total_now = ticks()
+    return 1 - (idle_now - idle) / max(1, total_now - total)
+
+
+def _cpu_s(pid: int) -> float:
+    words = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / _TICKS

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures the baseline alone, beside an overloaded variant with a plan and without, and around bursts."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+
+from load_tests._programs import run_program
+from load_tests.cores.clients import Loop, open_loop
+from load_tests.cores.stage import BASELINE, MODEL, VARIANT, Stage
+from load_tests.hosts.latencies import Latencies, percentile
+from load_tests.hosts.throughput import PATHS, built
+
+__all__ = ["BURSTS", "SIDES", "WINDOW_S", "Rates", "capacity", "measure_bursts", "measure_sides", "recovery_s"]
+
+SIDES = ("alone", "planned", "shared", "alone again")
+#: Before a side is looked at: the controller and the queues come to rest.
+SETTLE_S = 4.0
+WINDOW_S = 0.5
+#: Of the burst: seconds before, of it, and after.
+BEFORE_S, BURST_S, AFTER_S = 6.0, 8.0, 8.0
+
+Span = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Requests/s, as parts of what one core answers at most."""
+
+    core: float
+
+    @property
+    def baseline(self) -> float:
+        return 0.5 * self.core
+
+    @property
+    def overload(self) -> float:
+        return 2.0 * self.core
+
+
+@dataclass(frozen=True)
+class Burst:
+    """Which rates, as parts of what a core answers, before and after a burst and during it."""
+
+    title: str
+    calm: dict[int, float]
+    burst: dict[int, float]
+    judged_from: str
+    """`begin` or `end` of the burst: where the time to recover begins."""
+
+
+BURSTS = {
+    "variant": Burst("the variant, from idle to twice a core", {BASELINE: 0.5}, {BASELINE: 0.5, VARIANT: 2.0}, "begin"),
+    "baseline": Burst(
+        "the baseline, from half a core to one and a half",
+        {BASELINE: 0.5, VARIANT: 0.25},
+        {BASELINE: 1.5, VARIANT: 0.25},
+        "end",
+    ),
+}
+
+
+@dataclass
+class Side:
+    """What the baseline's clients saw, pooled over rounds."""
+
+    parts: list[Latencies] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    failed: dict[str, int] = field(default_factory=dict)
+    shed: int = 0
+    late_us: float = 0.0
+    cpu: list[float] = field(default_factory=list)
+    variant_per_s: list[float] = field(default_factory=list)
+
+    def figures(self) -> dict[str, Any]:
+        """Describe it."""
+        latencies = Latencies.joined(self.parts)
+        every = latencies.pooled(self.spans)
+        rounds = [percentile(latencies.within(*span), 99) for span in self.spans]
+        # What other machines on this hardware do at times spoils a round, and should not spoil the figure.
+        found: dict[str, Any] = {"p50_us": percentile(every, 50), "p99_us": median(rounds), "rounds_p99_us": rounds}
+        found |= {"pooled_p99_us": percentile(every, 99), "requests": int(every.size), "failed": self.failed}
+        found |= {"late_p99_us": self.late_us, "generators_cpu": max(self.cpu), "variant_shed": self.shed}
+        return found | {"variant_per_s": sum(self.variant_per_s) / max(1, len(self.variant_per_s))}
+
+
+def capacity(stage: Stage, seconds: float) -> float:
+    """Answer how many requests/s one core answers, asked by four clients one after the other."""
+    report = run_program(
+        built("loadgen"),
+        {
+            "address": stage.divided.address,
+            "path": PATHS["grpc"],
+            "requests": stage.requests[BASELINE],
+            "clients": 4,
+            "time": f"{seconds:g}s",
+            "warmup": "1s",
+        },
+    )
+    return float(report["rate"])
+
+
+def measure_sides(
+    stage: Stage,
+    rates: Rates,
+    cpus: Sequence[int],
+    generator_cpu: int,
+    rounds: int,
+    seconds: float,
+    console: Console,
+    settle_s: float = SETTLE_S,
+) -> dict[str, dict[str, Any]]:
+    """Measure all sides in turns, so that none always comes later.
+
+    Parameters
+    ----------
+    cpus : sequence of int
+        Those that the plan gives the baseline; alone it is pinned there.
+    """
+    sides = {name: Side() for name in SIDES}
+    for number in range(rounds):
+        for name in SIDES[number % len(SIDES) :] + SIDES[: number % len(SIDES)]:
+            alone = name.startswith("alone")
+            proxy = stage.shared if name == "shared" else stage.divided
+            if proxy is stage.divided:
+                stage.pin(",".join(map(str, cpus)) if alone else "auto")
+            side = sides[name]
+            with contextlib.ExitStack() as stack:
+                begun = time.monotonic()
+                mine = stack.enter_context(
+                    open_loop(proxy.address, stage.requests[BASELINE], rates.baseline, generator_cpu, seed=number + 1)
+                )
+                loops = [mine]
+                if not alone:
+                    other = open_loop(
+                        proxy.address, stage.requests[VARIANT], rates.overload, generator_cpu, seed=number + 101
+                    )
+                    loops.append(stack.enter_context(other))
+                time.sleep(settle_s)
+                begin = time.time()
+                time.sleep(seconds)
+                span = (begin, time.time())
+            lasted = time.monotonic() - begun
+            _add(side, loops, span, lasted)
+            p99 = percentile(mine.latencies.within(*span), 99)
+            console.print(f"[dim]round {number + 1}, {name}: p99 {p99 / 1000:.2f} ms[/]")
+    stage.pin("auto")
+    return {name: side.figures() for name, side in sides.items()}
+
+
+def _add(side: Side, loops: Sequence[Loop], span: Span, lasted: float) -> None:
+    mine, *others = loops
+    side.parts.append(mine.latencies)
+    side.spans.append(span)
+    for status, count in mine.failed.items():
+        side.failed[status] = side.failed.get(status, 0) + count
+    side.late_us = max(side.late_us, mine.late_us)
+    side.cpu.append(sum(one.cpu_s for one in loops) / lasted)
+    for one in others:
+        side.shed += sum(one.failed.values())
+        side.variant_per_s.append(one.latencies.within(*span).size / (span[1] - span[0]))
+
+
+def measure_bursts(
+    stage: Stage, rates: Rates, slo_us: float, generator_cpu: int, repeats: int, console: Console
+) -> dict[str, dict[str, Any]]:
+    """Let bursts come, and answer the course of the baseline's latencies around them."""
+    found = {}
+    for name, burst in BURSTS.items():
+        begins: list[float] = []
+        parts = []
+        events = stage.divided.client.status()["last_event"]
+        for number in range(repeats):
+            latencies, begin = _burst(stage, rates, burst, generator_cpu, seed=1000 * number)
+            begins.append(begin)
+            parts.append(latencies)
+        pooled = Latencies.joined(parts)
+        zero = 0.0 if burst.judged_from == "begin" else BURST_S
+        recovery = recovery_s(pooled, [(one + zero, one + BURST_S + AFTER_S) for one in begins], slo_us)
+        moves = stage.divided.client.events(after=events, model=MODEL, limit=1000)
+        found[name] = {
+            "title": burst.title,
+            "from": burst.judged_from,
+            "recovery_s": recovery,
+            "course": pooled.around(begins, BURST_S + AFTER_S, WINDOW_S),
+            "moves": [
+                {"at": one["at"] - max(begin for begin in begins if begin - BEFORE_S <= one["at"])} | one["data"]
+                for one in moves
+                if one["kind"] == "cores" and one["at"] >= begins[0] - BEFORE_S
+            ],
+        }
+        shown = f"within the objective {recovery:.1f} s after its {burst.judged_from}"
+        console.print(f"[dim]burst of {burst.title}: {shown}[/]")
+    return found
+
+
+def _burst(stage: Stage, rates: Rates, burst: Burst, generator_cpu: int, seed: int) -> tuple[Latencies, float]:
+    """Send at the calm rates throughout, and what a burst has more while it lasts."""
+    address, requests = stage.divided.address, stage.requests
+    mine: list[Loop] = []
+    with contextlib.ExitStack() as calm:
+        for version, part in burst.calm.items():
+            loop = open_loop(address, requests[version], part * rates.core, generator_cpu, seed + version)
+            loop_seen = calm.enter_context(loop)
+            mine += [loop_seen] if version == BASELINE else []
+        time.sleep(BEFORE_S)
+        begin = time.time()
+        with contextlib.ExitStack() as more:
+            for version, part in burst.burst.items():
+                extra = part - burst.calm.get(version, 0.0)
+                if extra > 0:
+                    loop = open_loop(address, requests[version], extra * rates.core, generator_cpu, seed + 10 + version)
+                    loop_seen = more.enter_context(loop)
+                    mine += [loop_seen] if version == BASELINE else []
+            time.sleep(begin + BURST_S - time.time())
+        time.sleep(AFTER_S)
+    return Latencies.joined([one.latencies for one in mine]), begin
+
+
+def recovery_s(latencies: Latencies, spans: Sequence[Span], slo_us: float) -> float:
+    """Answer after how many seconds p99 stays within an objective, by windows of `WINDOW_S`; 0 if it always is.
+
+    A window has the requests of all spans that are as old. One without requests that were answered counts as late.
+    """
+    worst = 0.0
+    for number in range(min(int((end - begin) / WINDOW_S) for begin, end in spans)):
+        part = latencies.pooled((one + number * WINDOW_S, one + (number + 1) * WINDOW_S) for one, _ in spans)
+        if not part.size or percentile(part, 99) > slo_us:
+            worst = (number + 1) * WINDOW_S
+    return worst

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two proxies with a host each, one that divides cores and one that does not, and the same models on both."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from load_tests._programs import ProgramError
+from load_tests.hosts.proxy import Proxy
+from load_tests.request_files import ensure_requests, name_model, read_requests, write_requests
+
+__all__ = ["BASELINE", "MODEL", "VARIANT", "Stage", "open_stage"]
+
+MODEL = "ranking"
+BASELINE, VARIANT = 1, 2
+_DEPLOY_S = 300.0
+_DIVIDED_S = 30.0
+_PROFILED_S = 180.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Both proxies.
+
+    Attributes
+    ----------
+    divided, shared : Proxy
+        With `--cores control`, and without.
+    requests : dict
+        Files of requests by version.
+    config : dict
+        Of all versions. As many threads as CPUs, whatever is given to a version: nothing is loaded anew between sides.
+    """
+
+    divided: Proxy
+    shared: Proxy
+    model: Path
+    requests: dict[int, Path]
+    config: dict[str, Any]
+
+    def deploy(self, proxy: Proxy, version: int, **settings: Any) -> None:
+        """Deploy a version, or change what is set."""
+        proxy.client.deploy(
+            MODEL, self.model, version=version, config=self.config, wait=True, timeout=_DEPLOY_S, **settings
+        )
+
+    def objective(self, milliseconds: float) -> None:
+        """Set the objective of all versions."""
+        for proxy in (self.divided, self.shared):
+            for version in (BASELINE, VARIANT):
+                self.deploy(proxy, version, slo_p99_ms=milliseconds)
+
+    def pin(self, cpuset: str) -> None:
+        """Give the baseline CPUs that nothing moves, or with `auto` leave it to the controller."""
+        self.deploy(self.divided, BASELINE, cpuset=cpuset)
+        self.divided.applied(time.time())
+
+    def cpus_of(self, version: int) -> list[int]:
+        """Answer the CPUs that the host of the proxy that divides them says a version has."""
+        owners = self.divided.client.machine()["owners"]
+        return next((list(one["cpus"]) for one in owners if one["version"] == version), [])
+
+    def wait_for_profiles(self) -> None:
+        """Wait until the proxy has profiled both versions: nothing is to run beside what is measured.
+
+        Raises
+        ------
+        ProgramError
+            It has not.
+        """
+        until = time.monotonic() + _PROFILED_S
+        lines: list[str] = []
+        while time.monotonic() < until:
+            versions = self.divided.client.explain(MODEL)["versions"]
+            lines = [line for one in versions.values() for line in one if line.startswith("Its figures:")]
+            done = [line for line in lines if "measured here" in line or "check point" in line]
+            if len(done) == len(versions):
+                return
+            time.sleep(0.2)
+        raise ProgramError("serving-proxy", 0, f"{lines} after {_PROFILED_S:g} s, expected profiles of both versions")
+
+    def wait_for_division(self) -> list[int]:
+        """Wait until the baseline has fewer CPUs than there are and shares them with nobody; answer them.
+
+        Raises
+        ------
+        ProgramError
+            It did not come to that.
+        """
+        until = time.monotonic() + _DIVIDED_S
+        while time.monotonic() < until:
+            mine, others = self.cpus_of(BASELINE), self.cpus_of(VARIANT)
+            if mine and not set(mine) & set(others):
+                return mine
+            time.sleep(0.2)
+        raise ProgramError("serving-proxy", 0, f"the baseline has CPUs {mine}, the variant {others}, expected others")
+
+
+@contextlib.contextmanager
+def open_stage(model: Path, rows: int, folder: Path, cache: Path) -> Iterator[Stage]:
+    """Start both proxies and deploy a baseline and a variant on each; requests have so many rows of W2."""
+    anonymous = read_requests(ensure_requests(cache / "requests", "W2", rows, "tfserving"))
+    requests = {}
+    for version in (BASELINE, VARIANT):
+        requests[version] = folder / f"requests-{version}"
+        write_requests(requests[version], [name_model(one, MODEL, version) for one in anonymous])
+    config = {"session_num": 1, "intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 1}
+    config["worker_threads"] = len(os.sched_getaffinity(0))
+    with (
+        Proxy("go", folder / "divided", options=("--cores", "control")) as divided,
+        Proxy("go", folder / "shared") as shared,
+    ):
+        stage = Stage(divided, shared, model.resolve(), requests, config)
+        for proxy in (divided, shared):
+            for version in (BASELINE, VARIANT):
+                stage.deploy(proxy, version)
+            # It would take a variant out that refuses requests, which is what it is to do here.
+            proxy.client.guard(MODEL, action="off")
+        yield stage

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures versions that have no profile, once they are ready: one at a time, beside what serves, in idle time."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+from functools import partial
+from pathlib import Path
+
+from cost_model.errors import CostModelError
+from cost_model.profiling.fingerprint import fingerprint
+from serving_proxy.control.control import Control
+from serving_proxy.control.jobs import Job, Jobs
+from serving_proxy.control.profiles import Profiles
+from serving_proxy.cores import Tenant, tenants
+from serving_proxy.errors import CancelledError, ExhaustedError, PreconditionError
+from serving_proxy.lifecycle.records import Note, Version
+from serving_proxy.lifecycle.states import State
+from serving_proxy.worker_process import run_worker
+
+log = logging.getLogger("serving_proxy.profiling")
+
+KIND = "profile"
+PERIOD_S = 2.0
+ROWS = (1, 16, 128, 512)
+_SECONDS = 1.5
+_WORKER = "serving_proxy.profile_worker"
+#: Memory that has to be left beside a further copy of a model [bytes].
+_SPARE_BYTES = 512 * 2**20
+_MEMORY = Path("/proc/meminfo")
+
+
+class Profiler:
+    """Runs the jobs that measure."""
+
+    def __init__(self, control: Control, jobs: Jobs, profiles: Profiles) -> None:
+        self._control = control
+        self._jobs = jobs
+        self._profiles = profiles
+        # By path and time of deployment: what could not be measured is not tried again until it is deployed anew.
+        self._given_up: set[tuple[str, float]] = set()
+
+    async def run(self) -> None:
+        """Look for versions without a profile until the task is cancelled; without cores to divide nobody needs one."""
+        while self._control.options.cores != "off":
+            with self._control.going_on("profiles"):
+                await self.look()
+            await asyncio.sleep(PERIOD_S)
+
+    async def look(self) -> None:
+        """Begin with the next version that is to be measured, if nothing is being measured."""
+        there = tenants(self._control.models)
+        await self._profiles.look(there)
+        if self._control.closing or any(job.row.kind == KIND for job in self._jobs.running()):
+            return
+        for one in there:
+            version = self._control.models[one.model].versions[one.version]
+            known = self._profiles.of(one)
+            if version.state != State.READY or (known is not None and known.how != "found"):
+                continue
+            if (one.path, version.deployed_at) not in self._given_up:
+                self._jobs.begin(KIND, one.model, one.version, partial(self._run, tenant=one))
+                return
+
+    async def _run(self, job: Job, tenant: Tenant) -> None:
+        version = self._control.models[tenant.model].versions[tenant.version]
+        try:
+            await self._measure(job, tenant, version)
+        except asyncio.CancelledError:
+            if not self._jobs.closing:
+                self._given_up.add((tenant.path, version.deployed_at))
+            raise
+        except ExhaustedError:
+            raise  # a full disk: it is tried again
+        except Exception as error:
+            self._given_up.add((tenant.path, version.deployed_at))
+            if self._is_there(tenant, version):
+                self._note(tenant, f"was not profiled, and is planned by what its requests take: {error}")
+            raise
+
+    async def _measure(self, job: Job, tenant: Tenant, version: Version) -> None:
+        self._check_memory(version)
+        folder = self._control.options.profiles
+        try:
+            graph = await asyncio.to_thread(fingerprint, Path(tenant.path))
+        except CostModelError as error:
+            raise PreconditionError(str(error)) from error
+        key = f"{graph}-{hashlib.sha256(tenant.path.encode()).hexdigest()[:8]}"
+        # Not yet one of those that are planned with.
+        out = folder / "unfinished" / f"{key}.json"
+        await asyncio.to_thread(out.parent.mkdir, parents=True, exist_ok=True)
+        reuse = await asyncio.to_thread(self._profiles.of_graph, graph)
+        asked = {
+            "model": tenant.path,
+            "out": str(out),
+            "reuse": None if reuse is None else str(reuse),
+            "rows": ROWS,
+            "seconds": _SECONDS,
+            "cpus": self._control.host_settings.maintenance_cpus,
+        }
+        told = await run_worker(
+            _WORKER, asked, f"profile of {tenant.name}", lambda step, *rest: job.told(f"profiling: {step}", *rest)
+        )
+        if not self._is_there(tenant, version):
+            raise CancelledError(f"{tenant.name}: undeployed")
+        if reuse is not None and told["result"]["reused"]:
+            out.unlink()
+            await self._profiles.record(tenant.path, reuse, "checked")
+            self._note(tenant, f"has the profile {reuse.name} of the same graph: one check point agrees with it")
+        else:
+            file = out.replace(folder / out.name)
+            await self._profiles.record(tenant.path, file, "measured")
+            self._note(tenant, f"was profiled with {', '.join(map(str, ROWS))} rows, {file.name}")
+
+    def _is_there(self, tenant: Tenant, version: Version) -> bool:
+        """Say whether what was to be measured is still deployed."""
+        model = self._control.models.get(tenant.model)
+        now = None if model is None else model.versions.get(tenant.version)
+        return now is not None and now.deployed_at == version.deployed_at and now.desired
+
+    def _check_memory(self, version: Version) -> None:
+        """Refuse to load a further copy where memory is what hosts are short of."""
+        needed = (version.bytes or 0) + _SPARE_BYTES
+        free = _available_bytes()
+        if free < needed:
+            raise PreconditionError(
+                f"{free / 2**20:,.0f} MB of memory are free, expected {needed / 2**20:,.0f} for a copy to measure"
+            )
+
+    def _note(self, tenant: Tenant, what: str) -> None:
+        note = Note(kind=KIND, message=f"{tenant.name}: {what}", model=tenant.model, version=tenant.version)
+        self._control.store([], [note])
+
+
+def _available_bytes() -> int:
+    """Return the memory that programs can still get."""
+    for line in _MEMORY.read_text(encoding="ascii").splitlines():
+        name, _, rest = line.partition(":")
+        if name == "MemAvailable":
+            return int(rest.split()[0]) * 1024
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many requests of a variant hosts may have at a time, where its cores are too few. Pure functions.
+
+What waits beyond its objective is refused at once: the queue of an overloaded variant stays short, and so do the memory
+and the threads that it takes from those beside it. Baselines are never limited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+# A limit is left as it is while what is wanted is within this factor of it.
+_NEAR = 1.5
+# So long it stays when it is not wanted any more.
+LIFTED_AFTER_S = 5.0
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What is in force for a version.
+
+    Attributes
+    ----------
+    most : int
+        Requests that wait or run.
+    reason : str
+    unwanted_s : float [s]
+        For how long nothing has called for it.
+    """
+
+    most: int
+    reason: str
+    unwanted_s: float = 0.0
+
+
+def follow(before: Mapping[str, Limit], wanted: Mapping[str, Limit], elapsed_s: float) -> dict[str, Limit]:
+    """Return the limits from now on: set at once, changed if they are far off, and lifted after a while.
+
+    Parameters
+    ----------
+    before : mapping of version to Limit
+    wanted : mapping of version to Limit
+        What is called for now.
+    elapsed_s : float [s]
+    """
+    found = {}
+    for name, one in wanted.items():
+        old = before.get(name)
+        near = old is not None and old.most / _NEAR <= one.most <= old.most * _NEAR
+        found[name] = replace(old, unwanted_s=0.0) if near and old is not None else one
+    for name, old in before.items():
+        unwanted_s = old.unwanted_s + elapsed_s
+        if name not in wanted and unwanted_s < LIFTED_AFTER_S:
+            found[name] = replace(old, unwanted_s=unwanted_s)
+    return found
+
+
+def for_each_host(limits: Mapping[str, Limit], hosts: int) -> dict[str, int]:
+    """Divide limits among hosts that are asked alike."""
+    return {name: max(1, -(-one.most // max(1, hosts))) for name, one in limits.items()}
+
+
+def changes(before: Mapping[str, Limit], after: Mapping[str, Limit]) -> dict[str, str]:
+    """Say of each version whose limit is another now what it is, and why."""
+    found = {}
+    for name in sorted({*before, *after}):
+        old, new = before.get(name), after.get(name)
+        if new is not None and (old is None or old.most != new.most):
+            found[name] = f"at most {new.most} requests at a time; {new.reason}"
+        elif new is None:
+            found[name] = "no limit any more; its cores are enough"
+    return found

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark of the cost model on real hosts runs, and judges as it says."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tensorflow_serving.apis import predict_pb2
+
+from load_tests.cores.__main__ import main
+from load_tests.cores.measure import recovery_s
+from load_tests.cores.report import judge, spread_of
+from load_tests.hosts.latencies import Latencies
+from load_tests.request_files import encode_request, name_model
+
+
+def _sides(alone: float, again: float, planned: float, failed: int = 0) -> dict[str, dict[str, Any]]:
+    p99 = {"alone": alone, "alone again": again, "planned": planned, "shared": 10 * planned}
+    return {
+        name: {"p99_us": value, "failed": {"timeout": failed} if name == "planned" else {}}
+        for name, value in p99.items()
+    }
+
+
+def _burst(seconds: float) -> dict[str, dict[str, Any]]:
+    return {"variant": {"title": "the variant", "from": "begin", "recovery_s": seconds}}
+
+
+def test_the_plan_is_held_against_the_mean_alone_and_its_spread() -> None:
+    sides = _sides(900.0, 1100.0, 1490.0)
+    assert spread_of(sides) == pytest.approx(0.2)
+    assert [one.ok for one in judge(sides, _burst(4.5))] == [True, True, True]
+    assert [one.ok for one in judge(_sides(900.0, 1100.0, 1510.0, failed=1), _burst(5.5))] == [False] * 3
+
+
+def test_recovery_is_the_end_of_the_last_window_that_is_late() -> None:
+    at = np.arange(1000) / 100 + 0.001
+    microseconds = np.full(at.size, 100.0)
+    late = (at >= 1.0) & (at < 2.3)
+    microseconds[late] = 900.0
+    assert recovery_s(Latencies(at, microseconds), [(0.0, 10.0)], 500.0) == 2.5
+    assert recovery_s(Latencies(at, microseconds), [(3.0, 10.0)], 500.0) == 0.0
+    gone = ~((at >= 4.0) & (at < 4.5))
+    assert recovery_s(Latencies(at[gone], microseconds[gone]), [(0.0, 10.0)], 500.0) == 4.5, "no answer is no good sign"
+
+
+def test_a_request_may_name_a_version() -> None:
+    plain = encode_request({"x": np.ones(3, np.float32)}, "tfserving")
+    spec = predict_pb2.PredictRequest.FromString(name_model(plain, "ranking", 300)).model_spec
+    assert (spec.name, spec.version.value, spec.signature_name) == ("ranking", 300, "serving_default")
+
+
+@pytest.mark.long
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU: there is nothing to divide")
+def test_a_quick_run_measures_all_sides(tmp_path: Path) -> None:
+    output = tmp_path / "out.json"
+    assert main(["--quick", "--bursts", "1", "--rows", "16", "--output", str(output)]) == 0
+    found = json.loads(output.read_text())
+    assert found["sides"].keys() == {"alone", "planned", "shared", "alone again"}
+    assert all(one["requests"] > 0 for one in found["sides"].values())
+    assert found["sides"]["planned"]["variant_shed"] > 0
+    assert any("Cores (control)" in line for line in found["explained"]["1"])
+    assert output.with_suffix(".png").stat().st_size > 10_000
