@@ -120,7 +120,7 @@ class Pool:
         return {}
 
     @cached_property
-    def _renewals(self) -> dict[int, Renewal]:
+    def _renewals(self) -> dict[int, tuple[Renewal, Renewal | None]]:
         return {}
 
     def service(self, threads: int = 1) -> Points:
@@ -142,12 +142,22 @@ class Pool:
     def waiting(self, sessions: int, threads: int = 1, scale: float = 1.0) -> Waiting:
         """Return the wait in so many sessions when all rates are multiplied by `scale`."""
         if threads not in self._renewals:
-            self._renewals[threads] = Renewal(self.service(threads))
-        return Waiting(self._renewals[threads], scale * self.qps / 1e6, sessions)
+            service = self.service(threads)
+            cold = Points(service.values * self.cold, service.weights)
+            self._renewals[threads] = (Renewal(service), Renewal(cold) if self.cold > 1 else None)
+        renewal, first = self._renewals[threads]
+        return Waiting(renewal, scale * self.qps / 1e6, sessions, first)
+
+    @property
+    def cold(self) -> float:
+        """Return the factor for requests that find their core idle."""
+        return 1 + self.interference.idle_start
 
     def late(self, place: int, waiting: Waiting, threads: int = 1) -> float:
         """Return the part of a member's requests that take longer than its objective."""
-        return _beyond(waiting, self.member_service(place, threads), self.members[place].model.slo_p99_ms * 1e3)
+        own = self.member_service(place, threads)
+        time_us = self.members[place].model.slo_p99_ms * 1e3
+        return float(waiting.tail(time_us - own.values, time_us - self.cold * own.values) @ own.weights)
 
     def predict(self, sessions: int, threads: int = 1, scale: float = 1.0) -> dict[str, Prediction]:
         """Predict every member."""
@@ -159,8 +169,8 @@ class Pool:
                 qps=scale * member.qps,
                 utilisation=waiting.utilisation,
                 mean_wait_ms=waiting.mean_us / 1e3,
-                p50_ms=response_quantile_us(waiting, own, 0.5) / 1e3,
-                p99_ms=response_quantile_us(waiting, own, 0.99) / 1e3,
+                p50_ms=response_quantile_us(waiting, own, 0.5, self.cold) / 1e3,
+                p99_ms=response_quantile_us(waiting, own, 0.99, self.cold) / 1e3,
                 late=self.late(place, waiting, threads),
                 slo_p99_ms=member.model.slo_p99_ms,
             )
@@ -178,20 +188,16 @@ def _merged(points: Points) -> Points:
     return _gathered(values, weights, bins)
 
 
-def _beyond(waiting: Waiting, service: Points, time_us: float) -> float:
-    """Return P(wait + service > time)."""
-    return float(waiting.tail(time_us - service.values) @ service.weights)
-
-
-def response_quantile_us(waiting: Waiting, service: Points, level: float) -> float:
+def response_quantile_us(waiting: Waiting, service: Points, level: float, cold: float = 1.0) -> float:
     """Return the time [µs] that a request exceeds with probability 1 - level; infinity in overload."""
-    low, high = float(service.values.min()), float(service.values.max()) + waiting.longest_us
+    low, high = float(service.values.min()), cold * float(service.values.max()) + waiting.longest_us
     if not np.isfinite(high):
         return float("inf")
     at = low
     for steps in (40, 24):
         times = np.geomspace(low, high, steps)
-        beyond = waiting.tail(times[:, None] - service.values[None, :]) @ service.weights
+        left, idle = (times[:, None] - factor * service.values[None, :] for factor in (1.0, cold))
+        beyond = waiting.tail(left, idle) @ service.weights
         right = int(np.argmax(beyond <= 1 - level))
         if right == 0:
             return low
