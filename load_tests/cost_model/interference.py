@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure what models cost each other on this machine, for `cost_model/scenarios/interference.json`.
+r"""Measure what models cost each other on this machine, for `cost_model/scenarios/interference.json`.
 
     python -m load_tests.cost_model.interference [--seconds 2] [--out results/interference.json]
 
 * `switch`, `shared_cache`: two copies of a model in turn, and at once, on one core (as `cost-model profile` does), for
   the reference models; the median over models.
-* `bandwidth`: a model on one core while another process copies memory on a second one, at five paces. A pace's traffic
-  over what two cores together can copy is u; the coefficient is the slow-down beyond the knee, by least squares through
-  the origin: what :math:`1 + b\\,\\max(0, u - k)/(1 - k)` is of the model's time alone. The model's own traffic is left out
-  of u. Needs two CPUs.
+* `bandwidth`: a model on one core while another process copies memory on a second one, at four paces. A pace's traffic
+  over what two cores together can copy is u; the coefficient b is fitted to the slow-down
+  :math:`b\,\max(0, u - k)/(1 - k)` by least squares. The model's own traffic is left out of u. Needs two CPUs.
 """
 
 from __future__ import annotations
