@@ -85,10 +85,9 @@ class Sizing:
         What is left is the time that it can wait and, second, what remains if its core was idle.
         """
         if threads not in self._points:
-            each = [self.pool.member_service(place, threads) for place in range(len(self.members))]
-            slo_us = np.repeat([m.model.slo_p99_ms * 1e3 for m in self.members], [len(one.values) for one in each])
-            values, weights = (np.concatenate(column) for column in zip(*each, strict=True))
-            starts = np.cumsum([0, *(len(one.values) for one in each[:-1])])
+            (values, weights), starts = self.pool.services(threads)
+            lengths = np.diff([*starts, len(values)])
+            slo_us = np.repeat([member.model.slo_p99_ms * 1e3 for member in self.members], lengths)
             self._points[threads] = (slo_us - values, slo_us - self.pool.cold * values, weights, starts)
         return self._points[threads]
 

@@ -59,6 +59,16 @@ class Member:
     model: ModelLoad
     qps: float
 
+    @cached_property
+    def _points(self) -> dict[int, Points]:
+        return {}
+
+    def points(self, threads: int) -> Points:
+        """Return few points for its service time [µs]; the same object each time."""
+        if threads not in self._points:
+            self._points[threads] = _coarse_service(self.model, threads)
+        return self._points[threads]
+
 
 def coarse(points: Points) -> Points:
     """Return a distribution of few points with the same mean, fine in the upper tail."""
@@ -107,13 +117,36 @@ class Pool:
 
     def factor(self, place: int) -> float:
         """Return the slow-down of a member."""
-        part = self.members[place].qps / self.qps if self.qps > 0 else 1.0
-        return self.memory_factor * self.interference.switch_factor(part)
+        return float(self._factors[place])
+
+    @cached_property
+    def _factors(self) -> Floats:
+        parts = np.array([member.qps for member in self.members]) / self.qps if self.qps > 0 else np.ones(1)
+        each = self.memory_factor * (1 + self.interference.switch * (1 - parts))
+        return np.broadcast_to(each, len(self.members))
 
     def member_service(self, place: int, threads: int = 1) -> Points:
         """Return the service time [µs] of a member, slow-downs included."""
-        points = _coarse_service(self.members[place].model, threads)
-        return Points(points.values * self.factor(place), points.weights)
+        points, starts = self.services(threads)
+        end = starts[place + 1] if place + 1 < len(starts) else len(points.values)
+        return Points(points.values[starts[place] : end], points.weights[starts[place] : end])
+
+    def services(self, threads: int = 1) -> tuple[Points, NDArray[np.intp]]:
+        """Return the service times [µs] of all members, one after the other, and where each begins.
+
+        The weights of each member have the sum 1.
+        """
+        if threads not in self._stacked:
+            each = [member.points(threads) for member in self.members]
+            lengths = [len(one.values) for one in each]
+            values = np.concatenate([one.values for one in each]) * np.repeat(self._factors, lengths)
+            starts = np.cumsum([0, *lengths[:-1]])
+            self._stacked[threads] = Points(values, np.concatenate([one.weights for one in each])), starts
+        return self._stacked[threads]
+
+    @cached_property
+    def _stacked(self) -> dict[int, tuple[Points, NDArray[np.intp]]]:
+        return {}
 
     @cached_property
     def _cache(self) -> dict[int, Points]:
@@ -126,13 +159,12 @@ class Pool:
     def service(self, threads: int = 1) -> Points:
         """Return the service time [µs] of whatever request comes next."""
         if threads not in self._cache:
-            each = [self.member_service(place, threads) for place in range(len(self.members))]
-            parts = [member.qps / self.qps if self.qps > 0 else 1 / len(each) for member in self.members]
-            mixed = Points(
-                np.concatenate([one.values for one in each]),
-                np.concatenate([one.weights * part for one, part in zip(each, parts, strict=True)]),
-            )
-            self._cache[threads] = mixed if len(each) == 1 else _merged(mixed)
+            points, starts = self.services(threads)
+            count = len(self.members)
+            parts = [member.qps / self.qps if self.qps > 0 else 1 / count for member in self.members]
+            lengths = np.diff([*starts, len(points.values)])
+            mixed = Points(points.values, points.weights * np.repeat(parts, lengths))
+            self._cache[threads] = mixed if count == 1 else _merged(mixed)
         return self._cache[threads]
 
     def load(self, threads: int = 1) -> float:
