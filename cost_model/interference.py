@@ -14,6 +14,7 @@ from typing import Any
 
 from cost_model._reading import Reader
 from cost_model.errors import ProfileError
+from cost_model.service import Floats
 
 MEASURED = Path(__file__).parent / "scenarios" / "interference.json"
 
@@ -61,8 +62,8 @@ class Interference:
             bandwidth=self.bandwidth * factor,
         )
 
-    def switch_factor(self, own_part: float) -> float:
-        """Return the factor for a model with this part of its pool's requests."""
+    def switch_factor(self, own_part: Floats) -> Floats:
+        """Return the factors for models with these parts of their pool's requests."""
         return 1 + self.switch * (1 - own_part)
 
     def sharing_factor(self, sessions_per_core: float) -> float:

@@ -122,7 +122,7 @@ class Pool:
     @cached_property
     def _factors(self) -> Floats:
         parts = np.array([member.qps for member in self.members]) / self.qps if self.qps > 0 else np.ones(1)
-        each = self.memory_factor * (1 + self.interference.switch * (1 - parts))
+        each = self.memory_factor * self.interference.switch_factor(parts)
         return np.broadcast_to(each, len(self.members))
 
     def member_service(self, place: int, threads: int = 1) -> Points:
