@@ -157,8 +157,9 @@ bench-kernels: lib
 bench-graph-tools: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_graph_tools $(addprefix --only ,$(CASES)) $(BENCH_ARGS)
 
-## bench-cost-model: what each policy carries on a machine of 128 cores, simulated (BENCH_ARGS=--quick: minutes, not an hour)
+## bench-cost-model: predicted against measured latency here, and what policies carry on 128 simulated cores (BENCH_ARGS=--quick)
 bench-cost-model: lib $(VENV)/.stamp-bench $(VENV)/.stamp-cost-model
+	$(Q)$(BIN)/python -m load_tests.cost_model.predictions $(filter --quick,$(BENCH_ARGS))
 	$(Q)$(BIN)/python -m load_tests.bench_cost_model $(BENCH_ARGS)
 
 ## bench-claims: the published claims beside what the benches measured, each with its command (BENCH_ARGS=--run: measure)

@@ -96,6 +96,8 @@ class Run:
     stolen, others : float
         Parts of the machine's processor time that the hypervisor and other processes took.
     models : tuple of Served
+    label : str
+        What it is, for readers.
     """
 
     cores: int
@@ -106,6 +108,7 @@ class Run:
     stolen: float
     others: float
     models: tuple[Served, ...]
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -165,6 +168,7 @@ def load_trace(path: str | Path) -> Trace:
 
 def _run_json(run: Run) -> dict[str, Any]:
     return {
+        "label": run.label,
         "cores": run.cores,
         "seconds": run.seconds,
         "seed": run.seed,
@@ -211,6 +215,7 @@ def _read_run(reader: Reader) -> Run:
         reader.number("stolen"),
         reader.number("others"),
         tuple(_read_served(one) for one in models),
+        str(reader.take("label", "")),
     )
     reader.end()
     return made

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +28,10 @@ _SAMPLE = np.dtype(
 _REQUESTS = 256
 # Before a request is due, for a generator that has a CPU of its own.
 _SPIN_US = 200.0
-# A run in which other processes took more of the machine than this says nothing about it; it is played again.
-_MOST_OTHERS, _MOST_TRIES = 0.02, 3
+# A run in which other processes or the hypervisor took more of the machine than this is played again, so many times.
+_MOST_TAKEN, _MOST_TRIES = 0.02, 4
+# Before each try the machine is to be quiet for a second; it is waited for so long.
+_QUIET, _PATIENCE_S = 0.05, 60.0
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,8 @@ def play(
     seed: int,
     cpu: int,
     folder: Path,
+    label: str = "",
+    careful: bool = True,
     told: Callable[[str], None] = lambda _: None,
 ) -> Run:
     """Run models, each with one session on the same CPU, under Poisson arrivals.
@@ -101,6 +106,9 @@ def play(
     cpu : int
     folder : Path
         For files of requests.
+    label : str
+    careful : bool
+        Wait until the machine is quiet, and play a run again that was disturbed.
     told : callable
         Is told of a run that was disturbed and is played again.
 
@@ -109,13 +117,37 @@ def play(
     ProgramError
         The generator failed.
     """
-    for attempt in range(_MOST_TRIES):
+    best: Run | None = None
+    for attempt in range(_MOST_TRIES if careful else 1):
+        if careful:
+            wait_for_quiet()
         report, samples = _once(tenants, seconds, seed, cpu, folder)
-        others = report["others_s"] / report["seconds"] / (os.cpu_count() or 1)
-        if others <= _MOST_OTHERS:
+        run = _summary(tenants, report, samples, seconds, seed, label)
+        if best is None or run.others + run.stolen < best.others + best.stolen:
+            best = run
+        if run.others + run.stolen <= _MOST_TAKEN or not careful:
             break
-        told(f"other processes took {others:.1%} of the machine, attempt {attempt + 1} of {_MOST_TRIES}")
-    return _summary(tenants, report, samples, seconds, seed)
+        told(
+            f"{label}: other processes took {run.others:.1%} of the machine, the hypervisor {run.stolen:.1%}; "
+            f"attempt {attempt + 1} of {_MOST_TRIES}"
+        )
+    assert best is not None
+    return best
+
+
+def wait_for_quiet() -> None:
+    """Wait until the machine has been idle for a second, or for a minute at most."""
+    end = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < end:
+        before = _idle_s()
+        time.sleep(1.0)
+        if 1 - (_idle_s() - before) / (os.cpu_count() or 1) < _QUIET:
+            return
+
+
+def _idle_s() -> float:
+    fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
+    return (float(fields[4]) + float(fields[5])) / os.sysconf("SC_CLK_TCK")
 
 
 def _once(tenants: Sequence[Tenant], seconds: float, seed: int, cpu: int, folder: Path) -> tuple[dict[str, Any], Any]:
@@ -147,7 +179,9 @@ def _once(tenants: Sequence[Tenant], seconds: float, seed: int, cpu: int, folder
         return report, np.fromfile(place / "samples", _SAMPLE)
 
 
-def _summary(tenants: Sequence[Tenant], report: Mapping[str, Any], samples: Any, seconds: float, seed: int) -> Run:
+def _summary(
+    tenants: Sequence[Tenant], report: Mapping[str, Any], samples: Any, seconds: float, seed: int, label: str
+) -> Run:
     ended = samples[samples["done"] >= 0]
     ended = ended[np.argsort(ended["done"], kind="stable")]
     served = []
@@ -178,6 +212,7 @@ def _summary(tenants: Sequence[Tenant], report: Mapping[str, Any], samples: Any,
         report["stolen_s"] / machine_s,
         report["others_s"] / machine_s,
         tuple(served),
+        label,
     )
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Predicted against measured latency on this machine: one model on a core, and a baseline that shares it with variants.
 
-    python -m load_tests.cost_model.predictions [--seconds 20] [--quick] [--out results/bench_predictions.json]
+    python -m load_tests.cost_model.predictions [--seconds 20] [--quick] [--resume] [--out results/predictions.json]
 
 Profiles the models, plays them through libprocessor under Poisson arrivals (native open loop), fits a calibration to a
 part of the runs, and holds what the queueing model and the simulator predict against the others, each of which is
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cost_model.calibration import Calibration, Run, Trace, calibrate
+from cost_model.calibration import Calibration, Run, Trace, calibrate, load_trace
 from cost_model.calibration.check import check_runs, simulated
 from cost_model.machine import this_machine
 from cost_model.profiling.measure import profile_model
@@ -28,7 +28,7 @@ from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
 from load_tests._report import Target, make_console, print_targets, write_results
 from load_tests.cost_model.judging import Verdict, judge, verdict_table
-from load_tests.cost_model.open_loop import Tenant, may_go_first, play
+from load_tests.cost_model.open_loop import Tenant, may_go_first, play, wait_for_quiet
 from load_tests.workloads import ensure_model
 
 MIXED = {1: 0.5, 16: 0.3, 64: 0.2}
@@ -78,39 +78,54 @@ def cases(profiles: Mapping[str, Profile]) -> list[Case]:
 
 
 def measure(
-    known: Sequence[Case], seconds: float, cpu: int, folder: Path, told: Callable[[str], None]
-) -> tuple[list[Run], list[Run], list[str]]:
-    """Play everything; return the runs to fit, those to validate (each load twice), and what the latter are."""
-    order: list[tuple[Case, float, int, bool]] = []
-    for case in known:
-        order += [(case, load, 1, True) for load in FIT_LOADS]
-        order += [(case, load, seed, False) for load in LOADS for seed in (11, 12)]
+    known: Sequence[Case],
+    fit: list[Run],
+    validate: list[Run],
+    kept: Callable[[], None],
+    *,
+    seconds: float,
+    cpu: int,
+    folder: Path,
+    told: Callable[[str], None],
+) -> None:
+    """Play what is missing: runs to fit, and runs to validate, each load of these twice with other arrivals."""
+    order = [(case, load, 1, fit) for case in known for load in FIT_LOADS]
+    order += [(case, load, seed, validate) for case in known for load in LOADS for seed in (11, 12)]
     random.Random(1).shuffle(order)
-    scales = {}
-    for case in known:
-        pilot = play(case.at(_PILOT_LOAD), seconds=_PILOT_S, seed=99, cpu=cpu, folder=folder, told=told)
-        scales[case.name] = _PILOT_LOAD / pilot.utilisation
-        told(f"{case.name}: {pilot.utilisation:.0%} busy where profiles say {_PILOT_LOAD:.0%}")
-    fit: list[Run] = []
-    validate: list[Run] = []
-    labels: list[str] = []
-    for number, (case, load, seed, fits) in enumerate(order):
-        run = play(case.at(load * scales[case.name]), seconds=seconds, seed=seed, cpu=cpu, folder=folder, told=told)
-        first = run.models[0]
+    scales = {case.name: _scale(case, [*fit, *validate]) for case in known}
+    for number, (case, load, seed, runs) in enumerate(order):
+        label = f"{case.name}|{load}"
+        if any((one.label, one.seed) == (label, seed) for one in runs):
+            continue
+        if scales[case.name] is None:
+            pilot = play(case.at(_PILOT_LOAD), seconds=_PILOT_S, seed=99, cpu=cpu, folder=folder, told=told)
+            scales[case.name] = _PILOT_LOAD / pilot.utilisation
+            told(f"{case.name}: {pilot.utilisation:.0%} busy where profiles say {_PILOT_LOAD:.0%}")
+        tenants = case.at(load * (scales[case.name] or 1.0))
+        run = play(tenants, seconds=seconds, seed=seed, cpu=cpu, folder=folder, label=label, told=told)
+        p99_ms = run.models[0].latency.at(0.99) / 1e3
         told(
-            f"{number + 1}/{len(order)} {case.name}, {load:.0%}: busy {run.utilisation:.0%}, "
-            f"p99 {first.latency.at(0.99) / 1e3:.2f} ms, stolen {run.stolen:.1%}, others {run.others:.1%}"
+            f"{number + 1}/{len(order)} {label}: busy {run.utilisation:.0%}, p99 {p99_ms:.2f} ms, "
+            f"stolen {run.stolen:.1%}, others {run.others:.1%}"
         )
-        (fit if fits else validate).append(run)
-        if not fits:
-            labels.append(f"{case.name}|{load}")
-    return fit, validate, labels
+        runs.append(run)
+        kept()
 
 
-def judged(profiles: Sequence[Profile], trace: Trace, labels: Sequence[str], calibration: Calibration) -> list[Verdict]:
+def _scale(case: Case, runs: Sequence[Run]) -> float | None:
+    """Return the factor of rates that runs before these had."""
+    first = case.tenants[0][1]
+    for run in runs:
+        name, _, load = run.label.partition("|")
+        if name == case.name:
+            return run.models[0].qps / first / float(load)
+    return None
+
+
+def judged(profiles: Sequence[Profile], trace: Trace, calibration: Calibration) -> list[Verdict]:
     """Hold predictions against the runs that nothing was fitted to."""
     return judge(
-        labels,
+        [run.label for run in trace.runs],
         queue=check_runs(profiles, trace, calibration),
         simulator=simulated(profiles, trace, calibration),
         uncalibrated=check_runs(profiles, trace, None),
@@ -132,7 +147,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0, help="of each run")
     parser.add_argument("--quick", action="store_true", help="runs of a second: to see that everything works")
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "bench_predictions.json")
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "predictions.json")
+    parser.add_argument("--resume", action="store_true", help="keep the profiles and runs of a run that was stopped")
     parser.add_argument("--strict", action="store_true", help="fail if a target is missed")
     chosen = parser.parse_args(arguments)
     console = make_console()
@@ -145,20 +161,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def told(what: str) -> None:
         console.print(f"[dim]{what}[/]")
 
-    profiles: dict[str, Profile] = {}
+    traces = [Trace(cpu_model(), (), environment)] * 2
+    paths = [folder / "trace-fit.json", folder / "trace-validate.json"]
+    if chosen.resume:
+        traces = [load_trace(path) if path.exists() else trace for path, trace in zip(paths, traces, strict=True)]
+    else:
+        for path in folder.glob("*.json"):
+            path.unlink()
+    known: dict[str, Profile] = {}
     for name, rows in PROFILED.items():
         told(f"profile of {name}")
-        cpus = sorted(os.sched_getaffinity(0) - {cpu})
-        profiles[name] = profile_model(ensure_model(name), [cpu, *cpus][:2], rows, [1], seconds=min(seconds, 2.0))
-        profiles[name].save(folder / f"profile-{name}.json")
-    fit, validate, labels = measure(cases(profiles), seconds, cpu, folder / "requests", told)
-    known = list(profiles.values())
-    traces = [Trace(cpu_model(), tuple(runs), environment) for runs in (fit, validate)]
-    for trace, name in zip(traces, ("trace-fit.json", "trace-validate.json"), strict=True):
-        trace.save(folder / name)
-    calibration = calibrate(known, traces[0])
+        wait_for_quiet()
+        # A core of its own for the second copy, whose cost it measures.
+        cpus = [cpu, *sorted(os.sched_getaffinity(0) - {cpu})][:2]
+        out = folder / f"profile-{name}.json"
+        known[name] = profile_model(ensure_model(name), cpus, rows, [1], seconds=min(seconds, 2.0), out=out)
+    fit, validate = (list(trace.runs) for trace in traces)
+
+    def kept() -> None:
+        for path, runs in zip(paths, (fit, validate), strict=True):
+            Trace(cpu_model(), tuple(runs), environment).save(path)
+
+    measure(cases(known), fit, validate, kept, seconds=seconds, cpu=cpu, folder=folder / "requests", told=told)
+    profiles = list(known.values())
+    calibration = calibrate(profiles, Trace(cpu_model(), tuple(fit), environment))
     calibration.save(folder / "calibration.json")
-    verdicts = judged(known, traces[1], labels, calibration)
+    verdicts = judged(profiles, Trace(cpu_model(), tuple(validate), environment), calibration)
     console.print(verdict_table(verdicts))
     targets = find_targets(verdicts)
     print_targets(console, targets)

@@ -15,7 +15,7 @@ def requests(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_is_measured(bench_open_loop: Path, library: Path, requests: Path) -> None:
     tenants = [Tenant("one", "tiny", {1: 3, 8: 1}, 200.0)]
-    run = play(tenants, seconds=1.0, seed=3, cpu=0, folder=requests)
+    run = play(tenants, seconds=1.0, seed=3, cpu=0, folder=requests, careful=False)
     (one,) = run.models
     assert one.failed == 0
     assert 120 < one.requests < 280
@@ -26,13 +26,13 @@ def test_a_run_is_measured(bench_open_loop: Path, library: Path, requests: Path)
     assert sum(times.count for _, times in (*one.service, *one.idle_service)) == one.requests
     # What a session does is a part of what the client waits for.
     assert min(times.quantiles_us[0] for _, times in one.idle_service) <= one.latency.at(0.5)
-    again = play(tenants, seconds=1.0, seed=3, cpu=0, folder=requests)
+    again = play(tenants, seconds=1.0, seed=3, cpu=0, folder=requests, careful=False)
     assert again.models[0].requests == one.requests
 
 
 def test_models_share_a_core(bench_open_loop: Path, library: Path, requests: Path) -> None:
     tenants = [Tenant("one", "tiny", {1: 1}, 100.0), Tenant("two", "tiny", {8: 1}, 50.0)]
-    run = play(tenants, seconds=1.0, seed=1, cpu=0, folder=requests)
+    run = play(tenants, seconds=1.0, seed=1, cpu=0, folder=requests, careful=False)
     assert [one.name for one in run.models] == ["one", "two"]
     assert all(one.failed == 0 and not one.service for one in run.models)
 
