@@ -21,6 +21,7 @@ add_bench(bench_serving
   libprocessor/bench/request_file.cc
   libprocessor/bench/stock_engine.cc)
 add_bench(bench_lifecycle libprocessor/bench/bench_lifecycle.cc libprocessor/bench/request_file.cc)
+add_bench(bench_open_loop libprocessor/bench/bench_open_loop.cc libprocessor/bench/request_file.cc)
 
 add_bench(bench_codec libprocessor/bench/bench_codec.cc libprocessor/bench/codec_requests.cc
           tests/libprocessor/codec/oracle.cc tests/libprocessor/codec/kserve_oracle.cc)

@@ -8,12 +8,13 @@ Every figure that depends on them is to be shown at half and at double of them: 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cost_model._reading import Reader
 from cost_model.errors import ProfileError
+from cost_model.service import Floats
 
 MEASURED = Path(__file__).parent / "scenarios" / "interference.json"
 
@@ -38,19 +39,31 @@ class Interference:
         the factor is :math:`1 + b\,\max(0, u - k)/(1 - k)`, and at least u above 1, as nothing gets more than there is.
     knee : float
         Part of the bandwidth from which on latency of memory rises (k).
+    idle_start : float
+        (d) Slow-down of a request whose core was idle when it came: the core sleeps, and others have used its caches.
+        0 unless a calibration says otherwise: service times of a workload file count as those of busy cores.
     """
 
     switch: float = 0.06
     shared_cache: float = 0.10
     bandwidth: float = 0.35
     knee: float = 0.6
+    idle_start: float = 0.0
 
     def scaled(self, factor: float) -> Interference:
-        """Return coefficients of so many times the size; the knee, a place and no size, stays."""
-        return Interference(self.switch * factor, self.shared_cache * factor, self.bandwidth * factor, self.knee)
+        """Return coefficients of so many times the size; the knee, a place and no size, stays.
 
-    def switch_factor(self, own_part: float) -> float:
-        """Return the factor for a model with this part of its pool's requests."""
+        So does `idle_start`, which no other model causes.
+        """
+        return replace(
+            self,
+            switch=self.switch * factor,
+            shared_cache=self.shared_cache * factor,
+            bandwidth=self.bandwidth * factor,
+        )
+
+    def switch_factor(self, own_part: Floats) -> Floats:
+        """Return the factors for models with these parts of their pool's requests."""
         return 1 + self.switch * (1 - own_part)
 
     def sharing_factor(self, sessions_per_core: float) -> float:
@@ -89,4 +102,5 @@ def load_interference(path: Path) -> Interference:
         reader.number("shared_cache"),
         reader.number("bandwidth"),
         reader.number("knee", 0.6, most=0.95),
+        reader.number("idle_start", 0.0),
     )

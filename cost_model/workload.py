@@ -43,7 +43,8 @@ class ModelLoad:
     ----------
     name : str
     role : "baseline" or "variant"
-    service : ServiceTime or ServiceTable
+    service : Service
+        A `ServiceTime`, a `ServiceTable`, or one of them as calibrated.
     rows : RowDistribution
     slo_p99_ms : float [ms]
         99 of 100 requests are to be answered within this time, waiting included.
@@ -63,7 +64,7 @@ class ModelLoad:
 
     name: str
     role: str
-    service: ServiceTime | ServiceTable
+    service: Service
     rows: RowDistribution
     slo_p99_ms: float
     bytes_per_row: float = 0.0

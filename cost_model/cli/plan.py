@@ -63,6 +63,12 @@ def plan_command(
         Path | None,
         typer.Option(metavar="FILE.json", show_default=False, help="Coefficients in place of the shipped ones."),
     ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.json", show_default=False, help="What the machine at work adds, of `cost-model calibrate`."
+        ),
+    ] = None,
     interference_scale: Annotated[
         float, typer.Option(metavar="F", min=0, help="Multiply them: 0.5 and 2 show how much depends on them.")
     ] = 1.0,
@@ -84,6 +90,7 @@ def plan_command(
         Path | None, typer.Option(metavar="OUT.png", show_default=False, help="Draw who owns which core.")
     ] = None,
 ) -> int:
+    from cost_model.calibration import load_calibration
     from cost_model.cli.render_plan import render_addition, render_explanation, render_plan
     from cost_model.interference import default_interference
 
@@ -93,7 +100,11 @@ def plan_command(
     if total_qps is not None and not (math.isfinite(total_qps) and total_qps > 0):
         raise UsageError(f"--total-qps: {total_qps} found, expected a number above 0")
     there = load_machine(machine) if machine else read.machine or this_machine()
-    costs = (load_interference(interference) if interference else default_interference()).scaled(interference_scale)
+    fitted = load_calibration(calibration) if calibration else None
+    if fitted:
+        read = fitted.workload(read)
+    costs = fitted.interference if fitted else default_interference()
+    costs = (load_interference(interference) if interference else costs).scaled(interference_scale)
     made = plan(read, there, read.qps_by_model(total_qps), costs)
     addition = _added(made, add, qps, slo_p99_ms, like) if add is not None else None
     shown = addition.after if addition else made

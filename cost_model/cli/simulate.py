@@ -38,10 +38,14 @@ def simulate_command(
     qps: Annotated[float | None, typer.Option(help="Run at this total rate in place of searching.", min=0.001)] = None,
     minutes_scale: Annotated[float, typer.Option(help="Shorten traffic to this part of its minutes.", min=1e-4)] = 1.0,
     interference: Annotated[float, typer.Option(help="Multiply the coefficients of interference.", min=0.0)] = 1.0,
+    calibration: Annotated[
+        Path | None, typer.Option(metavar="FILE.json", help="What the machine at work adds, of `cost-model calibrate`.")
+    ] = None,
     machine_file: Annotated[Path | None, typer.Option("--machine", help="Machine file, if not the workload's.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a picture (PNG, SVG, PDF).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
+    from cost_model.calibration import load_calibration
     from cost_model.interference import default_interference
     from cost_model.machine import load_machine, this_machine
     from cost_model.simulation.capacity import scaled_workload
@@ -61,7 +65,10 @@ def simulate_command(
         raise WorkloadError(f"{workload_file}: no traffic found, expected at least one kind")
     kept = tuple(one for one in workload.traffic if not traffic or one.name in traffic)
     workload = scaled_workload(replace(workload, traffic=kept), minutes_scale)
-    coefficients = default_interference().scaled(interference)
+    fitted = load_calibration(calibration) if calibration else None
+    if fitted:
+        workload = fitted.workload(workload)
+    coefficients = (fitted.interference if fitted else default_interference()).scaled(interference)
     seeds = seed or list(workload.seeds)
     if qps is not None:
         data = _at_rate(workload, machine, names, qps, seeds[0], coefficients, as_json)

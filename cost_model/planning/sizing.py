@@ -39,7 +39,7 @@ class Sizing:
         self._met: list[tuple[int, float]] = []
         self._missed: list[tuple[int, float]] = []
         self._idle: dict[int, np.ndarray] = {}
-        self._points: dict[int, tuple[Floats, Floats, np.ndarray]] = {}
+        self._points: dict[int, tuple[Floats, Floats, Floats, np.ndarray]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -75,17 +75,20 @@ class Sizing:
     def _idle_late(self, threads: int) -> np.ndarray:
         """Return which members miss their objectives without any wait."""
         if threads not in self._idle:
-            times, weights, starts = self._tails(threads)
-            self._idle[threads] = np.add.reduceat(weights * (times < 0), starts) > LATE
+            _, idle, weights, starts = self._tails(threads)
+            self._idle[threads] = np.add.reduceat(weights * (idle < 0), starts) > LATE
         return self._idle[threads]
 
-    def _tails(self, threads: int) -> tuple[Floats, Floats, np.ndarray]:
-        """Return the time [µs] that every point of every member can wait, the weights, and where members begin."""
+    def _tails(self, threads: int) -> tuple[Floats, Floats, Floats, np.ndarray]:
+        """Return what every point of every member has left of its objective [µs], weights, and where members begin.
+
+        What is left is the time that it can wait and, second, what remains if its core was idle.
+        """
         if threads not in self._points:
-            each = [self.pool.member_service(place, threads) for place in range(len(self.members))]
-            slack = [m.model.slo_p99_ms * 1e3 - one.values for m, one in zip(self.members, each, strict=True)]
-            starts = np.cumsum([0, *(len(one.values) for one in each[:-1])])
-            self._points[threads] = (np.concatenate(slack), np.concatenate([one.weights for one in each]), starts)
+            (values, weights), starts = self.pool.services(threads)
+            lengths = np.diff([*starts, len(values)])
+            slo_us = np.repeat([member.model.slo_p99_ms * 1e3 for member in self.members], lengths)
+            self._points[threads] = (slo_us - values, slo_us - self.pool.cold * values, weights, starts)
         return self._points[threads]
 
     def late(self, sessions: int, threads: int, scale: float = 1.0) -> Floats:
@@ -93,8 +96,8 @@ class Sizing:
         waiting = self.pool.waiting(sessions, threads, scale)
         if waiting.utilisation >= 1:
             return np.ones(len(self.members))
-        times, weights, starts = self._tails(threads)
-        return np.asarray(np.add.reduceat(weights * waiting.tail(times), starts))
+        times, idle, weights, starts = self._tails(threads)
+        return np.asarray(np.add.reduceat(weights * waiting.tail(times, idle), starts))
 
     def meets(self, cores: int, scale: float = 1.0) -> bool:
         """Return whether so many cores meet all objectives, those aside that nothing meets."""

@@ -59,6 +59,16 @@ class Member:
     model: ModelLoad
     qps: float
 
+    @cached_property
+    def _points(self) -> dict[int, Points]:
+        return {}
+
+    def points(self, threads: int) -> Points:
+        """Return few points for its service time [µs]; the same object each time."""
+        if threads not in self._points:
+            self._points[threads] = _coarse_service(self.model, threads)
+        return self._points[threads]
+
 
 def coarse(points: Points) -> Points:
     """Return a distribution of few points with the same mean, fine in the upper tail."""
@@ -107,32 +117,54 @@ class Pool:
 
     def factor(self, place: int) -> float:
         """Return the slow-down of a member."""
-        part = self.members[place].qps / self.qps if self.qps > 0 else 1.0
-        return self.memory_factor * self.interference.switch_factor(part)
+        return float(self._factors[place])
+
+    @cached_property
+    def _factors(self) -> Floats:
+        parts = np.array([member.qps for member in self.members]) / self.qps if self.qps > 0 else np.ones(1)
+        each = self.memory_factor * self.interference.switch_factor(parts)
+        return np.broadcast_to(each, len(self.members))
 
     def member_service(self, place: int, threads: int = 1) -> Points:
         """Return the service time [µs] of a member, slow-downs included."""
-        points = _coarse_service(self.members[place].model, threads)
-        return Points(points.values * self.factor(place), points.weights)
+        points, starts = self.services(threads)
+        end = starts[place + 1] if place + 1 < len(starts) else len(points.values)
+        return Points(points.values[starts[place] : end], points.weights[starts[place] : end])
+
+    def services(self, threads: int = 1) -> tuple[Points, NDArray[np.intp]]:
+        """Return the service times [µs] of all members, one after the other, and where each begins.
+
+        The weights of each member have the sum 1.
+        """
+        if threads not in self._stacked:
+            each = [member.points(threads) for member in self.members]
+            lengths = [len(one.values) for one in each]
+            values = np.concatenate([one.values for one in each]) * np.repeat(self._factors, lengths)
+            starts = np.cumsum([0, *lengths[:-1]])
+            self._stacked[threads] = Points(values, np.concatenate([one.weights for one in each])), starts
+        return self._stacked[threads]
+
+    @cached_property
+    def _stacked(self) -> dict[int, tuple[Points, NDArray[np.intp]]]:
+        return {}
 
     @cached_property
     def _cache(self) -> dict[int, Points]:
         return {}
 
     @cached_property
-    def _renewals(self) -> dict[int, Renewal]:
+    def _renewals(self) -> dict[int, tuple[Renewal, Renewal | None]]:
         return {}
 
     def service(self, threads: int = 1) -> Points:
         """Return the service time [µs] of whatever request comes next."""
         if threads not in self._cache:
-            each = [self.member_service(place, threads) for place in range(len(self.members))]
-            parts = [member.qps / self.qps if self.qps > 0 else 1 / len(each) for member in self.members]
-            mixed = Points(
-                np.concatenate([one.values for one in each]),
-                np.concatenate([one.weights * part for one, part in zip(each, parts, strict=True)]),
-            )
-            self._cache[threads] = mixed if len(each) == 1 else _merged(mixed)
+            points, starts = self.services(threads)
+            count = len(self.members)
+            parts = [member.qps / self.qps if self.qps > 0 else 1 / count for member in self.members]
+            lengths = np.diff([*starts, len(points.values)])
+            mixed = Points(points.values, points.weights * np.repeat(parts, lengths))
+            self._cache[threads] = mixed if count == 1 else _merged(mixed)
         return self._cache[threads]
 
     def load(self, threads: int = 1) -> float:
@@ -142,12 +174,22 @@ class Pool:
     def waiting(self, sessions: int, threads: int = 1, scale: float = 1.0) -> Waiting:
         """Return the wait in so many sessions when all rates are multiplied by `scale`."""
         if threads not in self._renewals:
-            self._renewals[threads] = Renewal(self.service(threads))
-        return Waiting(self._renewals[threads], scale * self.qps / 1e6, sessions)
+            service = self.service(threads)
+            cold = Points(service.values * self.cold, service.weights)
+            self._renewals[threads] = (Renewal(service), Renewal(cold) if self.cold > 1 else None)
+        renewal, first = self._renewals[threads]
+        return Waiting(renewal, scale * self.qps / 1e6, sessions, first)
+
+    @property
+    def cold(self) -> float:
+        """Return the factor for requests that find their core idle."""
+        return 1 + self.interference.idle_start
 
     def late(self, place: int, waiting: Waiting, threads: int = 1) -> float:
         """Return the part of a member's requests that take longer than its objective."""
-        return _beyond(waiting, self.member_service(place, threads), self.members[place].model.slo_p99_ms * 1e3)
+        own = self.member_service(place, threads)
+        time_us = self.members[place].model.slo_p99_ms * 1e3
+        return float(waiting.tail(time_us - own.values, time_us - self.cold * own.values) @ own.weights)
 
     def predict(self, sessions: int, threads: int = 1, scale: float = 1.0) -> dict[str, Prediction]:
         """Predict every member."""
@@ -159,8 +201,8 @@ class Pool:
                 qps=scale * member.qps,
                 utilisation=waiting.utilisation,
                 mean_wait_ms=waiting.mean_us / 1e3,
-                p50_ms=response_quantile_us(waiting, own, 0.5) / 1e3,
-                p99_ms=response_quantile_us(waiting, own, 0.99) / 1e3,
+                p50_ms=response_quantile_us(waiting, own, 0.5, self.cold) / 1e3,
+                p99_ms=response_quantile_us(waiting, own, 0.99, self.cold) / 1e3,
                 late=self.late(place, waiting, threads),
                 slo_p99_ms=member.model.slo_p99_ms,
             )
@@ -178,20 +220,16 @@ def _merged(points: Points) -> Points:
     return _gathered(values, weights, bins)
 
 
-def _beyond(waiting: Waiting, service: Points, time_us: float) -> float:
-    """Return P(wait + service > time)."""
-    return float(waiting.tail(time_us - service.values) @ service.weights)
-
-
-def response_quantile_us(waiting: Waiting, service: Points, level: float) -> float:
+def response_quantile_us(waiting: Waiting, service: Points, level: float, cold: float = 1.0) -> float:
     """Return the time [µs] that a request exceeds with probability 1 - level; infinity in overload."""
-    low, high = float(service.values.min()), float(service.values.max()) + waiting.longest_us
+    low, high = float(service.values.min()), cold * float(service.values.max()) + waiting.longest_us
     if not np.isfinite(high):
         return float("inf")
     at = low
     for steps in (40, 24):
         times = np.geomspace(low, high, steps)
-        beyond = waiting.tail(times[:, None] - service.values[None, :]) @ service.weights
+        left, idle = (times[:, None] - factor * service.values[None, :] for factor in (1.0, cold))
+        beyond = waiting.tail(left, idle) @ service.weights
         right = int(np.argmax(beyond <= 1 - level))
         if right == 0:
             return low

@@ -73,7 +73,7 @@ struct Segment {
   const double* alias_share;
   const int64_t* alias_other;
   const double* factor;
-  double switch_cost, oversubscription, bandwidth, knee, node_bytes_per_us;
+  double switch_cost, oversubscription, bandwidth, knee, node_bytes_per_us, idle_start;
 };
 }
 
@@ -152,9 +152,8 @@ void EndTask(State* s, const Load* load, int32_t model, int32_t slot, double arr
 }
 
 /// Start a task: what it takes alone, times what its neighbours cost it.
-void Start(State* s, const Load* load, const Segment* g, int64_t core, const Task& task, int64_t group) {
-  (void)load;
-  double slower = 1.0;
+void Start(State* s, const Segment* g, int64_t core, const Task& task, int64_t group, bool idle) {
+  double slower = idle ? 1.0 + g->idle_start : 1.0;
   if (s->core_last[core] >= 0 && s->core_last[core] != task.model) slower += g->switch_cost;
   if (s->oversubscribed[group]) slower += g->oversubscription * double(s->queue_size[group]) / double(s->cores);
   const int32_t node = s->core_node[core];
@@ -177,7 +176,7 @@ void Start(State* s, const Load* load, const Segment* g, int64_t core, const Tas
 }
 
 /// Start the oldest task of a queue that can still be in time; tell whether there was one.
-bool RunHead(State* s, const Load* load, const Segment* g, int64_t group, int64_t core) {
+bool RunHead(State* s, const Load* load, const Segment* g, int64_t group, int64_t core, bool idle) {
   while (s->queue_size[group] > 0) {
     const Task task = s->queue[group * kQueue + s->queue_head[group]];
     s->queue_head[group] = (s->queue_head[group] + 1) & (kQueue - 1);
@@ -185,7 +184,7 @@ bool RunHead(State* s, const Load* load, const Segment* g, int64_t group, int64_
     --s->queued_total;
     --s->queued[task.model];
     if (s->now_us - task.arrival_us <= load->deadline_us[task.model]) {
-      Start(s, load, g, core, task, group);
+      Start(s, g, core, task, group, idle);
       return true;
     }
     EndTask(s, load, task.model, task.slot, task.arrival_us, true);
@@ -223,7 +222,7 @@ void Borrow(State* s, const Load* load, const Segment* g, int64_t group) {
       const Task& head = s->queue[group * kQueue + s->queue_head[group]];
       if (s->now_us - head.arrival_us < s->lend_after_us[group]) return;
       const int64_t core = TakeIdle(s, other, head.model);
-      if (!RunHead(s, load, g, group, core)) PutIdle(s, core);
+      if (!RunHead(s, load, g, group, core, true)) PutIdle(s, core);
     }
   }
 }
@@ -231,7 +230,7 @@ void Borrow(State* s, const Load* load, const Segment* g, int64_t group) {
 /// Give a free core its next task: of its owner, else of the group whose oldest task is closest to its objective.
 void NextTask(State* s, const Load* load, const Segment* g, int64_t core) {
   const int64_t owner = s->core_owner[core];
-  if (s->queue_size[owner] > 0 && RunHead(s, load, g, owner, core)) return;
+  if (s->queue_size[owner] > 0 && RunHead(s, load, g, owner, core, false)) return;
   while (s->lends[owner] && s->queued_total > 0) {
     int64_t best = -1;
     double most = 0;
@@ -243,7 +242,7 @@ void NextTask(State* s, const Load* load, const Segment* g, int64_t core) {
       if (age >= s->lend_after_us[group] && used >= most) best = group, most = used;
     }
     if (best < 0) break;
-    if (RunHead(s, load, g, best, core)) return;
+    if (RunHead(s, load, g, best, core, false)) return;
   }
   PutIdle(s, core);
 }
@@ -277,7 +276,7 @@ void Arrive(State* s, const Load* load, const Segment* g) {
   }
   for (int64_t part = 0; part < parts; ++part) {
     if (s->idle_count[group] > 0) {
-      Start(s, load, g, TakeIdle(s, group, task.model), task, group);
+      Start(s, g, TakeIdle(s, group, task.model), task, group, true);
       continue;
     }
     s->queue[group * kQueue + ((s->queue_head[group] + s->queue_size[group]) & (kQueue - 1))] = task;

@@ -29,9 +29,11 @@ class Library {
     Find("processor_model_load", &model_load);
     Find("processor_model_free", &model_free);
     Find("processor_model_run", &model_run);
+    Find("processor_model_run_async", &model_run_async);
     Find("processor_model_stats", &model_stats);
     Find("processor_result_bytes", &result_bytes);
     Find("processor_result_free", &result_free);
+    Find("processor_result_get_info", &result_get_info);
     if (abi_version() >> 16 != PROCESSOR_ABI_VERSION >> 16) {
       throw std::runtime_error(path + ": built for another ABI version");
     }
@@ -47,9 +49,11 @@ class Library {
   decltype(&::processor_model_load) model_load;
   decltype(&::processor_model_free) model_free;
   decltype(&::processor_model_run) model_run;
+  decltype(&::processor_model_run_async) model_run_async;
   decltype(&::processor_model_stats) model_stats;
   decltype(&::processor_result_bytes) result_bytes;
   decltype(&::processor_result_free) result_free;
+  decltype(&::processor_result_get_info) result_get_info;
 
  private:
   template <typename Function>

@@ -31,6 +31,11 @@ def bench_lifecycle() -> Path:
 
 
 @pytest.fixture(scope="session")
+def bench_open_loop() -> Path:
+    return _built(lambda: find_program("bench_open_loop"))
+
+
+@pytest.fixture(scope="session")
 def library() -> Path:
     return _built(find_library)
 

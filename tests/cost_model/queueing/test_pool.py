@@ -31,7 +31,8 @@ def simulated(pool: Pool, servers: int, scale: float) -> dict[str, np.ndarray]:
     free = [0.0] * servers
     response = []
     for arrival, length in zip(arrivals.tolist(), service.tolist(), strict=True):
-        end = max(arrival, free[0]) + length
+        slower = pool.cold if arrival >= free[0] else 1.0
+        end = max(arrival, free[0]) + slower * length
         heapq.heapreplace(free, end)
         response.append(end - arrival)
     warm = np.arange(REQUESTS) > REQUESTS // 10
@@ -39,8 +40,14 @@ def simulated(pool: Pool, servers: int, scale: float) -> dict[str, np.ndarray]:
     return {m.model.name: times[warm & (which == place)] for place, m in enumerate(pool.members)}
 
 
-def check(models: list[tuple[ModelLoad, float]], servers: int, utilisation: float, tolerance: float) -> None:
-    pool = Pool([Member(model, qps) for model, qps in models], NONE)
+def check(
+    models: list[tuple[ModelLoad, float]],
+    servers: int,
+    utilisation: float,
+    tolerance: float,
+    costs: Interference = NONE,
+) -> None:
+    pool = Pool([Member(model, qps) for model, qps in models], costs)
     scale = utilisation * servers / pool.load()
     predicted = pool.predict(servers, scale=scale)
     for name, times in simulated(pool, servers, scale).items():
@@ -53,6 +60,12 @@ def check(models: list[tuple[ModelLoad, float]], servers: int, utilisation: floa
 @pytest.mark.parametrize("utilisation", [0.3, 0.6, 0.8])
 def test_one_model_is_as_simulated(servers: int, utilisation: float) -> None:
     check([(BOX.model("ranking"), 1.0)], servers, utilisation, 0.08)
+
+
+@pytest.mark.parametrize("servers", [1, 2, 8])
+@pytest.mark.parametrize("utilisation", [0.3, 0.7])
+def test_cold_cores_are_as_simulated(servers: int, utilisation: float) -> None:
+    check([(BOX.model("ranking"), 1.0)], servers, utilisation, 0.08, Interference(0.0, 0.0, 0.0, idle_start=0.5))
 
 
 @pytest.mark.parametrize("servers", [2, 8])

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a machine at work adds to profiles, and its file, which also serves as one of coefficients of interference."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cost_model._reading import Reader
+from cost_model.calibration.service import CalibratedService, Disturbance
+from cost_model.errors import ProfileError
+from cost_model.interference import Interference
+from cost_model.service import ServiceTable, ServiceTime
+from cost_model.workload import ModelLoad, Workload
+
+SCHEMA = "calibration/1"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Result of `cost_model.calibration.calibrate`.
+
+    Parameters
+    ----------
+    cpu_model : str
+        Of the machine that it holds for.
+    disturbance : Disturbance
+    interference : Interference
+        Measured; the default where the trace and the profiles say nothing.
+    fitted : dict
+        What it was fitted to, and how well; for readers.
+    environment : dict
+        Machine, versions, commit; for readers.
+    """
+
+    cpu_model: str
+    disturbance: Disturbance
+    interference: Interference
+    fitted: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+
+    def model(self, model: ModelLoad) -> ModelLoad:
+        """Return a model with the service times that it has on this machine at work."""
+        if not isinstance(model.service, ServiceTime | ServiceTable):
+            return model
+        return replace(model, service=CalibratedService(model.service, self.disturbance))
+
+    def workload(self, workload: Workload) -> Workload:
+        """Return a workload with the service times that its models have on this machine at work."""
+        return replace(workload, models=tuple(self.model(one) for one in workload.models))
+
+    def to_json(self) -> dict[str, Any]:
+        data = {
+            "schema": SCHEMA,
+            "environment": self.environment,
+            "cpu_model": self.cpu_model,
+            "overhead_us": round(self.disturbance.overhead_us, 3),
+            "factor": round(self.disturbance.factor, 5),
+            "stalls": [{"duration_us": round(d, 2), "per_s": round(rate, 6)} for d, rate in self.disturbance.stalls],
+            "interference": {name: round(value, 5) for name, value in asdict(self.interference).items()},
+            "fitted": self.fitted,
+        }
+        if not self.disturbance.stalls:
+            del data["stalls"]
+        return data
+
+    def save(self, path: Path) -> None:
+        """Write the file so that it is whole at any time."""
+        part = path.with_name(path.name + ".part")
+        part.write_text(json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        part.replace(path)
+
+
+def load_calibration(path: str | Path) -> Calibration:
+    """Read a calibration.
+
+    Raises
+    ------
+    ProfileError
+        It cannot be read, or is damaged; the message names the file and the member.
+    """
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ProfileError(f"{path}: {error}, expected a calibration") from error
+    reader = Reader(str(path), data, ProfileError)
+    reader.text("schema", one_of=[SCHEMA])
+    stalls = []
+    for number, one in enumerate(reader.items("stalls", [])):
+        stall = Reader(f"{path}: stalls[{number}]", one, ProfileError)
+        stalls.append((stall.number("duration_us", positive=True), stall.number("per_s", positive=True)))
+        stall.end()
+    costs = reader.inner("interference")
+    interference = Interference(
+        costs.number("switch"),
+        costs.number("shared_cache"),
+        costs.number("bandwidth"),
+        costs.number("knee", most=0.95),
+        costs.number("idle_start"),
+    )
+    costs.end()
+    made = Calibration(
+        reader.text("cpu_model"),
+        Disturbance(reader.number("overhead_us"), reader.number("factor", positive=True), tuple(stalls)),
+        interference,
+        reader.take("fitted", {}),
+        reader.take("environment", {}),
+    )
+    reader.end()
+    return made

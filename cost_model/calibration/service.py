@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Service times as a queue sees them on a machine at work, from those of a profile.
+
+A profile is taken by one caller that waits for each answer. Under traffic a request costs more: it is handed from
+thread to thread, finds colder caches, and its core is taken away now and then by the kernel or the hypervisor:
+
+.. math::
+
+    S' = o + f\,S + \sum_{j=1}^{N} D_j, \qquad N \sim \mathrm{Poisson}(\nu\,(o + f\,S))
+
+with an overhead o, a factor f, and stalls of the core that last D and come at the rate :math:`\nu` while requests run.
+That is the *completion time* of a queue whose server breaks down (B. Avi-Itzhak and P. Naor, Operations Research 11,
+1963, model A; D. P. Gaver, Journal of the Royal Statistical Society B 24, 1962). Stalls of idle cores are left out:
+they delay few, for they end while nobody waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cost_model.queueing.pool import coarse
+from cost_model.service import Floats, Points, RowDistribution, ServiceTable, ServiceTime
+
+# Beyond this level a profile holds the few requests that were disturbed while it was taken; stalls stand for them.
+UNDISTURBED = 0.9
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """What a machine adds to the service times of a profile.
+
+    Parameters
+    ----------
+    overhead_us : float [µs]
+        Of every request (o).
+    factor : float
+        f.
+    stalls : tuple of (duration [µs], rate [1/s])
+        Stalls by their length, with how many of it come in a second of work.
+    """
+
+    overhead_us: float = 0.0
+    factor: float = 1.0
+    stalls: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def stall_rate(self) -> float:
+        """Stalls of any length [1/s]."""
+        return sum(rate for _, rate in self.stalls)
+
+    @property
+    def stalled(self) -> float:
+        """Seconds of stalls per second of work."""
+        return sum(duration * rate for duration, rate in self.stalls) / 1e6
+
+
+@dataclass(frozen=True)
+class CalibratedService:
+    """Service times of a profile or a workload file, on a machine at work; see `cost_model.service.Service`."""
+
+    base: ServiceTime | ServiceTable
+    disturbance: Disturbance
+
+    @property
+    def most_threads(self) -> int:
+        return self.base.most_threads
+
+    @property
+    def undisturbed(self) -> ServiceTime | ServiceTable:
+        return undisturbed(self.base)
+
+    def _worked(self, times_us: Floats) -> Floats:
+        return self.disturbance.overhead_us + self.disturbance.factor * times_us
+
+    def mean_us(self, rows: ArrayLike, threads: int = 1) -> Floats:
+        return self._worked(self.undisturbed.mean_us(rows, threads)) * (1 + self.disturbance.stalled)
+
+    def sample(self, rng: np.random.Generator, rows: Floats, threads: int = 1) -> Floats:
+        worked = self._worked(self.undisturbed.sample(rng, rows, threads))
+        stalls = self.disturbance.stalls
+        for duration, rate in stalls:
+            worked = worked + duration * rng.poisson(worked * (rate / 1e6))
+        return np.asarray(worked)
+
+    def points(self, rows: RowDistribution, threads: int = 1) -> Points:
+        return _points(self, rows, threads)
+
+
+@lru_cache(maxsize=64)
+def undisturbed(service: ServiceTime | ServiceTable) -> ServiceTime | ServiceTable:
+    """Return service times without the disturbances of the time when they were measured; formulas have none."""
+    if not isinstance(service, ServiceTable):
+        return service
+    last = max(place for place, level in enumerate(service.levels) if level <= UNDISTURBED)
+    quantiles = tuple(
+        tuple(each[: last + 1] + (each[last],) * (len(each) - last - 1) for each in of_threads)
+        for of_threads in service.quantiles_us
+    )
+    return replace(service, quantiles_us=quantiles)
+
+
+@lru_cache(maxsize=4096)
+def _points(service: CalibratedService, rows: RowDistribution, threads: int) -> Points:
+    base = coarse(service.undisturbed.points(rows, threads))
+    worked = service._worked(base.values)
+    stalls = service.disturbance.stalls
+    if not stalls:
+        return Points(worked, base.weights)
+    durations, rates = np.array(stalls, dtype=np.float64).T
+    expected = worked * (rates.sum() / 1e6)
+    stalled = -np.expm1(-expected)
+    # As one stall, so much longer that the mean is kept: two in one request are rare.
+    several = expected / stalled
+    late = worked[:, None] + several[:, None] * durations[None, :]
+    weights = (base.weights * stalled)[:, None] * (rates / rates.sum())[None, :]
+    return Points(
+        np.concatenate([worked, late.ravel()]),
+        np.concatenate([base.weights * (1 - stalled), weights.ravel()]),
+    )

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trace: what was measured of models under Poisson arrivals on one machine, and its file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cost_model._reading import Reader
+from cost_model.errors import ProfileError
+from cost_model.service import Floats
+
+SCHEMA = "trace/1"
+LEVELS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 1.0)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Times by their quantiles.
+
+    Parameters
+    ----------
+    count : int
+    mean_us : float [µs]
+    quantiles_us : tuple of float [µs]
+        At `LEVELS`.
+    """
+
+    count: int
+    mean_us: float
+    quantiles_us: tuple[float, ...]
+
+    @staticmethod
+    def of(times_us: Floats) -> Times:
+        """Summarise times [µs], at least one."""
+        quantiles = np.quantile(times_us, LEVELS)
+        return Times(len(times_us), float(times_us.mean()), tuple(float(one) for one in quantiles))
+
+    def at(self, level: float) -> float:
+        """Return the quantile [µs] of one of `LEVELS`."""
+        return self.quantiles_us[LEVELS.index(level)]
+
+
+@dataclass(frozen=True)
+class Served:
+    """One model in a run.
+
+    Parameters
+    ----------
+    name : str
+    fingerprint : str
+        Of its graph, as in its profile.
+    rows : tuple of (rows, weight)
+        Of its requests.
+    qps : float [requests/s]
+        Of the Poisson process that it was sent.
+    requests, failed : int
+    latency : Times
+        From the moment at which a request was due to its answer.
+    service, idle_service : tuple of (rows, Times)
+        From the moment at which its session could begin to the answer: what a queue calls the service time; of requests
+        that waited, and of those that found the core idle. Only of a model alone on its core; of several on one core it
+        cannot be told apart.
+    """
+
+    name: str
+    fingerprint: str
+    rows: tuple[tuple[int, float], ...]
+    qps: float
+    requests: int
+    failed: int
+    latency: Times
+    service: tuple[tuple[int, Times], ...] = ()
+    idle_service: tuple[tuple[int, Times], ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: models on the same cores, for some seconds.
+
+    Parameters
+    ----------
+    cores : int
+        Shared by the models, a session of each on them.
+    seconds : float [s]
+    seed : int
+        Of the arrivals.
+    utilisation : float
+        Part of the time that requests were in the cores.
+    late_p99_us : float [µs]
+        How late requests were sent.
+    stolen, others : float
+        Parts of the machine's processor time that the hypervisor and other processes took.
+    models : tuple of Served
+    label : str
+        What it is, for readers.
+    """
+
+    cores: int
+    seconds: float
+    seed: int
+    utilisation: float
+    late_p99_us: float
+    stolen: float
+    others: float
+    models: tuple[Served, ...]
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Runs on one machine.
+
+    Parameters
+    ----------
+    cpu_model : str
+    runs : tuple of Run
+    environment : dict
+        Machine, versions, commit; for readers.
+    """
+
+    cpu_model: str
+    runs: tuple[Run, ...]
+    environment: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "environment": self.environment,
+            "cpu_model": self.cpu_model,
+            "levels": list(LEVELS),
+            "runs": [_run_json(run) for run in self.runs],
+        }
+
+    def save(self, path: Path) -> None:
+        """Write the file so that it is whole at any time."""
+        part = path.with_name(path.name + ".part")
+        part.write_text(json.dumps(self.to_json(), indent=1) + "\n", encoding="utf-8")
+        part.replace(path)
+
+
+def load_trace(path: str | Path) -> Trace:
+    """Read a trace.
+
+    Raises
+    ------
+    ProfileError
+        It cannot be read, or is damaged; the message names the file and the member.
+    """
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ProfileError(f"{path}: {error}, expected a trace") from error
+    reader = Reader(str(path), data, ProfileError)
+    reader.text("schema", one_of=[SCHEMA])
+    environment = reader.take("environment", {})
+    model = reader.text("cpu_model")
+    if tuple(reader.items("levels")) != LEVELS:
+        raise ProfileError(f"{path}: levels of another kind found, expected {LEVELS}")
+    runs = [Reader(f"{path}: runs[{number}]", one, ProfileError) for number, one in enumerate(reader.items("runs"))]
+    reader.end()
+    return Trace(model, tuple(_read_run(run) for run in runs), environment)
+
+
+def _run_json(run: Run) -> dict[str, Any]:
+    return {
+        "label": run.label,
+        "cores": run.cores,
+        "seconds": run.seconds,
+        "seed": run.seed,
+        "utilisation": round(run.utilisation, 5),
+        "late_p99_us": round(run.late_p99_us, 2),
+        "stolen": round(run.stolen, 5),
+        "others": round(run.others, 5),
+        "models": [_served_json(one) for one in run.models],
+    }
+
+
+def _served_json(one: Served) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "name": one.name,
+        "fingerprint": one.fingerprint,
+        "rows": [list(pair) for pair in one.rows],
+        "qps": one.qps,
+        "requests": one.requests,
+        "failed": one.failed,
+        "latency_us": _times_json(one.latency),
+    }
+    for key, by_rows in (("service_us", one.service), ("idle_service_us", one.idle_service)):
+        if by_rows:
+            data[key] = [{"rows": rows, **_times_json(times)} for rows, times in by_rows]
+    return data
+
+
+def _times_json(times: Times) -> dict[str, Any]:
+    return {
+        "count": times.count,
+        "mean": round(times.mean_us, 2),
+        "quantiles": [round(one, 2) for one in times.quantiles_us],
+    }
+
+
+def _read_run(reader: Reader) -> Run:
+    models = [Reader(f"{reader.place}.models[{n}]", one, ProfileError) for n, one in enumerate(reader.items("models"))]
+    made = Run(
+        reader.integer("cores", least=1),
+        reader.number("seconds", positive=True),
+        reader.integer("seed"),
+        reader.number("utilisation"),
+        reader.number("late_p99_us"),
+        reader.number("stolen"),
+        reader.number("others"),
+        tuple(_read_served(one) for one in models),
+        str(reader.take("label", "")),
+    )
+    reader.end()
+    return made
+
+
+def _read_served(reader: Reader) -> Served:
+    rows = reader.items("rows")
+    good = all(isinstance(pair, list) and len(pair) == 2 and pair[0] >= 1 and pair[1] > 0 for pair in rows)
+    if not good:
+        raise reader.fail("rows", f"{rows}", "pairs of rows and weight")
+    made = Served(
+        reader.text("name"),
+        reader.text("fingerprint"),
+        tuple((int(size), float(weight)) for size, weight in rows),
+        reader.number("qps", positive=True),
+        reader.integer("requests"),
+        reader.integer("failed"),
+        _read_times(reader.inner("latency_us")),
+        *(_read_by_rows(reader, key) for key in ("service_us", "idle_service_us")),
+    )
+    reader.end()
+    return made
+
+
+def _read_by_rows(reader: Reader, key: str) -> tuple[tuple[int, Times], ...]:
+    places = [Reader(f"{reader.place}.{key}[{n}]", one, ProfileError) for n, one in enumerate(reader.items(key, []))]
+    return tuple((one.integer("rows", least=1), _read_times(one)) for one in places)
+
+
+def _read_times(reader: Reader) -> Times:
+    count, mean = reader.integer("count", least=1), reader.number("mean", positive=True)
+    quantiles = reader.items("quantiles")
+    good = all(isinstance(one, int | float) and 0 < one < 1e12 for one in quantiles)
+    if len(quantiles) != len(LEVELS) or not good or sorted(quantiles) != quantiles:
+        raise reader.fail("quantiles", f"{len(quantiles)} values", f"{len(LEVELS)} rising times above 0")
+    reader.end()
+    return Times(count, mean, tuple(float(one) for one in quantiles))

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`cost-model calibrate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cost_model.cli.app import Json, app, guarded, print_json
+
+if TYPE_CHECKING:
+    from cost_model.calibration import Calibration, Trace
+    from cost_model.profiling.profile import Profile
+
+_HELP = """Fit what this machine, at work, adds to profiles.
+
+A profile is taken on a quiet machine by one caller. The trace holds runs of the same models under Poisson arrivals
+(`python -m load_tests.cost_model.record` makes one). What is fitted: an overhead and a factor of service times, stalls
+of the cores, and what models cost each other. `plan` and `simulate` take the file by `--calibration`.
+
+**Example**
+
+- `cost-model calibrate ranking.json variant.json --trace trace.json --out calibration.json`
+"""
+
+
+@app.command(name="calibrate", help=_HELP)
+@guarded
+def calibrate_command(
+    profiles: Annotated[list[Path], typer.Argument(metavar="PROFILE…", help="Profiles of the models in the trace.")],
+    trace: Annotated[Path, typer.Option(metavar="TRACE.json", help="Measured runs.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.json", show_default=False, help="Calibration to write.")
+    ] = None,
+    any_cpu: Annotated[
+        bool, typer.Option("--any-cpu", metavar="", help="Take profiles and a trace from another CPU model.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    from cost_model.calibration import calibrate, load_trace
+    from cost_model.profiling.profile import load_profile
+
+    read = [load_profile(path, any_cpu=any_cpu) for path in profiles]
+    runs = load_trace(trace)
+    made = calibrate(read, runs)
+    if out is not None:
+        made.save(out)
+    if as_json:
+        print_json(made.to_json())
+    else:
+        _render(made, read, runs)
+
+
+def _render(made: Calibration, profiles: list[Profile], trace: Trace) -> None:
+    from cost_model.calibration.check import check_runs
+    from cost_model.cli.render_plan import console, make_table
+
+    screen = console()
+    one = made.disturbance
+    screen.print(
+        f"service times: {one.overhead_us:.0f} us + {one.factor:.3f} x profile; "
+        f"{one.stall_rate:.1f} stalls per second of work, {one.stalled:.2%} of it"
+    )
+    costs = made.interference
+    screen.print(
+        f"interference: switch {costs.switch:+.1%}, shared cache {costs.shared_cache:+.1%}, "
+        f"bandwidth {costs.bandwidth:+.1%} above {costs.knee:.0%}\n"
+    )
+    table = make_table("The runs that it was fitted to", "model", "load", "p50", "predicted", "p99", "predicted", "off")
+    for line in check_runs(profiles, trace, made):
+        table.add_row(
+            line.name,
+            f"{line.utilisation:.0%}",
+            f"{line.measured_p50_ms:.2f} ms",
+            f"{line.p50_ms:.2f} ms",
+            f"{line.measured_p99_ms:.2f} ms",
+            f"{line.p99_ms:.2f} ms",
+            f"{line.p99_off:+.0%}",
+        )
+    screen.print(table)

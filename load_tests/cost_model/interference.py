@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Measure what models cost each other on this machine, for `cost_model/scenarios/interference.json`.
+
+    python -m load_tests.cost_model.interference [--seconds 2] [--out results/interference.json]
+
+* `switch`, `shared_cache`: two copies of a model in turn, and at once, on one core (as `cost-model profile` does), for
+  the reference models; the median over models.
+* `bandwidth`: a model on one core while another process copies memory on a second one, at four paces. A pace's traffic
+  over what two cores together can copy is u; the coefficient b is fitted to the slow-down
+  :math:`b\,\max(0, u - k)/(1 - k)` by least squares. The model's own traffic is left out of u. Needs two CPUs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import time
+from collections.abc import Sequence
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cost_model.interference import Interference
+from cost_model.machine import this_machine
+from cost_model.profiling.measure import profile_model
+from load_tests._environment import describe_environment
+from load_tests._programs import ROOT
+from load_tests._report import make_console, write_results
+from load_tests.request_files import random_inputs
+from load_tests.workloads import ensure_model
+
+MODELS = {"W2": 64, "W1": 16}
+PACES = (0.25, 0.5, 0.75, 1.0)
+_MEGABYTES = 256
+_BLOCKS = 64
+
+
+def copy_memory(cpu: int, pace: float, copied: Synchronized[float], going: Synchronized[int]) -> None:
+    """Copy blocks of a large array on a CPU, resting so long that it works for a part `pace` of the time."""
+    os.sched_setaffinity(0, {cpu})
+    source = np.ones((_BLOCKS, _MEGABYTES * 1_000_000 // _BLOCKS // 8))
+    target = np.empty_like(source)
+    block = 0
+    while going.value:
+        began = time.perf_counter()
+        np.copyto(target[block], source[block])
+        # Read, and written after it was read into the cache.
+        copied.value += 3 * source[block].nbytes
+        block = (block + 1) % _BLOCKS
+        time.sleep((time.perf_counter() - began) * (1 / pace - 1))
+
+
+class Copying:
+    """Processes that copy memory while a `with` lasts; `rate` tells how much [GB/s]."""
+
+    def __init__(self, cpus: Sequence[int], pace: float) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._going: Any = context.Value("i", 1)
+        self._copied: list[Any] = [context.Value("d", 0.0) for _ in cpus]
+        self._processes = [
+            context.Process(target=copy_memory, args=(cpu, pace, copied, self._going), daemon=True)
+            for cpu, copied in zip(cpus, self._copied, strict=True)
+        ]
+
+    def __enter__(self) -> Copying:
+        for process in self._processes:
+            process.start()
+        while not all(copied.value > 1e9 for copied in self._copied):
+            time.sleep(0.05)
+        self._began, self._before = time.perf_counter(), self._bytes()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._going.value = 0
+        for process in self._processes:
+            process.join()
+
+    def _bytes(self) -> float:
+        return float(sum(copied.value for copied in self._copied))
+
+    def rate(self) -> float:
+        """Return the traffic since the `with` began [GB/s]."""
+        return (self._bytes() - self._before) / (time.perf_counter() - self._began) / 1e9
+
+
+def most_copied(cpus: Sequence[int], seconds: float) -> float:
+    """Return what all CPUs together copy [GB/s]."""
+    with Copying(cpus, 1.0) as copying:
+        time.sleep(seconds)
+        return copying.rate()
+
+
+def slow_downs(workload: str, rows: int, cpus: Sequence[int], seconds: float) -> list[tuple[float, float]]:
+    """Return (traffic [GB/s], slow-down) at each pace; between any two paces the model is measured alone."""
+    from processor import Model
+
+    inputs = random_inputs(workload, rows, np.random.default_rng(1))
+    config = {"session_num": 1, "cpusets": str(cpus[0]), "intra_op_parallelism_threads": 1}
+
+    def median_us(model: Any) -> float:
+        times, end = [], time.monotonic() + seconds
+        while time.monotonic() < end:
+            began = time.perf_counter_ns()
+            model.run(inputs)
+            times.append(time.perf_counter_ns() - began)
+        return float(np.median(times)) / 1e3
+
+    found = []
+    with Model(ensure_model(workload), config) as model:
+        median_us(model)
+        for pace in PACES:
+            alone = median_us(model)
+            with Copying([cpus[1]], pace) as copying:
+                beside, traffic = median_us(model), copying.rate()
+            found.append((traffic, 2 * beside / (alone + median_us(model)) - 1))
+    return found
+
+
+def fit_bandwidth(points: Sequence[tuple[float, float]], most: float, knee: float) -> float:
+    """Return the coefficient b from (traffic [GB/s], slow-down); 0 if nothing goes beyond the knee."""
+    beyond = np.array([max(0.0, traffic / most - knee) / (1 - knee) for traffic, _ in points])
+    slower = np.array([slow for _, slow in points])
+    return max(0.0, float(beyond @ slower / (beyond @ beyond))) if beyond.any() else 0.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "interference.json")
+    chosen = parser.parse_args(arguments)
+    console = make_console()
+    cpus = [core.cpus[0] for core in this_machine().cores]
+    environment = describe_environment(ROOT)
+    if len(cpus) < 2:
+        console.print(f"{len(cpus)} core found, expected two: one to copy memory on")
+        return 2
+    most = most_copied(cpus[:2], chosen.seconds)
+    shared: dict[str, dict[str, float]] = {}
+    points: dict[str, list[tuple[float, float]]] = {}
+    for name, rows in MODELS.items():
+        made = profile_model(ensure_model(name), cpus[:1], [rows], [1], seconds=chosen.seconds)
+        shared[name] = made.interference
+        points[name] = slow_downs(name, rows, cpus, chosen.seconds)
+        console.print(
+            f"{name}: {shared[name]}, " + ", ".join(f"{gb:.1f} GB/s {slow:+.1%}" for gb, slow in points[name])
+        )
+    knee = Interference().knee
+    found = {
+        "switch": float(np.median([one["switch"] for one in shared.values()])),
+        "shared_cache": float(np.median([one["shared_cache"] for one in shared.values()])),
+        "bandwidth": float(np.median([fit_bandwidth(one, most, knee) for one in points.values()])),
+        "knee": knee,
+    }
+    console.print(found)
+    measured = {"most_gbs": most, "shared": shared, "traffic_gbs_and_slow_down": points}
+    write_results(
+        chosen.out,
+        {
+            "command": "python -m load_tests.cost_model.interference",
+            "environment": environment,
+            "interference": {name: round(value, 4) for name, value in found.items()},
+            "measured": measured,
+        },
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

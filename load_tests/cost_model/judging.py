@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors of predictions, beside the spread of two runs of the same thing. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+from cost_model.calibration.check import Line
+
+__all__ = ["Verdict", "judge", "verdict_table"]
+
+LIMIT = 0.2
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One model at one load.
+
+    Attributes
+    ----------
+    utilisation : float
+        Measured, the mean of the runs.
+    p50_ms, p99_ms : tuple of float [ms]
+        Measured in each of the runs.
+    qps, measured_qps : float [requests/s]
+        Offered, and answered.
+    predicted : mapping of "queue", "simulator" and "uncalibrated" to (p50, p99) [ms]
+        The last is the queueing model on profiles alone.
+    """
+
+    case: str
+    model: str
+    load: float
+    utilisation: float
+    qps: float
+    measured_qps: float
+    p50_ms: tuple[float, ...]
+    p99_ms: tuple[float, ...]
+    predicted: Mapping[str, tuple[float, float]]
+
+    @property
+    def spread(self) -> float:
+        """Difference between the runs of the same load, over their mean."""
+        return (max(self.p99_ms) - min(self.p99_ms)) / (sum(self.p99_ms) / len(self.p99_ms))
+
+    def off(self, what: str) -> float:
+        """Return the relative error of a predicted p99 against the mean of the runs."""
+        return self.predicted[what][1] / (sum(self.p99_ms) / len(self.p99_ms)) - 1
+
+    def beyond(self, what: str) -> float:
+        """Return the relative error of a predicted p99 beyond the span of the runs: 0 within it."""
+        p99 = self.predicted[what][1]
+        return max(0.0, p99 / max(self.p99_ms) - 1, 1 - p99 / min(self.p99_ms))
+
+    def to_json(self) -> dict[str, Any]:
+        names = ("case", "model", "load", "utilisation", "qps", "measured_qps", "p50_ms", "p99_ms")
+        return {name: getattr(self, name) for name in names} | {
+            "spread": self.spread,
+            "predicted": {
+                what: {"p50_ms": p50, "p99_ms": p99, "p99_off": self.off(what), "p99_beyond": self.beyond(what)}
+                for what, (p50, p99) in self.predicted.items()
+            },
+        }
+
+
+def judge(labels: Sequence[str], **predicted: Sequence[Line]) -> list[Verdict]:
+    """Gather the runs of the same case and load.
+
+    Parameters
+    ----------
+    labels : sequence of "case|load"
+        Of each run.
+    predicted : sequences of Line
+        By what predicted them, one for each model of each run.
+    """
+    first = next(iter(predicted.values()))
+    groups: dict[tuple[str, str], list[int]] = {}
+    for place, line in enumerate(first):
+        groups.setdefault((labels[line.run], line.name), []).append(place)
+    made = []
+    for (label, model), places in groups.items():
+        case, load = label.split("|")
+        lines = [first[place] for place in places]
+        made.append(
+            Verdict(
+                case,
+                model,
+                float(load),
+                _mean([one.utilisation for one in lines]),
+                lines[0].qps,
+                _mean([one.measured_qps for one in lines]),
+                tuple(one.measured_p50_ms for one in lines),
+                tuple(one.measured_p99_ms for one in lines),
+                {
+                    what: (_mean([of[p].p50_ms for p in places]), _mean([of[p].p99_ms for p in places]))
+                    for what, of in predicted.items()
+                },
+            )
+        )
+    return sorted(made, key=lambda one: (one.case, one.model, one.load))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def verdict_table(verdicts: Sequence[Verdict]) -> Table:
+    """Make a table of all points: measured, predicted, and off by how much."""
+    table = Table(title="p99 [ms], predicted against measured; off by (beyond the spread)", title_justify="left")
+    for name in ("case", "model"):
+        table.add_column(name)
+    for name in ("busy", "qps", "measured", "spread", "queue", "simulator", "profile alone"):
+        table.add_column(name, justify="right")
+    for one in verdicts:
+        cells = []
+        for what in ("queue", "simulator", "uncalibrated"):
+            colour = "green" if one.beyond(what) <= LIMIT else "red"
+            p99 = one.predicted[what][1]
+            cells.append(f"{p99:.2f} [{colour}]{one.off(what):+.0%} ({one.beyond(what):.0%})[/]")
+        measured = " ".join(f"{p99:.2f}" for p99 in one.p99_ms)
+        table.add_row(
+            one.case,
+            one.model,
+            f"{one.utilisation:.0%}",
+            f"{one.measured_qps:.0f}",
+            measured,
+            f"{one.spread:.0%}",
+            *cells,
+        )
+    return table

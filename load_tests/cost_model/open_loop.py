@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Play models under Poisson arrivals through libprocessor, with the native generator, and make a trace of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cost_model.calibration import Run, Served, Times
+from cost_model.profiling.fingerprint import fingerprint
+from load_tests._programs import find_library, find_program, run_program
+from load_tests.request_files import random_requests, write_requests
+from load_tests.workloads import ensure_model
+
+__all__ = ["Tenant", "may_go_first", "play", "requests_of"]
+
+_SAMPLE = np.dtype(
+    [("model", "i4"), ("request", "i4"), ("due", "i8"), ("sent", "i8"), ("done", "i8"), ("queue", "i8"), ("run", "i8")]
+)
+_REQUESTS = 256
+# Before a request is due, for a generator that has a CPU of its own.
+_SPIN_US = 200.0
+# A run in which other processes or the hypervisor took more of the machine than this is played again, so many times.
+_MOST_TAKEN, _MOST_TRIES = 0.02, 4
+# Before each try the machine is to be quiet for a second; it is waited for so long.
+_QUIET, _PATIENCE_S = 0.05, 60.0
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A model on the cores of a run.
+
+    Parameters
+    ----------
+    name : str
+    workload : str
+        Of `load_tests.workloads`: "W1", "W2", "tiny".
+    rows : mapping of rows to weight
+    qps : float [requests/s]
+    """
+
+    name: str
+    workload: str
+    rows: Mapping[int, float]
+    qps: float
+
+
+def may_go_first() -> bool:
+    """Say whether this process may give a thread real-time priority."""
+    before = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        return False
+    os.sched_setscheduler(0, *before)
+    return True
+
+
+def requests_of(tenant: Tenant, folder: Path) -> Path:
+    """Write a file of requests with as many of each number of rows as its weight says."""
+    counts = _counts(tenant)
+    path = folder / f"{tenant.workload}-{'_'.join(f'{count}x{rows}' for rows, count in counts.items())}.bin"
+    if not path.exists():
+        made: list[bytes] = []
+        for rows, count in counts.items():
+            made += random_requests(tenant.workload, rows, "tfserving", count)
+        write_requests(path, made)
+    return path
+
+
+def _counts(tenant: Tenant) -> dict[int, int]:
+    """Return how many requests of each number of rows the file holds, in its order."""
+    total = sum(tenant.rows.values())
+    return {rows: max(1, round(_REQUESTS * weight / total)) for rows, weight in sorted(tenant.rows.items())}
+
+
+def play(
+    tenants: Sequence[Tenant],
+    *,
+    seconds: float,
+    seed: int,
+    cpu: int,
+    folder: Path,
+    label: str = "",
+    careful: bool = True,
+    told: Callable[[str], None] = lambda _: None,
+) -> Run:
+    """Run models, each with one session on the same CPU, under Poisson arrivals.
+
+    The generator runs on that CPU too, before all others, where that is allowed: on a virtual machine another CPU is
+    stopped at other times, and sends late what was due meanwhile. Else it spins on the next CPU.
+
+    Parameters
+    ----------
+    tenants : sequence of Tenant
+    seconds : float [s]
+    seed : int
+    cpu : int
+    folder : Path
+        For files of requests.
+    label : str
+    careful : bool
+        Wait until the machine is quiet, and play a run again that was disturbed.
+    told : callable
+        Is told of a run that was disturbed and is played again.
+
+    Raises
+    ------
+    ProgramError
+        The generator failed.
+    """
+    best: Run | None = None
+    for attempt in range(_MOST_TRIES if careful else 1):
+        if careful:
+            wait_for_quiet()
+        report, samples = _once(tenants, seconds, seed, cpu, folder)
+        run = _summary(tenants, report, samples, seconds, seed, label)
+        if best is None or run.others + run.stolen < best.others + best.stolen:
+            best = run
+        if run.others + run.stolen <= _MOST_TAKEN or not careful:
+            break
+        told(
+            f"{label}: other processes took {run.others:.1%} of the machine, the hypervisor {run.stolen:.1%}; "
+            f"attempt {attempt + 1} of {_MOST_TRIES}"
+        )
+    assert best is not None
+    return best
+
+
+def wait_for_quiet() -> None:
+    """Wait until the machine has been idle for a second, or for a minute at most."""
+    end = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < end:
+        before = _idle_s()
+        time.sleep(1.0)
+        if 1 - (_idle_s() - before) / (os.cpu_count() or 1) < _QUIET:
+            return
+
+
+def _idle_s() -> float:
+    fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
+    return (float(fields[4]) + float(fields[5])) / os.sysconf("SC_CLK_TCK")
+
+
+def _once(tenants: Sequence[Tenant], seconds: float, seed: int, cpu: int, folder: Path) -> tuple[dict[str, Any], Any]:
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {
+        "session_num": 1,
+        "cpusets": str(cpu),
+        "intra_op_parallelism_threads": 1,
+        "max_queue_size": 1_000_000,
+    }
+    models = [
+        {
+            "model": str(ensure_model(one.workload)),
+            "config": config,
+            "requests": str(requests_of(one, folder)),
+            "rate": one.qps,
+        }
+        for one in tenants
+    ]
+    first = may_go_first()
+    others = sorted(os.sched_getaffinity(0) - {cpu}) or [cpu]
+    plan = {"seconds": seconds, "warmup": 0.5, "seed": seed, "cpu": cpu if first else others[0]}
+    plan |= {"realtime": first, "spin_us": 0.0 if first else _SPIN_US}
+    with tempfile.TemporaryDirectory(prefix="open-loop-") as scratch:
+        place = Path(scratch)
+        (place / "plan.json").write_text(json.dumps(plan | {"models": models}))
+        arguments = {"plan": place / "plan.json", "samples": place / "samples", "library": find_library()}
+        report = run_program(find_program("bench_open_loop"), arguments)
+        return report, np.fromfile(place / "samples", _SAMPLE)
+
+
+def _summary(
+    tenants: Sequence[Tenant], report: Mapping[str, Any], samples: Any, seconds: float, seed: int, label: str
+) -> Run:
+    ended = samples[samples["done"] >= 0]
+    ended = ended[np.argsort(ended["done"], kind="stable")]
+    served = []
+    for place, tenant in enumerate(tenants):
+        mine = ended[ended["model"] == place]
+        sent = int((samples["model"] == place).sum())
+        counts = _counts(tenant)
+        total = sum(counts.values())
+        served.append(
+            Served(
+                tenant.name,
+                fingerprint(ensure_model(tenant.workload)),
+                tuple((rows, count / total) for rows, count in counts.items()),
+                tenant.qps,
+                sent,
+                sent - len(mine),
+                Times.of((mine["done"] - mine["due"]) / 1e3),
+                *(_services(mine, counts) if len(tenants) == 1 else ((), ())),
+            )
+        )
+    machine_s = report["seconds"] * (os.cpu_count() or 1)
+    return Run(
+        1,
+        seconds,
+        seed,
+        _busy_ns(ended) / (1e9 * seconds),
+        report["late_p99_us"],
+        report["stolen_s"] / machine_s,
+        report["others_s"] / machine_s,
+        tuple(served),
+        label,
+    )
+
+
+def _services(ended: Any, counts: Mapping[int, int]) -> tuple[tuple[tuple[int, Times], ...], ...]:
+    """Return the times from when the session could begin to the answer, by rows; requests in the order of answers.
+
+    First of requests that waited, then of those that found the core idle.
+    """
+    before = np.concatenate(([0], ended["done"][:-1]))
+    idle = ended["due"] >= before
+    taken = (ended["done"] - np.maximum(ended["due"], before)) / 1e3
+    rows = np.searchsorted(np.cumsum([0, *counts.values()]), ended["request"], side="right") - 1
+    return tuple(
+        tuple(
+            (size, Times.of(taken[which & (rows == n)])) for n, size in enumerate(counts) if np.any(which & (rows == n))
+        )
+        for which in (~idle, idle)
+    )
+
+
+def _busy_ns(ended: Any) -> float:
+    """Return the time in which at least one request was in the core: the union of their stays."""
+    by_due = ended[np.argsort(ended["due"], kind="stable")]
+    reached = np.maximum.accumulate(by_due["done"])
+    begin = np.maximum(by_due["due"][1:], reached[:-1])
+    first = by_due["done"][0] - by_due["due"][0]
+    return float(first + np.maximum(0, by_due["done"][1:] - begin).sum())

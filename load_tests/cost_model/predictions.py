@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Predicted against measured latency on this machine: one model on a core, and a baseline that shares it with variants.
+
+    python -m load_tests.cost_model.predictions [--seconds 20] [--quick] [--resume] [--out results/predictions.json]
+
+Profiles the models, plays them through libprocessor under Poisson arrivals (native open loop), fits a calibration to a
+part of the runs, and holds what the queueing model and the simulator predict against the others, each of which is
+played twice with different arrivals. Runs to fit and runs to validate take turns. Beside the results stay the profiles,
+both traces and the calibration, for `cost-model calibrate` and `--calibration`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cost_model.calibration import Calibration, Run, Trace, calibrate, load_trace
+from cost_model.calibration.check import check_runs, simulated
+from cost_model.machine import this_machine
+from cost_model.profiling.measure import profile_model
+from cost_model.profiling.profile import Profile, cpu_model
+from load_tests._environment import describe_environment
+from load_tests._programs import ROOT
+from load_tests._report import Target, make_console, print_targets, write_results
+from load_tests.cost_model.judging import Verdict, judge, verdict_table
+from load_tests.cost_model.open_loop import Tenant, may_go_first, play, wait_for_quiet
+from load_tests.workloads import ensure_model
+
+MIXED = {1: 0.5, 16: 0.3, 64: 0.2}
+PROFILED = {"W2": (1, 16, 64), "W1": (1, 16)}
+FIT_LOADS = (0.4, 0.7)
+LOADS = (0.3, 0.5, 0.7, 0.8)
+# Of the pilot, whose utilisation tells what rate makes what load.
+_PILOT_LOAD, _PILOT_S = 0.5, 4.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """Models that share a core, with their part of its work."""
+
+    name: str
+    tenants: tuple[tuple[Tenant, float], ...]
+
+    def at(self, scale: float) -> list[Tenant]:
+        return [replace(tenant, qps=scale * qps) for tenant, qps in self.tenants]
+
+
+def cases(profiles: Mapping[str, Profile]) -> list[Case]:
+    """Return what is played, with rates that keep the core as busy as profiles say."""
+
+    def sized(tenant: Tenant, part: float) -> tuple[Tenant, float]:
+        service = profiles[tenant.workload].service
+        total = sum(tenant.rows.values())
+        mean_us = sum(float(service.mean_us([rows])[0]) * weight for rows, weight in tenant.rows.items()) / total
+        return tenant, part * 1e6 / mean_us
+
+    def tenant(name: str, workload: str, rows: Mapping[int, float]) -> Tenant:
+        return Tenant(name, workload, rows, 0.0)
+
+    large = {64: 1.0}
+    return [
+        Case("one model, 64 rows", (sized(tenant("ranking", "W2", large), 1.0),)),
+        Case("one model, 1 to 64 rows", (sized(tenant("ranking", "W2", MIXED), 1.0),)),
+        Case(
+            "baseline and two variants",
+            (
+                sized(tenant("ranking", "W2", large), 0.5),
+                sized(tenant("variant-a", "W2", large), 0.25),
+                sized(tenant("variant-b", "W1", {16: 1.0}), 0.25),
+            ),
+        ),
+    ]
+
+
+def measure(
+    known: Sequence[Case],
+    fit: list[Run],
+    validate: list[Run],
+    kept: Callable[[], None],
+    *,
+    seconds: float,
+    cpu: int,
+    folder: Path,
+    told: Callable[[str], None],
+) -> None:
+    """Play what is missing: runs to fit, and runs to validate, each load of these twice with other arrivals."""
+    order = [(case, load, 1, fit) for case in known for load in FIT_LOADS]
+    order += [(case, load, seed, validate) for case in known for load in LOADS for seed in (11, 12)]
+    random.Random(1).shuffle(order)
+    scales = {case.name: _scale(case, [*fit, *validate]) for case in known}
+    for number, (case, load, seed, runs) in enumerate(order):
+        label = f"{case.name}|{load}"
+        if any((one.label, one.seed) == (label, seed) for one in runs):
+            continue
+        if scales[case.name] is None:
+            pilot = play(case.at(_PILOT_LOAD), seconds=_PILOT_S, seed=99, cpu=cpu, folder=folder, told=told)
+            scales[case.name] = _PILOT_LOAD / pilot.utilisation
+            told(f"{case.name}: {pilot.utilisation:.0%} busy where profiles say {_PILOT_LOAD:.0%}")
+        tenants = case.at(load * (scales[case.name] or 1.0))
+        run = play(tenants, seconds=seconds, seed=seed, cpu=cpu, folder=folder, label=label, told=told)
+        p99_ms = run.models[0].latency.at(0.99) / 1e3
+        told(
+            f"{number + 1}/{len(order)} {label}: busy {run.utilisation:.0%}, p99 {p99_ms:.2f} ms, "
+            f"stolen {run.stolen:.1%}, others {run.others:.1%}"
+        )
+        runs.append(run)
+        kept()
+
+
+def _scale(case: Case, runs: Sequence[Run]) -> float | None:
+    """Return the factor of rates that runs before these had."""
+    first = case.tenants[0][1]
+    for run in runs:
+        name, _, load = run.label.partition("|")
+        if name == case.name:
+            return run.models[0].qps / first / float(load)
+    return None
+
+
+def judged(profiles: Sequence[Profile], trace: Trace, calibration: Calibration) -> list[Verdict]:
+    """Hold predictions against the runs that nothing was fitted to."""
+    return judge(
+        [run.label for run in trace.runs],
+        queue=check_runs(profiles, trace, calibration),
+        simulator=simulated(profiles, trace, calibration),
+        uncalibrated=check_runs(profiles, trace, None),
+    )
+
+
+def find_targets(verdicts: Sequence[Verdict]) -> list[Target]:
+    """Hold the errors against what was asked for: within 20 %, beyond the spread of two runs of the same."""
+    made = []
+    for case in dict.fromkeys(one.case for one in verdicts):
+        mine = [one for one in verdicts if one.case == case]
+        for what in ("queue", "simulator"):
+            worst = max(one.beyond(what) for one in mine)
+            made.append(Target(f"{case}: p99 of the {what}, largest error beyond the spread", worst, 0.2, False))
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each run")
+    parser.add_argument("--quick", action="store_true", help="runs of a second: to see that everything works")
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "predictions.json")
+    parser.add_argument("--resume", action="store_true", help="keep the profiles and runs of a run that was stopped")
+    parser.add_argument("--strict", action="store_true", help="fail if a target is missed")
+    chosen = parser.parse_args(arguments)
+    console = make_console()
+    seconds = 1.0 if chosen.quick else chosen.seconds
+    folder = chosen.out.with_suffix("")
+    folder.mkdir(parents=True, exist_ok=True)
+    cpu = this_machine().cores[0].cpus[0]
+    environment = describe_environment(ROOT) | {"generator": "same core" if may_go_first() else "another core"}
+
+    def told(what: str) -> None:
+        console.print(f"[dim]{what}[/]")
+
+    traces = [Trace(cpu_model(), (), environment)] * 2
+    paths = [folder / "trace-fit.json", folder / "trace-validate.json"]
+    if chosen.resume:
+        traces = [load_trace(path) if path.exists() else trace for path, trace in zip(paths, traces, strict=True)]
+    else:
+        for path in folder.glob("*.json"):
+            path.unlink()
+    known: dict[str, Profile] = {}
+    for name, rows in PROFILED.items():
+        told(f"profile of {name}")
+        wait_for_quiet()
+        # A core of its own for the second copy, whose cost it measures.
+        cpus = [cpu, *sorted(os.sched_getaffinity(0) - {cpu})][:2]
+        out = folder / f"profile-{name}.json"
+        known[name] = profile_model(ensure_model(name), cpus, rows, [1], seconds=min(seconds, 2.0), out=out)
+    fit, validate = (list(trace.runs) for trace in traces)
+
+    def kept() -> None:
+        for path, runs in zip(paths, (fit, validate), strict=True):
+            Trace(cpu_model(), tuple(runs), environment).save(path)
+
+    measure(cases(known), fit, validate, kept, seconds=seconds, cpu=cpu, folder=folder / "requests", told=told)
+    profiles = list(known.values())
+    calibration = calibrate(profiles, Trace(cpu_model(), tuple(fit), environment))
+    calibration.save(folder / "calibration.json")
+    verdicts = judged(profiles, Trace(cpu_model(), tuple(validate), environment), calibration)
+    console.print(verdict_table(verdicts))
+    targets = find_targets(verdicts)
+    print_targets(console, targets)
+    results: dict[str, Any] = {
+        "environment": environment,
+        "seconds": seconds,
+        "calibration": calibration.to_json(),
+        "verdicts": [one.to_json() for one in verdicts],
+        "targets": [one.to_json() for one in targets],
+    }
+    write_results(chosen.out, results)
+    from load_tests.cost_model.picture import draw_predictions
+
+    draw_predictions(verdicts, chosen.out.with_suffix(".png"))
+    return 1 if chosen.strict and not all(one.ok for one in targets) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from calibration_runs import CPU, make_profile, play
+
+from cost_model.calibration import Trace, calibrate, load_calibration, load_trace
+from cost_model.calibration.check import check_runs, simulated
+from cost_model.errors import ProfileError
+
+PROFILES = [make_profile("small", {1: 300.0, 16: 600.0}), make_profile("large", {64: 2000.0})]
+TRUTH = {"overhead_us": 60.0, "factor": 1.2, "stall_us": 5000.0, "stalls_per_s": 4.0, "idle_start": 0.3}
+SMALL, LARGE = {1: 0.5, 16: 0.5}, {64: 1.0}
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    runs = [play([(PROFILES[0], SMALL, qps)], seed, 60, **TRUTH) for seed, qps in ((1, 500), (2, 1000))]
+    runs += [play([(PROFILES[1], LARGE, qps)], seed, 120, **TRUTH) for seed, qps in ((3, 150), (4, 250))]
+    both = [(PROFILES[0], SMALL, 400.0), (PROFILES[1], LARGE, 120.0)]
+    runs += [play(both, seed, 120, switch=0.15, **TRUTH) for seed in (5, 6)]
+    return Trace(CPU, tuple(runs), {"commit": "abc"})
+
+
+def test_what_disturbed_the_runs_is_found(trace: Trace) -> None:
+    made = calibrate(PROFILES, trace)
+    assert made.disturbance.overhead_us == pytest.approx(60, abs=15)
+    assert made.disturbance.factor == pytest.approx(1.2, rel=0.03)
+    # Work per stall is counted with the stalls in it.
+    assert made.disturbance.stalled == pytest.approx(4 * 5000e-6, rel=0.25)
+    assert made.interference.idle_start == pytest.approx(0.3, abs=0.03)
+    assert made.interference.switch == pytest.approx(0.15, abs=0.06)
+    assert made.interference.bandwidth == 0.1
+
+
+def test_calibrated_predictions_hold_for_other_runs(trace: Trace) -> None:
+    made = calibrate(PROFILES, trace)
+    runs = [play([(PROFILES[0], SMALL, qps)], 10 + qps, 120, **TRUTH) for qps in (450, 800, 1150)]
+    runs.append(play([(PROFILES[0], SMALL, 500), (PROFILES[1], LARGE, 100)], 20, 120, switch=0.15, **TRUTH))
+    others = Trace(CPU, tuple(runs))
+    with_it, without = check_runs(PROFILES, others, made), check_runs(PROFILES, others, None)
+    assert max(abs(line.p99_off) for line in with_it) < 0.15
+    assert max(abs(line.p50_off) for line in with_it) < 0.15
+    assert max(abs(line.p99_off) for line in without) > 0.3
+    by_events = simulated(PROFILES, others, made, seeds=(1, 2))
+    assert max(abs(line.p99_off) for line in by_events) < 0.15
+
+
+def test_files_are_read_back(trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("files")
+    trace.save(folder / "trace.json")
+    again = load_trace(folder / "trace.json")
+    assert again.environment == {"commit": "abc"}
+    assert again.runs[0].models[0].latency.at(0.99) == pytest.approx(trace.runs[0].models[0].latency.at(0.99), abs=0.01)
+    made = calibrate(PROFILES, again)
+    made.save(folder / "calibration.json")
+    read = load_calibration(folder / "calibration.json")
+    assert read.disturbance.factor == pytest.approx(made.disturbance.factor, abs=1e-4)
+    assert len(read.disturbance.stalls) == len(made.disturbance.stalls)
+    assert read.interference.idle_start == pytest.approx(made.interference.idle_start, abs=1e-4)
+
+
+def test_one_size_of_requests_gives_a_factor_alone(trace: Trace) -> None:
+    made = calibrate(PROFILES[1:], Trace(CPU, trace.runs[2:4]))
+    assert made.disturbance.overhead_us == 0
+    assert made.disturbance.factor == pytest.approx(1.2 + 60 / 2000, rel=0.03)
+
+
+def test_what_cannot_be_fitted_is_refused(trace: Trace) -> None:
+    with pytest.raises(ProfileError, match=r"runs\[2\] of large: a graph without a profile found"):
+        calibrate(PROFILES[:1], trace)
+    with pytest.raises(ProfileError, match="no run of a model alone"):
+        calibrate(PROFILES, Trace(CPU, trace.runs[4:]))
+    with pytest.raises(ProfileError, match="expected one from the trace's 'another'"):
+        calibrate(PROFILES, replace(trace, cpu_model="another"))
+    lost = replace(trace.runs[0], models=(replace(trace.runs[0].models[0], failed=3),))
+    with pytest.raises(ProfileError, match="3 failed requests found, expected none"):
+        calibrate(PROFILES, Trace(CPU, (lost,)))

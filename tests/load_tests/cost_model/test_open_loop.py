@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+from pathlib import Path
+
+import pytest
+
+from load_tests._programs import ProgramError, run_program
+from load_tests.cost_model.open_loop import Tenant, play, requests_of
+from load_tests.request_files import read_requests
+
+
+@pytest.fixture(scope="module")
+def requests(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("requests")
+
+
+def test_a_run_is_measured(bench_open_loop: Path, library: Path, requests: Path) -> None:
+    tenants = [Tenant("one", "tiny", {1: 3, 8: 1}, 200.0)]
+    run = play(tenants, seconds=1.0, seed=3, cpu=0, folder=requests, careful=False)
+    (one,) = run.models
+    assert one.failed == 0
+    assert 120 < one.requests < 280
+    assert one.rows == ((1, 0.75), (8, 0.25))
+    assert 0 < run.utilisation < 1
+    found = {rows: times.count for rows, times in (*one.service, *one.idle_service)}
+    assert set(found) == {1, 8}
+    assert sum(times.count for _, times in (*one.service, *one.idle_service)) == one.requests
+    # What a session does is a part of what the client waits for.
+    assert min(times.quantiles_us[0] for _, times in one.idle_service) <= one.latency.at(0.5)
+    again = play(tenants, seconds=1.0, seed=3, cpu=0, folder=requests, careful=False)
+    assert again.models[0].requests == one.requests
+
+
+def test_models_share_a_core(bench_open_loop: Path, library: Path, requests: Path) -> None:
+    tenants = [Tenant("one", "tiny", {1: 1}, 100.0), Tenant("two", "tiny", {8: 1}, 50.0)]
+    run = play(tenants, seconds=1.0, seed=1, cpu=0, folder=requests, careful=False)
+    assert [one.name for one in run.models] == ["one", "two"]
+    assert all(one.failed == 0 and not one.service for one in run.models)
+
+
+def test_requests_are_as_many_as_weights_say(requests: Path) -> None:
+    path = requests_of(Tenant("one", "tiny", {1: 3, 8: 1}, 1.0), requests)
+    sizes = [len(one) for one in read_requests(path)]
+    assert len(sizes) == 256
+    assert len([size for size in sizes if size > 1.5 * min(sizes)]) == 64
+
+
+def test_bad_plans_are_told(bench_open_loop: Path, library: Path, tmp_path: Path) -> None:
+    arguments = {"plan": tmp_path / "none.json", "samples": tmp_path / "samples", "library": library}
+    with pytest.raises(ProgramError, match=r"none.json: cannot be read"):
+        run_program(bench_open_loop, arguments)
