@@ -11,7 +11,8 @@ QUIET := $(if $(V),,> /dev/null)
 # Each process of tests holds TensorFlow and models: a gigabyte or two.
 TEST_JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
-CONFIGURE := $(BIN)/cmake -S . -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja)
+# A wheel that was being built in the same folder, by a test that was killed, leaves marks of its own.
+CONFIGURE := $(BIN)/cmake -S . -G Ninja -U 'SKBUILD*' -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja)
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
