@@ -45,7 +45,7 @@ class Claim:
 
 
 def _percent(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.0f} %"
+    return f"{round(100 * (ratio - 1)):+d} %"
 
 
 def _listed(figures: dict[str, float]) -> str:
@@ -131,9 +131,9 @@ def _cost_model(results: Results) -> Measured:
             for scale, means in sorted(scales.items())
         ]
         text += f"; baseline-pool over shared {', '.join(parts)}"
-    if results["minutes_scale"] < 1:
-        text += f" ({100 * results['minutes_scale']:g} % of the minutes)"
-    short = f"{_percent(pool)}, simulated; the controller {_percent(dynamic)} more under moving traffic"
+    part = f" ({100 * results['minutes_scale']:g} % of the minutes)" if results["minutes_scale"] < 1 else ""
+    text += part
+    short = f"{_percent(pool)}, simulated{part}; the controller {_percent(dynamic)} more under moving traffic"
     return Measured(short, text, {"baseline-pool over shared": pool, "dynamic over baseline-pool": dynamic})
 
 

@@ -16,11 +16,19 @@ __all__ = ["long_table", "print_table", "put_between", "short_table"]
 
 Row = dict[str, Any]
 
+#: Load average of a CPU above which other programs have spoilt a measurement.
+_BUSY = 1.5
+
 
 def _where(row: Row) -> str:
     if "commit" not in row:
         return ""
     return f"{(row['commit'] or 'none')[:7]}{'*' if row['modified'] else ''} {row['time'][:10]}"
+
+
+def _short(row: Row) -> str:
+    busy = row.get("load_average", 0.0) > _BUSY * row.get("cpus", 1)
+    return str(row.get("short", "not measured yet")) + (" (on a busy machine)" if busy else "")
 
 
 def machines(rows: Iterable[Row]) -> str:
@@ -57,10 +65,7 @@ def _markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def short_table(rows: Sequence[Row]) -> str:
     """Write the table of the README: a few words for each claim."""
-    body = [
-        [row["claim"], row["published"], row.get("short", "not measured yet"), f"`{row['command']}`", _where(row)]
-        for row in rows
-    ]
+    body = [[row["claim"], row["published"], _short(row), f"`{row['command']}`", _where(row)] for row in rows]
     return _markdown(["claim", "published", "measured here", "command", "commit, date"], body)
 
 

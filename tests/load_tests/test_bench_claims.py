@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -153,9 +154,25 @@ def test_documents_are_updated_between_their_marks(tmp_path: Path, capsys: pytes
         assert "old" not in text
     assert f"| {ENVIRONMENT['commit'][:7]}" in documents[0].read_text()
     assert ENVIRONMENT["versions"]["tensorflow"] in documents[1].read_text()
+    busy = ENVIRONMENT | {"load_average": 5.0 * ENVIRONMENT["cpus"]}
+    aot = json.loads((tmp_path / CLAIMS["aot"].file).read_text())
+    (tmp_path / CLAIMS["aot"].file).write_text(json.dumps(aot | {"environment": busy}))
+    assert main(update) == 0
+    assert "compiled ahead of time +35 % (on a busy machine)" in documents[0].read_text()
     documents[0].write_text("no marks")
     with pytest.raises(ValueError, match="0 pairs of marks of claims, expected one"):
         main(update)
+
+
+def test_documents_have_every_claim_with_its_command() -> None:
+    for path in (ROOT / "README.md", ROOT / "docs" / "claims.md"):
+        table = path.read_text().partition("<!-- claims -->\n")[2].partition("<!-- /claims -->")[0]
+        rows = [[cell.strip() for cell in line.split(" | ")] for line in table.strip().splitlines()[2:] if "|" in line]
+        assert [row[0].removeprefix("| ") for row in rows] == [claim.title for claim in CLAIMS.values()], path
+        for row, claim in zip(rows, CLAIMS.values(), strict=True):
+            assert (row[1], row[3]) == (claim.published, f"`{claim.command}`")
+            # No figure without its commit and date.
+            assert re.fullmatch(r"[0-9a-f]{7}\*? \d{4}-\d\d-\d\d \|", row[4]), row[4]
 
 
 @pytest.mark.slow
