@@ -62,7 +62,8 @@ async def run_worker(module: str, asked: Mapping[str, Any], what: str, told: Tol
     except asyncio.CancelledError:
         await asyncio.shield(_end(process))
         raise
-    error, result = found
+    error: str | None = found[0]
+    result: Mapping[str, Any] = found[1]
     if error is not None:
         raise PreconditionError(error)
     if code < 0:
