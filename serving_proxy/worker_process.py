@@ -57,11 +57,13 @@ async def run_worker(module: str, asked: Mapping[str, Any], what: str, told: Tol
         limit=1024 * 1024,
     )
     try:
-        (error, result), tail = await asyncio.gather(_follow(process, told), _tail(process))
+        found, tail = await asyncio.gather(_follow(process, told), _tail(process))
         code = await process.wait()
     except asyncio.CancelledError:
         await asyncio.shield(_end(process))
         raise
+    error: str | None = found[0]
+    result: Mapping[str, Any] = found[1]
     if error is not None:
         raise PreconditionError(error)
     if code < 0:
