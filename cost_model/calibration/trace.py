@@ -94,7 +94,7 @@ class Run:
     late_p99_us : float [µs]
         How late requests were sent.
     stolen, others : float
-        Parts of the machine's processor time that the hypervisor and other processes took.
+        Parts of the cores' time that the hypervisor and other processes took.
     models : tuple of Served
     label : str
         What it is, for readers.

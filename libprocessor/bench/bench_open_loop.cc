@@ -10,8 +10,8 @@
 // `cpu` is where the generator runs (-1: anywhere); it sleeps until `spin_us` before a request is due and spins from then
 // on. With "realtime" it comes before all other threads of its CPU: on the CPU of the models it takes some microseconds
 // a request from them, and a pause of that CPU, which no other can see, holds up both alike. Requests of a file are drawn at random. FILE gets one record per request, in the order in which they were due:
-// struct Sample below. JSON on standard output: how late requests were sent, and processor time [s]: stolen from
-// this machine, of this process, of all others.
+// struct Sample below. JSON on standard output: how late requests were sent, and processor time [s]: stolen, of
+// this process, of all others; with "realtime" those of its CPU, else of all `cpus`. "nice" is the priority of all threads.
 
 #include <sched.h>
 #include <sys/prctl.h>
@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
@@ -27,6 +28,7 @@
 #include <fstream>
 #include <map>
 #include <random>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -71,30 +73,34 @@ void WaitUntil(int64_t due, int64_t spin) {
   while (Now() < due) __builtin_ia32_pause();
 }
 
-/// Processor time of the whole machine so far [s].
+/// Processor time so far [s].
 struct Machine {
   double busy = 0;    // of all processes
   double stolen = 0;  // taken by the hypervisor
-  double own = 0;     // of this process
+  double own = 0;     // of this process, on whatever CPU
 };
 
-Machine ReadMachine() {
-  Machine machine;
-  long long user = 0, nice = 0, system = 0, idle = 0, wait = 0, interrupt = 0, soft = 0, stolen = 0;
-  std::FILE* file = std::fopen("/proc/stat", "r");
-  if (file == nullptr || std::fscanf(file, "cpu %lld %lld %lld %lld %lld %lld %lld %lld", &user, &nice, &system, &idle,
-                                     &wait, &interrupt, &soft, &stolen) != 8) {
-    throw std::runtime_error("/proc/stat: cannot be read");
+/// Of one CPU, or of all together (-1).
+Machine ReadMachine(int cpu) {
+  const std::string wanted = cpu < 0 ? "cpu" : "cpu" + std::to_string(cpu);
+  std::ifstream file("/proc/stat");
+  std::string name;
+  for (std::string line; name != wanted && std::getline(file, line);) {
+    std::istringstream words(line);
+    std::array<double, 8> ticks = {};  // user, nice, system, idle, waiting, interrupts, soft interrupts, stolen
+    words >> name;
+    for (double& one : ticks) words >> one;
+    const auto second = static_cast<double>(sysconf(_SC_CLK_TCK));
+    Machine machine;
+    machine.busy = (ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6]) / second;
+    machine.stolen = ticks[7] / second;
+    rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * time.tv_usec; };
+    machine.own = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+    if (name == wanted) return machine;
   }
-  std::fclose(file);
-  const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
-  machine.busy = static_cast<double>(user + nice + system + interrupt + soft) / ticks;
-  machine.stolen = static_cast<double>(stolen) / ticks;
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * time.tv_usec; };
-  machine.own = seconds(usage.ru_utime) + seconds(usage.ru_stime);
-  return machine;
+  throw std::runtime_error("/proc/stat: no line '" + wanted + "'");
 }
 
 struct Run {
@@ -211,6 +217,10 @@ void Main(const Arguments& arguments) {
   std::ifstream file(arguments.Text("--plan"));
   if (!file) throw std::runtime_error(arguments.Text("--plan") + ": cannot be read");
   const nlohmann::json plan = nlohmann::json::parse(file);
+  // Before the library starts threads, which inherit it.
+  if (const int nice = plan.value("nice", 0); nice != 0 && setpriority(PRIO_PROCESS, 0, nice) != 0) {
+    throw std::runtime_error("nice: not allowed, expected CAP_SYS_NICE");
+  }
   Run run(arguments.Text("--library"));
   Load(&run, plan);
   Begin(&run);
@@ -223,9 +233,10 @@ void Main(const Arguments& arguments) {
     if (sched_setaffinity(0, sizeof set, &set) != 0) throw std::runtime_error("cpu: cannot be used");
   }
   prctl(PR_SET_TIMERSLACK, 1UL);
-  if (plan.value("realtime", false)) {
-    const sched_param first{1};
-    if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &first) != 0) {
+  const bool first = plan.value("realtime", false);
+  if (first) {
+    const sched_param priority{1};
+    if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &priority) != 0) {
       throw std::runtime_error("realtime: not allowed, expected CAP_SYS_NICE");
     }
   }
@@ -238,11 +249,12 @@ void Main(const Arguments& arguments) {
   }
   Draw(&run, plan.at("seconds"), seed);
   if (run.samples.empty()) throw std::invalid_argument("rate: no request is due in so few seconds");
-  const Machine before = ReadMachine();
+  const int watched = first ? cpu : -1;
+  const Machine before = ReadMachine(watched);
   const int64_t begin = Now();
   Send(&run, spin);
   const double seconds = 1e-9 * static_cast<double>(Now() - begin);
-  const Machine after = ReadMachine();
+  const Machine after = ReadMachine(watched);
 
   std::FILE* out = std::fopen(arguments.Text("--samples").c_str(), "wb");
   if (out == nullptr) throw std::runtime_error(arguments.Text("--samples") + ": cannot be written");
@@ -256,10 +268,10 @@ void Main(const Arguments& arguments) {
   const double own = after.own - before.own;
   std::printf(
       "{\"requests\": %zu, \"failed\": %zu, \"seconds\": %.4f, \"late_p50_us\": %.2f, \"late_p99_us\": %.2f, "
-      "\"stolen_s\": %.3f, \"own_s\": %.3f, \"others_s\": %.3f}\n",
+      "\"stolen_s\": %.3f, \"own_s\": %.3f, \"others_s\": %.3f, \"cpus\": %ld}\n",
       run.samples.size(), run.failed.load(), seconds, 1e-3 * static_cast<double>(late[late.size() / 2]),
       1e-3 * static_cast<double>(late[late.size() * 99 / 100]), after.stolen - before.stolen, own,
-      std::max(0.0, after.busy - before.busy - own));
+      std::max(0.0, after.busy - before.busy - own), first ? 1 : sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 }  // namespace
