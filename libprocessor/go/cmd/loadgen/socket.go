@@ -42,13 +42,26 @@ func dial(address string, timeout time.Duration) (socket, error) {
 		err = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 	}
 	if err == nil {
-		err = unix.Connect(fd, to)
+		err = connect(fd, to)
 	}
 	if err != nil {
 		unix.Close(fd)
 		return -1, fmt.Errorf("%s: %w", address, err)
 	}
 	return socket(fd), nil
+}
+
+// connect waits for the connection, signals or not: the kernel goes on with what one interrupts.
+func connect(fd int, to unix.Sockaddr) error {
+	for {
+		switch err := unix.Connect(fd, to); err {
+		case unix.EINTR:
+		case unix.EISCONN:
+			return nil
+		default:
+			return err
+		}
+	}
 }
 
 // Read implements io.Reader.
