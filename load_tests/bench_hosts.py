@@ -95,7 +95,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parsed.models = parsed.models or ([1, 3] if quick else list(overhead.MODELS))
     parsed.cycles = parsed.cycles or (2 if quick else 100)
     parsed.quiet = parsed.quiet or (0.3 if quick else 5.0)
-    parsed.churn_rounds = 1 if quick else 5
+    parsed.churn_rounds = 1 if quick else 10
     if quick and not parsed.maintenance_cpus:
         # Idle time is what the figures are about, but a quick run may be one of many things that a machine does.
         parsed.maintenance_cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))))

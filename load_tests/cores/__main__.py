@@ -26,10 +26,10 @@ from load_tests._environment import describe_environment
 from load_tests._programs import ROOT, ProgramError, find_library
 from load_tests._report import make_console, print_targets, write_results
 from load_tests.bench_fused import fuse
-from load_tests.cores.clients import busy_share, open_loop, placement
 from load_tests.cores.measure import SETTLE_S, Rates, capacity, measure_bursts, measure_sides
 from load_tests.cores.report import draw, judge, spread_of, table
 from load_tests.cores.stage import BASELINE, VARIANT, Stage, open_stage
+from load_tests.open_loop import busy_share, open_loop, placement
 from serving_proxy.errors import ProxyError
 
 #: The objective, in times that a request takes alone.

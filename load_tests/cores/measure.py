@@ -13,10 +13,10 @@ from typing import Any
 from rich.console import Console
 
 from load_tests._programs import run_program
-from load_tests.cores.clients import Loop, open_loop
 from load_tests.cores.stage import BASELINE, MODEL, VARIANT, Stage
 from load_tests.hosts.latencies import Latencies, percentile
 from load_tests.hosts.throughput import PATHS, built
+from load_tests.open_loop import Loop, open_loop
 
 __all__ = ["BURSTS", "SIDES", "WINDOW_S", "Rates", "capacity", "measure_bursts", "measure_sides", "recovery_s"]
 

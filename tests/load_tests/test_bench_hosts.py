@@ -64,7 +64,7 @@ def test_latencies_in_spans_and_around_moments() -> None:
 
 
 def _case(busy: tuple[float, float], failed: dict[str, int], memory: list[int]) -> dict[str, Any]:
-    quiet: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([(0, 1)], [(1, 2)])
+    quiet: tuple[list[list[churn.Span]], list[list[churn.Span]]] = ([[(0, 1)]], [[(1, 2)]])
     figures = churn.summarise(_latencies(), quiet, [busy], {"ready": [5.0]}, KINDS["deployments"])
     sizes = [{"resident": size, "anonymous": size} for size in memory]
     return {"host": "go", "changes": "deployments", "cycles": 4, "failed": failed, "memory": sizes} | figures
@@ -79,6 +79,19 @@ def test_what_changes_cost() -> None:
     bad = _case((4, 7), {"UNAVAILABLE": 1}, [500, 500, *[1000] * 17, 1051])
     assert bad["ratio"] == pytest.approx(9.7, abs=0.2)
     assert [target.ok for target in churn.judge([bad])] == [False, False, False]
+
+
+def test_a_round_that_others_have_spoilt_does_not_decide() -> None:
+    quiet: tuple[list[list[churn.Span]], list[list[churn.Span]]] = (
+        [[(0, 1)], [(5, 6)], [(6, 7)]],
+        [[(1, 2)], [(2, 3)], [(7, 8)]],
+    )
+    busy = [(2.0, 3.0), (3.0, 4.0), (5.0, 6.0)]
+    figures = churn.summarise(_latencies(), quiet, busy, {}, KINDS["pinning"])
+    assert [one["busy_us"] for one in figures["rounds"]] == [99.0, 99.0, 990.0]
+    assert [one["quiet_us"] for one in figures["rounds"]] == [[99.0, 99.0], [990.0, 99.0], [99.0, 99.0]]
+    assert (figures["ratio"], figures["spread"]) == (1.0, 0.0)
+    assert figures["busy"]["p99_us"] > 900
 
 
 def test_a_request_names_its_model() -> None:

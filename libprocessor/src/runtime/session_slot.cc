@@ -100,9 +100,7 @@ size_t SessionSlot::queued() const {
   return queue_.size();
 }
 
-bool SessionSlot::HasRoom() const {
-  return !options_.one_task_per_cpu || cpus_.empty() || running_ < cpus_.size();
-}
+bool SessionSlot::HasRoom() const { return !options_.one_task_per_cpu || cpus_.empty() || running_ < cpus_.size(); }
 
 void SessionSlot::Work() {
   pthread_setname_np(pthread_self(), options_.name.substr(0, 15).c_str());

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open loops that disturb the hosts beside them as little as clients on other machines would."""
+"""Requests to hosts at a rate, whatever the answers take, timed from when each was to be sent."""
 
 from __future__ import annotations
 
@@ -74,10 +74,14 @@ def _step_forward(cpu: int) -> bool:
 
 
 @contextlib.contextmanager
-def open_loop(address: str, requests: Path, rate: float, cpu: int, seed: int = 1) -> Iterator[Loop]:
+def open_loop(address: str, requests: Path, rate: float, cpu: int | None = None, seed: int = 1) -> Iterator[Loop]:
     """Send at a rate until the block ends.
 
-    The generator runs on one CPU and before all else there: it stands for clients that have CPUs of their own.
+    Parameters
+    ----------
+    cpu : int, optional
+        Where the generator runs, before all else there: it disturbs hosts as little as clients on other machines would.
+        By default it is a program like any other.
 
     Raises
     ------
@@ -96,7 +100,7 @@ def open_loop(address: str, requests: Path, rate: float, cpu: int, seed: int = 1
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=lambda: (_step_forward(cpu), None)[1],
+            preexec_fn=None if cpu is None else lambda: (_step_forward(cpu), None)[1],
         )
         try:
             time.sleep(_BEGIN_S)
