@@ -160,7 +160,7 @@ bench-graph-tools: lib $(VENV)/.stamp-bench
 
 ## bench-cost-model: predicted against measured latency, a plan on real hosts, and 128 cores simulated; needs Go (BENCH_ARGS=--quick: minutes, not hours)
 bench-cost-model: host-go $(VENV)/.stamp-bench $(VENV)/.stamp-cost-model $(VENV)/.stamp-serving-proxy
-	$(Q)$(BIN)/python -m load_tests.cost_model.predictions $(filter --quick,$(BENCH_ARGS))
+	$(Q)$(BIN)/python -m load_tests.cost_model.predictions $(filter --quick --strict,$(BENCH_ARGS))
 	$(Q)$(BIN)/python -m load_tests.cores $(filter --quick --strict,$(BENCH_ARGS))
 	$(Q)$(BIN)/python -m load_tests.bench_cost_model $(BENCH_ARGS)
 

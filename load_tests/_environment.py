@@ -5,17 +5,36 @@ import os
 import platform
 import re
 import subprocess
+import time
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["describe_environment", "usable_cpus"]
+__all__ = ["busy_share", "describe_environment", "usable_cpus"]
+
+
+#: How long to look at what others do.
+_LOOK_S = 0.5
 
 
 def usable_cpus() -> int:
     """Answer how many CPUs this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def busy_share(seconds: float) -> float:
+    """Watch the machine; answer the share of its CPUs' time that somebody used."""
+
+    def ticks() -> tuple[int, int]:
+        # user, nice, system, idle, iowait, irq, softirq, steal
+        words = [int(word) for word in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
+        return words[3] + words[4], sum(words)
+
+    idle, total = ticks()
+    time.sleep(seconds)
+    idle_now, total_now = ticks()
+    return 1 - (idle_now - idle) / max(1, total_now - total)
 
 
 def _git(root: Path, *arguments: str) -> str | None:
@@ -63,8 +82,8 @@ def describe_environment(root: Path) -> dict[str, Any]:
     -------
     environment : dict
         `commit` (null outside a repository), `modified` (files differ from the commit), `time` (UTC), `cpu`,
-        `cpu_features`, `cpus` (that this process may use), `load_average` (1 minute, before the run), `system`,
-        `versions`.
+        `cpu_features`, `cpus` (that this process may use), `load_average` (1 minute, before the run), `busy_before`
+        (part of the CPUs' time that others took just before it), `system`, `versions`.
     """
     status = _git(root, "status", "--porcelain")
     return {
@@ -75,6 +94,7 @@ def describe_environment(root: Path) -> dict[str, Any]:
         "cpu_features": _cpu_features(),
         "cpus": usable_cpus(),
         "load_average": round(os.getloadavg()[0], 2),
+        "busy_before": round(busy_share(_LOOK_S), 3),
         "system": f"{platform.system()} {platform.release()} {' '.join(platform.libc_ver())}",
         "versions": {
             "python": platform.python_version(),

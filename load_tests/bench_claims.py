@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -30,7 +31,8 @@ from load_tests.claims_tables import long_table, print_table, put_between, short
 
 __all__ = ["main", "read_claim"]
 
-_KEPT = ("commit", "modified", "time", "cpu", "cpu_features", "cpus", "load_average", "versions")
+_OF_MAKE = {"MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "BENCH_ARGS"}
+_KEPT = ("commit", "modified", "time", "cpu", "cpu_features", "cpus", "busy_before", "versions")
 
 
 def read_claim(claim: Claim, folder: Path) -> dict[str, Any]:
@@ -56,7 +58,7 @@ def read_claim(claim: Claim, folder: Path) -> dict[str, Any]:
         measured: Measured = claim.read(results)
     except (KeyError, StopIteration, IndexError, TypeError, ValueError) as error:
         return row | {"missing": f"{claim.file}: {error!r}, expected a whole run"}
-    kept = {name: results["environment"][name] for name in _KEPT}
+    kept = {name: results["environment"][name] for name in _KEPT if name in results["environment"]}
     return row | {"figures": measured.figures, "short": measured.short, "text": measured.text} | kept
 
 
@@ -90,7 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words = shlex.split(command)
         if words[0] == "python":
             words[0] = sys.executable
-        if subprocess.run(words, cwd=ROOT).returncode:
+        # What make was told for this program, another make would hand on to its own.
+        environment = {name: value for name, value in os.environ.items() if name not in _OF_MAKE}
+        if subprocess.run(words, cwd=ROOT, env=environment).returncode:
             console.print(f"[bold red]{escape(command)}: failed[/]")
             status = 1
     rows = [read_claim(CLAIMS[name], options.results) for name in options.only]

@@ -83,8 +83,11 @@ def main() -> int:
     parser.add_argument("--minutes-scale", type=float, help="part of the minutes; 1, or 0.03 with --quick")
     parser.add_argument("--policies", default=",".join(POLICIES))
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "bench_cost_model.json")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
+    parser.add_argument("--out", type=Path, help="file of the results (default results/bench_cost_model.json)")
     chosen = parser.parse_args()
+    name = "bench_cost_model_quick.json" if chosen.quick else "bench_cost_model.json"
+    chosen.out = chosen.out or ROOT / "results" / name
     console = make_console()
     base = load_workload(SCENARIO)
     scale = chosen.minutes_scale or (0.03 if chosen.quick else 1.0)
@@ -122,6 +125,7 @@ def main() -> int:
     write_results(
         chosen.out,
         {
+            "quick": chosen.quick,
             "environment": environment,
             "minutes_scale": scale,
             "interference": asdict(interference),
@@ -143,7 +147,7 @@ def main() -> int:
             owned = curves["dynamic"][-2] if "dynamic" in curves else None
             picture = chosen.out.with_name(f"{chosen.out.stem}_{traffic.name}.png")
             draw_simulation(curves, owned, traffic.name, "ranking", picture)
-    return 0
+    return 1 if chosen.strict and not all(target.ok for target in targets) else 0
 
 
 if __name__ == "__main__":

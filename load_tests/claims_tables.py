@@ -16,8 +16,8 @@ __all__ = ["long_table", "print_table", "put_between", "short_table"]
 
 Row = dict[str, Any]
 
-#: Load average of a CPU above which other programs have spoilt a measurement.
-_BUSY = 1.5
+#: Part of the CPUs' time that others may take without spoiling a measurement.
+_BUSY = 0.1
 
 
 def _where(row: Row) -> str:
@@ -27,7 +27,7 @@ def _where(row: Row) -> str:
 
 
 def _short(row: Row) -> str:
-    busy = row.get("load_average", 0.0) > _BUSY * row.get("cpus", 1)
+    busy = row.get("busy_before", 0.0) > _BUSY
     return str(row.get("short", "not measured yet")) + (" (on a busy machine)" if busy else "")
 
 
@@ -75,12 +75,12 @@ def long_table(rows: Sequence[Row]) -> str:
         [row["claim"], row["published"], row.get("text", row.get("missing", "")), f"`{row['command']}`", _where(row)]
         for row in rows
     ]
-    loads = ", ".join(f"{row['claim']} {row['load_average']:.1f}" for row in rows if "load_average" in row)
+    others = ", ".join(f"{row['claim']} {row['busy_before']:.0%}" for row in rows if "busy_before" in row)
     return "\n\n".join(
         (
             _markdown(["claim", "published", "measured", "command", "commit, date"], body),
             f"Machine: {machines(rows)}.",
-            f"Load average as the results have it: {loads}. What other programs took shows in the figures.",
+            f"Of the CPUs' time, other programs took before the measurement: {others}.",
             "An asterisk behind a commit: files differed from it.",
         )
     )

@@ -21,7 +21,7 @@ from load_tests._programs import ProgramError
 from load_tests.hosts.latencies import Latencies
 from load_tests.hosts.throughput import PATHS, built
 
-__all__ = ["Loop", "busy_share", "open_loop", "placement"]
+__all__ = ["Loop", "open_loop", "placement"]
 
 #: More than run at once, so that none waits for another.
 CONNECTIONS = 32
@@ -118,20 +118,6 @@ def open_loop(address: str, requests: Path, rate: float, cpu: int | None = None,
         loop.latencies = Latencies.read(Path(samples.name), report["started"])
     loop.seconds, loop.requests = report["seconds"], report["requests"]
     loop.failed, loop.late_us = report["failed"], report["late_us"]["p99"]
-
-
-def busy_share(seconds: float) -> float:
-    """Watch the machine; answer the share of its CPUs' time that somebody used."""
-
-    def ticks() -> tuple[int, int]:
-        # user, nice, system, idle, iowait, irq, softirq, steal
-        words = [int(word) for word in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
-        return words[3] + words[4], sum(words)
-
-    idle, total = ticks()
-    time.sleep(seconds)
-    idle_now, total_now = ticks()
-    return 1 - (idle_now - idle) / max(1, total_now - total)
 
 
 def _cpu_s(pid: int) -> float:

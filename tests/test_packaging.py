@@ -183,6 +183,7 @@ def test_wheel_holds_library_headers_and_binding(wheel: Path) -> None:
         "graph_tools/py.typed",
         "cost_model/py.typed",
         "serving_proxy/py.typed",
+        "cost_model/simulation/libcost_model_engine.so",
         "processor/libprocessor.so",
         "processor/include/processor/processor.h",
         "processor/include/processor/deeprec.h",

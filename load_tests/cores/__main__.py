@@ -29,7 +29,7 @@ from load_tests.bench_fused import fuse
 from load_tests.cores.measure import SETTLE_S, Rates, capacity, measure_bursts, measure_sides
 from load_tests.cores.report import draw, judge, spread_of, table
 from load_tests.cores.stage import BASELINE, VARIANT, Stage, open_stage
-from load_tests.open_loop import busy_share, open_loop, placement
+from load_tests.open_loop import open_loop, placement
 from serving_proxy.errors import ProxyError
 
 #: The objective, in times that a request takes alone.
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     console = make_console()
     environment = describe_environment(ROOT)
-    others = busy_share(1.0)
+    others = environment["busy_before"]
     if others > _QUIET:
         console.print(f"[bold yellow]Other programs take {others:.0%} of the CPUs: the figures will not hold[/]")
     if environment["cpus"] < 2:
@@ -139,7 +139,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "benchmark": "cores",
         "quick": options.quick,
         "environment": environment,
-        "busy_before": others,
         "settings": {name: getattr(options, name) for name in ("rounds", "seconds", "bursts", "rows")},
         **found,
         "targets": [target.to_json() for target in targets],

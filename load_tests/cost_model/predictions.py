@@ -147,10 +147,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0, help="of each run")
     parser.add_argument("--quick", action="store_true", help="runs of a second: to see that everything works")
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "predictions.json")
+    parser.add_argument("--out", type=Path, help="file of the results (default results/predictions.json)")
     parser.add_argument("--resume", action="store_true", help="keep the profiles and runs of a run that was stopped")
     parser.add_argument("--strict", action="store_true", help="fail if a target is missed")
     chosen = parser.parse_args(arguments)
+    name = "predictions_quick.json" if chosen.quick else "predictions.json"
+    chosen.out = chosen.out or ROOT / "results" / name
     console = make_console()
     seconds = 1.0 if chosen.quick else chosen.seconds
     folder = chosen.out.with_suffix("")
@@ -191,6 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     targets = find_targets(verdicts)
     print_targets(console, targets)
     results: dict[str, Any] = {
+        "quick": chosen.quick,
         "environment": environment,
         "seconds": seconds,
         "calibration": calibration.to_json(),

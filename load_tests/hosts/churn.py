@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from load_tests._environment import usable_cpus
+from load_tests._environment import busy_share, usable_cpus
 from load_tests._programs import ProgramError, find_library
 from load_tests._report import Target
 from load_tests.bench_serving import default_config
@@ -25,7 +25,7 @@ from load_tests.hosts.large_model import ensure_large_model
 from load_tests.hosts.latencies import Latencies, percentile
 from load_tests.hosts.proxy import Proxy, memory_of, step_back
 from load_tests.hosts.throughput import CLIENTS, send
-from load_tests.open_loop import busy_share, open_loop
+from load_tests.open_loop import open_loop
 from load_tests.request_files import ensure_requests, name_model, read_requests, write_requests
 
 __all__ = ["half_load", "judge", "measure", "print_courses", "summarise", "table"]

@@ -123,7 +123,7 @@ def test_refusal_says_when_to_come_again(host: ServedHost, stub, http: httpx.Cli
     assert refused
     assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
 
-    running = [SlowRequest(host, loops=300) for _ in range(3)]
+    running = [SlowRequest(host, loops) for loops in (1500, 1, 1)]
     wait_until(lambda: in_flight(host) == 3)
     with pytest.raises(grpc.RpcError) as caught:
         stub.Predict(_slow(1), timeout=30)
