@@ -37,13 +37,8 @@ def step(
     moves : tuple of Move
         Pools that grow stand before those that shrink: a host that applies them in order never leaves one short.
     """
-    settings = state.settings
-    estimates = {
-        name: _estimate(state.estimates[name], subject, observation.get(name, Observation()), settings, elapsed_s)
-        for name, subject in state.subjects.items()
-    }
-    missed = _missed_part(state, observation)
-    state = replace(state, estimates=estimates, missed_part=0.7 * state.missed_part + 0.3 * missed)
+    state = follow(state, observation, elapsed_s)
+    settings, estimates = state.settings, state.estimates
     state, undone = _judge_trial(state, observation, now_s)
     if undone:
         return state, undone
@@ -61,6 +56,16 @@ def step(
     held |= dict.fromkeys(changed, now_s + settings.hold_s)
     trial = Trial(now_s, state.pools, state.missed_part) if _same_models(state.pools, wanted) else None
     return replace(state, pools=wanted, held_until_s=held, trial=trial, limits=limits), moves
+
+
+def follow(state: ControlState, observation: Mapping[str, Observation], elapsed_s: float = 1.0) -> ControlState:
+    """Take in what was seen, and move nothing."""
+    estimates = {
+        name: _estimate(state.estimates[name], subject, observation.get(name, Observation()), state.settings, elapsed_s)
+        for name, subject in state.subjects.items()
+    }
+    missed = _missed_part(state, observation)
+    return replace(state, estimates=estimates, missed_part=0.7 * state.missed_part + 0.3 * missed)
 
 
 def _estimate(before: Estimate, subject: Subject, seen: Observation, settings: Settings, elapsed_s: float) -> Estimate:

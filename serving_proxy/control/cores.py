@@ -102,10 +102,14 @@ class Cores:
             profiles = {one.name: found.table for one in there if (found := self.profiles.of(one)) is not None}
             moves = self.allocator.deploy(there, machine, profiles, now, apart)
             self._note(moves, machine)
-            self._note(self._observed(there, live, now), machine)
+            try:
+                self._note(self._observed(there, live, now), machine)
+            finally:
+                # What was planned does not wait for what was counted.
+                self._give([one.name for one in live], now)
         else:
             self.allocator.stop()
-        self._give([one.name for one in live], now)
+            self._give([one.name for one in live], now)
 
     def _observed(self, there: Sequence[Tenant], live: Sequence[HostSeen], now: float) -> tuple[Move, ...]:
         """Let the allocator see what hosts have counted since they were looked at last; no news, no moves."""

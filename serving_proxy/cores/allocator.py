@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from cost_model.control import ControlState, Move, Observation, Pool, Subject, begin, step
+from cost_model.control import ControlState, Move, Observation, Pool, Subject, begin, follow, step
 from cost_model.control.controller import list_moves
 from cost_model.control.state import Estimate
 from cost_model.control.targets import group_models
 from cost_model.machine import Machine
 from cost_model.planning import Plan
 from cost_model.service import ServiceTable
-from serving_proxy.cores import learning, planning
+from serving_proxy.cores import learning, limits, planning
 from serving_proxy.cores.layout import borrows, cores_of, cpus_of
-from serving_proxy.cores.limits import Limit, follow
+from serving_proxy.cores.limits import Limit
 from serving_proxy.cores.reading import within_cores
 from serving_proxy.cores.tenants import Tenant
 
@@ -104,17 +104,19 @@ class Allocator:
         known = {name: one for name, one in seen.items() if name in self.state.subjects}
         known = within_cores(known, self._sharing(), elapsed_s)
         self._queued = {name: one.queued for name, one in known.items()}
-        before = self.state
-        state = replace(before, estimates=self._excused(self._learn(known)))
-        stepped, moves = step(state, known, now_s, elapsed_s)
-        stepped = replace(stepped, estimates=self._follow(stepped.estimates, elapsed_s))
-        if self.mode == "plan" or self._blind:
-            # Estimates are followed for the next plan; nothing moves until then.
-            self.state = replace(before, estimates=stepped.estimates)
+        state = replace(self.state, estimates=self._excused(self._learn(known)))
+        moves: tuple[Move, ...] = ()
+        # In a plan estimates are followed for the next one; nothing moves until then.
+        still = self.mode == "plan" or self._blind
+        if still:
+            state = follow(state, known, elapsed_s)
+        else:
+            state, moves = step(state, known, now_s, elapsed_s)
+        self.state = replace(state, estimates=self._follow(state.estimates, elapsed_s))
+        if still:
             return ()
-        self.state = stepped
         entered = self._entered((*moves, *self._borrowed()))
-        self.limits = follow(self.limits, self._wanted_limits(), elapsed_s)
+        self.limits = limits.follow(self.limits, self._wanted_limits(), elapsed_s)
         return entered
 
     @property

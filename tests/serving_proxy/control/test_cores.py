@@ -144,6 +144,20 @@ def test_a_fault_leaves_the_last_plan_in_force(place: Place) -> None:
     assert place.desired()["host-0"] == given["host-0"]
 
 
+def test_what_was_planned_is_given_though_what_was_counted_makes_no_sense(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ValueError("counters")
+
+    place.tick(1, v3=500, v4=50, v5=50)
+    monkeypatch.setattr(cores_module.Allocator, "observe", fails)
+    for _ in range(10):
+        with place.control.going_on("cores"):
+            place.tick(v3=500, v4=50, v5=50)
+    assert place.desired()["host-0"]["cpusets"].keys() == {"ranking/3", "ranking/4", "ranking/5"}
+
+
 def test_cpus_of_an_operator_are_never_moved(place: Place) -> None:
     model = place.control.model("ranking")
     chosen = model.versions[4].model_copy(update={"settings": Settings(cpuset="6-7")})

@@ -280,3 +280,17 @@ def test_a_variant_is_not_slow_because_its_core_is_lent() -> None:
     assert running.allocator.borrowing
     running.run(20, us=slow, v3=1800, v4=200, v5=10)
     assert {pool.kind for pool in running.allocator.pools} == {"baseline", "pool"}
+
+
+@pytest.mark.parametrize("cores", [2, 3, 4, 5])
+@pytest.mark.parametrize("mode", ["plan", "control"])
+def test_more_baselines_than_cores_are_followed_like_others(mode: Mode, cores: int) -> None:
+    several = [Tenant(f"{name}/1", name, 1, "baseline", 20.0, f"/{name}/1") for name in "abc"]
+    several += [Tenant(f"{name}/2", name, 2, "variant", 20.0, f"/{name}/2", f"{name}/1") for name in "abc"]
+    allocator = Allocator(mode)
+    for now in range(60):
+        allocator.deploy(several, Machine.even(cores), {}, float(now))
+        seen = {one.name: Observation(100, 100, busy_us=100 * 1500.0) for one in several}
+        allocator.observe(seen, float(now), 1.0)
+    assert allocator.cores.keys() == {one.name for one in several}
+    assert sum(allocator.demand().values()) == pytest.approx(0.9, rel=0.05)
