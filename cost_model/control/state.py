@@ -76,8 +76,6 @@ class Observation:
         Now.
     busy_us : float [µs]
         Core time of what was completed or begun.
-    p99_ms : float [ms]
-        Of the window; NaN without requests.
     """
 
     arrivals: int = 0
@@ -87,7 +85,6 @@ class Observation:
     queued: int = 0
     in_flight: int = 0
     busy_us: float = 0.0
-    p99_ms: float = math.nan
 
 
 @dataclass(frozen=True)

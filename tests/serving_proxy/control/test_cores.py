@@ -67,7 +67,8 @@ class Place:
                 versions[number]["run_us"]["mean"] = mean
             shown = stats(versions, time=self.now)
             self.control.hosts = tuple(
-                HostSeen(f"host-{n}", True, cpus=one, state="ready", stats=shown) for n, one in enumerate(cpus)
+                HostSeen(f"host-{n}", True, cpus=one, state="ready", stats=shown, counted_at=self.now)
+                for n, one in enumerate(cpus)
             )
             self.observer.step(self.now)
             self.cores.step(self.now)
