@@ -32,6 +32,7 @@ log = logging.getLogger("serving_proxy.cores")
 PERIOD_S = 1.0
 # What hosts have counted is not to lie about for another second; nor is it looked at much more often.
 _LOOK_S, _LEAST_S = 0.2, 0.5
+_PROFILES_S = 5.0
 _STORED = "cores"
 _KEEP_EVERY_S = 60.0
 
@@ -76,12 +77,14 @@ class Cores:
     async def run(self) -> None:
         """Look once a second, and when hosts have counted, until the task is cancelled."""
         looked_at = -math.inf
+        if self.allocator is not None:
+            # What is kept is in force until then; storage that answers nothing holds up no plan.
+            await self.profiles.first_look(_PROFILES_S)
         while self.allocator is not None:
             with self._control.going_on("cores"):
                 passed = time.monotonic() - looked_at
                 if passed >= (_LEAST_S if self._meter.due(self._live()) else PERIOD_S):
                     looked_at = time.monotonic()
-                    await self.profiles.look(tenants(self._control.models))
                     self.step()
             await asyncio.sleep(_LOOK_S)
 
