@@ -69,7 +69,9 @@ class Cores:
         if all(read_cpus(cpus) <= control.options.cpus for cpus in kept.values()):
             self._in_force = kept
             hosts = [str(host) for host in stored.get("hosts", [])]
-            for name, most in stored.get("limits", {}).items():
+            # Of a plan nobody would lift them.
+            limits = stored.get("limits", {}) if mode == "control" else {}
+            for name, most in limits.items():
                 self._limits[str(name)] = Limit(int(most), "as it was before the proxy was started anew")
             self.allocator.limits = dict(self._limits)
             control.pin({host: dict(kept) for host in hosts}, for_each_host(self._limits, len(hosts)))

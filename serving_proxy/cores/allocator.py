@@ -200,7 +200,8 @@ class Allocator:
         kept = {name: old.get(name, one) for name, one in state.estimates.items()}
         self.state = replace(state, pools=pools, estimates=kept)
         self.plan, self.machine, self._tenants = made, machine, tenants
-        self.limits = {name: one for name, one in self.limits.items() if name in kept}
+        variants = {one.name for one in tenants if one.role == "variant"}
+        self.limits = {name: one for name, one in self.limits.items() if name in variants}
         if self._blind:
             return ()
         self._divided = True
@@ -223,7 +224,9 @@ class Allocator:
         return found
 
     def _borrowed(self) -> list[Move]:
-        """See whether baselines may run on every core, and return what that changes."""
+        """See whether baselines may run on every core, and return what that changes; a plan is applied as it is."""
+        if self.mode == "plan":
+            return []
         why = borrows(self.pools, self.demand(), self.pressure(), self._borrowing)
         if (why is not None) == self._borrowing or len(self.pools) < 2:
             return []

@@ -204,6 +204,18 @@ def test_an_overloaded_variant_is_limited_by_every_host_and_each_change_is_an_ev
     assert place.repository.events(newest=True, limit=1000)[-1].kind == "cores"
 
 
+def test_a_plan_does_not_take_over_limits(place: Place) -> None:
+    place.tick(10, v3=1000, v4=50, v5=50)
+    place.tick(15, v3=5000, v4=9000, v5=50)
+    assert place.control.host_settings.limits
+    place.options = replace(place.options, cores="plan")
+    place.begin()
+    assert place.desired()["host-0"]["cpusets"]
+    assert place.control.host_settings.limits == {}
+    place.tick(3, v3=5000, v4=9000, v5=50)
+    assert place.control.host_settings.limits == {}
+
+
 def test_the_map_of_the_cores_is_the_plan_of_the_scenario(tmp_path: Path) -> None:
     scenario = load_workload(ROOT / "cost_model" / "scenarios" / "box128.yaml")
     place = Place(tmp_path, "plan", frozenset(range(128)))

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -250,6 +251,27 @@ def test_a_plan_limits_nobody() -> None:
     running = Running(2, "plan")
     running.run(60, most=900, v3=300, v4=3000, v5=10)
     assert running.allocator.limits == {}
+
+
+def test_a_limit_ends_with_the_variant_that_is_promoted() -> None:
+    running = Running(2)
+    running.run(20, most=900, v3=300, v4=3000, v5=10)
+    assert "ranking/4" in running.allocator.limits
+    new = Tenant("ranking/4", "ranking", 4, "baseline", 20.0, "/models/4")
+    running.tenants = [new, replace(BASELINE, role="variant", like="ranking/4"), VARIANTS[1]]
+    running.allocator.deploy(running.tenants, running.machine, {}, running.now)
+    assert "ranking/4" not in running.allocator.limits
+
+
+def test_a_plan_is_applied_as_it_is_made() -> None:
+    running = Running(2, "plan")
+    for rates in ({"v3": 300, "v4": 5}, {"v3": 300, "v4": 3000}, {"v3": 1800, "v4": 5}):
+        running.run(int(SETTLED_S) + 10, most=1000, **rates)
+        assert running.allocator.plan is not None
+        assert running.allocator.cores == {
+            name: one.cores for one in running.allocator.plan.allocations for name in one.models
+        }
+    assert not running.allocator.borrowing
 
 
 def test_it_says_where_the_cost_of_a_request_comes_from() -> None:
