@@ -53,7 +53,6 @@ class Allocator:
         self._measured: dict[str, float] = {}
         self._settled_at: float | None = None
         self._borrowing = False
-        self._queued: dict[str, int] = {}
         self._blind = self._divided = self._apart = False
 
     def deploy(
@@ -103,7 +102,6 @@ class Allocator:
             return ()
         known = {name: one for name, one in seen.items() if name in self.state.subjects}
         known = within_cores(known, self._sharing(), elapsed_s)
-        self._queued = {name: one.queued for name, one in known.items()}
         state = replace(self.state, estimates=self._excused(self._learn(known)))
         moves: tuple[Move, ...] = ()
         # In a plan estimates are followed for the next one; nothing moves until then.
@@ -157,12 +155,11 @@ class Allocator:
         return {pool.name: sum(found[name].cores for name in pool.models) for pool in self.state.pools}
 
     def pressure(self) -> dict[str, float]:
-        """Return the demand with what waits: busy cores for a second that ends without a queue."""
+        """Return the demand of each pool with what waits."""
         if self.state is None:
             return {}
         found = self.state.estimates
-        waiting = {name: self._queued.get(name, 0) * one.service_us * 1e-6 for name, one in found.items()}
-        return {pool.name: sum(found[name].cores + waiting[name] for name in pool.models) for pool in self.state.pools}
+        return {pool.name: sum(found[name].pressure for name in pool.models) for pool in self.state.pools}
 
     def stop(self) -> None:
         """Give up all cores: there is nothing to divide."""

@@ -111,7 +111,8 @@ def worker_threads(settings: Settings, cpus: int) -> int | None:
 
     A version with CPUs of its own runs on threads of its sessions, by default one each: on no more than one core. An
     operator's `cpuset` changes nothing: it comes and goes without a reload, and hosts run no more requests at once than
-    a session has CPUs. Where requests are put together these threads mean something else, and whoever names them knows why.
+    a session has CPUs. Where requests are put together these threads mean something else, and whoever names them knows
+    why.
     """
     named = {"worker_threads", "execution"} & settings.config.keys()
     if named or (settings.batching is not None and settings.batching.mode != "off"):

@@ -274,6 +274,19 @@ def test_a_plan_is_applied_as_it_is_made() -> None:
     assert not running.allocator.borrowing
 
 
+def test_a_baseline_that_is_late_gets_cores_though_it_is_not_busy() -> None:
+    running = Running(8)
+    running.run(30, v3=2000, v4=1000, v5=1000)
+    before = running.sizes()["ranking/3"]
+    for _ in range(20):
+        running.now += 1.0
+        late = Observation(2000, 2000, 0, 1800, queued=500, in_flight=520, busy_us=2e6)
+        fine = {f"ranking/{n}": Observation(1000, 1000, busy_us=1e6) for n in (4, 5)}
+        running.moves += running.allocator.observe({"ranking/3": late, **fine}, running.now, 1.0)
+    assert running.sizes()["ranking/3"] > before
+    assert "late" in running.moves[-1].reason
+
+
 def test_it_says_where_the_cost_of_a_request_comes_from() -> None:
     running = Running(4)
     running.run(1)
