@@ -23,6 +23,11 @@ class _Cached:
     data: dict[str, Any] = field(default_factory=dict)
     seen: HostSeen | None = None
 
+    @property
+    def written_s(self) -> float:
+        """When the file was written [s], by the file system's clock."""
+        return 0.0 if self.key is None else self.key[-1] / 1e9
+
 
 class ActualFiles:
     """Reads what all hosts of a state directory say."""
@@ -54,7 +59,7 @@ class ActualFiles:
         counted = {} if stats is None else stats.data
         if shadow is not None:
             counted = {**counted, "shadow": shadow.data}
-        return replace(actual.seen, alive=alive, stats=counted)
+        return replace(actual.seen, alive=alive, stats=counted, counted_at=0.0 if stats is None else stats.written_s)
 
     def _load(self, path: Path) -> _Cached | None:
         try:

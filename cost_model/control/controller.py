@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from cost_model.control.state import ControlState, Estimate, Move, Observation, Pool, Settings, Subject, Trial
-from cost_model.control.targets import group_models, hand_out, need, target_sizes
+from cost_model.control.targets import group_models, hand_out, load_of, need, target_sizes
 
 _ENOUGH = 40
 
@@ -37,19 +37,14 @@ def step(
     moves : tuple of Move
         Pools that grow stand before those that shrink: a host that applies them in order never leaves one short.
     """
-    settings = state.settings
-    estimates = {
-        name: _estimate(state.estimates[name], subject, observation.get(name, Observation()), settings, elapsed_s)
-        for name, subject in state.subjects.items()
-    }
-    missed = _missed_part(state, observation)
-    state = replace(state, estimates=estimates, missed_part=0.7 * state.missed_part + 0.3 * missed)
+    state = follow(state, observation, elapsed_s)
+    settings, estimates = state.settings, state.estimates
     state, undone = _judge_trial(state, observation, now_s)
     if undone:
         return state, undone
     isolated = _isolated(state)
     grouped = group_models(state.subjects, estimates, settings, state.pools, isolated)
-    sizes = target_sizes(grouped, state.subjects, estimates, len(state.cores), state.floor, state.overrides)
+    sizes = target_sizes(grouped, estimates, len(state.cores), state.floor, state.overrides, settings)
     wanted = hand_out(grouped, sizes, state.cores, state.pools)
     limits = _limits(state, isolated, wanted)
     reason = _reason(state, wanted, now_s)
@@ -61,6 +56,16 @@ def step(
     held |= dict.fromkeys(changed, now_s + settings.hold_s)
     trial = Trial(now_s, state.pools, state.missed_part) if _same_models(state.pools, wanted) else None
     return replace(state, pools=wanted, held_until_s=held, trial=trial, limits=limits), moves
+
+
+def follow(state: ControlState, observation: Mapping[str, Observation], elapsed_s: float = 1.0) -> ControlState:
+    """Take in what was seen, and move nothing."""
+    estimates = {
+        name: _estimate(state.estimates[name], subject, observation.get(name, Observation()), state.settings, elapsed_s)
+        for name, subject in state.subjects.items()
+    }
+    missed = _missed_part(state, observation)
+    return replace(state, estimates=estimates, missed_part=0.7 * state.missed_part + 0.3 * missed)
 
 
 def _estimate(before: Estimate, subject: Subject, seen: Observation, settings: Settings, elapsed_s: float) -> Estimate:
@@ -79,7 +84,11 @@ def _estimate(before: Estimate, subject: Subject, seen: Observation, settings: S
         # The slower it is, the less time it takes to believe it.
         excess = (service / max(before.usual_us, 1e-9) - 1) / (settings.slow_factor - 1)
         slow_s, well_s = (slow_s + elapsed_s * excess if slow else 0.0), (well_s + elapsed_s if well else 0.0)
-    return Estimate(qps, service, before.usual_us, slow_s, well_s)
+    quick, slowly = (1 - math.exp(-elapsed_s / time_s) for time_s in (settings.rise_s, settings.fall_s))
+    waiting = before.waiting + quick * (seen.queued - before.waiting)
+    missed = seen.missed / seen.arrivals if seen.arrivals else 0.0
+    late = before.late + (quick if missed > before.late else slowly) * (missed - before.late)
+    return Estimate(qps, service, before.usual_us, slow_s, well_s, waiting, late)
 
 
 def _missed_part(state: ControlState, observation: Mapping[str, Observation]) -> float:
@@ -158,16 +167,18 @@ def _reason(state: ControlState, wanted: tuple[Pool, ...], now_s: float) -> str 
     for pool in wanted:
         before = current[pool.name]
         change = len(pool.cores) - len(before.cores)
-        demand = sum(state.estimates[model].cores for model in pool.models)
+        demand, late = load_of(pool.kind, pool.models, state.estimates, state.settings)
         if pool.name in state.overrides and change:
             return f"{pool.name} is fixed at {state.overrides[pool.name]} cores"
         if change >= max(2, math.ceil(state.settings.move_part * len(before.cores))) or (
-            change >= 1 and demand > len(before.cores)
+            change >= 1 and (demand > len(before.cores) or late == 1.0)
         ):
             givers = [one for one in wanted if len(one.cores) < len(current[one.name].cores)]
             if any(state.held_until_s.get(one.name, 0.0) > now_s for one in givers):
                 return None
-            return f"{pool.name} needs {need(demand):.1f} cores for a demand of {demand:.1f}, has {len(before.cores)}"
+            why = " and as its requests are late" if late > 0.1 else ""
+            what = f"{need(demand, late):.1f} cores for a demand of {demand:.1f}{why}"
+            return f"{pool.name} needs {what}, has {len(before.cores)}"
     return None
 
 

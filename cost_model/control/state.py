@@ -25,6 +25,9 @@ class Settings:
         Pooled variants due in less than this part of the longest objective form a pool of their own.
     move_part : float
         A pool changes only if its target is off by more than this part, and by at least one core.
+    late_part : float
+        Part of a baseline's requests, late or shed, at which it gets the most that lateness alone gives: three times
+        the usual reserve.
     hold_s : float [s]
         After a move, a pool may not shrink for so long.
     slow_factor : float
@@ -45,6 +48,7 @@ class Settings:
     own_cores: float = 5.0
     tight_part: float = 0.4
     move_part: float = 0.15
+    late_part: float = 0.1
     hold_s: float = 10.0
     slow_factor: float = 2.0
     watch_s: float = 3.0
@@ -76,8 +80,6 @@ class Observation:
         Now.
     busy_us : float [µs]
         Core time of what was completed or begun.
-    p99_ms : float [ms]
-        Of the window; NaN without requests.
     """
 
     arrivals: int = 0
@@ -87,7 +89,6 @@ class Observation:
     queued: int = 0
     in_flight: int = 0
     busy_us: float = 0.0
-    p99_ms: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -114,18 +115,38 @@ class Move:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of one model: rate [requests/s], time of a request [µs], and what it was when all was well."""
+    """What is believed of one model.
+
+    Parameters
+    ----------
+    qps : float [requests/s]
+    service_us, usual_us : float [µs]
+        Of a request, and what it was when all was well.
+    slow_s, well_s : float [s]
+        For how long it has been slower than that, and not.
+    waiting : float
+        Requests in its queue.
+    late : float
+        Part of its requests that were late or shed.
+    """
 
     qps: float
     service_us: float
     usual_us: float
     slow_s: float = 0.0
     well_s: float = 0.0
+    waiting: float = 0.0
+    late: float = 0.0
 
     @property
     def cores(self) -> float:
         """Demand: busy cores that the rate keeps [cores]."""
         return self.qps * self.service_us * 1e-6
+
+    @property
+    def pressure(self) -> float:
+        """Demand with what waits: busy cores for a second that ends without a queue [cores]."""
+        return self.cores + self.waiting * self.service_us * 1e-6
 
 
 @dataclass(frozen=True)

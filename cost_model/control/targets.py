@@ -4,6 +4,9 @@ r"""How many cores each pool should own, and which.
 A pool with demand :math:`d` busy cores needs about :math:`d + \beta\sqrt d` (Halfin and Whitt, Operations Research 29,
 1981); what is left over is given out in proportion to that need. When there is not enough, the baseline gets its need
 first and the variants divide the rest.
+
+The demand is that of what comes and of what waits. What neither shows, shows in latency: requests that come together,
+or that take very different times. A baseline whose requests are late therefore gets a larger :math:`\beta`.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from cost_model.control.state import Estimate, Kind, Pool, Settings, Subject, pool_name
 
 SAFETY = 0.8
+# So many times as much where a baseline is late.
+LATE_SAFETY = 3.0
 Grouping = list[tuple[Kind, tuple[str, ...]]]
 
 
@@ -50,30 +55,36 @@ def _pools(tight: tuple[str, ...], usual: tuple[str, ...]) -> Grouping:
     return [("tight", tight), ("pool", usual)]
 
 
-def need(demand: float) -> float:
-    """Return the cores that keep waiting short for a demand [cores]."""
-    return demand + SAFETY * math.sqrt(max(demand, 0.0))
+def need(demand: float, late: float = 0.0) -> float:
+    """Return the cores that keep waiting short for a demand [cores]; `late` is 0 to 1, where it is not short now."""
+    return demand + SAFETY * (1 + (LATE_SAFETY - 1) * late) * math.sqrt(max(demand, 0.0))
+
+
+def load_of(
+    kind: Kind, models: Sequence[str], estimates: Mapping[str, Estimate], settings: Settings
+) -> tuple[float, float]:
+    """Return the demand of models that share cores, with what waits [cores], and how late a baseline is, 0 to 1.
+
+    An isolated model's is what it usually takes, not what it has become.
+    """
+    found = [estimates[name] for name in models]
+    if kind == "isolated":
+        return sum(one.qps * one.usual_us * 1e-6 for one in found), 0.0
+    qps = sum(one.qps for one in found)
+    late = sum(one.late * one.qps for one in found) / qps if kind == "baseline" and qps else 0.0
+    return sum(one.pressure for one in found), min(1.0, late / settings.late_part)
 
 
 def target_sizes(
     grouped: Grouping,
-    subjects: Mapping[str, Subject],
     estimates: Mapping[str, Estimate],
     cores: int,
     floor: int,
     overrides: Mapping[str, int],
+    settings: Settings,
 ) -> list[int]:
-    """Return whole cores for each pool; their sum is `cores`, each has at least one where there are enough.
-
-    An isolated model is sized by what it usually takes, not by what it has become.
-    """
-    demands = []
-    for kind, models in grouped:
-        if kind == "isolated":
-            demands.append(sum(estimates[name].qps * estimates[name].usual_us * 1e-6 for name in models))
-        else:
-            demands.append(sum(estimates[name].cores for name in models))
-    needs = [need(demand) for demand in demands]
+    """Return whole cores for each pool; their sum is `cores`, each has at least one where there are enough."""
+    needs = [need(*load_of(kind, models, estimates, settings)) for kind, models in grouped]
     fixed = {
         place: overrides[name]
         for place, (kind, models) in enumerate(grouped)
@@ -154,5 +165,5 @@ def initial_pools(
 ) -> tuple[Pool, ...]:
     """Make the pools to start from, by the expected rates."""
     grouped = group_models(subjects, estimates, settings)
-    sizes = target_sizes(grouped, subjects, estimates, len(cores), 1, overrides)
+    sizes = target_sizes(grouped, estimates, len(cores), 1, overrides, settings)
     return hand_out(grouped, sizes, cores, ())

@@ -207,7 +207,7 @@ class Control:
         passed, self._last = now - self._last, now
         self._run_clocks(min(passed, _MOST_PASSED_S))
         hosts = self.actual.read()
-        if [replace(one, stats={}) for one in hosts] != [replace(one, stats={}) for one in self.hosts]:
+        if [_uncounted(one) for one in hosts] != [_uncounted(one) for one in self.hosts]:
             self._dirty = True
         self.hosts = hosts
         self._note_host_faults()
@@ -257,3 +257,8 @@ class Control:
                 self._desired_errors[host.name] = host.desired_error
                 if host.desired_error:
                     self.note("host", f"{host.name}: {host.desired_error}")
+
+
+def _uncounted(host: HostSeen) -> HostSeen:
+    """Return what is said of a host's versions, without what it counts."""
+    return replace(host, stats={}, counted_at=0.0)

@@ -21,18 +21,18 @@ from serving_proxy.control.profiles import Profiles
 from serving_proxy.cores import Allocator, Tenant, manual_cpus, tenants
 from serving_proxy.cores.layout import grown, to_cpus
 from serving_proxy.cores.limits import Limit, changes, for_each_host
-from serving_proxy.cores.reading import Gauges, observation, read_gauges
+from serving_proxy.cores.meter import Meter
 from serving_proxy.cpus import format_cpus, read_cpus
 from serving_proxy.errors import PreconditionError
-from serving_proxy.guard.tally import Tally
 from serving_proxy.lifecycle.observation import HostSeen
 from serving_proxy.lifecycle.records import Note
 
 log = logging.getLogger("serving_proxy.cores")
 
 PERIOD_S = 1.0
-# Hosts count once a second; that is not to lie about for another. What several count within this is looked at together.
-_LOOK_S, _TOGETHER_S = 0.2, 0.5
+# What hosts have counted is not to lie about for another second; nor is it looked at much more often.
+_LOOK_S, _LEAST_S = 0.2, 0.5
+_PROFILES_S = 5.0
 _STORED = "cores"
 _KEEP_EVERY_S = 60.0
 
@@ -58,10 +58,7 @@ class Cores:
         self._kept: Any = None
         self._kept_at = 0.0
         self._notes: list[Note] = []
-        self._news = 0
-        self._looked_at: float | None = None
-        self._totals: dict[str, Tally] = {}
-        self._gauges: dict[str, Gauges] = {}
+        self._meter = Meter()
         mode = control.options.cores
         if mode == "off":
             return
@@ -72,7 +69,9 @@ class Cores:
         if all(read_cpus(cpus) <= control.options.cpus for cpus in kept.values()):
             self._in_force = kept
             hosts = [str(host) for host in stored.get("hosts", [])]
-            for name, most in stored.get("limits", {}).items():
+            # Of a plan nobody would lift them.
+            limits = stored.get("limits", {}) if mode == "control" else {}
+            for name, most in limits.items():
                 self._limits[str(name)] = Limit(int(most), "as it was before the proxy was started anew")
             self.allocator.limits = dict(self._limits)
             control.pin({host: dict(kept) for host in hosts}, for_each_host(self._limits, len(hosts)))
@@ -80,20 +79,21 @@ class Cores:
     async def run(self) -> None:
         """Look once a second, and when hosts have counted, until the task is cancelled."""
         looked_at = -math.inf
+        if self.allocator is not None:
+            # What is kept is in force until then; storage that answers nothing holds up no plan.
+            await self.profiles.first_look(_PROFILES_S)
         while self.allocator is not None:
             with self._control.going_on("cores"):
-                self._observer.read()
                 passed = time.monotonic() - looked_at
-                if passed >= (PERIOD_S if self._observer.news == self._news else _TOGETHER_S):
+                if passed >= (_LEAST_S if self._meter.due(self._live()) else PERIOD_S):
                     looked_at = time.monotonic()
-                    await self.profiles.look(tenants(self._control.models))
                     self.step()
             await asyncio.sleep(_LOOK_S)
 
     def step(self, now: float | None = None) -> None:
         """Plan if something else is deployed, take what was counted, and give versions their CPUs."""
         now = time.monotonic() if now is None else now
-        live = [one for one in self._control.hosts if one.alive and one.cpus and one.state != "draining"]
+        live = self._live()
         if self.allocator is None or not live:
             return
         there = tenants(self._control.models)
@@ -102,31 +102,25 @@ class Cores:
             profiles = {one.name: found.table for one in there if (found := self.profiles.of(one)) is not None}
             moves = self.allocator.deploy(there, machine, profiles, now, apart)
             self._note(moves, machine)
-            self._note(self._observed(there, live, now), machine)
+            try:
+                self._note(self._observed(there, live, now), machine)
+            finally:
+                # What was planned does not wait for what was counted.
+                self._give([one.name for one in live], now)
         else:
             self.allocator.stop()
-        self._give([one.name for one in live], now)
+            self._give([one.name for one in live], now)
 
     def _observed(self, there: Sequence[Tenant], live: Sequence[HostSeen], now: float) -> tuple[Move, ...]:
         """Let the allocator see what hosts have counted since they were looked at last; no news, no moves."""
-        if self.allocator is None or self._observer.news == self._news:
+        if self.allocator is None or not self._meter.due(live):
             return ()
-        self._news = self._observer.news
-        totals = {one.name: self._observer.totals.of((one.model, one.version)) for one in there}
-        gauges = read_gauges(one.stats for one in live)
-        before, since = self._looked_at, self._totals
-        seen = {
-            one.name: observation(
-                totals[one.name] - since[one.name],
-                self._gauges.get(one.name, Gauges()),
-                gauges.get(one.name, Gauges()),
-                one.slo_ms,
-            )
-            for one in there
-            if one.name in since
-        }
-        self._looked_at, self._totals, self._gauges = now, totals, gauges
-        return () if before is None or now <= before else self.allocator.observe(seen, now, now - before)
+        self._observer.read()
+        seen, elapsed_s = self._meter.read(live, there, self._observer.totals.of)
+        return self.allocator.observe(seen, now, elapsed_s) if elapsed_s else ()
+
+    def _live(self) -> list[HostSeen]:
+        return [one for one in self._control.hosts if one.alive and one.cpus and one.state != "draining"]
 
     def _machine(self, live: Sequence[HostSeen]) -> tuple[Machine, bool]:
         """Return the cores that there are to give, and whether operators have given others away."""

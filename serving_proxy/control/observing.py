@@ -31,8 +31,6 @@ class Observer:
     def __init__(self, control: Control, alerts: Alerts | None = None) -> None:
         self._control = control
         self.totals = Totals()
-        # Rises with every statistics of a host that are others than before.
-        self.news = 0
         # Who divides cores shows how; nobody by default.
         self.show_cores: Callable[[], CoresView] = lambda: CoresView(mode="off", pools=[], notes=[])
         self._load = Load()
@@ -52,7 +50,7 @@ class Observer:
     def read(self) -> None:
         """Read the counters of hosts that have written them anew."""
         for host in self._control.hosts:
-            self.news += self.totals.add(host.name, host.stats)
+            self.totals.add(host.name, host.stats)
 
     def step(self, now: float | None = None) -> None:
         """Read the counters, judge, and draw a point if it is time for one."""

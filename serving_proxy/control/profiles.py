@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -57,6 +58,7 @@ class Profiles:
         self._control = control
         self._known: dict[tuple[str, str | None], Known | None] = {}
         self._files: tuple[tuple[str, int], ...] = ()
+        self._looked = asyncio.Event()
         self._records = _records(control.repository.setting(_STORED))
 
     def of(self, tenant: Tenant) -> Known | None:
@@ -65,7 +67,7 @@ class Profiles:
 
     async def look(self, tenants: Iterable[Tenant]) -> None:
         """Find the profiles of versions that are new, or of all if files have changed."""
-        files = _listed(self._control.options.profiles)
+        files = await asyncio.to_thread(_listed, self._control.options.profiles)
         wanted = {(one.path, one.profile) for one in tenants}
         if files == self._files:
             wanted -= self._known.keys()
@@ -74,6 +76,13 @@ class Profiles:
         for key in sorted(wanted, key=str):
             self._known[key] = await asyncio.to_thread(_find, *key, self._records.get(key[0]), paths)
         self._files = files
+        self._looked.set()
+
+    async def first_look(self, seconds: float) -> None:
+        """Wait until versions have been looked at once, for at most some time [s]."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._looked.wait()
 
     def of_graph(self, graph: str) -> Path | None:
         """Return a file of a graph that may hold for other weights too."""
@@ -111,7 +120,12 @@ def _records(kept: object) -> dict[str, tuple[str, str]]:
 
 
 def _listed(folder: Path) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted((str(one), one.stat().st_mtime_ns) for one in folder.glob("*.json")))
+    found = []
+    for one in folder.glob("*.json"):
+        # A link that leads nowhere, or what has gone meanwhile, is no profile.
+        with contextlib.suppress(OSError):
+            found.append((str(one), one.stat().st_mtime_ns))
+    return tuple(sorted(found))
 
 
 def _find(path: str, given: str | None, record: tuple[str, str] | None, files: Sequence[Path]) -> Known | None:

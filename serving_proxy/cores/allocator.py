@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from cost_model.control import ControlState, Move, Observation, Pool, Subject, begin, step
+from cost_model.control import ControlState, Move, Observation, Pool, Subject, begin, follow, step
 from cost_model.control.controller import list_moves
 from cost_model.control.state import Estimate
 from cost_model.control.targets import group_models
 from cost_model.machine import Machine
 from cost_model.planning import Plan
 from cost_model.service import ServiceTable
-from serving_proxy.cores import learning, planning
+from serving_proxy.cores import learning, limits, planning
 from serving_proxy.cores.layout import borrows, cores_of, cpus_of
-from serving_proxy.cores.limits import Limit, follow
+from serving_proxy.cores.limits import Limit
 from serving_proxy.cores.reading import within_cores
 from serving_proxy.cores.tenants import Tenant
 
@@ -53,7 +53,6 @@ class Allocator:
         self._measured: dict[str, float] = {}
         self._settled_at: float | None = None
         self._borrowing = False
-        self._queued: dict[str, int] = {}
         self._blind = self._divided = self._apart = False
 
     def deploy(
@@ -103,18 +102,19 @@ class Allocator:
             return ()
         known = {name: one for name, one in seen.items() if name in self.state.subjects}
         known = within_cores(known, self._sharing(), elapsed_s)
-        self._queued = {name: one.queued for name, one in known.items()}
-        before = self.state
-        state = replace(before, estimates=self._excused(self._learn(known)))
-        stepped, moves = step(state, known, now_s, elapsed_s)
-        stepped = replace(stepped, estimates=self._follow(stepped.estimates, elapsed_s))
-        if self.mode == "plan" or self._blind:
-            # Estimates are followed for the next plan; nothing moves until then.
-            self.state = replace(before, estimates=stepped.estimates)
+        state = replace(self.state, estimates=self._excused(self._learn(known)))
+        moves: tuple[Move, ...] = ()
+        # In a plan estimates are followed for the next one; nothing moves until then.
+        still = self.mode == "plan" or self._blind
+        if still:
+            state = follow(state, known, elapsed_s)
+        else:
+            state, moves = step(state, known, now_s, elapsed_s)
+        self.state = replace(state, estimates=self._follow(state.estimates, elapsed_s))
+        if still:
             return ()
-        self.state = stepped
         entered = self._entered((*moves, *self._borrowed()))
-        self.limits = follow(self.limits, self._wanted_limits(), elapsed_s)
+        self.limits = limits.follow(self.limits, self._wanted_limits(), elapsed_s)
         return entered
 
     @property
@@ -155,12 +155,11 @@ class Allocator:
         return {pool.name: sum(found[name].cores for name in pool.models) for pool in self.state.pools}
 
     def pressure(self) -> dict[str, float]:
-        """Return the demand with what waits: busy cores for a second that ends without a queue."""
+        """Return the demand of each pool with what waits."""
         if self.state is None:
             return {}
         found = self.state.estimates
-        waiting = {name: self._queued.get(name, 0) * one.service_us * 1e-6 for name, one in found.items()}
-        return {pool.name: sum(found[name].cores + waiting[name] for name in pool.models) for pool in self.state.pools}
+        return {pool.name: sum(found[name].pressure for name in pool.models) for pool in self.state.pools}
 
     def stop(self) -> None:
         """Give up all cores: there is nothing to divide."""
@@ -198,7 +197,8 @@ class Allocator:
         kept = {name: old.get(name, one) for name, one in state.estimates.items()}
         self.state = replace(state, pools=pools, estimates=kept)
         self.plan, self.machine, self._tenants = made, machine, tenants
-        self.limits = {name: one for name, one in self.limits.items() if name in kept}
+        variants = {one.name for one in tenants if one.role == "variant"}
+        self.limits = {name: one for name, one in self.limits.items() if name in variants}
         if self._blind:
             return ()
         self._divided = True
@@ -221,7 +221,9 @@ class Allocator:
         return found
 
     def _borrowed(self) -> list[Move]:
-        """See whether baselines may run on every core, and return what that changes."""
+        """See whether baselines may run on every core, and return what that changes; a plan is applied as it is."""
+        if self.mode == "plan":
+            return []
         why = borrows(self.pools, self.demand(), self.pressure(), self._borrowing)
         if (why is not None) == self._borrowing or len(self.pools) < 2:
             return []

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from cost_model.control import Pool, Subject
+from cost_model.control.state import pool_name
 from cost_model.control.targets import Grouping, hand_out
 from cost_model.machine import Machine
 from cost_model.planning import Plan, plan
@@ -52,7 +53,7 @@ def planned(made: Plan) -> tuple[Pool, ...]:
     for one in made.allocations:
         first = made.workload.model(one.models[0])
         if first.role == "baseline":
-            pools.append(Pool(one.models[0], "baseline", one.models, one.cores))
+            pools.append(Pool(pool_name("baseline", one.models), "baseline", one.models, one.cores))
             continue
         variants += 1
         pools.append(Pool("pool" if variants == 1 else f"pool {variants}", "pool", one.models, one.cores))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,7 +51,6 @@ def observation(added: Tally, before: Gauges, now: Gauges, slo_ms: float) -> Obs
     ran = max(0, round(added.run.count))
     sheds = sum(added.sheds.values())
     arrivals = max(0, max(ended, ran) + now.in_flight - before.in_flight)
-    p99 = added.latency.quantile(0.99)
     return Observation(
         arrivals=arrivals,
         completed=ran,
@@ -61,7 +60,23 @@ def observation(added: Tally, before: Gauges, now: Gauges, slo_ms: float) -> Obs
         in_flight=now.in_flight,
         # Requests of one run are each said to have taken as long as the run.
         busy_us=max(0.0, added.run.sum) / now.per_run,
-        p99_ms=math.nan if p99 is None else p99 / 1000,
+    )
+
+
+def added_up(parts: Sequence[tuple[Observation, float]], elapsed_s: float) -> Observation:
+    """Put together what hosts have seen in times of their own [s], as of one time [s]."""
+
+    def total(value: Callable[[Observation], float]) -> float:
+        return sum(value(one) * elapsed_s / own_s for one, own_s in parts)
+
+    return Observation(
+        arrivals=round(total(lambda one: one.arrivals)),
+        completed=round(total(lambda one: one.completed)),
+        sheds=round(total(lambda one: one.sheds)),
+        missed=round(total(lambda one: one.missed)),
+        queued=sum(one.queued for one, _ in parts),
+        in_flight=sum(one.in_flight for one, _ in parts),
+        busy_us=total(lambda one: one.busy_us),
     )
 
 

@@ -21,6 +21,7 @@ class _Host:
     shown: tuple[Any, ...]
     last: dict[Key, Tally]
     showing: frozenset[Key]
+    totals: dict[Key, Tally] = field(default_factory=dict)
 
 
 class Totals:
@@ -28,7 +29,6 @@ class Totals:
 
     def __init__(self) -> None:
         self._hosts: dict[str, _Host] = {}
-        self._totals: dict[Key, Tally] = {}
 
     def add(self, host: str, stats: Mapping[str, Any]) -> bool:
         """Take what a host shows now, and say whether it is something new.
@@ -47,19 +47,21 @@ class Totals:
         for key, counted in now.items():
             earlier = before.last.get(key, _NOTHING)
             added = counted if counted.shrunk(earlier) else counted - earlier
-            self._totals[key] = self._totals.get(key, _NOTHING) + added
+            before.totals[key] = before.totals.get(key, _NOTHING) + added
         # What is not shown now may be shown again, and not from 0.
-        self._hosts[host] = _Host(shown, before.last | now, frozenset(now))
+        self._hosts[host] = _Host(shown, before.last | now, frozenset(now), before.totals)
         return True
 
-    def of(self, key: Key) -> Tally:
-        """Return what has been counted of a version."""
-        return self._totals.get(key, _NOTHING)
+    def of(self, key: Key, host: str | None = None) -> Tally:
+        """Return what has been counted of a version, by all hosts or by one."""
+        if host is not None:
+            return self._hosts[host].totals.get(key, _NOTHING) if host in self._hosts else _NOTHING
+        return sum((one.totals[key] for one in self._hosts.values() if key in one.totals), _NOTHING)
 
     def keep(self, keys: set[Key]) -> None:
         """Forget versions that are no more."""
-        self._totals = {key: total for key, total in self._totals.items() if key in keys}
         for host in self._hosts.values():
+            host.totals = {key: total for key, total in host.totals.items() if key in keys}
             # What a host shows still is not to be counted from 0 should the version come back.
             host.last = {key: tally for key, tally in host.last.items() if key in keys or key in host.showing}
 

@@ -47,6 +47,8 @@ class HostSeen:
         Model, version, what it says of it.
     stats : dict
         Its statistics as they were written last, with those of shadow traffic under `shadow`.
+    counted_at : float [s]
+        When they were written, by the file system's clock.
     """
 
     name: str
@@ -60,6 +62,7 @@ class HostSeen:
     endpoints: dict[str, str] = field(default_factory=dict)
     models: dict[str, dict[int, VersionSeen]] = field(default_factory=dict)
     stats: dict[str, Any] = field(default_factory=dict)
+    counted_at: float = 0.0
 
 
 @dataclass(frozen=True)

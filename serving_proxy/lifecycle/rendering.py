@@ -109,11 +109,13 @@ def _version(model: Model, version: Version, host: HostSettings) -> dict[str, An
 def worker_threads(settings: Settings, cpus: int) -> int | None:
     """Return the threads that a session needs for its version to use any CPUs that it may be given; None: leave it.
 
-    A version with CPUs of its own runs on threads of its sessions, by default one each: on no more than one core.
-    Where requests are put together these threads mean something else, and whoever names them knows why.
+    A version with CPUs of its own runs on threads of its sessions, by default one each: on no more than one core. An
+    operator's `cpuset` changes nothing: it comes and goes without a reload, and hosts run no more requests at once than
+    a session has CPUs. Where requests are put together these threads mean something else, and whoever names them knows
+    why.
     """
     named = {"worker_threads", "execution"} & settings.config.keys()
-    if named or settings.cpuset is not None or (settings.batching is not None and settings.batching.mode != "off"):
+    if named or (settings.batching is not None and settings.batching.mode != "off"):
         return None
     sessions = settings.config.get("session_num", 1)
     if not isinstance(sessions, int) or isinstance(sessions, bool) or sessions < 1:

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -140,6 +142,49 @@ def test_a_move_that_hurts_is_undone_and_not_repeated_at_once() -> None:
     for later in range(2, 6):
         state, again = step(state, observed, now + later)
         assert again == ()
+
+
+def pressed(state: ControlState, model: str, **values: int) -> dict[str, Observation]:
+    """Return what is seen at the usual rates while a model has a queue, or is late."""
+    observed = seen(state)
+    return observed | {model: replace(observed[model], **values)}
+
+
+def test_a_baseline_that_is_late_gets_cores_and_gives_them_back() -> None:
+    state = start()
+    before = sizes(state)["base"]
+    reasons = []
+    for now in range(1, 20):
+        state, moves = step(state, pressed(state, "base", missed=3000), float(now))
+        reasons += [move.reason for move in moves]
+    late = sizes(state)["base"]
+    assert late > before
+    assert "its requests are late" in reasons[0]
+    for now in range(20, 60):
+        state, _ = step(state, pressed(state, "base", missed=6000), float(now))
+    assert sizes(state)["base"] <= late + 1, "lateness alone does not take all"
+    for now in range(60, 180):
+        state, _ = step(state, seen(state), float(now))
+    assert sizes(state)["base"] <= before + 1
+
+
+def test_variants_that_are_late_wait_for_a_baseline_that_is_not() -> None:
+    state = start()
+    before = sizes(state)
+    for now in range(1, 60):
+        state, _ = step(state, pressed(state, "v1", missed=400), float(now))
+    assert sizes(state) == before
+
+
+@pytest.mark.parametrize("model", ["base", "v1"])
+def test_a_queue_that_lasts_is_demand(model: str) -> None:
+    state = start()
+    owner = state.pool_of(model).name
+    before = sizes(state)[owner]
+    for now in range(1, 20):
+        state, _ = step(state, pressed(state, model, queued=6000), float(now))
+    assert len(state.pool_of(model).cores) > (before if owner == state.pool_of(model).name else 5)
+    assert state.estimates[model].pressure > state.estimates[model].cores + 10
 
 
 def test_operator_overrides_the_controller() -> None:

@@ -67,7 +67,8 @@ class Place:
                 versions[number]["run_us"]["mean"] = mean
             shown = stats(versions, time=self.now)
             self.control.hosts = tuple(
-                HostSeen(f"host-{n}", True, cpus=one, state="ready", stats=shown) for n, one in enumerate(cpus)
+                HostSeen(f"host-{n}", True, cpus=one, state="ready", stats=shown, counted_at=self.now)
+                for n, one in enumerate(cpus)
             )
             self.observer.step(self.now)
             self.cores.step(self.now)
@@ -144,6 +145,20 @@ def test_a_fault_leaves_the_last_plan_in_force(place: Place) -> None:
     assert place.desired()["host-0"] == given["host-0"]
 
 
+def test_what_was_planned_is_given_though_what_was_counted_makes_no_sense(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ValueError("counters")
+
+    place.tick(1, v3=500, v4=50, v5=50)
+    monkeypatch.setattr(cores_module.Allocator, "observe", fails)
+    for _ in range(10):
+        with place.control.going_on("cores"):
+            place.tick(v3=500, v4=50, v5=50)
+    assert place.desired()["host-0"]["cpusets"].keys() == {"ranking/3", "ranking/4", "ranking/5"}
+
+
 def test_cpus_of_an_operator_are_never_moved(place: Place) -> None:
     model = place.control.model("ranking")
     chosen = model.versions[4].model_copy(update={"settings": Settings(cpuset="6-7")})
@@ -187,6 +202,18 @@ def test_an_overloaded_variant_is_limited_by_every_host_and_each_change_is_an_ev
     place.desired()
     assert set(limits().values()) == {None}
     assert place.repository.events(newest=True, limit=1000)[-1].kind == "cores"
+
+
+def test_a_plan_does_not_take_over_limits(place: Place) -> None:
+    place.tick(10, v3=1000, v4=50, v5=50)
+    place.tick(15, v3=5000, v4=9000, v5=50)
+    assert place.control.host_settings.limits
+    place.options = replace(place.options, cores="plan")
+    place.begin()
+    assert place.desired()["host-0"]["cpusets"]
+    assert place.control.host_settings.limits == {}
+    place.tick(3, v3=5000, v4=9000, v5=50)
+    assert place.control.host_settings.limits == {}
 
 
 def test_the_map_of_the_cores_is_the_plan_of_the_scenario(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -252,6 +253,40 @@ def test_a_plan_limits_nobody() -> None:
     assert running.allocator.limits == {}
 
 
+def test_a_limit_ends_with_the_variant_that_is_promoted() -> None:
+    running = Running(2)
+    running.run(20, most=900, v3=300, v4=3000, v5=10)
+    assert "ranking/4" in running.allocator.limits
+    new = Tenant("ranking/4", "ranking", 4, "baseline", 20.0, "/models/4")
+    running.tenants = [new, replace(BASELINE, role="variant", like="ranking/4"), VARIANTS[1]]
+    running.allocator.deploy(running.tenants, running.machine, {}, running.now)
+    assert "ranking/4" not in running.allocator.limits
+
+
+def test_a_plan_is_applied_as_it_is_made() -> None:
+    running = Running(2, "plan")
+    for rates in ({"v3": 300, "v4": 5}, {"v3": 300, "v4": 3000}, {"v3": 1800, "v4": 5}):
+        running.run(int(SETTLED_S) + 10, most=1000, **rates)
+        assert running.allocator.plan is not None
+        assert running.allocator.cores == {
+            name: one.cores for one in running.allocator.plan.allocations for name in one.models
+        }
+    assert not running.allocator.borrowing
+
+
+def test_a_baseline_that_is_late_gets_cores_though_it_is_not_busy() -> None:
+    running = Running(8)
+    running.run(30, v3=2000, v4=1000, v5=1000)
+    before = running.sizes()["ranking/3"]
+    for _ in range(20):
+        running.now += 1.0
+        late = Observation(2000, 2000, 0, 1800, queued=500, in_flight=520, busy_us=2e6)
+        fine = {f"ranking/{n}": Observation(1000, 1000, busy_us=1e6) for n in (4, 5)}
+        running.moves += running.allocator.observe({"ranking/3": late, **fine}, running.now, 1.0)
+    assert running.sizes()["ranking/3"] > before
+    assert "late" in running.moves[-1].reason
+
+
 def test_it_says_where_the_cost_of_a_request_comes_from() -> None:
     running = Running(4)
     running.run(1)
@@ -280,3 +315,17 @@ def test_a_variant_is_not_slow_because_its_core_is_lent() -> None:
     assert running.allocator.borrowing
     running.run(20, us=slow, v3=1800, v4=200, v5=10)
     assert {pool.kind for pool in running.allocator.pools} == {"baseline", "pool"}
+
+
+@pytest.mark.parametrize("cores", [2, 3, 4, 5])
+@pytest.mark.parametrize("mode", ["plan", "control"])
+def test_more_baselines_than_cores_are_followed_like_others(mode: Mode, cores: int) -> None:
+    several = [Tenant(f"{name}/1", name, 1, "baseline", 20.0, f"/{name}/1") for name in "abc"]
+    several += [Tenant(f"{name}/2", name, 2, "variant", 20.0, f"/{name}/2", f"{name}/1") for name in "abc"]
+    allocator = Allocator(mode)
+    for now in range(60):
+        allocator.deploy(several, Machine.even(cores), {}, float(now))
+        seen = {one.name: Observation(100, 100, busy_us=100 * 1500.0) for one in several}
+        allocator.observe(seen, float(now), 1.0)
+    assert allocator.cores.keys() == {one.name for one in several}
+    assert sum(allocator.demand().values()) == pytest.approx(0.9, rel=0.05)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from cost_model.control import Subject
+from cost_model.control.state import pool_name
 from cost_model.machine import Machine
 from cost_model.profiling.profile import Profile
 from serving_proxy.cores.planning import make_plan, planned, profiled_us, sized
@@ -48,3 +49,17 @@ def test_pools_of_the_controller_get_what_the_plan_gives_their_models() -> None:
     pools = sized(made, [("baseline", ("m/1",)), ("tight", ("m/2",)), ("pool", ("m/3",))], ())
     assert all(one.cores for one in pools)
     assert abs(len(pools[0].cores) - len(made.allocation("m/1").cores)) <= 1
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3, 4])
+def test_pools_of_a_plan_are_called_what_the_controller_calls_them(cores: int) -> None:
+    several = [
+        *(Subject(f"{name}/1", "baseline", 1000.0, 20.0, 100.0) for name in "abc"),
+        *(Subject(f"{name}/2", "variant", 1000.0, 20.0, 100.0) for name in "abc"),
+    ]
+    pools = planned(make_plan(several, {one.name: one.qps for one in several}, {}, Machine.even(cores)))
+    assert [one.name for one in pools if one.kind == "baseline"] == [
+        pool_name(one.kind, one.models) for one in pools if one.kind == "baseline"
+    ]
+    assert len({one.name for one in pools}) == len(pools)
+    assert sorted(core for one in pools for core in one.cores) == list(range(cores))

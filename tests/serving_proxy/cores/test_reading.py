@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import math
-
 import pytest
 from guard_support import stats, version_stats
 
@@ -18,14 +16,12 @@ def test_what_came_is_what_ended_and_what_is_under_way() -> None:
     assert (seen.arrivals, seen.completed, seen.sheds, seen.missed) == (105, 90, 10, 30)
     assert (seen.queued, seen.in_flight) == (3, 7)
     assert seen.busy_us == pytest.approx(90 * 900)
-    assert 50 < seen.p99_ms < 75
 
 
 def test_nothing_is_nothing() -> None:
     tally = read_tallies(stats({3: version_stats()}))["ranking", 3]
     seen = observation(tally, Gauges(), Gauges(), 20.0)
     assert (seen.arrivals, seen.missed, seen.busy_us) == (0, 0, 0.0)
-    assert math.isnan(seen.p99_ms)
 
 
 def test_requests_of_one_run_share_its_time() -> None:

@@ -90,7 +90,7 @@ def test_it_is_what_the_published_schema_says(model: Model, repository: Path) ->
         (Settings(config={"worker_threads": 2}), None),
         (Settings(config={"execution": "inline"}), None),
         (Settings(config={"session_num": "x"}), None),
-        (Settings(cpuset="0"), None),
+        (Settings(cpuset="0"), 8),
         (Settings(batching=Batching(mode="zero_wait")), None),
         (Settings(batching=Batching(mode="off")), 8),
     ],
@@ -102,3 +102,15 @@ def test_versions_get_threads_for_the_cpus_that_are_divided(settings: Settings, 
     assert version.get("config", {}) == settings.config | ({} if threads is None else {"worker_threads": threads})
     (version,) = render({"m": model}, HostSettings())["models"]["m"]["versions"].values()
     assert version.get("config", {}) == settings.config
+
+
+@pytest.mark.parametrize("divided", [0, 8])
+def test_other_cpus_alone_are_no_other_model(divided: int) -> None:
+    host = HostSettings(divided_cpus=divided)
+    rendered = []
+    for cpuset in (None, "1", "0;1"):
+        model = settled(deployed(None, 3, settings=Settings(config={"session_num": 2}, cpuset=cpuset)))
+        (version,) = render({"m": model}, host)["models"]["m"]["versions"].values()
+        assert version.pop("cpuset", None) == cpuset
+        rendered.append(version)
+    assert rendered[0] == rendered[1] == rendered[2]

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What came to versions between two looks, each host by its own clock.
+
+Hosts count once a second, each at a moment of its own. What several have counted divided by the time between looks is
+no rate: a look may hold two seconds of one host and none of another. So each host's counts are divided by the time
+between its own statistics, and the rates are added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cost_model.control import Observation
+from serving_proxy.cores.reading import Gauges, added_up, observation, read_gauges
+from serving_proxy.cores.tenants import Tenant
+from serving_proxy.guard.reading import Key
+from serving_proxy.guard.tally import Tally
+from serving_proxy.lifecycle.observation import HostSeen
+
+# So long behind the newest statistics, a host is not waited for.
+PATIENCE_S = 3.0
+
+Counted = Callable[[Key, str], Tally]
+"""What has been counted of a version by a host."""
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """What a host had counted at a moment [s]."""
+
+    at: float
+    counted: dict[str, Tally]
+    gauges: dict[str, Gauges]
+
+
+class Meter:
+    """Remembers what hosts had counted when they were looked at last."""
+
+    def __init__(self) -> None:
+        self._marks: dict[str, _Mark] = {}
+
+    def due(self, hosts: Sequence[HostSeen]) -> bool:
+        """Say whether every host has counted since the last look, those aside that have not for long."""
+        newest = max((one.counted_at for one in hosts), default=0.0)
+        fresh = [self._is_fresh(one) for one in hosts]
+        late = [newest - one.counted_at > PATIENCE_S for one in hosts]
+        return any(fresh) and all(new or old for new, old in zip(fresh, late, strict=True))
+
+    def read(
+        self, hosts: Sequence[HostSeen], tenants: Sequence[Tenant], counted: Counted
+    ) -> tuple[dict[str, Observation], float]:
+        """Return what came to each version since the last look, and in how many seconds; 0: nothing can be said.
+
+        Parameters
+        ----------
+        hosts : sequence of HostSeen
+            That are alive.
+        tenants : sequence of Tenant
+        counted : callable
+        """
+        parts: dict[str, list[tuple[Observation, float]]] = {}
+        passed = []
+        marks = {one.name: self._marks[one.name] for one in hosts if one.name in self._marks}
+        for host in (one for one in hosts if self._is_fresh(one)):
+            gauges = read_gauges([host.stats])
+            totals = {one.name: counted((one.model, one.version), host.name) for one in tenants}
+            before, marks[host.name] = marks.get(host.name), _Mark(host.counted_at, totals, gauges)
+            elapsed_s = 0.0 if before is None else host.counted_at - before.at
+            # A clock that was set back tells no time.
+            if before is None or elapsed_s <= 0:
+                continue
+            passed.append(elapsed_s)
+            for one in tenants:
+                if one.name in before.counted:
+                    was, now = (found.get(one.name, Gauges()) for found in (before.gauges, gauges))
+                    seen = observation(totals[one.name] - before.counted[one.name], was, now, one.slo_ms)
+                    parts.setdefault(one.name, []).append((seen, elapsed_s))
+        self._marks = marks
+        if not passed:
+            return {}, 0.0
+        usual_s = sum(passed) / len(passed)
+        return {name: added_up(some, usual_s) for name, some in parts.items()}, usual_s
+
+    def _is_fresh(self, host: HostSeen) -> bool:
+        mark = self._marks.get(host.name)
+        return bool(host.stats) and (mark is None or host.counted_at != mark.at)

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Profiles in the folder, and what is found for versions there."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cost_model.machine import Machine
+from cost_model.profiling.profile import Profile, cpu_model
+from serving_proxy.control import cores as cores_module
+from serving_proxy.control import profiles as profiles_module
+from serving_proxy.control.control import Control, ControlOptions
+from serving_proxy.control.cores import Cores
+from serving_proxy.control.observing import Observer
+from serving_proxy.control.profiles import Profiles
+from serving_proxy.cores import Tenant
+from serving_proxy.store import Database, Repository
+
+GRAPH = "0123456789abcdef"
+TENANT = Tenant("ranking/3", "ranking", 3, "baseline", 20.0, "/models/3")
+
+
+@pytest.fixture
+def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Control:
+    monkeypatch.setattr(profiles_module, "fingerprint", lambda _: GRAPH)
+    made = Control(ControlOptions(tmp_path, cores="plan"), Repository(Database(tmp_path / "proxy.sqlite3")))
+    made.options.profiles.mkdir()
+    return made
+
+
+def profile(folder: Path, name: str = "one", us: float = 100.0) -> Path:
+    made = Profile(GRAPH, cpu_model())
+    made.add(1, 1, np.full(10, us))
+    made.save(folder / f"{name}.json")
+    return folder / f"{name}.json"
+
+
+def test_what_is_no_file_is_no_profile(control: Control) -> None:
+    folder = control.options.profiles
+    (folder / "gone.json").symlink_to(folder / "nowhere.json")
+    (folder / "folder.json").mkdir()
+    (folder / "text.json").write_text("text", encoding="utf-8")
+    file = profile(folder)
+    profiles = Profiles(control)
+    asyncio.run(profiles.look([TENANT]))
+    known = profiles.of(TENANT)
+    assert known is not None
+    assert (known.file, known.how) == (file, "found")
+
+
+def test_storage_that_answers_nothing_holds_up_no_plan(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores_module, "machine_of", lambda cpus: Machine.even(len(cpus)))
+    monkeypatch.setattr(cores_module, "_PROFILES_S", 0.1)
+    answers = threading.Event()
+    monkeypatch.setattr(profiles_module, "load_profile", lambda _: answers.wait(30))
+    profile(control.options.profiles)
+    cores = Cores(control, Observer(control))
+    steps: list[float] = []
+    monkeypatch.setattr(cores, "step", lambda: steps.append(time.monotonic()))
+
+    async def run() -> None:
+        looking = asyncio.create_task(cores.profiles.look([TENANT]))
+        planning = asyncio.create_task(cores.run())
+        async with asyncio.timeout(10):
+            while not steps:
+                await asyncio.sleep(0.05)
+        assert not looking.done()
+        planning.cancel()
+        looking.cancel()
+        answers.set()
+
+    asyncio.run(run())
