@@ -121,7 +121,7 @@ def explain(made: Plan, name: str, around: int = 3) -> Explanation:
     own = pool.pool.member_service(place)
     has = len(allocation.cores)
     need = pool.need(most=max(4 * has, 64))
-    reachable = None if pool.hopeless or need > max(4 * has, 64) else need
+    reachable = None if pool.hopeless or pool.crowded or need > max(4 * has, 64) else need
     wanted = sorted({*range(max(1, has - around), has + around + 1), *([reachable] if reachable else [])})
     curve = tuple(_point(pool, name, cores) for cores in wanted)
     cumulated = own.weights[own.values.argsort()].cumsum()
@@ -162,6 +162,8 @@ def _why(
             f"Its requests take longer than {model.slo_p99_ms:g} ms in more than 1 of 100 cases on idle cores already: "
             "no allocation meets its objective, and it is planned for at most 80 % utilisation."
         )
+    elif name in pool.crowded:
+        told.append("It misses its objective by what switches between models cost: it needs a pool of its own.")
     elif need is None:
         told.append("No number of cores that this machine could have meets the objectives of its allocation.")
     elif need > has:

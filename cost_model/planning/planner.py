@@ -143,7 +143,8 @@ def _with_parts(
     left = pools[own:]
     while left:
         pool = left.pop(0)
-        room = min(_MOST_POOLS, cores - own) - len(parts) - len(left)
+        # A model that cannot meet its objective in this pool leaves it however many pools there are.
+        room = (cores - own if pool.crowded else min(_MOST_POOLS, cores - own)) - len(parts) - len(left)
         halves = split(pool, scale or 1.0, make) if room > 1 else [pool]
         if len(halves) == 1:
             parts += halves
@@ -207,6 +208,10 @@ def _reasons(pools: Sequence[Sizing], counts: Sequence[int], machine: Machine) -
     for pool, count in zip(pools, counts, strict=True):
         for name in pool.hopeless:
             made.append(f"{name}: misses its objective on idle cores already; no allocation meets it")
+        for name in pool.crowded:
+            made.append(
+                f"{name}: misses its objective by what switches between models cost; it needs a pool of its own"
+            )
         need = pool.need()
         if need > count:
             what = f"at least {need} cores" if need > pool.most else f"{need} cores"
