@@ -86,6 +86,11 @@ def complain(message: str) -> None:
     errors.print(f"[bold red]error:[/] {escape(' '.join(message.split()))}", soft_wrap=True, highlight=False)
 
 
+def tell(message: str) -> None:
+    """Print a note on the standard error."""
+    errors.print(f"[yellow]note:[/] {escape(message)}", soft_wrap=True, highlight=False)
+
+
 def print_json(data: Any) -> None:
     """Print JSON; a number that is not finite would be an error."""
     typer.echo(json.dumps(data, indent=2, allow_nan=False))

@@ -9,15 +9,15 @@
     The published design: the baseline has cores of its own, all variants share the rest. The split is the one that
     carries most at steady base traffic, found by simulation: the best that can be chosen in advance.
 `planned`
-    The planner's allocation, at the same demand; it does not change.
+    The planner's allocation for the same rates, with its threads per session; it does not change.
 `dynamic`
     The controller's pools: ownership follows demand every second, idle cores are lent in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -36,6 +36,7 @@ class Assignment:
     """Groups with a label each: who owns a core, who queues where, who lends and borrows.
 
     A request that has waited for more than `wait_part` [models] of its objective is dropped; None: the whole of it.
+    `threads` are those of a session of each model that has more than one; only those at the beginning count.
     """
 
     labels: tuple[str, ...]
@@ -47,6 +48,7 @@ class Assignment:
     oversubscribed: tuple[bool, ...]
     limit: tuple[int, ...] | None = None
     wait_part: tuple[float, ...] | None = None
+    threads: Mapping[str, int] = field(default_factory=dict)
 
 
 class Policy(Protocol):
@@ -138,14 +140,18 @@ def planned_policy(workload: Workload, interference: Any) -> Fixed:
     def make(inputs: Inputs, machine: Machine, qps: float) -> Assignment:
         from cost_model.planning import plan
 
-        made = plan(workload, machine, workload.qps_by_model(qps), interference)
+        # Every model's part of the total, as in the simulated traffic: also of those with a rate of their own.
+        rates = dict(zip(inputs.names, (inputs.shares * qps).tolist(), strict=True))
+        made = plan(workload, machine, rates, interference)
         places = {name: place for place, one in enumerate(made.allocations) for name in one.models}
         owners = [0] * len(machine.cores)
         for place, one in enumerate(made.allocations):
             for core in one.cores:
                 owners[core] = place
         labels = [one.models[0] if len(one.models) == 1 else f"{len(one.models)} models" for one in made.allocations]
-        return fixed(labels, owners, [places[name] for name in inputs.names])
+        threads = {name: one.threads_per_session for one in made.allocations for name in one.models}
+        more = {name: count for name, count in threads.items() if count > 1}
+        return replace(fixed(labels, owners, [places[name] for name in inputs.names]), threads=more)
 
     return Fixed("planned", make)
 

@@ -71,3 +71,13 @@ def test_wrong_use_is_one_line(workload: Path, options: tuple[str, str], message
     assert code == 2
     assert message in error
     assert "Traceback" not in error
+
+
+def test_model_that_no_policy_serves_is_named(workload: Path) -> None:
+    workload.write_text(WORKLOAD.replace("slo_p99_ms: 10", "slo_p99_ms: 1", 1))
+    code, out, error = run(workload, "--policy", "shared", "--traffic", "steady", "--qps", 10, "--json")
+    assert code == 0, error
+    assert "base misses its objective on idle cores" in error
+    data = json.loads(out)
+    assert data["unserved"] == ["base"]
+    assert not data["runs"][0]["met"]
