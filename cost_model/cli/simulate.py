@@ -50,7 +50,7 @@ def simulate_command(
     from cost_model.machine import load_machine, this_machine
     from cost_model.simulation.capacity import scaled_workload
     from cost_model.simulation.inputs import BROKEN, build_inputs
-    from cost_model.simulation.policies import POLICIES
+    from cost_model.simulation.policies import POLICIES, least_cores
     from cost_model.workload import load_workload
 
     names = list(POLICIES) if policy == "all" else [policy]
@@ -65,6 +65,12 @@ def simulate_command(
     if not known:
         raise WorkloadError(f"{workload_file}: no traffic found, expected at least one kind")
     kept = tuple(one for one in workload.traffic if not traffic or one.name in traffic)
+    if policy == "all":
+        for name in [one for one in names if least_cores(one, workload) > len(machine.cores)]:
+            names.remove(name)
+            tell(
+                f"{name} is left out: it needs {least_cores(name, workload)} cores, and there are {len(machine.cores)}"
+            )
     workload = scaled_workload(replace(workload, traffic=kept), minutes_scale)
     fitted = load_calibration(calibration) if calibration else None
     if fitted:

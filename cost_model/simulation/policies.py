@@ -23,7 +23,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from cost_model.control import ControlState, Observation, Pool, Settings, Subject, begin, step
-from cost_model.errors import UsageError
 from cost_model.machine import Machine
 from cost_model.simulation.inputs import Inputs
 from cost_model.workload import Workload
@@ -94,6 +93,13 @@ class Fixed:
         return None, ()
 
 
+def least_cores(policy: str, workload: Workload) -> int:
+    """Return the cores without which a policy has none for someone."""
+    if policy == "static":
+        return len(workload.models)
+    return len({one.role for one in workload.models}) if policy == "baseline-pool" else 1
+
+
 def shared_policy() -> Fixed:
     """Make `shared`."""
 
@@ -108,8 +114,6 @@ def static_policy() -> Fixed:
 
     def make(inputs: Inputs, machine: Machine, qps: float) -> Assignment:
         count, cores = len(inputs.names), len(machine.cores)
-        if count > cores:
-            raise UsageError(f"static: {count} models on {cores} cores found, expected a core for each")
         demand = inputs.shares * inputs.mean_us
         exact = demand / demand.sum() * cores
         sizes = np.maximum(1, np.floor(exact)).astype(int)

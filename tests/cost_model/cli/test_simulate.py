@@ -81,3 +81,15 @@ def test_model_that_no_policy_serves_is_named(workload: Path) -> None:
     data = json.loads(out)
     assert data["unserved"] == ["base"]
     assert not data["runs"][0]["met"]
+
+
+def test_policy_that_needs_more_cores_is_left_out_of_all(workload: Path) -> None:
+    workload.write_text(WORKLOAD.replace("cores: 4", "cores: 2"))
+    options = ("--traffic", "steady", "--qps", 100, "--json")
+    code, out, error = run(workload, *options)
+    assert code == 0, error
+    assert "static is left out: it needs 3 cores, and there are 2" in error
+    assert [one["policy"] for one in json.loads(out)["runs"]] == ["shared", "baseline-pool", "planned", "dynamic"]
+    code, _, error = run(workload, "--policy", "static", *options)
+    assert code == 2
+    assert "static: 2 cores found, expected at least 3" in error

@@ -132,8 +132,11 @@ def test_split_gives_the_baseline_its_part(small: Workload) -> None:
 
 
 def test_static_needs_a_core_for_each_model(small: Workload) -> None:
-    with pytest.raises(UsageError, match="static: 5 models on 4 cores"):
-        static_policy().start(build_inputs(small), Machine.even(4), 1000)
+    with pytest.raises(UsageError, match="static: 4 cores found, expected at least 5"):
+        make_policy("static", small, Machine.even(4), NONE)
+    with pytest.raises(UsageError, match="baseline-pool: 1 cores found, expected at least 2"):
+        make_policy("baseline-pool", small, Machine.even(1), NONE)
+    assert set(static_policy().start(build_inputs(small), Machine.even(5), 1000).core_owner) == set(range(5))
 
 
 def alone_on(cores: int, *models: ModelLoad) -> Workload:
