@@ -10,6 +10,7 @@ import functools
 import importlib
 import importlib.util
 import json
+import math
 import signal
 from collections.abc import Callable
 from typing import Annotated, Any, ParamSpec
@@ -18,7 +19,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from cost_model.errors import CostModelError
+from cost_model.errors import CostModelError, UsageError
 
 app = typer.Typer(
     name="cost-model",
@@ -62,6 +63,9 @@ def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
+            for name, value in kwargs.items():
+                if isinstance(value, float) and not math.isfinite(value):
+                    raise UsageError(f"--{name.replace('_', '-')}: {value} found, expected a finite number")
             code = command(*args, **kwargs)
         except CostModelError as error:
             complain(str(error))

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from cost_model.cli.app import app, guarded, tell
 from cost_model.errors import UsageError, WorkloadError
+from cost_model.workload import MOST_QPS
 
 _HELP = """Simulate a machine, also one that you do not have: which policy carries how much.
 
@@ -33,9 +34,13 @@ every policy alike, up to 10 %; one that misses more than that alone is named, a
 def simulate_command(
     workload_file: Annotated[Path, typer.Argument(metavar="WORKLOAD", help="Workload file (YAML).")],
     policy: Annotated[str, typer.Option(help="shared, static, baseline-pool, planned, dynamic, or all.")] = "all",
-    seed: Annotated[list[int] | None, typer.Option(help="Seed; again for more. By default those of the file.")] = None,
+    seed: Annotated[
+        list[int] | None, typer.Option(min=0, help="Seed; again for more. By default those of the file.")
+    ] = None,
     traffic: Annotated[list[str] | None, typer.Option(help="Kind of traffic; again for more. All by default.")] = None,
-    qps: Annotated[float | None, typer.Option(help="Run at this total rate in place of searching.", min=0.001)] = None,
+    qps: Annotated[
+        float | None, typer.Option(help="Run at this total rate in place of searching.", min=0.001, max=MOST_QPS)
+    ] = None,
     minutes_scale: Annotated[float, typer.Option(help="Shorten traffic to this part of its minutes.", min=1e-4)] = 1.0,
     interference: Annotated[float, typer.Option(help="Multiply the coefficients of interference.", min=0.0)] = 1.0,
     calibration: Annotated[
@@ -56,6 +61,10 @@ def simulate_command(
     names = list(POLICIES) if policy == "all" else [policy]
     if names[0] not in POLICIES:
         raise UsageError(f"--policy: '{policy}' found, expected one of {', '.join(POLICIES)}, all")
+    if plot:
+        from cost_model.plots import check_picture
+
+        check_picture(plot)
     workload = load_workload(workload_file)
     machine = load_machine(machine_file) if machine_file else workload.machine or this_machine()
     known = [one.name for one in workload.traffic]

@@ -16,7 +16,7 @@ from cost_model.planning.sharing import shared_out
 from cost_model.planning.sizing import Sizing
 from cost_model.queueing import Member
 from cost_model.queueing.pool import bandwidth_bytes_per_s
-from cost_model.workload import Workload
+from cost_model.workload import MOST_QPS, Workload
 
 _MOST_POOLS = 4
 # A difference of memory contention between nodes that is worth sizing once more for.
@@ -95,8 +95,8 @@ def _checked(workload: Workload, rates: Mapping[str, float]) -> dict[str, float]
     for name, rate in rates.items():
         if name not in names:
             raise WorkloadError(f"qps of {name}: no such model, expected one of the workload")
-        if not math.isfinite(rate) or rate < 0:
-            raise WorkloadError(f"qps of {name}: {rate} found, expected a number of at least 0")
+        if not 0 <= rate <= MOST_QPS:
+            raise WorkloadError(f"qps of {name}: {rate} found, expected a number from 0 to {MOST_QPS:g}")
     return {model.name: float(rates.get(model.name, 0.0)) for model in workload.models}
 
 

@@ -63,6 +63,9 @@ def test_run_at_a_rate_shows_each_model_and_draws(workload: Path, tmp_path: Path
     ("options", "message"),
     [
         (("--policy", "best"), "--policy: 'best' found, expected one of shared"),
+        (("--seed", "-1"), "--seed"),
+        (("--minutes-scale", "inf"), "--minutes-scale: inf found, expected a finite number"),
+        (("--plot", "x.foo"), "--plot: 'x.foo' found, expected a name that ends in"),
         (("--traffic", "storm"), "--traffic: 'storm' found, expected one of steady, bursts"),
     ],
 )

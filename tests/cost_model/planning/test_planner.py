@@ -234,7 +234,7 @@ def test_no_traffic_is_planned() -> None:
     assert made.growth == math.inf
 
 
-@pytest.mark.parametrize("rate", [-1.0, math.nan, math.inf])
+@pytest.mark.parametrize("rate", [-1.0, math.nan, math.inf, 1e308])
 def test_bad_rate_is_refused(rate: float) -> None:
     with pytest.raises(WorkloadError, match="qps of ranking"):
         plan(BOX, qps_by_model={"ranking": rate})
