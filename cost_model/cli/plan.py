@@ -24,9 +24,9 @@ cores. A plan that cannot meet every objective says why, still protects the base
 
 **Examples**
 
-- `cost-model plan box128.yaml --qps 20000`
-- `cost-model plan box128.yaml --qps 20000 --explain`
-- `cost-model plan box128.yaml --qps 20000 --add exp_17 --like ranking --qps 300 --slo-p99-ms 20`
+- `cost-model plan box128.yaml --total-qps 20000`
+- `cost-model plan box128.yaml --total-qps 20000 --explain`
+- `cost-model plan box128.yaml --total-qps 20000 --add exp_17 --like ranking --qps 300 --slo-p99-ms 20`
 """
 
 
