@@ -150,13 +150,8 @@ def _why(
     made: Plan, allocation: Allocation, pool: Sizing, name: str, need: int | None, curve: tuple[CurvePoint, ...]
 ) -> list[str]:
     has, model = len(allocation.cores), made.workload.model(name)
-    told = []
-    if model.role == "baseline" and len(allocation.models) == 1:
-        told.append("A baseline: its cores are its own, and it is given what it needs before any variant.")
-    elif len(allocation.models) == 1:
-        told.append("Alone on its cores: with the others it would cost more cores than it does alone.")
-    else:
-        told.append(f"Shares {has} cores with {len(allocation.models) - 1} others, whose peaks even out.")
+    told: list[str] = []
+    told.append(_with_whom(made, allocation, name))
     if name in pool.hopeless:
         told.append(
             f"Its requests take longer than {model.slo_p99_ms:g} ms in more than 1 of 100 cases on idle cores already: "
@@ -182,6 +177,21 @@ def _why(
         effect = "its objectives would be met" if more.meets and not now.meets else _change(now, more)
         told.append(f"One core more: p99 {_ms(more.p99_ms)}; {effect}.")
     return told
+
+
+def _with_whom(made: Plan, allocation: Allocation, name: str) -> str:
+    """Say why a model has cores of its own, or shares them."""
+    model, others = made.workload.model(name), len(allocation.models) - 1
+    if others:
+        more = "1 other" if others == 1 else f"{others} others"
+        return f"Shares {_cores(len(allocation.cores))} with {more}, whose peaks even out."
+    if model.role == "baseline":
+        return "A baseline: its cores are its own, and it is given what it needs before any variant."
+    if model.dedicated:
+        return "Dedicated: its cores are its own."
+    if sum(one.role != "baseline" and not one.dedicated for one in made.workload.models) == 1:
+        return "The only variant that could share cores."
+    return "Alone on its cores: with the other variants it would cost more cores, or objectives would be missed."
 
 
 def _change(now: CurvePoint, then: CurvePoint) -> str:

@@ -216,6 +216,9 @@ def _reasons(pools: Sequence[Sizing], counts: Sequence[int], machine: Machine) -
         if need > count:
             what = f"at least {need} cores" if need > pool.most else f"{need} cores"
             made.append(f"{_called(pool)}: needs {what} and has {count}")
+        shared = [m.model.name for m in pool.members if m.model.role == "baseline" or m.model.dedicated]
+        if shared and len(pool.members) > 1:
+            made.append(f"{', '.join(shared)}: without cores of their own, as there are only {len(machine.cores)}")
     if any(pool.is_baseline and any(m.model.role != "baseline" for m in pool.members) for pool in pools):
         made.append("baseline and variants share the only core: the baseline cannot be protected")
     return tuple(made)

@@ -200,8 +200,10 @@ def test_few_cores_are_shared(cores: int) -> None:
     check_whole(made)
     if cores == 1:
         assert any("cannot be protected" in reason for reason in made.reasons)
+        assert "a, c: without cores of their own, as there are only 1" in made.reasons
     else:
         assert made.allocation("a").models == ("a",)
+        assert ("c: without cores of their own, as there are only 2" in made.reasons) == (cores == 2)
 
 
 def test_dedicated_variant_has_cores_of_its_own() -> None:
