@@ -119,7 +119,9 @@ def parse_cpus(text: str) -> tuple[int, ...]:
     found: list[int] = []
     for part in text.replace("\n", "").split(","):
         first, dash, last = part.strip().partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()) or (dash and int(last) < int(first)):
+        # Other digits, like '²', count as digits too.
+        numbers = part.isascii() and first.isdigit() and (last.isdigit() or not dash)
+        if not numbers or (dash and int(last) < int(first)):
             raise MachineError(f"cpus: {describe(text)} found, expected CPUs and ranges like '0-3,8'")
         if int(last or first) > 65535:
             raise MachineError(f"cpus: CPU {last or first} found, expected numbers below 65536")

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from cost_model._reading import Reader
+from cost_model._reading import Reader, describe
 
 KINDS = ("poisson", "mmpp")
 
@@ -132,8 +132,8 @@ def _reshare(reader: Reader, groups: set[str]) -> Reshare:
     every_s = reader.number("every_s", positive=True)
     named = reader.items("groups")
     for group in named:
-        if group not in groups:
-            raise reader.fail("groups", repr(group), f"one of {', '.join(sorted(groups))}")
+        if not isinstance(group, str) or group not in groups:
+            raise reader.fail("groups", describe(group), f"one of {', '.join(sorted(groups))}")
     made = Reshare(every_s, tuple(named), reader.number("dirichlet_alpha", positive=True))
     reader.end()
     return made

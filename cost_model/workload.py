@@ -15,8 +15,11 @@ from cost_model.service import Points, RowDistribution, Service, ServiceTable, S
 from cost_model.traffic import Event, Reshare, Sine, State, Traffic, parse_traffic
 
 ROLES = ("baseline", "variant")
+MOST_QPS = 1e9
+"""Highest rate that is taken [requests/s]."""
 
 __all__ = [
+    "MOST_QPS",
     "ROLES",
     "Event",
     "ModelLoad",
@@ -170,7 +173,7 @@ def parse_workload(data: object) -> Workload:
     for seed in seeds:
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             raise reader.fail("seeds", describe(seed), "integers of at least 0")
-    total = reader.number("total_qps", positive=True) if "total_qps" in reader else None
+    total = reader.number("total_qps", positive=True, most=MOST_QPS) if "total_qps" in reader else None
     reader.end()
     return Workload(machine, tuple(models), traffic, tuple(seeds), total)
 
@@ -207,7 +210,7 @@ def _parse_models(place: str, data: object, before: Mapping[str, ModelLoad]) -> 
     if ("share" in reader) == ("qps" in reader):
         raise reader.fail("share", "both share and qps, or neither", "one of them")
     share = reader.number("share", most=1) / count if "share" in reader else None
-    qps = reader.number("qps") / count if "qps" in reader else None
+    qps = reader.number("qps", most=MOST_QPS) / count if "qps" in reader else None
     reader.end()
     names = [f"{name}-{i}" for i in range(count)] if group else [name]
     made = ModelLoad(name, role, services[0], share=share, qps=qps, **common)

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from cost_model._reading import Reader
+from cost_model._reading import Reader, describe
 from cost_model.errors import ProfileError
 from cost_model.service import Floats
 
 SCHEMA = "trace/1"
+_PAIR = ("rows", "weight")
 LEVELS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 1.0)
 
 
@@ -223,15 +224,18 @@ def _read_run(reader: Reader) -> Run:
 
 def _read_served(reader: Reader) -> Served:
     rows = reader.items("rows")
-    good = all(isinstance(pair, list) and len(pair) == 2 and pair[0] >= 1 and pair[1] > 0 for pair in rows)
-    if not good:
-        raise reader.fail("rows", f"{rows}", "pairs of rows and weight")
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in rows):
+        raise reader.fail("rows", describe(rows), "pairs of rows and weight")
+    pairs = [
+        Reader(f"{reader.place}.rows[{n}]", dict(zip(_PAIR, one, strict=True)), ProfileError)
+        for n, one in enumerate(rows)
+    ]
     made = Served(
         reader.text("name"),
         reader.text("fingerprint"),
-        tuple((int(size), float(weight)) for size, weight in rows),
+        tuple((one.integer("rows", least=1), one.number("weight", positive=True)) for one in pairs),
         reader.number("qps", positive=True),
-        reader.integer("requests"),
+        reader.integer("requests", least=1),
         reader.integer("failed"),
         _read_times(reader.inner("latency_us")),
         *(_read_by_rows(reader, key) for key in ("service_us", "idle_service_us")),

@@ -10,6 +10,7 @@ import functools
 import importlib
 import importlib.util
 import json
+import math
 import signal
 from collections.abc import Callable
 from typing import Annotated, Any, ParamSpec
@@ -18,13 +19,13 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from cost_model.errors import CostModelError
+from cost_model.errors import CostModelError, UsageError
 
 app = typer.Typer(
     name="cost-model",
     help="Decide which model gets which cores; explain it, and prove it on a simulated machine.",
-    epilog="Start with `cost-model plan WORKLOAD.yaml --qps 20000 --explain`. Exit codes: 0 done, 1 not feasible or a "
-    "comparison failed, 2 wrong use or unreadable input.",
+    epilog="Start with `cost-model plan WORKLOAD.yaml --total-qps 20000 --explain`. Exit codes: 0 done, 1 not feasible "
+    "or a comparison failed, 2 wrong use or unreadable input.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -62,6 +63,9 @@ def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
+            for name, value in kwargs.items():
+                if isinstance(value, float) and not math.isfinite(value):
+                    raise UsageError(f"--{name.replace('_', '-')}: {value} found, expected a finite number")
             code = command(*args, **kwargs)
         except CostModelError as error:
             complain(str(error))
@@ -84,6 +88,11 @@ def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
 def complain(message: str) -> None:
     """Print one line on the standard error."""
     errors.print(f"[bold red]error:[/] {escape(' '.join(message.split()))}", soft_wrap=True, highlight=False)
+
+
+def tell(message: str) -> None:
+    """Print a note on the standard error."""
+    errors.print(f"[yellow]note:[/] {escape(message)}", soft_wrap=True, highlight=False)
 
 
 def print_json(data: Any) -> None:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _HELP = """Fit what this machine, at work, adds to profiles.
 
 A profile is taken on a quiet machine by one caller. The trace holds runs of the same models under Poisson arrivals
-(`python -m load_tests.cost_model.record` makes one). What is fitted: an overhead and a factor of service times, stalls
-of the cores, and what models cost each other. `plan` and `simulate` take the file by `--calibration`.
+(`python -m load_tests.cost_model.predictions` makes one). What is fitted: an overhead and a factor of service times,
+stalls of the cores, and what models cost each other. `plan` and `simulate` take the file by `--calibration`.
 
 **Example**
 

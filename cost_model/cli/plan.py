@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +15,7 @@ from cost_model.interference import load_interference
 from cost_model.machine import load_machine, this_machine
 from cost_model.planning import Addition, Plan, explain, plan, plan_addition
 from cost_model.service import ServiceTime
-from cost_model.workload import ModelLoad, Workload, load_workload
+from cost_model.workload import MOST_QPS, ModelLoad, Workload, load_workload
 
 _HELP = """Decide which model gets which cores.
 
@@ -25,9 +24,9 @@ cores. A plan that cannot meet every objective says why, still protects the base
 
 **Examples**
 
-- `cost-model plan box128.yaml --qps 20000`
-- `cost-model plan box128.yaml --qps 20000 --explain`
-- `cost-model plan box128.yaml --qps 20000 --add exp_17 --like ranking --qps 300 --slo-p99-ms 20`
+- `cost-model plan box128.yaml --total-qps 20000`
+- `cost-model plan box128.yaml --total-qps 20000 --explain`
+- `cost-model plan box128.yaml --total-qps 20000 --add exp_17 --like ranking --qps 300 --slo-p99-ms 20`
 """
 
 
@@ -97,8 +96,12 @@ def plan_command(
     read = _with_parallel(load_workload(workload), parallel)
     if add is None and (qps is not None or slo_p99_ms is not None or like is not None):
         raise UsageError("--qps, --slo-p99-ms, --like: found without --add, expected it; see --total-qps for the total")
-    if total_qps is not None and not (math.isfinite(total_qps) and total_qps > 0):
-        raise UsageError(f"--total-qps: {total_qps} found, expected a number above 0")
+    if total_qps is not None and not 0 < total_qps <= MOST_QPS:
+        raise UsageError(f"--total-qps: {total_qps} found, expected a number above 0, at most {MOST_QPS:g}")
+    if plot:
+        from cost_model.plots import check_picture
+
+        check_picture(plot)
     there = load_machine(machine) if machine else read.machine or this_machine()
     fitted = load_calibration(calibration) if calibration else None
     if fitted:
@@ -140,9 +143,9 @@ def _with_parallel(read: Workload, parallel: float | None) -> Workload:
 
 
 def _added(made: Plan, name: str, qps: float | None, slo_p99_ms: float | None, like: str | None) -> Addition:
-    if qps is None or not math.isfinite(qps) or qps < 0:
+    if qps is None or qps < 0:
         raise UsageError(f"--qps: {qps} found, expected the requests/s of the model of --add, at least 0")
-    if slo_p99_ms is not None and not (math.isfinite(slo_p99_ms) and slo_p99_ms > 0):
+    if slo_p99_ms is not None and slo_p99_ms <= 0:
         raise UsageError(f"--slo-p99-ms: {slo_p99_ms} found, expected a time above 0")
     models = made.workload.models
     of = made.workload.model(like) if like else next(model for model in models if model.role == "baseline")

@@ -76,7 +76,7 @@ def profile_command(
 
 def _numbers(option: str, text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() and 0 < int(part) <= 1_000_000 for part in parts):
+    if not all(part.isascii() and part.isdigit() and 0 < int(part) <= 1_000_000 for part in parts):
         raise UsageError(f"{option}: {text!r} found, expected whole numbers above 0, separated by commas")
     return sorted({int(part) for part in parts})
 

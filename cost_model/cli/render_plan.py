@@ -33,9 +33,9 @@ def render_plan(made: Plan) -> None:
     screen = console()
     cores = len(made.machine.cores)
     word = "[green]feasible[/]" if made.feasible else "[bold red]not feasible[/]"
+    room = f"; traffic can grow to {_growth(made.growth)} of that" if made.feasible else ""
     screen.print(
-        f"[bold]Plan[/] {word}: {len(made.qps)} models on {cores} cores, {sum(made.qps.values()):,.0f} requests/s; "
-        f"traffic can grow to {_growth(made.growth)} of that"
+        f"[bold]Plan[/] {word}: {len(made.qps)} models on {cores} cores, {sum(made.qps.values()):,.0f} requests/s{room}"
     )
     for reason in made.reasons:
         screen.print(f"  - {escape(reason)}", soft_wrap=True)

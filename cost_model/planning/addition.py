@@ -110,7 +110,7 @@ def _grown(after: Plan, one: Allocation, name: str, rates: dict[str, float]) -> 
     """Return an allocation with a model more on the cores that it has, if all objectives are met."""
     pool = sizing_for(after, (*one.models, name), rates)
     cores = len(one.cores)
-    if pool.hopeless or not pool.meets(cores):
+    if pool.hopeless or pool.crowded or not pool.meets(cores):
         return None
     threads = pool.best_threads(cores)
     sessions = cores // threads

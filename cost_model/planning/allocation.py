@@ -29,7 +29,8 @@ class Allocation:
         Cores of a session; sessions times threads may leave a core over.
     predicted : dict of str to Prediction
     growth : float
-        Factor by which the rates of its models can grow before an objective is missed; infinite without traffic.
+        Factor by which the rates of its models can grow before an objective is missed, those aside that no number of
+        cores meets; infinite without traffic.
     """
 
     models: tuple[str, ...]
@@ -98,7 +99,7 @@ class Plan:
 
     @property
     def growth(self) -> float:
-        """Factor by which all rates can grow before the first objective is missed."""
+        """Factor by which all rates can grow before an objective is missed, those aside that no cores meet."""
         return min(one.growth for one in self.allocations)
 
     def to_json(self) -> dict[str, Any]:

@@ -121,7 +121,7 @@ def explain(made: Plan, name: str, around: int = 3) -> Explanation:
     own = pool.pool.member_service(place)
     has = len(allocation.cores)
     need = pool.need(most=max(4 * has, 64))
-    reachable = None if pool.hopeless or need > max(4 * has, 64) else need
+    reachable = None if pool.hopeless or pool.crowded or need > max(4 * has, 64) else need
     wanted = sorted({*range(max(1, has - around), has + around + 1), *([reachable] if reachable else [])})
     curve = tuple(_point(pool, name, cores) for cores in wanted)
     cumulated = own.weights[own.values.argsort()].cumsum()
@@ -150,18 +150,15 @@ def _why(
     made: Plan, allocation: Allocation, pool: Sizing, name: str, need: int | None, curve: tuple[CurvePoint, ...]
 ) -> list[str]:
     has, model = len(allocation.cores), made.workload.model(name)
-    told = []
-    if model.role == "baseline" and len(allocation.models) == 1:
-        told.append("A baseline: its cores are its own, and it is given what it needs before any variant.")
-    elif len(allocation.models) == 1:
-        told.append("Alone on its cores: with the others it would cost more cores than it does alone.")
-    else:
-        told.append(f"Shares {has} cores with {len(allocation.models) - 1} others, whose peaks even out.")
+    told: list[str] = []
+    told.append(_with_whom(made, allocation, name))
     if name in pool.hopeless:
         told.append(
             f"Its requests take longer than {model.slo_p99_ms:g} ms in more than 1 of 100 cases on idle cores already: "
             "no allocation meets its objective, and it is planned for at most 80 % utilisation."
         )
+    elif name in pool.crowded:
+        told.append("It misses its objective by what switches between models cost: it needs a pool of its own.")
     elif need is None:
         told.append("No number of cores that this machine could have meets the objectives of its allocation.")
     elif need > has:
@@ -180,6 +177,21 @@ def _why(
         effect = "its objectives would be met" if more.meets and not now.meets else _change(now, more)
         told.append(f"One core more: p99 {_ms(more.p99_ms)}; {effect}.")
     return told
+
+
+def _with_whom(made: Plan, allocation: Allocation, name: str) -> str:
+    """Say why a model has cores of its own, or shares them."""
+    model, others = made.workload.model(name), len(allocation.models) - 1
+    if others:
+        more = "1 other" if others == 1 else f"{others} others"
+        return f"Shares {_cores(len(allocation.cores))} with {more}, whose peaks even out."
+    if model.role == "baseline":
+        return "A baseline: its cores are its own, and it is given what it needs before any variant."
+    if model.dedicated:
+        return "Dedicated: its cores are its own."
+    if sum(one.role != "baseline" and not one.dedicated for one in made.workload.models) == 1:
+        return "The only variant that could share cores."
+    return "Alone on its cores: with the other variants it would cost more cores, or objectives would be missed."
 
 
 def _change(now: CurvePoint, then: CurvePoint) -> str:

@@ -16,7 +16,7 @@ from cost_model.planning.sharing import shared_out
 from cost_model.planning.sizing import Sizing
 from cost_model.queueing import Member
 from cost_model.queueing.pool import bandwidth_bytes_per_s
-from cost_model.workload import Workload
+from cost_model.workload import MOST_QPS, Workload
 
 _MOST_POOLS = 4
 # A difference of memory contention between nodes that is worth sizing once more for.
@@ -95,8 +95,8 @@ def _checked(workload: Workload, rates: Mapping[str, float]) -> dict[str, float]
     for name, rate in rates.items():
         if name not in names:
             raise WorkloadError(f"qps of {name}: no such model, expected one of the workload")
-        if not math.isfinite(rate) or rate < 0:
-            raise WorkloadError(f"qps of {name}: {rate} found, expected a number of at least 0")
+        if not 0 <= rate <= MOST_QPS:
+            raise WorkloadError(f"qps of {name}: {rate} found, expected a number from 0 to {MOST_QPS:g}")
     return {model.name: float(rates.get(model.name, 0.0)) for model in workload.models}
 
 
@@ -143,7 +143,8 @@ def _with_parts(
     left = pools[own:]
     while left:
         pool = left.pop(0)
-        room = min(_MOST_POOLS, cores - own) - len(parts) - len(left)
+        # A model that cannot meet its objective in this pool leaves it however many pools there are.
+        room = (cores - own if pool.crowded else min(_MOST_POOLS, cores - own)) - len(parts) - len(left)
         halves = split(pool, scale or 1.0, make) if room > 1 else [pool]
         if len(halves) == 1:
             parts += halves
@@ -207,10 +208,17 @@ def _reasons(pools: Sequence[Sizing], counts: Sequence[int], machine: Machine) -
     for pool, count in zip(pools, counts, strict=True):
         for name in pool.hopeless:
             made.append(f"{name}: misses its objective on idle cores already; no allocation meets it")
+        for name in pool.crowded:
+            made.append(
+                f"{name}: misses its objective by what switches between models cost; it needs a pool of its own"
+            )
         need = pool.need()
         if need > count:
             what = f"at least {need} cores" if need > pool.most else f"{need} cores"
             made.append(f"{_called(pool)}: needs {what} and has {count}")
+        shared = [m.model.name for m in pool.members if m.model.role == "baseline" or m.model.dedicated]
+        if shared and len(pool.members) > 1:
+            made.append(f"{', '.join(shared)}: without cores of their own, as there are only {len(machine.cores)}")
     if any(pool.is_baseline and any(m.model.role != "baseline" for m in pool.members) for pool in pools):
         made.append("baseline and variants share the only core: the baseline cannot be protected")
     return tuple(made)

@@ -62,15 +62,36 @@ class Sizing:
 
     @cached_property
     def hopeless(self) -> tuple[str, ...]:
-        """Models that miss their objective on idle cores, whatever the number of threads.
-
-        Judged without other models in the pool, and with them if that alone decides.
-        """
+        """Models that miss their objective alone on idle cores, whatever the number of threads: nothing helps them."""
         return tuple(name for name, bad in zip(self.names, self._hopeless, strict=True) if bad)
 
     @cached_property
+    def crowded(self) -> tuple[str, ...]:
+        """Models that miss their objective on idle cores only by what switches between models cost in this pool."""
+        bad = self._lost & ~self._hopeless
+        return tuple(name for name, one in zip(self.names, bad, strict=True) if one)
+
+    @cached_property
     def _hopeless(self) -> np.ndarray:
+        if not self._lost.any():
+            return self._lost
+        found = []
+        for threads in self.threads:
+            (values, weights), starts = self.pool.services(threads)
+            each = self.pool.cold * self.pool.memory_factor / self.pool.factors
+            alone = values * np.repeat(each, np.diff([*starts, len(values)]))
+            found.append(np.add.reduceat(weights * (alone > self._slo_us(starts, len(values))), starts) > LATE)
+        return np.asarray(np.all(found, axis=0))
+
+    @cached_property
+    def _lost(self) -> np.ndarray:
+        """Members that miss their objectives in this pool whatever its cores; the others are still to meet theirs."""
         return np.asarray(np.all([self._idle_late(threads) for threads in self.threads], axis=0))
+
+    def _slo_us(self, starts: np.ndarray, count: int) -> Floats:
+        """Return the objective [µs] of each point of each member."""
+        slo_us = np.array([member.model.slo_p99_ms * 1e3 for member in self.members])
+        return np.asarray(np.repeat(slo_us, np.diff([*starts, count])))
 
     def _idle_late(self, threads: int) -> np.ndarray:
         """Return which members miss their objectives without any wait."""
@@ -86,8 +107,7 @@ class Sizing:
         """
         if threads not in self._points:
             (values, weights), starts = self.pool.services(threads)
-            lengths = np.diff([*starts, len(values)])
-            slo_us = np.repeat([member.model.slo_p99_ms * 1e3 for member in self.members], lengths)
+            slo_us = self._slo_us(starts, len(values))
             self._points[threads] = (slo_us - values, slo_us - self.pool.cold * values, weights, starts)
         return self._points[threads]
 
@@ -100,7 +120,7 @@ class Sizing:
         return np.asarray(np.add.reduceat(weights * waiting.tail(times, idle), starts))
 
     def meets(self, cores: int, scale: float = 1.0) -> bool:
-        """Return whether so many cores meet all objectives, those aside that nothing meets."""
+        """Return whether so many cores meet all objectives, those aside that no number of cores meets."""
         if any(cores >= known and scale <= at for known, at in self._met):
             return True
         if any(cores <= known and scale >= at for known, at in self._missed):
@@ -112,12 +132,12 @@ class Sizing:
     def _meets(self, cores: int, threads: int, scale: float) -> bool:
         sessions = cores // threads
         utilisation = scale * self.pool.load(threads) / sessions
-        if utilisation >= (_HOPELESS_UTILISATION if self._hopeless.any() else 1.0):
+        if utilisation >= (_HOPELESS_UTILISATION if self._lost.any() else 1.0):
             return False
-        if np.any(self._idle_late(threads) & ~self._hopeless):
+        if np.any(self._idle_late(threads) & ~self._lost):
             return False
         late = self.late(sessions, threads, scale)
-        return bool(np.all((late <= LATE) | self._hopeless))
+        return bool(np.all((late <= LATE) | self._lost))
 
     def need(self, scale: float = 1.0, least: int = 1, most: int | None = None) -> int:
         """Return the fewest cores that meet all objectives at `scale` times the rates; `most` + 1 if none do.

@@ -1,2 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures; matplotlib is imported when one is drawn."""
+"""Pictures of plans and simulations; matplotlib is imported only here, and late."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cost_model.errors import UsageError
+
+
+def check_picture(path: Path) -> None:
+    """Check that a picture of this name can be written, before the work that it is to show.
+
+    Raises
+    ------
+    UsageError
+        Its ending names no kind of picture.
+    """
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    kinds = FigureCanvasBase.get_supported_filetypes()
+    if path.suffix[1:].lower() not in kinds:
+        raise UsageError(f"--plot: '{path}' found, expected a name that ends in one of {', '.join(sorted(kinds))}")
+
+
+__all__ = ["check_picture"]

@@ -78,6 +78,8 @@ def profile_model(
         if other.fingerprint != made.fingerprint:
             raise ProfileError(f"{reuse}: a profile of another graph found, expected one of {made.fingerprint}")
         told("check point")
+        if not any(count == 1 for count, _ in other.points):
+            raise ProfileError(f"{reuse}: no times for 1 core found, expected them for a check point")
         if _agrees(model, cpus, make, other, seconds, clock):
             made = other
     for count, size in made.missing(list(cores), list(rows)):

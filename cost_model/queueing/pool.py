@@ -117,10 +117,11 @@ class Pool:
 
     def factor(self, place: int) -> float:
         """Return the slow-down of a member."""
-        return float(self._factors[place])
+        return float(self.factors[place])
 
     @cached_property
-    def _factors(self) -> Floats:
+    def factors(self) -> Floats:
+        """The slow-down of each member: contention for memory, and switches between models [members]."""
         parts = np.array([member.qps for member in self.members]) / self.qps if self.qps > 0 else np.ones(1)
         each = self.memory_factor * self.interference.switch_factor(parts)
         return np.broadcast_to(each, len(self.members))
@@ -139,7 +140,7 @@ class Pool:
         if threads not in self._stacked:
             each = [member.points(threads) for member in self.members]
             lengths = [len(one.values) for one in each]
-            values = np.concatenate([one.values for one in each]) * np.repeat(self._factors, lengths)
+            values = np.concatenate([one.values for one in each]) * np.repeat(self.factors, lengths)
             starts = np.cumsum([0, *lengths[:-1]])
             self._stacked[threads] = Points(values, np.concatenate([one.weights for one in each])), starts
         return self._stacked[threads]

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from cost_model.errors import UsageError
 from cost_model.interference import Interference
 from cost_model.machine import Machine
 from cost_model.simulation.inputs import BROKEN, P99_MISSES, Inputs, Piece, build_inputs, missed_alone, scaled, schedule
@@ -17,6 +18,7 @@ from cost_model.simulation.policies import (
     Dynamic,
     Policy,
     baseline_pool_policy,
+    least_cores,
     planned_policy,
     shared_policy,
     static_policy,
@@ -111,7 +113,16 @@ def traffic_bound_qps(inputs: Inputs, machine: Machine, pieces: Sequence[Piece])
 
 
 def make_policy(name: str, workload: Workload, machine: Machine, interference: Interference) -> Policy:
-    """Make a policy by its name."""
+    """Make a policy by its name.
+
+    Raises
+    ------
+    UsageError
+        The machine has too few cores for it.
+    """
+    least = least_cores(name, workload)
+    if len(machine.cores) < least:
+        raise UsageError(f"{name}: {len(machine.cores)} cores found, expected at least {least} for this workload")
     if name == "shared":
         return shared_policy()
     if name == "static":

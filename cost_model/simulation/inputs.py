@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from cost_model.errors import WorkloadError
 from cost_model.service import RowDistribution, ServiceTime
 from cost_model.simulation import engine
 from cost_model.simulation.engine import NEVER, TABLE, Floats
@@ -20,7 +21,7 @@ from cost_model.workload import ModelLoad, Workload
 P99_MISSES = 0.01
 """Part of the requests that may miss a p99 objective."""
 BROKEN = 0.10
-"""A model that would miss more than this on idle cores while an event slows it is not judged meanwhile."""
+"""Most that a model may miss because it misses by itself; while an event makes it miss more, it is not judged."""
 
 
 @functools.cache
@@ -50,6 +51,7 @@ class Inputs:
 
     Parameters
     ----------
+    workload : Workload
     load : struct
         See `Load` in `engine.cc`.
     names : tuple of str
@@ -60,9 +62,10 @@ class Inputs:
     alone : ndarray [models]
         Part of the requests that miss their objective on idle cores: what no allocation can mend.
     allowed : ndarray [models]
-        Part that may miss: 1 %, or twice `alone` where that is more, alike for every policy.
+        Part that may miss: 1 %, or twice `alone` where that is more, up to 10 %; alike for every policy.
     """
 
+    workload: Workload
     load: Any
     names: tuple[str, ...]
     shares: Floats
@@ -75,6 +78,17 @@ class Inputs:
         """Mean core time of a request over all models [µs]."""
         return float(self.shares @ self.mean_us)
 
+    @property
+    def unserved(self) -> tuple[str, ...]:
+        """Models that miss more on idle cores than any may, so that no policy serves them without more threads."""
+        return tuple(name for name, part in zip(self.names, self.alone, strict=True) if part > BROKEN)
+
+    def divided(self, threads: Mapping[str, int]) -> Any:
+        """Return the `load` with so many threads per session; who drops requests, and what may be missed, stays."""
+        load = _load(self.workload, threads)
+        load.deadline_us[:] = self.load.deadline_us
+        return load
+
 
 def build_inputs(workload: Workload, threads: Mapping[str, int] | None = None) -> Inputs:
     """Build the tables of a workload.
@@ -85,7 +99,24 @@ def build_inputs(workload: Workload, threads: Mapping[str, int] | None = None) -
     threads : mapping of model to int, optional
         Threads per session; 1 for those that are missing. A request of t threads takes t cores for
         fixed + per_row · rows · (1 - p + p/t), p being the part that is divided.
+
+    Raises
+    ------
+    WorkloadError
+        Nothing is asked of any model, or some have a share of a total that is unknown and others rates of their own.
     """
+    shares = _shares(workload)
+    load = _load(workload, threads or {})
+    divided = 1 - load.parallel + load.parallel / load.threads
+    mean_rows = load.rows.mean(axis=1)[load.rows_of]
+    mean_us = (load.fixed_us + load.per_row_us * mean_rows * divided) * load.threads
+    alone = np.array([missed_alone(load, model, 1.0) for model in range(len(shares))])
+    names = tuple(model.name for model in workload.models)
+    return Inputs(workload, load, names, shares, mean_us, alone, np.clip(2 * alone, P99_MISSES, BROKEN))
+
+
+def _load(workload: Workload, threads: Mapping[str, int]) -> Any:
+    """Make the description of requests."""
     row_tables: dict[Any, int] = {}
     noise_tables: dict[Any, int] = {}
     rows: list[Floats] = []
@@ -100,7 +131,7 @@ def build_inputs(workload: Workload, threads: Mapping[str, int] | None = None) -
     columns: dict[str, list[float]] = {name: [] for name in ("fixed_us", "per_row_us", "parallel", "bytes_per_row")}
     rows_of, noise_of, counts = [], [], []
     for model in workload.models:
-        count = (threads or {}).get(model.name, 1)
+        count = threads.get(model.name, 1)
         counts.append(count)
         service = model.service
         if isinstance(service, ServiceTime):
@@ -118,17 +149,10 @@ def build_inputs(workload: Workload, threads: Mapping[str, int] | None = None) -
             columns[name].append(value)
     slo_us = np.array([model.slo_p99_ms * 1e3 for model in workload.models])
     never = np.full(len(slo_us), NEVER)
-    load = engine.make_load(
+    return engine.make_load(
         **columns, rows_of=rows_of, noise_of=noise_of, rows=np.stack(rows), noise=np.stack(noise), threads=counts,
         slo_us=slo_us, deadline_us=slo_us, excused_from_us=never, excused_until_us=never,
     )  # fmt: skip
-    shares = _shares(workload)
-    divided = [1 - p + p / t for p, t in zip(columns["parallel"], counts, strict=True)]
-    mean_rows = load.rows.mean(axis=1)[load.rows_of]
-    mean_us = (load.fixed_us + load.per_row_us * mean_rows * divided) * load.threads
-    alone = np.array([missed_alone(load, model, 1.0) for model in range(len(slo_us))])
-    names = tuple(model.name for model in workload.models)
-    return Inputs(load, names, shares, mean_us, alone, np.maximum(P99_MISSES, 2 * alone))
 
 
 def _measured(model: ModelLoad, threads: int) -> Floats:
@@ -138,8 +162,13 @@ def _measured(model: ModelLoad, threads: int) -> Floats:
 
 
 def _shares(workload: Workload) -> Floats:
-    rates = workload.qps_by_model(workload.total_qps or 1.0)
+    """Return the parts of all requests that models have, which every total rate is divided by."""
+    # Without a model that has a rate of its own, they are the same at any total.
+    only_shares = all(model.qps is None for model in workload.models)
+    rates = workload.qps_by_model(1.0 if only_shares else None)
     shares = np.array([rates[model.name] for model in workload.models])
+    if shares.sum() <= 0:
+        raise WorkloadError("models: rates with the sum 0 found, expected at least one above 0")
     return np.asarray(shares / shares.sum())
 
 

@@ -9,21 +9,20 @@
     The published design: the baseline has cores of its own, all variants share the rest. The split is the one that
     carries most at steady base traffic, found by simulation: the best that can be chosen in advance.
 `planned`
-    The planner's allocation, at the same demand; it does not change.
+    The planner's allocation for the same rates, with its threads per session; it does not change.
 `dynamic`
     The controller's pools: ownership follows demand every second, idle cores are lent in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from cost_model.control import ControlState, Observation, Pool, Settings, Subject, begin, step
-from cost_model.errors import UsageError
 from cost_model.machine import Machine
 from cost_model.simulation.inputs import Inputs
 from cost_model.workload import Workload
@@ -36,6 +35,7 @@ class Assignment:
     """Groups with a label each: who owns a core, who queues where, who lends and borrows.
 
     A request that has waited for more than `wait_part` [models] of its objective is dropped; None: the whole of it.
+    `threads` are those of a session of each model that has more than one; only those at the beginning count.
     """
 
     labels: tuple[str, ...]
@@ -47,6 +47,7 @@ class Assignment:
     oversubscribed: tuple[bool, ...]
     limit: tuple[int, ...] | None = None
     wait_part: tuple[float, ...] | None = None
+    threads: Mapping[str, int] = field(default_factory=dict)
 
 
 class Policy(Protocol):
@@ -92,6 +93,13 @@ class Fixed:
         return None, ()
 
 
+def least_cores(policy: str, workload: Workload) -> int:
+    """Return the cores without which a policy has none for someone."""
+    if policy == "static":
+        return len(workload.models)
+    return len({one.role for one in workload.models}) if policy == "baseline-pool" else 1
+
+
 def shared_policy() -> Fixed:
     """Make `shared`."""
 
@@ -106,8 +114,6 @@ def static_policy() -> Fixed:
 
     def make(inputs: Inputs, machine: Machine, qps: float) -> Assignment:
         count, cores = len(inputs.names), len(machine.cores)
-        if count > cores:
-            raise UsageError(f"static: {count} models on {cores} cores found, expected a core for each")
         demand = inputs.shares * inputs.mean_us
         exact = demand / demand.sum() * cores
         sizes = np.maximum(1, np.floor(exact)).astype(int)
@@ -138,14 +144,18 @@ def planned_policy(workload: Workload, interference: Any) -> Fixed:
     def make(inputs: Inputs, machine: Machine, qps: float) -> Assignment:
         from cost_model.planning import plan
 
-        made = plan(workload, machine, workload.qps_by_model(qps), interference)
+        # Every model's part of the total, as in the simulated traffic: also of those with a rate of their own.
+        rates = dict(zip(inputs.names, (inputs.shares * qps).tolist(), strict=True))
+        made = plan(workload, machine, rates, interference)
         places = {name: place for place, one in enumerate(made.allocations) for name in one.models}
         owners = [0] * len(machine.cores)
         for place, one in enumerate(made.allocations):
             for core in one.cores:
                 owners[core] = place
         labels = [one.models[0] if len(one.models) == 1 else f"{len(one.models)} models" for one in made.allocations]
-        return fixed(labels, owners, [places[name] for name in inputs.names])
+        threads = {name: one.threads_per_session for one in made.allocations for name in one.models}
+        more = {name: count for name, count in threads.items() if count > 1}
+        return replace(fixed(labels, owners, [places[name] for name in inputs.names]), threads=more)
 
     return Fixed("planned", make)
 

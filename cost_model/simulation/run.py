@@ -128,9 +128,12 @@ def simulate(
     core_nodes = np.array([nodes[core.node] for core in machine.cores])
     # One more than models: a policy may have groups that no model belongs to.
     state = engine.make_state(core_nodes, count, count + 2, seed)
-    load = inputs.load
-    _excuse(inputs, pieces)
-    expected = _expected(inputs, pieces, qps)
+    assignment = policy.start(inputs, machine, qps)
+    load = inputs.divided(assignment.threads) if assignment.threads else inputs.load
+    # Judged alike under every policy: by what models take with the threads of the inputs.
+    excused = _excused(inputs, pieces)
+    load.excused_from_us[:], load.excused_until_us[:] = excused
+    expected = _expected(inputs, excused, pieces, qps)
     certain = inputs.allowed * (expected + 6 * np.sqrt(expected) + 1)
     segment = engine.make_segment(
         end_us=0.0, rate_per_us=0.0, alias_share=np.ones(count), alias_other=np.arange(count), factor=np.ones(count),
@@ -139,7 +142,6 @@ def simulate(
         idle_start=interference.idle_start,
     )  # fmt: skip
     deadline_us = load.deadline_us.copy()
-    assignment = policy.start(inputs, machine, qps)
     owners: list[tuple[float, Any]] = [(0.0, assignment)]
     moves: list[tuple[float, Any]] = []
     apply(state, load, segment, assignment)
@@ -192,30 +194,28 @@ def apply(state: Any, load: Any, segment: Any, assignment: Assignment) -> None:
     engine.regroup(state, load, segment, np.array(assignment.core_owner), np.array(assignment.group_of))
 
 
-def _excuse(inputs: Inputs, pieces: Sequence[Piece]) -> None:
-    """Do not judge a model while an event makes it so slow that no allocation could help."""
-    load = inputs.load
-    load.excused_from_us[:] = load.excused_until_us[:] = engine.NEVER
+def _excused(inputs: Inputs, pieces: Sequence[Piece]) -> tuple[Floats, Floats]:
+    """Return from when to when [µs] each model is not judged: an event makes it too slow for any allocation."""
+    begin, end = (np.full(len(inputs.names), engine.NEVER) for _ in range(2))
     start = 0.0
     for piece in pieces:
         for model in np.flatnonzero(piece.factor > 1):
-            if (
-                load.excused_from_us[model] == engine.NEVER
-                and missed_alone(load, int(model), piece.factor[model]) > BROKEN
-            ):
-                load.excused_from_us[model] = start * 1e6
+            if begin[model] == engine.NEVER and missed_alone(inputs.load, int(model), piece.factor[model]) > BROKEN:
+                begin[model] = start * 1e6
         for model in np.flatnonzero(piece.factor <= 1):
-            if load.excused_from_us[model] < start * 1e6 < load.excused_until_us[model]:
-                load.excused_until_us[model] = start * 1e6
+            if begin[model] < start * 1e6 < end[model]:
+                end[model] = start * 1e6
         start = piece.end_s
+    return begin, end
 
 
-def _expected(inputs: Inputs, pieces: Sequence[Piece], qps: float) -> Floats:
+def _expected(inputs: Inputs, excused: tuple[Floats, Floats], pieces: Sequence[Piece], qps: float) -> Floats:
     """Return how many requests of each model are going to be judged, on average."""
     total, start = np.zeros(len(inputs.names)), 0.0
+    begin, end = excused
     for piece in pieces:
-        excused = (inputs.load.excused_from_us <= start * 1e6) & (start * 1e6 < inputs.load.excused_until_us)
-        total += np.where(excused, 0.0, piece.shares * (piece.level * (piece.end_s - start) * qps))
+        left_out = (begin <= start * 1e6) & (start * 1e6 < end)
+        total += np.where(left_out, 0.0, piece.shares * (piece.level * (piece.end_s - start) * qps))
         start = piece.end_s
     return total
 

@@ -34,7 +34,7 @@ class Row:
     bound_qps : float [requests/s]
         About the most that any policy could carry (`traffic_bound_qps`).
     binding : str
-        The model that came closest to its objective.
+        The model that came closest to its objective; those that no policy serves, if no rate was found.
     """
 
     traffic: str
@@ -90,6 +90,7 @@ def _run(chain: _Chain) -> list[Row]:
             chain.traffic.name, chain.policy, seed, chain.scale, found.qps, found.runs, found.requests,
             time.process_time() - began,
             traffic_bound_qps(inputs, chain.machine, schedule(chain.workload, chain.traffic, seed)),
+            ", ".join(inputs.unserved),
         )  # fmt: skip
         if found.result:
             result = found.result

@@ -78,7 +78,7 @@ def test_even_machine_numbers_siblings_as_linux_does() -> None:
     assert machine.cores == (Core((0, 4), 0), Core((1, 5), 0), Core((2, 6), 1), Core((3, 7), 1))
 
 
-@pytest.mark.parametrize("text", ["", "a", "3-1", "0,,1", "-2", "0-99999999"])
+@pytest.mark.parametrize("text", ["", "a", "3-1", "0,,1", "-2", "0-99999999", "²", "0-²"])
 def test_list_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(MachineError, match="cpus: "):
         parse_cpus(text)

@@ -99,6 +99,7 @@ def test_rate_of_its_own_needs_no_total() -> None:
         ("traffic.0.level", -1, "level: -1 found"),
         ("traffic.0.events", [{"at_s": 1, "model": "z", "service_factor": 2}], "model: 'z' found"),
         ("traffic.0.reshare", {"every_s": 1, "groups": ["z"], "dirichlet_alpha": 1}, "groups: 'z' found"),
+        ("traffic.0.reshare", {"every_s": 1, "groups": [[1]], "dirichlet_alpha": 1}, r"groups: \[1\] found"),
         ("machine.cores", -3, "cores: -3 found"),
     ],
 )

@@ -61,9 +61,22 @@ def test_bad_input_is_told_in_a_line(files: Path) -> None:
     answer = run("calibrate", files / "profile.json", "--trace", files / "trace.json")
     assert answer.exit_code == 2
     assert "a profile from 'Example CPU' found" in answer.output
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "message"),
+    [
+        ("qps", -1, "qps: -1 found"),
+        ("requests", 0, "requests: 0 found"),
+        ("rows", [["a", 1]], "rows[0].rows: 'a' found"),
+        ("rows", [[1, "a"]], "rows[0].weight: 'a' found"),
+        ("rows", [3], "rows: [3] found, expected pairs"),
+    ],
+)
+def test_damaged_trace_is_told_in_a_line(files: Path, member: str, value: object, message: str) -> None:
     damaged = json.loads((files / "trace.json").read_text())
-    damaged["runs"][0]["models"][0]["qps"] = -1
+    damaged["runs"][0]["models"][0][member] = value
     (files / "damaged.json").write_text(json.dumps(damaged))
     answer = run("calibrate", files / "profile.json", "--trace", files / "damaged.json", "--any-cpu")
     assert answer.exit_code == 2
-    assert "qps" in answer.output
+    assert message in " ".join(answer.output.split())

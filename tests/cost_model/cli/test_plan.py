@@ -34,6 +34,13 @@ def test_plan_is_printed() -> None:
     assert "One core less: p99" in answer.output
 
 
+def test_plan_that_is_not_feasible_promises_no_growth() -> None:
+    answer = run(BOX, "--total-qps", "100")
+    assert answer.exit_code == 1, answer.output
+    assert "not feasible: 41 models on 128 cores, 100 requests/s\n" in answer.output
+    assert "can grow" in run(BOX, "--total-qps", "100", "--parallel", "0.8").output
+
+
 def test_json_is_as_the_schema_says() -> None:
     answer = run(BOX, "--total-qps", "20000", "--parallel", "0.8", "--explain", "--json", "--add", "x", "--qps", "50")
     assert answer.exit_code == 0, answer.output
@@ -85,6 +92,9 @@ def test_interference_is_scaled(tmp_path: Path) -> None:
         ([BOX, "--total-qps", "100", "--add", "x", "--qps", "1", "--slo-p99-ms", "0"], "--slo-p99-ms: 0.0 found"),
         ([BOX, "--total-qps", "100", "--add", "x", "--qps", "1", "--like", "nobody"], "nobody: no such model"),
         ([BOX, "--total-qps", "100", "--add", "ranking", "--qps", "1"], "is in the plan already"),
+        ([BOX, "--total-qps", "1e308"], "--total-qps: 1e+308 found"),
+        ([BOX, "--total-qps", "100", "--add", "x", "--qps", "nan"], "--qps: nan found"),
+        ([BOX, "--total-qps", "100", "--plot", "x.foo"], "--plot: 'x.foo' found, expected a name that ends in"),
         (["no.yaml"], "no.yaml: No such file"),
         ([BOX, "--machine", "no.yaml"], "no.yaml: No such file"),
         ([BOX, "--total-qps", "100", "--interference", "no.json"], "no.json"),

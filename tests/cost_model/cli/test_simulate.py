@@ -63,6 +63,9 @@ def test_run_at_a_rate_shows_each_model_and_draws(workload: Path, tmp_path: Path
     ("options", "message"),
     [
         (("--policy", "best"), "--policy: 'best' found, expected one of shared"),
+        (("--seed", "-1"), "--seed"),
+        (("--minutes-scale", "inf"), "--minutes-scale: inf found, expected a finite number"),
+        (("--plot", "x.foo"), "--plot: 'x.foo' found, expected a name that ends in"),
         (("--traffic", "storm"), "--traffic: 'storm' found, expected one of steady, bursts"),
     ],
 )
@@ -71,3 +74,25 @@ def test_wrong_use_is_one_line(workload: Path, options: tuple[str, str], message
     assert code == 2
     assert message in error
     assert "Traceback" not in error
+
+
+def test_model_that_no_policy_serves_is_named(workload: Path) -> None:
+    workload.write_text(WORKLOAD.replace("slo_p99_ms: 10", "slo_p99_ms: 1", 1))
+    code, out, error = run(workload, "--policy", "shared", "--traffic", "steady", "--qps", 10, "--json")
+    assert code == 0, error
+    assert "base misses its objective on idle cores" in error
+    data = json.loads(out)
+    assert data["unserved"] == ["base"]
+    assert not data["runs"][0]["met"]
+
+
+def test_policy_that_needs_more_cores_is_left_out_of_all(workload: Path) -> None:
+    workload.write_text(WORKLOAD.replace("cores: 4", "cores: 2"))
+    options = ("--traffic", "steady", "--qps", 100, "--json")
+    code, out, error = run(workload, *options)
+    assert code == 0, error
+    assert "static is left out: it needs 3 cores, and there are 2" in error
+    assert [one["policy"] for one in json.loads(out)["runs"]] == ["shared", "baseline-pool", "planned", "dynamic"]
+    code, _, error = run(workload, "--policy", "static", *options)
+    assert code == 2
+    assert "static: 2 cores found, expected at least 3" in error

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cost_model.errors import UsageError
@@ -59,6 +61,21 @@ def test_shortage_is_told() -> None:
     told = explain(made, "base")
     assert told.need is not None
     assert any(sentence == f"The objectives need {told.need} cores; 2 are left for it." for sentence in told.why)
+
+
+def test_why_a_model_is_alone_is_told() -> None:
+    base, v0 = MODELS[:2]
+    only = explain(plan(planned(8)), "v0").why[0]
+    assert only == "The only variant that could share cores."
+    third = replace(v0, name="v2")
+    dedicated = explain(plan(planned(8, (base, replace(v0, dedicated=True), third))), "v0").why[0]
+    assert dedicated == "Dedicated: its cores are its own."
+    two = plan(planned(8, (base, v0, third)))
+    assert explain(two, "v0").why[0].startswith("Shares ")
+    assert explain(two, "v0").why[0].endswith(" with 1 other, whose peaks even out.")
+    short = replace(v0, name="short", service=ServiceTime(50, 0, 0.5), slo_p99_ms=2)
+    long = replace(v0, name="long", service=ServiceTime(20_000, 0, 0.5), slo_p99_ms=200, qps=100.0)
+    assert explain(plan(planned(12, (base, short, long))), "short").why[0].startswith("Alone on its cores: with")
 
 
 def test_unknown_model_is_refused() -> None:

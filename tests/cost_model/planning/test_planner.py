@@ -61,7 +61,10 @@ def best_growth(made: Plan) -> float:
     cores, best = len(made.machine.cores), 0.0
     for parts in partitions(variants):
         pools = [sizing_for(made, names, made.qps) for names in [baseline, *parts]]
-        growth = [[pool.growth(count) for count in range(1, cores + 1)] for pool in pools]
+        growth = [
+            [0.0 if pool.hopeless or pool.crowded else pool.growth(count) for count in range(1, cores + 1)]
+            for pool in pools
+        ]
         for cuts in itertools.combinations(range(1, cores), len(pools) - 1):
             counts = np.diff([0, *cuts, cores])
             best = max(best, min(curve[count - 1] for curve, count in zip(growth, counts, strict=True)))
@@ -81,6 +84,39 @@ def test_small_plans_are_near_the_best_of_all(seed: int) -> None:
     best = best_growth(made)
     assert made.growth >= 0.85 * best, (made.growth, best)
     assert made.feasible == (best >= 1) or made.growth > 0.97
+
+
+def crowded_out() -> Plan:
+    """Plan a model that meets its objective alone, and in a pool misses it by what switches cost."""
+    models = (
+        replace(model("base", 1000, 10, "baseline"), qps=100.0),
+        replace(model("tight", 10_000, 12.9, cv=0.1), qps=5.0),
+        replace(model("o", 1000, 20), qps=400.0),
+    )
+    return plan(Workload(Machine.even(10), models), interference=Interference())
+
+
+def test_model_that_only_a_pool_spoils_has_cores_of_its_own() -> None:
+    made = crowded_out()
+    check_whole(made)
+    assert made.feasible, made.reasons
+    assert made.allocation("tight").models == ("tight",)
+    assert made.growth >= 0.85 * best_growth(made) > 0.85
+
+
+def test_several_models_that_a_pool_spoils_are_all_served() -> None:
+    tight = tuple(model(f"tight-{i}", 10_000, 12.9, cv=0.1) for i in range(5))
+    models = (model("base", 1000, 10, "baseline"), *tight, model("o", 1000, 20))
+    rates = {one.name: 5.0 for one in tight} | {"base": 100.0, "o": 400.0}
+    made = plan(Workload(Machine.even(16), models), None, rates, Interference())
+    assert made.feasible, made.reasons
+
+
+def test_model_without_room_for_a_pool_of_its_own_is_told() -> None:
+    wide = crowded_out()
+    made = plan(replace(wide.workload, machine=Machine.even(2)), interference=Interference())
+    assert not made.feasible
+    assert any(reason.startswith("tight: misses its objective by what switches") for reason in made.reasons)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -164,8 +200,10 @@ def test_few_cores_are_shared(cores: int) -> None:
     check_whole(made)
     if cores == 1:
         assert any("cannot be protected" in reason for reason in made.reasons)
+        assert "a, c: without cores of their own, as there are only 1" in made.reasons
     else:
         assert made.allocation("a").models == ("a",)
+        assert ("c: without cores of their own, as there are only 2" in made.reasons) == (cores == 2)
 
 
 def test_dedicated_variant_has_cores_of_its_own() -> None:
@@ -198,7 +236,7 @@ def test_no_traffic_is_planned() -> None:
     assert made.growth == math.inf
 
 
-@pytest.mark.parametrize("rate", [-1.0, math.nan, math.inf])
+@pytest.mark.parametrize("rate", [-1.0, math.nan, math.inf, 1e308])
 def test_bad_rate_is_refused(rate: float) -> None:
     with pytest.raises(WorkloadError, match="qps of ranking"):
         plan(BOX, qps_by_model={"ranking": rate})

@@ -76,6 +76,15 @@ def test_other_weights_need_one_check_point(models: Path, measured: Path, monkey
     assert told == ["check point", "1 rows on 1 core", "interference"]
 
 
+def test_profile_without_a_check_point_is_refused(models: Path, measured: Path) -> None:
+    data = json.loads(measured.read_text())
+    for point in data["points"]:
+        point["cores"] = 2
+    measured.write_text(json.dumps(data))
+    with pytest.raises(ProfileError, match="no times for 1 core found"):
+        profile_model(models / "two", [0], [1], [1], reuse=measured, seconds=0.02)
+
+
 def test_profile_of_another_graph_or_cpu_is_refused(models: Path, measured: Path) -> None:
     with pytest.raises(ProfileError, match="another graph"):
         profile_model(models / "text", [0], [1], [1], out=measured)

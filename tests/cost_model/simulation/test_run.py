@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from cost_model.errors import UsageError
+from cost_model.errors import UsageError, WorkloadError
 from cost_model.interference import NONE, Interference
 from cost_model.machine import Machine
+from cost_model.planning import plan
 from cost_model.service import RowDistribution, ServiceTable, ServiceTime
 from cost_model.simulation.capacity import best_split, capacity, make_policy, search, traffic_bound_qps
 from cost_model.simulation.inputs import alias_table, build_inputs, schedule
@@ -16,6 +19,7 @@ from cost_model.simulation.policies import POLICIES, Dynamic, static_policy
 from cost_model.simulation.run import Result, simulate
 from cost_model.simulation.study import Row, capacities, compare
 from cost_model.simulation.validation import predict_small
+from cost_model.traffic import Traffic
 from cost_model.workload import ModelLoad, Workload
 
 COSTS = Interference(0.06, 0.1, 0.35, 0.6)
@@ -128,8 +132,69 @@ def test_split_gives_the_baseline_its_part(small: Workload) -> None:
 
 
 def test_static_needs_a_core_for_each_model(small: Workload) -> None:
-    with pytest.raises(UsageError, match="static: 5 models on 4 cores"):
-        static_policy().start(build_inputs(small), Machine.even(4), 1000)
+    with pytest.raises(UsageError, match="static: 4 cores found, expected at least 5"):
+        make_policy("static", small, Machine.even(4), NONE)
+    with pytest.raises(UsageError, match="baseline-pool: 1 cores found, expected at least 2"):
+        make_policy("baseline-pool", small, Machine.even(1), NONE)
+    assert set(static_policy().start(build_inputs(small), Machine.even(5), 1000).core_owner) == set(range(5))
+
+
+def alone_on(cores: int, *models: ModelLoad) -> Workload:
+    return Workload(Machine.even(cores), models, (Traffic("steady", "poisson", 60.0),))
+
+
+def steady(workload: Workload, policy: str, qps: float) -> Result:
+    assert workload.machine is not None
+    pieces = schedule(workload, workload.traffic[0], 1)
+    made = make_policy(policy, workload, workload.machine, NONE)
+    return simulate(build_inputs(workload), workload.machine, pieces, made, qps, 1, NONE)
+
+
+def test_planned_runs_with_the_threads_of_the_plan() -> None:
+    rows = RowDistribution.constant(1)
+    load = ModelLoad("base", "baseline", ServiceTime(0, 10_000, 0.2, parallel=0.95), rows, 12, qps=300.0)
+    workload = alone_on(12, load)
+    (one,) = plan(workload, interference=NONE).allocations
+    assert one.threads_per_session == 2
+    expected = one.predicted["base"]
+    assert expected.meets
+    planned, static = (steady(workload, name, 300.0) for name in ("planned", "static"))
+    assert planned.met
+    assert planned.models[0].p99_ms == pytest.approx(expected.p99_ms, rel=0.1)
+    # One thread a session misses most of the objectives.
+    assert not static.met
+
+
+def test_planned_is_made_for_the_rates_that_are_simulated() -> None:
+    rows, service = RowDistribution.constant(1), ServiceTime(1000, 0, 0.3)
+    models = [
+        ModelLoad(name, role, service, rows, 10, qps=100.0) for name, role in (("a", "baseline"), ("b", "variant"))
+    ]
+    workload = alone_on(8, models[0], replace(models[1], qps=300.0))
+    assert steady(workload, "planned", 4000).met
+    mixed = replace(workload, models=(models[0], replace(models[1], qps=None, share=1.0)))
+    with pytest.raises(WorkloadError, match="b: a share of an unknown total"):
+        build_inputs(mixed)
+    assert build_inputs(replace(mixed, total_qps=300.0)).shares.tolist() == [0.25, 0.75]
+    with pytest.raises(WorkloadError, match="rates with the sum 0 found"):
+        build_inputs(alone_on(2, replace(models[0], qps=0.0)))
+
+
+def test_model_that_misses_much_alone_is_served_by_no_policy() -> None:
+    rows = RowDistribution.constant(1)
+    models = [ModelLoad(f"m{ms}", "variant", ServiceTime(1000 * ms, 0, 0.5), rows, 9.0, qps=1.0) for ms in (1, 4, 9)]
+    inputs = build_inputs(alone_on(8, *models))
+    assert inputs.allowed[0] == 0.01
+    assert 0.02 < inputs.alone[1] < 0.1
+    assert inputs.allowed[1] == pytest.approx(min(0.1, 2 * inputs.alone[1]))
+    assert inputs.alone[2] > 0.3
+    assert inputs.allowed[2] == 0.1
+    assert inputs.unserved == ("m9",)
+    result = steady(alone_on(8, *models), "shared", 30.0)
+    assert not result.met
+    assert [model.met for model in result.models] == [True, True, False]
+    (row,) = capacities(alone_on(8, *models), Machine.even(8), ["shared"], [1], NONE, part=0.05, jobs=1)
+    assert (row.qps, row.binding) == (0, "m9")
 
 
 def test_bound_of_steady_traffic_is_cores_over_work(small: Workload) -> None:
