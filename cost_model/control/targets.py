@@ -98,24 +98,25 @@ def target_sizes(
         left -= sizes[place]
     open_places = [place for place in range(len(grouped)) if place not in fixed]
     wanted = sum(needs[place] for place in open_places)
-    if wanted > left:
-        for place in open_places:
-            if grouped[place][0] == "baseline":
-                sizes[place] = min(left - (len(open_places) - 1), max(needs[place], floor))
-                left -= sizes[place]
-                wanted -= needs[place]
-        open_places = [place for place in open_places if grouped[place][0] != "baseline"]
+    least = [1] * len(grouped)
+    for place in open_places:
+        if grouped[place][0] == "baseline":
+            fair = needs[place] * max(1.0, left / wanted) if wanted > 0 else left / len(open_places)
+            most = left - (len(open_places) - 1)
+            sizes[place] = min(most, max(fair, float(floor)))
+            least[place] = max(1, min(floor, math.floor(most)))
+            left -= sizes[place]
+            wanted -= needs[place]
+    open_places = [place for place in open_places if grouped[place][0] != "baseline"]
     spare = left / wanted if wanted > 0 else 0.0
     for place in open_places:
         sizes[place] = needs[place] * spare if wanted > 0 else left / len(open_places)
-        if grouped[place][0] == "baseline":
-            sizes[place] = max(sizes[place], float(floor))
-    return _whole(sizes, cores, fixed)
+    return _whole(sizes, cores, fixed, least)
 
 
-def _whole(sizes: Sequence[float], cores: int, fixed: Mapping[int, int]) -> list[int]:
-    """Round to whole cores with the given sum, at least one each (largest remainder)."""
-    whole = [max(1, math.floor(size + 1e-9)) for size in sizes]
+def _whole(sizes: Sequence[float], cores: int, fixed: Mapping[int, int], least: Sequence[int]) -> list[int]:
+    """Round to whole cores with the given sum, at least so many each (largest remainder)."""
+    whole = [max(low, math.floor(size + 1e-9)) for size, low in zip(sizes, least, strict=True)]
     order = sorted(range(len(sizes)), key=lambda place: sizes[place] - math.floor(sizes[place] + 1e-9), reverse=True)
     free = [place for place in order if place not in fixed] or order
     step = 0
@@ -123,10 +124,10 @@ def _whole(sizes: Sequence[float], cores: int, fixed: Mapping[int, int]) -> list
         whole[free[step % len(free)]] += 1
         step += 1
     while sum(whole) > cores:
-        largest = max(free, key=lambda place: whole[place])
-        if whole[largest] <= 1:
+        more = [place for place in free if whole[place] > least[place]]
+        if not more:
             break
-        whole[largest] -= 1
+        whole[max(more, key=lambda place: whole[place])] -= 1
     return whole
 
 

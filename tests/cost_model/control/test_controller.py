@@ -59,6 +59,17 @@ def test_every_core_has_one_owner_and_the_baseline_its_floor(rates: list[list[fl
         assert all(move.reason for move in moves)
 
 
+def test_the_baseline_keeps_its_floor_whatever_is_left() -> None:
+    known = [Subject("base", "baseline", 1000.0, 20.0, 14_000.0)]
+    known += [Subject(name, "variant", 1000.0, 20.0, 10.0) for name in ("x", "y")]
+    state = begin(range(18), known)
+    assert state.floor == 8
+    for now in range(1, 120):
+        state, _ = step(state, seen(state, {"base": 100.0, "x": 5400.0, "y": 5400.0}), float(now))
+    # Both variants have earned cores of their own, and need more than their share; there is enough for all.
+    assert sizes(state) == {"base": 8, "x": 5, "y": 5}
+
+
 def test_step_is_pure() -> None:
     state = start()
     before = repr(state)
