@@ -18,12 +18,26 @@ from load_tests.hosts.latencies import Latencies, percentile
 from load_tests.hosts.throughput import PATHS, built
 from load_tests.open_loop import Loop, open_loop
 
-__all__ = ["BURSTS", "SIDES", "WINDOW_S", "Rates", "capacity", "measure_bursts", "measure_sides", "recovery_s"]
+__all__ = [
+    "BURSTS",
+    "SIDES",
+    "WINDOW_S",
+    "Rates",
+    "capacity",
+    "late_windows",
+    "measure_bursts",
+    "measure_sides",
+    "recovery_s",
+]
 
 SIDES = ("alone", "planned", "shared", "alone again")
 #: Before a side is looked at: the controller and the queues come to rest.
 SETTLE_S = 4.0
 WINDOW_S = 0.5
+#: Within the objective for so long, the baseline has recovered.
+HELD_S = 2.0
+#: Clients have begun, and cores have come to rest.
+_BEGUN_S = 2.0
 #: Of the burst: seconds before, of it, and after.
 BEFORE_S, BURST_S, AFTER_S = 6.0, 8.0, 8.0
 
@@ -183,12 +197,17 @@ def measure_bursts(
             parts.append(latencies)
         pooled = Latencies.joined(parts)
         zero = 0.0 if burst.judged_from == "begin" else BURST_S
-        recovery = recovery_s(pooled, [(one + zero, one + BURST_S + AFTER_S) for one in begins], slo_us)
+        judged = [(one + zero, one + BURST_S + AFTER_S) for one in begins]
+        recovery = recovery_s(pooled, judged, slo_us)
+        calm = late_windows(pooled, [(one - BEFORE_S + _BEGUN_S, one) for one in begins], slo_us)
+        after = late_windows(pooled, [(begin + recovery, end) for begin, end in judged], slo_us)
         moves = stage.divided.client.events(after=events, model=MODEL, limit=1000)
         found[name] = {
             "title": burst.title,
             "from": burst.judged_from,
             "recovery_s": recovery,
+            "late_before": sum(calm) / max(1, len(calm)),
+            "late_after": sum(after) / max(1, len(after)),
             "course": pooled.around(begins, BURST_S + AFTER_S, WINDOW_S),
             "moves": [
                 {"at": one["at"] - max(begin for begin in begins if begin - BEFORE_S <= one["at"])} | one["data"]
@@ -196,8 +215,11 @@ def measure_bursts(
                 if one["kind"] == "cores" and one["at"] >= begins[0] - BEFORE_S
             ],
         }
-        shown = f"within the objective {recovery:.1f} s after its {burst.judged_from}"
-        console.print(f"[dim]burst of {burst.title}: {shown}[/]")
+        before, since = found[name]["late_before"], found[name]["late_after"]
+        console.print(
+            f"[dim]burst of {burst.title}: within the objective {recovery:.1f} s after its {burst.judged_from}; "
+            f"late were {before:.0%} of the half-seconds before bursts, {since:.0%} after[/]"
+        )
     return found
 
 
@@ -224,14 +246,23 @@ def _burst(stage: Stage, rates: Rates, burst: Burst, generator_cpu: int, seed: i
     return Latencies.joined([one.latencies for one in mine]), begin
 
 
-def recovery_s(latencies: Latencies, spans: Sequence[Span], slo_us: float) -> float:
-    """Answer after how many seconds p99 stays within an objective, by windows of `WINDOW_S`; 0 if it always is.
+def late_windows(latencies: Latencies, spans: Sequence[Span], slo_us: float) -> list[bool]:
+    """Answer of each window of `WINDOW_S` whether its p99 is beyond an objective.
 
     A window has the requests of all spans that are as old. One without requests that were answered counts as late.
     """
-    worst = 0.0
-    for number in range(min(int((end - begin) / WINDOW_S) for begin, end in spans)):
+    late = []
+    for number in range(min(int((end - begin) / WINDOW_S + 1e-6) for begin, end in spans)):
         part = latencies.pooled((one + number * WINDOW_S, one + (number + 1) * WINDOW_S) for one, _ in spans)
-        if not part.size or percentile(part, 99) > slo_us:
-            worst = (number + 1) * WINDOW_S
-    return worst
+        late.append(not part.size or percentile(part, 99) > slo_us)
+    return late
+
+
+def recovery_s(latencies: Latencies, spans: Sequence[Span], slo_us: float) -> float:
+    """Answer after how many seconds p99 comes within an objective for `HELD_S`; all of them if it does not."""
+    late = late_windows(latencies, spans, slo_us)
+    held = round(HELD_S / WINDOW_S)
+    for number in range(len(late) - held + 1):
+        if not any(late[number : number + held]):
+            return number * WINDOW_S
+    return len(late) * WINDOW_S
