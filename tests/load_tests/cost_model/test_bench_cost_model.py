@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bench of the cost model on a small part of its minutes; its pictures stay in results/cost-model, for CI to keep."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from load_tests._programs import ROOT
+
+PICTURES = ROOT / "results" / "cost-model"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_part_of_the_minutes() -> None:
+    out = PICTURES / "bench_cost_model_quick.json"
+    out.unlink(missing_ok=True)
+    arguments = ["--quick", "--minutes-scale", "0.002", "--policies", "baseline-pool,dynamic", "--out", str(out)]
+    command = [sys.executable, "-m", "load_tests.bench_cost_model", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(out.read_text())
+    assert results["quick"]
+    kinds = {one["traffic"] for one in results["capacities"]}
+    assert kinds == {"steady", "diurnal", "bursts", "shifting-experiments", "slow-variant"}
+    # Some traffic of so few seconds has a model that nobody can serve in time; the others show who carries more.
+    carried = [one for one in results["capacities"] if one["interference"] == 1.0 and one["qps"]]
+    assert {one["policy"] for one in carried} == {"baseline-pool", "dynamic"}
+    assert all(0 < one["qps"] < 1.05 * one["bound_qps"] for one in carried)
+    pictures = [path for path in PICTURES.glob(f"{out.stem}_*.png") if path.stat().st_mtime >= out.stat().st_mtime]
+    assert len(pictures) == len({one["traffic"] for one in carried})
