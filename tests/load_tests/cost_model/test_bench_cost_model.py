@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench of the cost model on a small part of its minutes; its pictures stay in results/cost-model, for CI to keep."""
+"""The bench of the cost model on a part of its minutes; its pictures stay in results/cost-model, for CI to keep."""
 
 from __future__ import annotations
 
