@@ -72,11 +72,19 @@ class Profiles:
         if files == self._files:
             wanted -= self._known.keys()
         # What was known counts until it is known again.
-        paths = [Path(name) for name, _ in files]
         for key in sorted(wanted, key=str):
-            self._known[key] = await asyncio.to_thread(_find, *key, self._records.get(key[0]), paths)
+            self._known[key] = await self._found(key)
         self._files = files
         self._looked.set()
+
+    async def _found(self, key: tuple[str, str | None]) -> Known | None:
+        while True:
+            record = self._records.get(key[0])
+            listed = await asyncio.to_thread(_listed, self._control.options.profiles)
+            found = await asyncio.to_thread(_find, *key, record, [Path(name) for name, _ in listed])
+            # What was recorded meanwhile is newer.
+            if record == self._records.get(key[0]):
+                return found
 
     async def first_look(self, seconds: float) -> None:
         """Wait until versions have been looked at once, for at most some time [s]."""

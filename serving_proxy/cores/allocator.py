@@ -49,7 +49,7 @@ class Allocator:
         self.limits: dict[str, Limit] = {}
         self.moves_made = 0
         self._tenants: tuple[Tenant, ...] = ()
-        self._profiled: frozenset[str] = frozenset()
+        self._profiled: dict[str, ServiceTable] = {}
         self._measured: dict[str, float] = {}
         self._settled_at: float | None = None
         self._borrowing = False
@@ -78,7 +78,7 @@ class Allocator:
             There are other cores, which are for somebody else.
         """
         self._apart = apart
-        known = frozenset(profiles)
+        known = dict(profiles)
         same = tuple(tenants) == self._tenants and machine == self.machine and known == self._profiled
         settled = self._settled_at is not None and now_s >= self._settled_at
         if same and not settled:
@@ -183,6 +183,8 @@ class Allocator:
             Subject(one.name, one.role, learning.cost_us(one, self.costs, measured), one.slo_ms, rates[one.name])
             for one in tenants
         ]
+        # What was never seen is what it is expected to be now.
+        old = {name: one for name, one in old.items() if name in self.costs and self.costs[name].completed}
         made = planning.make_plan(subjects, rates, profiles, machine)
         before = self.pools if machine == self.machine and self._divided else ()
         if self.mode == "plan":

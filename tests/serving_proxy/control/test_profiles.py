@@ -76,3 +76,32 @@ def test_storage_that_answers_nothing_holds_up_no_plan(control: Control, monkeyp
         answers.set()
 
     asyncio.run(run())
+
+
+def test_what_was_recorded_is_not_forgotten_by_a_look_that_began_before(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = profile(control.options.profiles)
+    began, go_on = threading.Event(), threading.Event()
+    load = profiles_module.load_profile
+
+    def slow(path: str | Path) -> Profile:
+        if not began.is_set():
+            began.set()
+            go_on.wait(30)
+        return load(path)
+
+    monkeypatch.setattr(profiles_module, "load_profile", slow)
+    profiles = Profiles(control)
+
+    async def run() -> None:
+        looking = asyncio.create_task(profiles.look([TENANT]))
+        await asyncio.to_thread(began.wait, 30)
+        await profiles.record(TENANT.path, file, "checked")
+        go_on.set()
+        await looking
+
+    asyncio.run(run())
+    known = profiles.of(TENANT)
+    assert known is not None
+    assert known.how == "checked"

@@ -307,6 +307,21 @@ def test_a_profile_is_what_is_planned_with_before_requests_come() -> None:
     assert allocator.state.estimates["ranking/4"].service_us == pytest.approx(4000.0)
 
 
+def test_a_profile_that_is_another_leads_to_another_plan() -> None:
+    def table(us: float) -> ServiceTable:
+        return ServiceTable((1,), (1, 2), (0.0, 1.0), (((us, us), (us, us)),))
+
+    allocator = Allocator("control", {"rates": {"ranking/3": 100, "ranking/4": 100}})
+    profiles = {"ranking/3": table(4000.0), "ranking/4": table(4000.0)}
+    allocator.deploy(ALL[:2], Machine.even(8), profiles, 0.0)
+    first = allocator.plan
+    allocator.deploy(ALL[:2], Machine.even(8), dict(profiles), 1.0)
+    assert allocator.plan is first
+    allocator.deploy(ALL[:2], Machine.even(8), {**profiles, "ranking/4": table(30_000.0)}, 2.0)
+    assert allocator.plan is not first
+    assert allocator.demand()["pool"] == pytest.approx(3.0, rel=0.01)
+
+
 def test_a_variant_is_not_slow_because_its_core_is_lent() -> None:
     running = Running(2)
     running.run(30, v3=300, v4=200, v5=10)
