@@ -19,6 +19,8 @@ from typing import Any
 from serving_proxy.background import step_back
 
 _WATCHED_S = 0.3
+# Of the library: the canonical code.
+_RESOURCE_EXHAUSTED = 8
 _EXHAUSTED = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 
 
@@ -56,7 +58,8 @@ def main(text: str) -> int:
         return _fail(str(error))
     except Exception as error:
         # Of the library, which may not be installed or not load this model; or a full disk, or no memory.
-        exhausted = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _EXHAUSTED)
+        exhausted = isinstance(error, MemoryError) or getattr(error, "code", 0) == _RESOURCE_EXHAUSTED
+        exhausted |= isinstance(error, OSError) and error.errno in _EXHAUSTED
         return _fail(f"{asked['model']}: {type(error).__name__}: {error}", exhausted)
     print(json.dumps({"result": {"reused": reused}}), flush=True)
     return 0

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -105,3 +106,25 @@ def test_what_was_recorded_is_not_forgotten_by_a_look_that_began_before(
     known = profiles.of(TENANT)
     assert known is not None
     assert known.how == "checked"
+
+
+def test_a_given_profile_of_another_graph_is_passed_over_once_that_is_known(
+    control: Control, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given = profile(tmp_path, "given")
+    profiles = Profiles(control)
+    version = replace(TENANT, profile=str(given))
+    asyncio.run(profiles.look([version]))
+    known = profiles.of(version)
+    assert known is not None
+    assert known.how == "given"
+    # What graph-tools made of it has another graph.
+    monkeypatch.setattr(profiles_module, "fingerprint", lambda _: "f" * 16)
+    optimised = replace(version, path="/artefacts/3")
+    for _ in range(3):
+        asyncio.run(profiles.look([optimised]))
+        profile(control.options.profiles, us=200.0)
+    assert profiles.of(optimised) is None, "it is measured"
+    events = [one for one in control.repository.events() if one.kind == "profile"]
+    assert len(events) == 1
+    assert f"of graph {GRAPH}, expected {'f' * 16}" in events[0].message
