@@ -287,6 +287,71 @@ def test_a_baseline_that_is_late_gets_cores_though_it_is_not_busy() -> None:
     assert "late" in running.moves[-1].reason
 
 
+def judged(running: Running, seconds: int, missed: dict[str, int], **rates: int) -> None:
+    """Let seconds pass in which so many requests of versions are late."""
+    for _ in range(seconds):
+        running.now += 1.0
+        seen = {}
+        for key, rate in rates.items():
+            late = missed.get(key, 0)
+            seen[f"ranking/{key[1:]}"] = Observation(rate, rate, missed=late, busy_us=rate * 1000.0)
+        running.moves += running.allocator.observe(seen, running.now, 1.0)
+
+
+def test_lending_that_hurts_the_variants_more_than_it_helps_is_ended() -> None:
+    running = Running(2)
+    rates = {"v3": 900, "v4": 300, "v5": 10}
+    running.run(30, v3=300, v4=300, v5=10)
+    while not running.allocator.borrowing:
+        running.run(1, **rates)
+    judged(running, 1, {"v4": 150}, **rates)
+    assert not running.allocator.borrowing
+    assert running.moves[-1].reason.startswith("undone")
+    assert running.allocator.cpusets["ranking/3"] == "0"
+    judged(running, 15, {}, **rates)
+    assert not running.allocator.borrowing, "not again at once"
+    judged(running, 15, {}, **rates)
+    assert running.allocator.borrowing
+
+
+def test_lending_that_ends_too_early_goes_on() -> None:
+    running = Running(2)
+    running.run(30, v3=1500, v4=200, v5=10)
+    assert running.allocator.borrowing
+    rates = {"v3": 300, "v4": 200, "v5": 10}
+    while running.allocator.borrowing:
+        running.run(1, **rates)
+    judged(running, 1, {"v3": 100}, **rates)
+    assert running.allocator.borrowing
+
+
+def test_a_deployment_ends_no_probation_and_no_pause() -> None:
+    running = Running(2)
+    rates = {"v3": 900, "v4": 300, "v5": 10}
+    running.run(30, v3=300, v4=300, v5=10)
+    while not running.allocator.borrowing:
+        running.run(1, **rates)
+    judged(running, 1, {"v4": 150}, **rates)
+    running.tenants = ALL[:2]
+    running.run(5, v3=900, v4=300)
+    assert set(running.allocator.cores) == {"ranking/3", "ranking/4"}
+    assert not running.allocator.borrowing
+
+
+def test_a_plan_that_hurts_is_undone_as_well() -> None:
+    running = Running(8)
+    running.run(30, v3=1000, v4=2500, v5=2500)
+    before = running.allocator.pools
+    slower = {one.name: ServiceTable((1,), (1, 2), (0.0, 1.0), (((9e4, 9e4), (9e4, 9e4)),)) for one in ALL[1:]}
+    running.allocator.deploy(ALL, running.machine, slower, running.now)
+    state = running.allocator.state
+    assert state is not None
+    if state.pools != before:
+        assert state.trial is not None
+        assert state.trial.pools == before
+    assert state.missed_part == pytest.approx(0.0)
+
+
 def test_it_says_where_the_cost_of_a_request_comes_from() -> None:
     running = Running(4)
     running.run(1)
