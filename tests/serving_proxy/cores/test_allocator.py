@@ -340,16 +340,14 @@ def test_a_deployment_ends_no_probation_and_no_pause() -> None:
 
 def test_a_plan_that_hurts_is_undone_as_well() -> None:
     running = Running(8)
-    running.run(30, v3=1000, v4=2500, v5=2500)
-    before = running.allocator.pools
-    slower = {one.name: ServiceTable((1,), (1, 2), (0.0, 1.0), (((9e4, 9e4), (9e4, 9e4)),)) for one in ALL[1:]}
-    running.allocator.deploy(ALL, running.machine, slower, running.now)
-    state = running.allocator.state
-    assert state is not None
-    if state.pools != before:
-        assert state.trial is not None
-        assert state.trial.pools == before
-    assert state.missed_part == pytest.approx(0.0)
+    running.run(30, v3=2500, v4=1500, v5=1000)
+    before = running.sizes()
+    # Due much sooner, it is planned with more cores.
+    running.allocator.deploy([replace(BASELINE, slo_ms=5.0), *VARIANTS], running.machine, {}, running.now)
+    assert running.sizes()["ranking/3"] > before["ranking/3"]
+    judged(running, 1, {"v4": 700, "v5": 500}, v3=2500, v4=1500, v5=1000)
+    assert running.sizes() == before
+    assert running.moves[-1].reason.startswith("undone")
 
 
 def test_it_says_where_the_cost_of_a_request_comes_from() -> None:
