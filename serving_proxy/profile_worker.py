@@ -7,6 +7,7 @@ ends with the proxy. Every point is in the file before the next one begins: whoe
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -18,6 +19,9 @@ from typing import Any
 from serving_proxy.background import step_back
 
 _WATCHED_S = 0.3
+# Of the library: the canonical code.
+_RESOURCE_EXHAUSTED = 8
+_EXHAUSTED = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 
 
 def main(text: str) -> int:
@@ -53,8 +57,10 @@ def main(text: str) -> int:
     except CostModelError as error:
         return _fail(str(error))
     except Exception as error:
-        # Of the library, which may not be installed or not load this model.
-        return _fail(f"{asked['model']}: {type(error).__name__}: {error}")
+        # Of the library, which may not be installed or not load this model; or a full disk, or no memory.
+        exhausted = isinstance(error, MemoryError) or getattr(error, "code", 0) == _RESOURCE_EXHAUSTED
+        exhausted |= isinstance(error, OSError) and error.errno in _EXHAUSTED
+        return _fail(f"{asked['model']}: {type(error).__name__}: {error}", exhausted)
     print(json.dumps({"result": {"reused": reused}}), flush=True)
     return 0
 
@@ -92,8 +98,8 @@ def _busy() -> dict[int, int]:
     return found
 
 
-def _fail(message: str) -> int:
-    print(json.dumps({"error": " ".join(message.split())}), flush=True)
+def _fail(message: str, exhausted: bool = False) -> int:
+    print(json.dumps({"error": " ".join(message.split()), "exhausted": exhausted}), flush=True)
     return 1
 
 

@@ -12,10 +12,12 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from serving_proxy.errors import CancelledError, PreconditionError
+from serving_proxy.errors import CancelledError, ExhaustedError, PreconditionError, ProxyError
 
 _GRACE_S = 15.0
 _MOST_BYTES = 4096
+# Of an operator, or of a kernel without memory.
+_FROM_OUTSIDE = {signal.SIGTERM, signal.SIGINT, signal.SIGKILL}
 
 Told = Callable[[str, int, int | None, str], None]
 """Step, done, total, unit."""
@@ -42,7 +44,11 @@ async def run_worker(module: str, asked: Mapping[str, Any], what: str, told: Tol
     Raises
     ------
     PreconditionError
-        It failed; with its own message.
+        It failed; with its own message. Or it crashed.
+    ExhaustedError
+        It failed, and says that it was not for what it was given: room had run out.
+    CancelledError
+        It was ended from outside.
     """
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -62,27 +68,30 @@ async def run_worker(module: str, asked: Mapping[str, Any], what: str, told: Tol
     except asyncio.CancelledError:
         await asyncio.shield(_end(process))
         raise
-    error: str | None = found[0]
+    error: ProxyError | None = found[0]
     result: Mapping[str, Any] = found[1]
     if error is not None:
-        raise PreconditionError(error)
+        raise error
     if code < 0:
-        raise CancelledError(f"{what}: ended by {signal.Signals(-code).name}")
+        ended = signal.Signals(-code)
+        kind = CancelledError if ended in _FROM_OUTSIDE else PreconditionError
+        raise kind(f"{what}: ended by {ended.name}")
     if code != 0:
         raise PreconditionError(f"{what}: exit code {code}, expected 0. {tail}".strip())
     return result
 
 
-async def _follow(process: asyncio.subprocess.Process, told: Told) -> tuple[str | None, Mapping[str, Any]]:
+async def _follow(process: asyncio.subprocess.Process, told: Told) -> tuple[ProxyError | None, Mapping[str, Any]]:
     """Read the worker's lines; return its error if it tells one, and its result."""
     assert process.stdout is not None
-    error = None
+    error: ProxyError | None = None
     result: Mapping[str, Any] = {}
     with contextlib.suppress(ValueError):
         async for line in process.stdout:
             message = _message(line)
             if "error" in message:
-                error = str(message["error"])
+                kind = ExhaustedError if message.get("exhausted") else PreconditionError
+                error = kind(str(message["error"]))
             elif "result" in message:
                 result = message
             elif "step" in message:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from cost_model.control.state import ControlState, Estimate, Move, Observation, Pool, Settings, Subject, Trial
+from cost_model.control.state import ControlState, Estimate, Move, Observation, Pool, Settings, Subject, Trial, in_use
 from cost_model.control.targets import group_models, hand_out, load_of, need, target_sizes
 
 _ENOUGH = 40
@@ -42,8 +42,11 @@ def step(
     state, undone = _judge_trial(state, observation, now_s)
     if undone:
         return state, undone
-    isolated = _isolated(state)
-    grouped = group_models(state.subjects, estimates, settings, state.pools, isolated)
+    isolated, apart = _isolated(state), _apart(state.pools)
+    if now_s < state.blocked_until_s and isolated == apart:
+        grouped = [(pool.kind, pool.models) for pool in state.pools]
+    else:
+        grouped = group_models(state.subjects, estimates, settings, state.pools, isolated)
     sizes = target_sizes(grouped, estimates, len(state.cores), state.floor, state.overrides, settings)
     wanted = hand_out(grouped, sizes, state.cores, state.pools)
     limits = _limits(state, isolated, wanted)
@@ -54,7 +57,8 @@ def step(
     changed = {move.pool for move in moves if len(move.after) > len(move.before)}
     held = {name: until for name, until in state.held_until_s.items() if until > now_s}
     held |= dict.fromkeys(changed, now_s + settings.hold_s)
-    trial = Trial(now_s, state.pools, state.missed_part) if _same_models(state.pools, wanted) else None
+    # Who is isolated is judged by its service time, not by what it misses then.
+    trial = Trial(now_s, state.pools, state.missed_part, wanted, state.lent) if isolated == apart else None
     return replace(state, pools=wanted, held_until_s=held, trial=trial, limits=limits), moves
 
 
@@ -93,30 +97,42 @@ def _estimate(before: Estimate, subject: Subject, seen: Observation, settings: S
 
 def _missed_part(state: ControlState, observation: Mapping[str, Observation]) -> float:
     """Return the part of requests that missed, isolated models aside."""
-    apart = {model for pool in state.pools if pool.kind == "isolated" for model in pool.models}
+    apart = _apart(state.pools)
     return _missed_by([name for name in observation if name not in apart], observation)
+
+
+def _apart(pools: tuple[Pool, ...]) -> frozenset[str]:
+    return frozenset(model for pool in pools if pool.kind == "isolated" for model in pool.models)
 
 
 def _judge_trial(
     state: ControlState, observation: Mapping[str, Observation], now_s: float
 ) -> tuple[ControlState, tuple[Move, ...]]:
-    """Undo the last move if those that gave cores miss far more since, and more than those that took them."""
+    """Undo the last change if those that gave cores miss far more since, and more than those that took them."""
     trial = state.trial
     if trial is None:
         return state, ()
-    if now_s - trial.since_s > state.settings.watch_s:
+    if now_s - trial.since_s > state.settings.watch_s or state.pools != trial.after:
         return replace(state, trial=None), ()
-    if not _same_models(trial.pools, state.pools):
-        return replace(state, trial=None), ()
-    had = {pool.name: len(pool.cores) for pool in trial.pools}
-    gave = [model for pool in state.pools if len(pool.cores) < had[pool.name] for model in pool.models]
-    took = [model for pool in state.pools if len(pool.cores) > had[pool.name] for model in pool.models]
+    had, has = _room(trial.pools, trial.lent), _room(state.pools, state.lent)
+    gave = [model for model, cores in has.items() if cores < had[model]]
+    took = [model for model, cores in has.items() if cores > had[model]]
     hurt, helped = _missed_by(gave, observation), _missed_by(took, observation)
     if hurt <= max(0.02, 3 * trial.missed_before) or hurt <= helped:
         return state, ()
     reason = f"undone: {hurt:.1%} of the requests of those that gave cores missed, {trial.missed_before:.1%} before"
-    moves = list_moves(state.pools, trial.pools, reason)
-    return replace(state, pools=trial.pools, trial=None, blocked_until_s=now_s + 2 * state.settings.hold_s), moves
+    moves = list_moves(in_use(state.pools, state.lent), in_use(trial.pools, trial.lent), reason)
+    until_s = now_s + 2 * state.settings.hold_s
+    return replace(state, pools=trial.pools, lent=trial.lent, trial=None, blocked_until_s=until_s), moves
+
+
+def _room(pools: tuple[Pool, ...], lent: bool) -> dict[str, float]:
+    """Return the cores that each model may use; those that a baseline uses as well count half."""
+    return {
+        model: len(pool.cores) / (2 if lent and pool.kind != "baseline" else 1)
+        for pool in in_use(pools, lent)
+        for model in pool.models
+    }
 
 
 def _missed_by(models: list[str], observation: Mapping[str, Observation]) -> float:
@@ -127,7 +143,7 @@ def _missed_by(models: list[str], observation: Mapping[str, Observation]) -> flo
 
 def _isolated(state: ControlState) -> frozenset[str]:
     """Return variants that have become so slow that they would take their neighbours' objective with them."""
-    now = {model for pool in state.pools if pool.kind == "isolated" for model in pool.models}
+    now = _apart(state.pools)
     return frozenset(
         name
         for name, one in state.estimates.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Kind = Literal["baseline", "tight", "pool", "own", "isolated"]
@@ -151,11 +151,13 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Trial:
-    """A change on probation: what was before it, and how much was missed before."""
+    """A change on probation: what was before it and after it, and how much was missed before."""
 
     since_s: float
     pools: tuple[Pool, ...]
     missed_before: float
+    after: tuple[Pool, ...]
+    lent: bool = False
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,8 @@ class ControlState:
         Cores that an operator has fixed.
     limits : mapping of model to int
         Requests in the system beyond which new ones of a model are shed.
+    lent : bool
+        Baselines may use every core. Whoever applies pools decides that, where hosts lend no idle cores by themselves.
     """
 
     cores: tuple[int, ...]
@@ -183,6 +187,7 @@ class ControlState:
     trial: Trial | None = None
     missed_part: float = 0.0
     blocked_until_s: float = 0.0
+    lent: bool = False
 
     def pool_of(self, model: str) -> Pool:
         """Return the pool that a model is in."""
@@ -221,6 +226,12 @@ def begin(
     baseline = sum(len(pool.cores) for pool in made if pool.kind == "baseline")
     floor = max(1, math.floor(settings.floor_part * baseline)) if baseline else 0
     return ControlState(tuple(cores), known, made, estimates, floor, settings, fixed)
+
+
+def in_use(pools: Sequence[Pool], lent: bool) -> tuple[Pool, ...]:
+    """Return pools with the cores that they may use in the place of those that they own."""
+    every = tuple(sorted({core for pool in pools for core in pool.cores}))
+    return tuple(replace(pool, cores=every) if lent and pool.kind == "baseline" else pool for pool in pools)
 
 
 def pool_name(kind: Kind, models: Sequence[str]) -> str:

@@ -77,7 +77,9 @@ def deploy_command(
     ] = None,
     profile: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", show_default=False, help="Of `cost-model profile`; else it is measured."),
+        typer.Option(
+            metavar="FILE|auto", show_default=False, help="Of `cost-model profile`; else, or by `auto`, it is measured."
+        ),
     ] = None,
     warmup: Annotated[
         Path | None,
@@ -149,7 +151,7 @@ def deploy_command(
         "traffic": traffic,
         "shadow": 100.0 if shadow and shadow_percent is None else shadow_percent,
         "slo_p99_ms": slo_p99_ms,
-        "profile": None if profile is None else str(profile.absolute()),
+        "profile": None if profile is None else "auto" if str(profile) == "auto" else str(profile.absolute()),
         "warmup": None if warmup is None else "last" if str(warmup) == "last" else str(warmup.absolute()),
         "config": json_object(config, "--config"),
         "cpuset": cpuset,

@@ -106,10 +106,10 @@ class Cores:
                 self._note(self._observed(there, live, now), machine)
             finally:
                 # What was planned does not wait for what was counted.
-                self._give([one.name for one in live], now)
+                self._give(len(live), now)
         else:
             self.allocator.stop()
-            self._give([one.name for one in live], now)
+            self._give(len(live), now)
 
     def _observed(self, there: Sequence[Tenant], live: Sequence[HostSeen], now: float) -> tuple[Move, ...]:
         """Let the allocator see what hosts have counted since they were looked at last; no news, no moves."""
@@ -132,13 +132,15 @@ class Cores:
         # Given all to one, the others share with it as before.
         return machine_of(frozenset(free or cpus)), bool(free) and free != cpus
 
-    def _give(self, hosts: Sequence[str], now: float) -> None:
+    def _give(self, live: int, now: float) -> None:
         """Write down what was decided, first in the store; who grows grows a second before others shrink."""
         assert self.allocator is not None
+        # Also for hosts that are down: what comes up again loads with the CPUs of the others.
+        hosts = [one.name for one in self._control.hosts]
         wanted = self.allocator.cpusets
         next_step = grown(self._in_force, wanted)
         chosen = wanted if next_step is None else next_step
-        limits = for_each_host(self.allocator.limits, len(hosts))
+        limits = for_each_host(self.allocator.limits, live)
         most = {name: one.most for name, one in self.allocator.limits.items()}
         kept = {"hosts": sorted(hosts), "cpusets": wanted, "limits": most, "learnt": self.allocator.to_json()}
         cpusets = {host: dict(chosen) for host in hosts} if chosen else {}

@@ -59,6 +59,7 @@ class Profiles:
         self._known: dict[tuple[str, str | None], Known | None] = {}
         self._files: tuple[tuple[str, int], ...] = ()
         self._looked = asyncio.Event()
+        self._refusals: dict[str, str] = {}
         self._records = _records(control.repository.setting(_STORED))
 
     def of(self, tenant: Tenant) -> Known | None:
@@ -68,15 +69,38 @@ class Profiles:
     async def look(self, tenants: Iterable[Tenant]) -> None:
         """Find the profiles of versions that are new, or of all if files have changed."""
         files = await asyncio.to_thread(_listed, self._control.options.profiles)
-        wanted = {(one.path, one.profile) for one in tenants}
+        wanted = {(one.path, one.profile): one for one in tenants}
         if files == self._files:
-            wanted -= self._known.keys()
+            wanted = {key: one for key, one in wanted.items() if key not in self._known}
         # What was known counts until it is known again.
-        paths = [Path(name) for name, _ in files]
-        for key in sorted(wanted, key=str):
-            self._known[key] = await asyncio.to_thread(_find, *key, self._records.get(key[0]), paths)
+        for key, one in sorted(wanted.items(), key=str):
+            self._known[key] = await self._found(one)
         self._files = files
         self._looked.set()
+
+    async def _found(self, tenant: Tenant) -> Known | None:
+        given = tenant.profile
+        if given is not None:
+            try:
+                # Of an optimised version it could not be compared when it was given.
+                await asyncio.to_thread(check_profile, Path(given), Path(tenant.path))
+                return Known((await asyncio.to_thread(load_profile, given)).service, Path(given), "given")
+            except (InvalidError, CostModelError) as error:
+                self._refused(tenant, str(error))
+        while True:
+            record = self._records.get(tenant.path)
+            listed = await asyncio.to_thread(_listed, self._control.options.profiles)
+            found = await asyncio.to_thread(_find, tenant.path, record, [Path(name) for name, _ in listed])
+            # What was recorded meanwhile is newer.
+            if record == self._records.get(tenant.path):
+                return found
+
+    def _refused(self, tenant: Tenant, why: str) -> None:
+        """Enter it that a profile that was given cannot be used, once."""
+        if self._refusals.get(tenant.path) != why:
+            self._refusals[tenant.path] = why
+            message = f"{tenant.name}: is measured, as the profile that was given is not its own: {why}"
+            self._control.note("profile", message, tenant.model, tenant.version)
 
     async def first_look(self, seconds: float) -> None:
         """Wait until versions have been looked at once, for at most some time [s]."""
@@ -94,8 +118,11 @@ class Profiles:
         self._records = {one: found for one, found in self._records.items() if one in alive}
         self._records[path] = (file.name, how)
         self._control.repository.set_setting(_STORED, {one: list(found) for one, found in self._records.items()})
-        for key in [key for key in self._known if key[0] == path]:
-            self._known[key] = await asyncio.to_thread(_find, *key, self._records[path], [file])
+        found = await asyncio.to_thread(_find, path, self._records[path], [file])
+        for key, known in list(self._known.items()):
+            # One that was given meanwhile goes before it.
+            if key[0] == path and (known is None or known.how != "given"):
+                self._known[key] = found
 
 
 def check_profile(file: Path, folder: Path | None) -> None:
@@ -128,13 +155,8 @@ def _listed(folder: Path) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(found))
 
 
-def _find(path: str, given: str | None, record: tuple[str, str] | None, files: Sequence[Path]) -> Known | None:
+def _find(path: str, record: tuple[str, str] | None, files: Sequence[Path]) -> Known | None:
     """Return the profile of a model's folder; a file that is none is passed over, and said once."""
-    if given is not None:
-        try:
-            return Known(load_profile(given).service, Path(given), "given")
-        except CostModelError as error:
-            log.warning("%s", error)
     named = [file for file in files if record is not None and file.name == record[0]]
     if record is not None and named:
         try:

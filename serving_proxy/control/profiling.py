@@ -6,7 +6,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import math
 import os
+import time
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -30,7 +33,20 @@ _SECONDS = 1.5
 _WORKER = "serving_proxy.profile_worker"
 #: Memory that has to be left beside a further copy of a model [bytes].
 _SPARE_BYTES = 512 * 2**20
+#: Before it is tried again after a cause that passes [s]: at first, and at most.
+_PAUSE_S, _LONGEST_PAUSE_S = 30.0, 3600.0
 _MEMORY = Path("/proc/meminfo")
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """How often a version could not be measured, and when [s] that is tried again: by default never."""
+
+    times: int = 0
+    again_at: float = math.inf
+
+
+_NOT_YET = _Failed(0, -math.inf)
 
 
 class Profiler:
@@ -40,8 +56,8 @@ class Profiler:
         self._control = control
         self._jobs = jobs
         self._profiles = profiles
-        # By path and time of deployment: what could not be measured is not tried again until it is deployed anew.
-        self._given_up: set[tuple[str, float]] = set()
+        # By path and time of deployment.
+        self._failed: dict[tuple[str, float], _Failed] = {}
 
     async def run(self) -> None:
         """Look for versions without a profile until the task is cancelled; without cores to divide nobody needs one."""
@@ -61,22 +77,29 @@ class Profiler:
             known = self._profiles.of(one)
             if version.state != State.READY or (known is not None and known.how != "found"):
                 continue
-            if (one.path, version.deployed_at) not in self._given_up:
+            if time.monotonic() >= self._failed.get((one.path, version.deployed_at), _NOT_YET).again_at:
                 self._jobs.begin(KIND, one.model, one.version, partial(self._run, tenant=one))
                 return
 
     async def _run(self, job: Job, tenant: Tenant) -> None:
         version = self._control.models[tenant.model].versions[tenant.version]
+        key = (tenant.path, version.deployed_at)
         try:
             await self._measure(job, tenant, version)
         except asyncio.CancelledError:
             if not self._jobs.closing:
-                self._given_up.add((tenant.path, version.deployed_at))
+                self._failed[key] = _Failed()
             raise
-        except ExhaustedError:
-            raise  # a full disk: it is tried again
+        except (OSError, CancelledError) as error:
+            # A full disk, too little memory, a worker that was killed: that passes.
+            before = self._failed.get(key, _NOT_YET)
+            pause_s = min(_LONGEST_PAUSE_S, _PAUSE_S * 2.0**before.times)
+            self._failed[key] = _Failed(before.times + 1, time.monotonic() + pause_s)
+            if not before.times and self._is_there(tenant, version):
+                self._note(tenant, f"is not profiled yet, which is tried again: {error}")
+            raise
         except Exception as error:
-            self._given_up.add((tenant.path, version.deployed_at))
+            self._failed[key] = _Failed()
             if self._is_there(tenant, version):
                 self._note(tenant, f"was not profiled, and is planned by what its requests take: {error}")
             raise
@@ -126,7 +149,7 @@ class Profiler:
         needed = (version.bytes or 0) + _SPARE_BYTES
         free = _available_bytes()
         if free < needed:
-            raise PreconditionError(
+            raise ExhaustedError(
                 f"{free / 2**20:,.0f} MB of memory are free, expected {needed / 2**20:,.0f} for a copy to measure"
             )
 

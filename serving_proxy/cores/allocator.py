@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from cost_model.control import ControlState, Move, Observation, Pool, Subject, begin, follow, step
 from cost_model.control.controller import list_moves
-from cost_model.control.state import Estimate
+from cost_model.control.state import Estimate, Trial, in_use
 from cost_model.control.targets import group_models
 from cost_model.machine import Machine
 from cost_model.planning import Plan
@@ -49,10 +49,9 @@ class Allocator:
         self.limits: dict[str, Limit] = {}
         self.moves_made = 0
         self._tenants: tuple[Tenant, ...] = ()
-        self._profiled: frozenset[str] = frozenset()
+        self._profiled: dict[str, ServiceTable] = {}
         self._measured: dict[str, float] = {}
         self._settled_at: float | None = None
-        self._borrowing = False
         self._blind = self._divided = self._apart = False
 
     def deploy(
@@ -78,7 +77,7 @@ class Allocator:
             There are other cores, which are for somebody else.
         """
         self._apart = apart
-        known = frozenset(profiles)
+        known = dict(profiles)
         same = tuple(tenants) == self._tenants and machine == self.machine and known == self._profiled
         settled = self._settled_at is not None and now_s >= self._settled_at
         if same and not settled:
@@ -88,7 +87,7 @@ class Allocator:
         reason = "planned for what requests need" if same else "planned for what is deployed"
         first = self.state is None and not any(self._rates.get(one.name) for one in tenants)
         self._blind = (first or self._blind) and not settled
-        moves = self._replan(tuple(tenants), machine, profiles, reason)
+        moves = self._replan(tuple(tenants), machine, profiles, reason, now_s)
         if not self._blind:
             self._settled_at = now_s + SETTLED_S if self.mode == "plan" and not same else None
         elif self._settled_at is None:
@@ -113,7 +112,7 @@ class Allocator:
         self.state = replace(state, estimates=self._follow(state.estimates, elapsed_s))
         if still:
             return ()
-        entered = self._entered((*moves, *self._borrowed()))
+        entered = self._entered((*moves, *self._borrowed(now_s)))
         self.limits = limits.follow(self.limits, self._wanted_limits(), elapsed_s)
         return entered
 
@@ -121,7 +120,7 @@ class Allocator:
     def cores(self) -> dict[str, tuple[int, ...]]:
         """Places in the machine's cores of each version; none where nothing is divided."""
         there = self.state is not None and not self._blind
-        return cores_of(self.pools, self._borrowing, self._apart) if there else {}
+        return cores_of(self.pools, self.borrowing, self._apart) if there else {}
 
     @property
     def cpusets(self) -> dict[str, str]:
@@ -136,7 +135,7 @@ class Allocator:
     @property
     def borrowing(self) -> bool:
         """Whether baselines may use the variants' cores as well."""
-        return self._borrowing
+        return self.state is not None and self.state.lent
 
     @property
     def tenants(self) -> tuple[Tenant, ...]:
@@ -165,7 +164,7 @@ class Allocator:
         """Give up all cores: there is nothing to divide."""
         self.state = self.plan = self.machine = None
         self.reasons, self.limits, self._tenants, self._settled_at = {}, {}, (), None
-        self._borrowing = self._blind = self._divided = False
+        self._blind = self._divided = False
 
     def to_json(self) -> dict[str, Any]:
         """Return what was learnt, for the next proxy."""
@@ -174,7 +173,12 @@ class Allocator:
         return {"costs": learning.to_json(self.costs), "rates": rates}
 
     def _replan(
-        self, tenants: tuple[Tenant, ...], machine: Machine, profiles: Mapping[str, ServiceTable], reason: str
+        self,
+        tenants: tuple[Tenant, ...],
+        machine: Machine,
+        profiles: Mapping[str, ServiceTable],
+        reason: str,
+        now_s: float,
     ) -> tuple[Move, ...]:
         self._measured = measured = {name: planning.profiled_us(one) for name, one in profiles.items()}
         old = self._handed_over(tenants)
@@ -183,6 +187,8 @@ class Allocator:
             Subject(one.name, one.role, learning.cost_us(one, self.costs, measured), one.slo_ms, rates[one.name])
             for one in tenants
         ]
+        # What was never seen is what it is expected to be now.
+        old = {name: one for name, one in old.items() if name in self.costs and self.costs[name].completed}
         made = planning.make_plan(subjects, rates, profiles, machine)
         before = self.pools if machine == self.machine and self._divided else ()
         if self.mode == "plan":
@@ -195,7 +201,7 @@ class Allocator:
             pools = planning.sized(made, grouped, before)
         state = begin(range(len(machine.cores)), subjects, [(one.kind, one.models, one.cores) for one in pools])
         kept = {name: old.get(name, one) for name, one in state.estimates.items()}
-        self.state = replace(state, pools=pools, estimates=kept)
+        self.state = self._on_probation(replace(state, pools=pools, estimates=kept), before, now_s)
         self.plan, self.machine, self._tenants = made, machine, tenants
         variants = {one.name for one in tenants if one.role == "variant"}
         self.limits = {name: one for name, one in self.limits.items() if name in variants}
@@ -203,7 +209,24 @@ class Allocator:
             return ()
         self._divided = True
         why = "; ".join([reason, *made.reasons[:2]])
-        return self._entered((*list_moves(before, pools, why), *self._borrowed()))
+        return self._entered((*list_moves(before, pools, why), *self._borrowed(now_s)))
+
+    def _on_probation(self, state: ControlState, before: tuple[Pool, ...], now_s: float) -> ControlState:
+        """Carry on what the controller remembers of its moves, and let it judge this one if it could be undone."""
+        known = self.state
+        if known is None or not before:
+            return state
+        trial = known.trial
+        if {name for pool in before for name in pool.models} == state.subjects.keys() and state.pools != before:
+            trial = Trial(now_s, before, known.missed_part, state.pools, known.lent)
+        return replace(
+            state,
+            trial=trial,
+            lent=known.lent,
+            missed_part=known.missed_part,
+            held_until_s=known.held_until_s,
+            blocked_until_s=known.blocked_until_s,
+        )
 
     def _wanted_limits(self) -> dict[str, Limit]:
         """Return the limits that the controller calls for; nobody is limited where nothing is divided."""
@@ -220,21 +243,22 @@ class Allocator:
                     found[name] = Limit(self.state.limits[name], reason)
         return found
 
-    def _borrowed(self) -> list[Move]:
+    def _borrowed(self, now_s: float) -> tuple[Move, ...]:
         """See whether baselines may run on every core, and return what that changes; a plan is applied as it is."""
-        if self.mode == "plan":
-            return []
-        why = borrows(self.pools, self.demand(), self.pressure(), self._borrowing)
-        if (why is not None) == self._borrowing or len(self.pools) < 2:
-            return []
-        self._borrowing = why is not None
-        every = tuple(sorted({core for pool in self.pools for core in pool.cores}))
-        moves = []
-        for pool in self.pools:
-            if pool.kind == "baseline":
-                before, after = (pool.cores, every) if why is not None else (every, pool.cores)
-                moves.append(Move(pool.name, before, after, why or "its own cores are enough, the others are in use"))
-        return moves
+        assert self.state is not None
+        lent, pools = self.state.lent, self.pools
+        if self.mode == "plan" or len(pools) < 2 or now_s < self.state.blocked_until_s:
+            return ()
+        why = borrows(pools, self.demand(), self.pressure(), lent)
+        if (why is not None) == lent:
+            return ()
+        # On probation as a move is, and together with one of the same look.
+        trial = self.state.trial
+        if trial is None or trial.since_s != now_s:
+            trial = Trial(now_s, pools, self.state.missed_part, pools, lent)
+        self.state = replace(self.state, lent=not lent, trial=trial)
+        reason = why or "its own cores are enough, the others are in use"
+        return list_moves(in_use(pools, lent), in_use(pools, not lent), reason)
 
     def _handed_over(self, tenants: tuple[Tenant, ...]) -> dict[str, Estimate]:
         """Return the estimates with a former baseline's requests counted for the one that takes its place."""
@@ -280,7 +304,7 @@ class Allocator:
 
     def _excused(self, estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
         """Let no version be taken for slow while it shares its cores with a baseline."""
-        return {name: replace(one, slow_s=0.0) if self._borrowing else one for name, one in estimates.items()}
+        return {name: replace(one, slow_s=0.0) if self.borrowing else one for name, one in estimates.items()}
 
     def _follow(self, estimates: Mapping[str, Estimate], elapsed_s: float) -> dict[str, Estimate]:
         """Let what is usual drift; the controller compares with it from the next step on."""

@@ -16,6 +16,8 @@ from serving_proxy.lifecycle.states import State
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _LABEL = re.compile(r"[A-Za-z0-9_]{1,64}")
+# In the place of a profile: none is given any more.
+MEASURED = "auto"
 _MOST_VERSIONS = 2**63 - 1
 _KEPT_STOPPED = 50
 
@@ -32,7 +34,7 @@ class Deployment(Record):
     settings : Settings
         Those that are not set stay as they are.
     profile : str or None
-        A file of `cost-model profile`; None: as it is.
+        A file of `cost-model profile`; `auto`: it is measured; None: as it is.
     traffic, shadow : int or None
         None: as it is.
     labels : tuple of str
@@ -157,7 +159,7 @@ def _settled(model: Model, version: Version, asked: Deployment) -> Change:
     values = {
         "settings": settings,
         "slo_p99_ms": asked.slo_p99_ms or version.slo_p99_ms,
-        "profile": asked.profile or version.profile,
+        "profile": version.profile if asked.profile is None else _given(asked),
     }
     changed = version.model_copy(update=values)
     if changed == version:
@@ -170,6 +172,10 @@ def _settled(model: Model, version: Version, asked: Deployment) -> Change:
         data=settings.model_dump(exclude_defaults=True),
     )
     return Change(model.with_version(changed), (note,))
+
+
+def _given(asked: Deployment) -> str | None:
+    return None if asked.profile == MEASURED else asked.profile
 
 
 def _entered(model: Model, before: Version | None, number: int, asked: Deployment, now: float) -> Change:
@@ -185,7 +191,7 @@ def _entered(model: Model, before: Version | None, number: int, asked: Deploymen
         optimize=asked.optimize,
         other_signature=asked.other_signature,
         slo_p99_ms=asked.slo_p99_ms,
-        profile=asked.profile,
+        profile=_given(asked),
     )
     data = {"source": asked.source, "optimize": asked.optimize}
     message = f"{model.name}/{number}: deployed from {asked.source}"

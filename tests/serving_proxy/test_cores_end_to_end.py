@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,7 +109,40 @@ def test_a_proxy_that_is_killed_leaves_the_division_in_force(
             assert thread_cpus(host["pid"]) == {frozenset(read_cpus(cpus)) for cpus in given.values()}
             assert (proxy.state_dir / "desired.json").read_bytes() == before
             proxy.start()
-            assert desired_cpusets(proxy) == given
+            # Several looks of a proxy that plans anew, from what it remembers.
+            end = time.monotonic() + 5.0
+            while time.monotonic() < end:
+                assert desired_cpusets(proxy)["ranking/4"] == given["ranking/4"]
+                time.sleep(0.1)
+            assert set(statuses) == {200}
+    stop_hosts(proxy)
+
+
+def loaded(proxy: ProxyProcess) -> dict[str, Any]:
+    """Return what changes when the host loads a version again."""
+    actual = json.loads((proxy.state_dir / "hosts" / "host-0" / "actual.json").read_bytes())
+    versions = actual["models"]["ranking"]["versions"]
+    return {number: (one["state"], one["since"], one.get("replacement")) for number, one in versions.items()}
+
+
+def test_cpus_that_an_operator_chooses_load_nothing_again(
+    proxy: ProxyProcess, make_linear_model: Callable[..., Path], tmp_path: Path
+) -> None:
+    with proxy.client() as client:
+        wait_for(lambda: client.status()["hosts"] and client.status()["hosts"][0]["alive"], 180)
+        models = {number: make_linear_model(tmp_path / str(number), scale=float(number)) for number in (3, 4)}
+        for model in models.values():
+            client.deploy("ranking", model, wait=True, timeout=120)
+        (host,) = client.status()["hosts"]
+        cpus = sorted(read_cpus(host["cpus"]))
+        before = loaded(proxy)
+        for cpu in cpus[:2]:
+            client.deploy("ranking", models[4], cpuset=str(cpu))
+            wait_for(lambda cpu=cpu: in_force(proxy)["ranking/4"] == str(cpu), 30, "the CPU that was chosen")
+            assert loaded(proxy) == before
+        client.deploy("ranking", models[4], cpuset="auto")
+        wait_for(lambda: in_force(proxy)["ranking/4"] != str(cpus[1]), 30, "no CPU of its own")
+        assert loaded(proxy) == before
     stop_hosts(proxy)
 
 

@@ -155,6 +155,35 @@ def test_a_move_that_hurts_is_undone_and_not_repeated_at_once() -> None:
         assert again == ()
 
 
+def test_a_regrouping_that_hurts_is_undone_and_not_repeated_at_once() -> None:
+    state = start()
+    observed = seen(state, {"v1": 2500.0})
+    now = 0.0
+    while state.pool_of("v1").kind != "own":
+        now += 1
+        before = state.pools
+        state, _ = step(state, observed, now)
+    hurt = {name: replace(one, missed=0 if name == "base" else one.arrivals // 4) for name, one in observed.items()}
+    state, undo = step(state, hurt, now + 1)
+    assert undo
+    assert undo[0].reason.startswith("undone")
+    assert state.pools == before
+    blocked = state.blocked_until_s
+    for later in range(2, int(blocked - now)):
+        state, _ = step(state, observed, now + later)
+        assert state.pool_of("v1").kind == "pool"
+    for later in range(3):
+        state, _ = step(state, observed, blocked + later)
+    assert state.pool_of("v1").kind == "own", "it is tried again"
+
+
+def test_a_variant_that_becomes_slow_is_isolated_though_nothing_is_to_move() -> None:
+    state = replace(start(), blocked_until_s=1000.0)
+    for now in range(1, 6):
+        state, _ = step(state, seen(state, v3=4.0), float(now))
+    assert state.pool_of("v3").kind == "isolated"
+
+
 def pressed(state: ControlState, model: str, **values: int) -> dict[str, Observation]:
     """Return what is seen at the usual rates while a model has a queue, or is late."""
     observed = seen(state)

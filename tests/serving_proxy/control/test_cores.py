@@ -47,6 +47,7 @@ class Place:
         self.repository = Repository(Database(folder / "proxy.sqlite3"))
         self.options = ControlOptions(folder, cores=mode, cpus=cpus)
         self.run_us: dict[int, float] = {}
+        self.down: set[str] = set()
         self.now = 1000.0
         self.counted: dict[int, int] = {}
         self.begin()
@@ -67,7 +68,9 @@ class Place:
                 versions[number]["run_us"]["mean"] = mean
             shown = stats(versions, time=self.now)
             self.control.hosts = tuple(
-                HostSeen(f"host-{n}", True, cpus=one, state="ready", stats=shown, counted_at=self.now)
+                HostSeen(
+                    f"host-{n}", f"host-{n}" not in self.down, cpus=one, state="ready", stats=shown, counted_at=self.now
+                )
                 for n, one in enumerate(cpus)
             )
             self.observer.step(self.now)
@@ -174,6 +177,17 @@ def test_every_host_gets_the_same(place: Place) -> None:
     hosts = place.desired()
     assert hosts["host-0"]["cpusets"]
     assert hosts["host-0"] == hosts["host-1"]
+
+
+def test_a_host_that_is_down_comes_up_with_what_the_others_have(place: Place) -> None:
+    place.tick(10, cpus=("0-7", "0-7"), v3=500, v4=50, v5=50)
+    place.down = {"host-1"}
+    place.tick(30, cpus=("0-7", "0-7"), v3=6000, v4=50, v5=50)
+    hosts = place.desired()
+    assert len(read_cpus(hosts["host-0"]["cpusets"]["ranking/3"])) >= 6
+    assert hosts["host-1"] == hosts["host-0"]
+    place.begin()
+    assert place.desired() == hosts
 
 
 def test_an_overloaded_variant_is_limited_by_every_host_and_each_change_is_an_event(place: Place) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -76,3 +77,54 @@ def test_storage_that_answers_nothing_holds_up_no_plan(control: Control, monkeyp
         answers.set()
 
     asyncio.run(run())
+
+
+def test_what_was_recorded_is_not_forgotten_by_a_look_that_began_before(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = profile(control.options.profiles)
+    began, go_on = threading.Event(), threading.Event()
+    load = profiles_module.load_profile
+
+    def slow(path: str | Path) -> Profile:
+        if not began.is_set():
+            began.set()
+            go_on.wait(30)
+        return load(path)
+
+    monkeypatch.setattr(profiles_module, "load_profile", slow)
+    profiles = Profiles(control)
+
+    async def run() -> None:
+        looking = asyncio.create_task(profiles.look([TENANT]))
+        await asyncio.to_thread(began.wait, 30)
+        await profiles.record(TENANT.path, file, "checked")
+        go_on.set()
+        await looking
+
+    asyncio.run(run())
+    known = profiles.of(TENANT)
+    assert known is not None
+    assert known.how == "checked"
+
+
+def test_a_given_profile_of_another_graph_is_passed_over_once_that_is_known(
+    control: Control, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given = profile(tmp_path, "given")
+    profiles = Profiles(control)
+    version = replace(TENANT, profile=str(given))
+    asyncio.run(profiles.look([version]))
+    known = profiles.of(version)
+    assert known is not None
+    assert known.how == "given"
+    # What graph-tools made of it has another graph.
+    monkeypatch.setattr(profiles_module, "fingerprint", lambda _: "f" * 16)
+    optimised = replace(version, path="/artefacts/3")
+    for _ in range(3):
+        asyncio.run(profiles.look([optimised]))
+        profile(control.options.profiles, us=200.0)
+    assert profiles.of(optimised) is None, "it is measured"
+    events = [one for one in control.repository.events() if one.kind == "profile"]
+    assert len(events) == 1
+    assert f"of graph {GRAPH}, expected {'f' * 16}" in events[0].message

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -26,7 +29,7 @@ ROWS = (1, 8)
 def models(tmp_path_factory: pytest.TempPathFactory, make_linear_model: Callable[..., Path]) -> dict[int, Path]:
     """The same graph with weights of its own for each number, and 9, which is another one and cannot be loaded."""
     folder = tmp_path_factory.mktemp("models")
-    made = {number: make_linear_model(folder / str(number), scale=float(number)) for number in (3, 4, 5)}
+    made = {number: make_linear_model(folder / str(number), scale=float(number)) for number in (3, 4, 5, 6, 7)}
     damaged = make_linear_model(folder / "9")
     for file in (damaged / "variables").iterdir():
         file.write_bytes(b"no variables")
@@ -40,6 +43,7 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyThread]:
         patch.setattr(profiling, "ROWS", ROWS)
         patch.setattr(profiling, "_SECONDS", 0.05)
         patch.setattr(profiling, "PERIOD_S", 0.1)
+        patch.setattr(profiling, "_PAUSE_S", 0.5)
         with ProxyThread(folder, "--cores", "plan", "--maintenance-cpus", "0") as running:
             yield running
 
@@ -103,6 +107,40 @@ def test_what_cannot_be_measured_serves_and_is_not_tried_again(
     assert jobs(client, name) == ["failed"]
 
 
+def workers() -> list[int]:
+    """Return the processes that measure for this one."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+            if parent == os.getpid() and b"serving_proxy.profile_worker" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
+
+
+def test_a_worker_that_is_killed_is_started_again(
+    proxy: ProxyThread, client: Client, models: dict[int, Path], name: str
+) -> None:
+    client.deploy(name, models[6], wait=True)
+    (pid,) = wait_for(workers, 60, "a worker")
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: sorted(jobs(client, name)) == ["failed", "succeeded"], 60, "a second job that works")
+    events = [one["message"] for one in client.events(model=name) if one["kind"] == "profile"]
+    assert "is not profiled yet, which is tried again" in events[0]
+    assert "ended by SIGKILL" in events[0]
+
+
+def test_too_little_memory_is_waited_for(
+    proxy: ProxyThread, client: Client, models: dict[int, Path], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profiling, "_available_bytes", lambda: 2**20)
+    client.deploy(name, models[7], wait=True)
+    wait_for(lambda: jobs(client, name)[:2] == ["failed", "failed"], 60, "two jobs that find no memory")
+    monkeypatch.undo()
+    wait_for(lambda: jobs(client, name)[0] == "succeeded", 60, "a job that finds it")
+    assert len([one for one in client.events(model=name) if one["kind"] == "profile"]) == 2
+
+
 def test_a_profile_that_is_given_is_planned_with(
     proxy: ProxyThread, client: Client, models: dict[int, Path], name: str, tmp_path: Path
 ) -> None:
@@ -111,6 +149,11 @@ def test_a_profile_that_is_given_is_planned_with(
     client.deploy(name, models[5], profile=str(file), wait=True)
     wait_for(lambda: "the profile given.json, given with `--profile`" in figures(client, name, 5), 10)
     assert jobs(client, name) == []
+    client.deploy(name, models[5], slo_p99_ms=10.0)
+    assert "given" in figures(client, name, 5)
+    client.deploy(name, models[5], profile="auto")
+    wait_for(lambda: jobs(client, name) == ["succeeded"], 60, "a measurement in its place")
+    wait_for(lambda: "given" not in figures(client, name, 5), 10)
 
 
 def test_a_wrong_profile_is_refused(client: Client, models: dict[int, Path], name: str, tmp_path: Path) -> None:

@@ -287,6 +287,69 @@ def test_a_baseline_that_is_late_gets_cores_though_it_is_not_busy() -> None:
     assert "late" in running.moves[-1].reason
 
 
+def judged(running: Running, seconds: int, missed: dict[str, int], **rates: int) -> None:
+    """Let seconds pass in which so many requests of versions are late."""
+    for _ in range(seconds):
+        running.now += 1.0
+        seen = {}
+        for key, rate in rates.items():
+            late = missed.get(key, 0)
+            seen[f"ranking/{key[1:]}"] = Observation(rate, rate, missed=late, busy_us=rate * 1000.0)
+        running.moves += running.allocator.observe(seen, running.now, 1.0)
+
+
+def test_lending_that_hurts_the_variants_more_than_it_helps_is_ended() -> None:
+    running = Running(2)
+    rates = {"v3": 900, "v4": 300, "v5": 10}
+    running.run(30, v3=300, v4=300, v5=10)
+    while not running.allocator.borrowing:
+        running.run(1, **rates)
+    judged(running, 1, {"v4": 150}, **rates)
+    assert not running.allocator.borrowing
+    assert running.moves[-1].reason.startswith("undone")
+    assert running.allocator.cpusets["ranking/3"] == "0"
+    judged(running, 15, {}, **rates)
+    assert not running.allocator.borrowing, "not again at once"
+    judged(running, 15, {}, **rates)
+    assert running.allocator.borrowing
+
+
+def test_lending_that_ends_too_early_goes_on() -> None:
+    running = Running(2)
+    running.run(30, v3=1500, v4=200, v5=10)
+    assert running.allocator.borrowing
+    rates = {"v3": 300, "v4": 200, "v5": 10}
+    while running.allocator.borrowing:
+        running.run(1, **rates)
+    judged(running, 1, {"v3": 100}, **rates)
+    assert running.allocator.borrowing
+
+
+def test_a_deployment_ends_no_probation_and_no_pause() -> None:
+    running = Running(2)
+    rates = {"v3": 900, "v4": 300, "v5": 10}
+    running.run(30, v3=300, v4=300, v5=10)
+    while not running.allocator.borrowing:
+        running.run(1, **rates)
+    judged(running, 1, {"v4": 150}, **rates)
+    running.tenants = ALL[:2]
+    running.run(5, v3=900, v4=300)
+    assert set(running.allocator.cores) == {"ranking/3", "ranking/4"}
+    assert not running.allocator.borrowing
+
+
+def test_a_plan_that_hurts_is_undone_as_well() -> None:
+    running = Running(8)
+    running.run(30, v3=2500, v4=1500, v5=1000)
+    before = running.sizes()
+    # Due much sooner, it is planned with more cores.
+    running.allocator.deploy([replace(BASELINE, slo_ms=5.0), *VARIANTS], running.machine, {}, running.now)
+    assert running.sizes()["ranking/3"] > before["ranking/3"]
+    judged(running, 1, {"v4": 700, "v5": 500}, v3=2500, v4=1500, v5=1000)
+    assert running.sizes() == before
+    assert running.moves[-1].reason.startswith("undone")
+
+
 def test_it_says_where_the_cost_of_a_request_comes_from() -> None:
     running = Running(4)
     running.run(1)
@@ -305,6 +368,21 @@ def test_a_profile_is_what_is_planned_with_before_requests_come() -> None:
     assert allocator.source_of(VARIANTS[0]) == "baseline"
     assert allocator.state is not None
     assert allocator.state.estimates["ranking/4"].service_us == pytest.approx(4000.0)
+
+
+def test_a_profile_that_is_another_leads_to_another_plan() -> None:
+    def table(us: float) -> ServiceTable:
+        return ServiceTable((1,), (1, 2), (0.0, 1.0), (((us, us), (us, us)),))
+
+    allocator = Allocator("control", {"rates": {"ranking/3": 100, "ranking/4": 100}})
+    profiles = {"ranking/3": table(4000.0), "ranking/4": table(4000.0)}
+    allocator.deploy(ALL[:2], Machine.even(8), profiles, 0.0)
+    first = allocator.plan
+    allocator.deploy(ALL[:2], Machine.even(8), dict(profiles), 1.0)
+    assert allocator.plan is first
+    allocator.deploy(ALL[:2], Machine.even(8), {**profiles, "ranking/4": table(30_000.0)}, 2.0)
+    assert allocator.plan is not first
+    assert allocator.demand()["pool"] == pytest.approx(3.0, rel=0.01)
 
 
 def test_a_variant_is_not_slow_because_its_core_is_lent() -> None:
