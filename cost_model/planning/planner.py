@@ -73,8 +73,8 @@ def plan(
         factor = worst
         pools, counts = _sized(members, there, costs, factor)
         chosen = place(there, counts)
-    allocations = tuple(_allocation(pool, cores) for pool, cores in zip(pools, chosen, strict=True))
-    reasons = _reasons(pools, counts, there)
+    allocations = tuple(allocate(pool, cores) for pool, cores in zip(pools, chosen, strict=True))
+    reasons = reasons_of(pools, counts, there)
     feasible = all(made.meets for one in allocations for made in one.predicted.values())
     return Plan(workload, there, rates, costs, allocations, feasible, reasons, factor)
 
@@ -186,7 +186,8 @@ def _scarce(pools: Sequence[Sizing], cores: int) -> list[int]:
     return shared_out(pools, cores, [1] * len(pools))
 
 
-def _allocation(pool: Sizing, cores: tuple[int, ...]) -> Allocation:
+def allocate(pool: Sizing, cores: tuple[int, ...]) -> Allocation:
+    """Cut cores into sessions and predict what the models of the pool get."""
     threads = pool.best_threads(len(cores))
     sessions = len(cores) // threads
     predicted = pool.pool.predict(sessions, threads)
@@ -203,7 +204,8 @@ def _node_utilisation(pools: Sequence[Sizing], chosen: Sequence[tuple[int, ...]]
     return used
 
 
-def _reasons(pools: Sequence[Sizing], counts: Sequence[int], machine: Machine) -> tuple[str, ...]:
+def reasons_of(pools: Sequence[Sizing], counts: Sequence[int], machine: Machine) -> tuple[str, ...]:
+    """Return why objectives are missed with so many cores for each pool, and what else a reader should know."""
     made = list(machine.notes)
     for pool, count in zip(pools, counts, strict=True):
         for name in pool.hopeless:
