@@ -128,6 +128,9 @@ class Service(Protocol):
     def points(self, rows: RowDistribution, threads: int = 1) -> Points:
         """Return the distribution over requests of all sizes, as values [µs] and weights."""
 
+    def outside(self, rows: RowDistribution) -> float:
+        """Return the part of requests with fewer or more rows than were measured."""
+
 
 @dataclass(frozen=True)
 class ServiceTime:
@@ -170,6 +173,9 @@ class ServiceTime:
     def points(self, rows: RowDistribution, threads: int = 1) -> Points:
         return _service_points(self, rows, threads)
 
+    def outside(self, rows: RowDistribution) -> float:
+        return 0.0
+
 
 @lru_cache(maxsize=4096)
 def _service_points(service: ServiceTime, rows: RowDistribution, threads: int) -> Points:
@@ -187,8 +193,9 @@ def _service_points(service: ServiceTime, rows: RowDistribution, threads: int) -
 class ServiceTable:
     """Measured service times: quantiles for some numbers of threads and of rows, interpolated between.
 
-    Linear in rows between the measured ones, and with the slope of the outermost two beyond them (never below zero);
-    for threads, the largest measured number that is not above the one asked for.
+    Linear in rows between the measured ones. Beyond them the distribution of the outermost is scaled as a whole, by a
+    median that goes on with the slope of the outermost two; one that falls stays as it is, and no time is below half of
+    the shortest measured. For threads, the largest measured number that is not above the one asked for.
 
     Parameters
     ----------
@@ -230,8 +237,17 @@ class ServiceTable:
         if len(known) == 1:
             return np.repeat(table, len(rows), axis=0)
         left = np.clip(np.searchsorted(known, rows, side="right") - 1, 0, len(known) - 2)
-        part = ((rows - known[left]) / (known[left + 1] - known[left]))[:, None]
-        return np.asarray(np.maximum(table[left] * (1 - part) + table[left + 1] * part, table.min() / 2))
+        part = ((rows - known[left]) / (known[left + 1] - known[left])).clip(0, 1)[:, None]
+        medians = np.array([np.interp(0.5, self.levels, quantiles) for quantiles in table])
+        slopes = np.maximum(0.0, np.diff(medians) / np.diff(known))
+        longer = np.maximum(0.0, rows - known[-1]) * slopes[-1] / medians[-1]
+        shorter = np.maximum(0.0, known[0] - rows) * slopes[0] / medians[0]
+        beyond = np.maximum(0.5, 1 + longer - shorter)[:, None]
+        return np.asarray((table[left] * (1 - part) + table[left + 1] * part) * beyond)
+
+    def outside(self, rows: RowDistribution) -> float:
+        sizes = rows.points()
+        return float(sizes.weights[(sizes.values < self.rows[0]) | (sizes.values > self.rows[-1])].sum())
 
     def mean_us(self, rows: ArrayLike, threads: int = 1) -> Floats:
         asked = np.asarray(rows, dtype=np.float64)

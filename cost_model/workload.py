@@ -211,6 +211,10 @@ def _parse_models(place: str, data: object, before: Mapping[str, ModelLoad]) -> 
         raise reader.fail("share", "both share and qps, or neither", "one of them")
     share = reader.number("share", most=1) / count if "share" in reader else None
     qps = reader.number("qps", most=MOST_QPS) / count if "qps" in reader else None
+    table, asked = services[0], common["rows"]
+    if isinstance(table, ServiceTable) and len(table.rows) == 1 and table.outside(asked) > 0:
+        expected = f"{{constant: {table.rows[0]}}}, or a profile with more numbers of rows"
+        raise reader.fail("rows", f"others than the {table.rows[0]} rows of its profile", expected)
     reader.end()
     names = [f"{name}-{i}" for i in range(count)] if group else [name]
     made = ModelLoad(name, role, services[0], share=share, qps=qps, **common)

@@ -21,6 +21,8 @@ from cost_model.workload import MOST_QPS, Workload
 _MOST_POOLS = 4
 # A difference of memory contention between nodes that is worth sizing once more for.
 _UNEVEN = 0.01
+# Requests whose service times are guessed: as many as may be late are worth a word.
+_EXTRAPOLATED = 0.01
 
 
 def plan(
@@ -208,6 +210,12 @@ def reasons_of(pools: Sequence[Sizing], counts: Sequence[int], machine: Machine)
     """Return why objectives are missed with so many cores for each pool, and what else a reader should know."""
     made = list(machine.notes)
     for pool, count in zip(pools, counts, strict=True):
+        for member in pool.members:
+            outside = member.model.service.outside(member.model.rows)
+            if outside > _EXTRAPOLATED:
+                made.append(
+                    f"{member.model.name}: rows of {outside:.0%} of its requests are not in its profile: guessed"
+                )
         for name in pool.hopeless:
             made.append(f"{name}: misses its objective on idle cores already; no allocation meets it")
         for name in pool.crowded:

@@ -48,7 +48,7 @@ def test_larger_model_takes_cores_from_the_baseline(before: Plan) -> None:
     assert answer.sentence == f"needs {taken} core{'s' * (taken > 1)}, taken from base ({taken})"
 
 
-@pytest.mark.parametrize("qps", [1500, 2200, 2600, 3500])
+@pytest.mark.parametrize("qps", [2200, 2600, 3500])
 def test_no_core_more_than_needed_is_asked_for(before: Plan, qps: float) -> None:
     answer = plan_addition(before, model("new"), qps)
     assert answer.verdict == "needs_cores"

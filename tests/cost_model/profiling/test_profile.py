@@ -10,7 +10,9 @@ from model_builders import build_linear, build_string
 from typer.testing import CliRunner
 
 from cost_model.cli.app import app, load_verbs
-from cost_model.errors import ProfileError
+from cost_model.errors import ProfileError, WorkloadError
+from cost_model.machine import Machine
+from cost_model.planning import plan
 from cost_model.profiling.fingerprint import fingerprint
 from cost_model.profiling.measure import profile_model
 from cost_model.profiling.profile import Profile, cpu_model, load_profile
@@ -126,6 +128,21 @@ def test_workload_takes_a_profile(measured: Path) -> None:
     model = {"name": "a", "role": "baseline", "profile": str(measured), "rows": {"constant": 8}, "slo_p99_ms": 50}
     workload = parse_workload({"models": [model | {"qps": 10}]})
     assert workload.models[0].points().mean > 0
+
+
+def test_rows_that_a_profile_lacks_are_told(models: Path, measured: Path, tmp_path: Path) -> None:
+    out = tmp_path / "one.json"
+    profile_model(models / "one", [0], [64], [1], out=out, seconds=0.02)
+    model = {"name": "a", "role": "baseline", "profile": str(out), "slo_p99_ms": 50, "qps": 10}
+    parse_workload({"models": [model | {"rows": {"constant": 64}}]})
+    with pytest.raises(
+        WorkloadError, match=r"rows: others than the 64 rows of its profile found, expected \{constant: 64"
+    ):
+        parse_workload({"models": [model | {"rows": {"constant": 8}}]})
+    wide = parse_workload({"models": [model | {"profile": str(measured), "rows": {"table": {1: 9, 100: 1}}}]})
+    made = plan(wide, Machine.even(2))
+    assert made.feasible
+    assert made.reasons == ("a: rows of 10% of its requests are not in its profile: guessed",)
 
 
 def test_command_prints_a_table(models: Path, tmp_path: Path) -> None:
