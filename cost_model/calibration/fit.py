@@ -164,7 +164,7 @@ def _interference(
     switches = [_switch(run, tables, disturbance, idle_start) for run in runs]
     if switches:
         measured["switch"] = max(0.0, float(np.median(switches)))
-    return replace(made, **measured), switches
+    return replace(made, guessed=made.guessed, **measured), switches
 
 
 def _switch(run: Run, tables: Mapping[str, ServiceTable], disturbance: Disturbance, idle_start: float) -> float:

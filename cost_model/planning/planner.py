@@ -77,6 +77,8 @@ def plan(
         chosen = place(there, counts)
     allocations = tuple(allocate(pool, cores) for pool, cores in zip(pools, chosen, strict=True))
     reasons = reasons_of(pools, counts, there)
+    if costs.guessed:
+        reasons += ("coefficients of interference: guesses, as no measured ones are installed",)
     feasible = all(made.meets for one in allocations for made in one.predicted.values())
     return Plan(workload, there, rates, costs, allocations, feasible, reasons, factor)
 

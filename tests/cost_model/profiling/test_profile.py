@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from cost_model.cli.app import app, load_verbs
 from cost_model.errors import ProfileError, WorkloadError
+from cost_model.interference import NONE
 from cost_model.machine import Machine
 from cost_model.planning import plan
 from cost_model.profiling.fingerprint import fingerprint
@@ -140,7 +141,7 @@ def test_rows_that_a_profile_lacks_are_told(models: Path, measured: Path, tmp_pa
     ):
         parse_workload({"models": [model | {"rows": {"constant": 8}}]})
     wide = parse_workload({"models": [model | {"profile": str(measured), "rows": {"table": {1: 9, 100: 1}}}]})
-    made = plan(wide, Machine.even(2))
+    made = plan(wide, Machine.even(2), interference=NONE)
     assert made.feasible
     assert made.reasons == ("a: rows of 10% of its requests are not in its profile: guessed",)
 
