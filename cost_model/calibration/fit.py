@@ -157,7 +157,7 @@ def _interference(
     made = default_interference()
     measured = {
         name: float(np.median([one.interference[name] for one in profiles if name in one.interference]))
-        for name in ("switch", "shared_cache", "bandwidth")
+        for name in ("switch", "shared_cache")
         if any(name in one.interference for one in profiles)
     }
     measured["idle_start"] = idle_start

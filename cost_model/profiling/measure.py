@@ -192,20 +192,24 @@ def _interference(model: Path, cpus: Sequence[int], inputs: Inputs, seconds: flo
     """Measure two copies in turn and at once on one core, and side by side on two."""
     found = {}
     with _load(model, cpus[:1]) as first, _load(model, cpus[:1]) as second:
-        alone = float(np.median(_times_us(first, inputs, seconds)))
-        turns = float(np.median(_times_us(first, inputs, seconds, lambda: second.run(inputs))))
-        found["switch"] = max(0.0, turns / alone - 1)
-        both = _at_once(first, second, inputs, seconds)
-        # Each has half of the core: twice as long would cost nothing.
-        found["shared_cache"] = max(0.0, both / (2 * alone) - 1)
+        alone = _times_us(first, inputs, seconds)
+        turns = _times_us(first, inputs, seconds, lambda: second.run(inputs))
+        found["switch"] = slow_down(turns, alone, np.median)
+        # Each has half of the core: twice as long would cost nothing. Time slices are either met or not: their mean.
+        found["shared_cache"] = slow_down(_at_once(first, second, inputs, seconds) / 2, alone, np.mean)
         if len(cpus) > 1:
             second.set_cpuset(str(cpus[1]))
-            found["bandwidth"] = max(0.0, _at_once(first, second, inputs, seconds) / alone - 1)
+            found["side_by_side"] = slow_down(_at_once(first, second, inputs, seconds), alone, np.mean)
     return found
 
 
-def _at_once(first: Any, second: Any, inputs: Inputs, seconds: float) -> float:
-    """Return the mean time [µs] of requests of the first while the second is never idle."""
+def slow_down(times_us: Floats, alone_us: Floats, middle: Callable[[Floats], Any]) -> float:
+    """Return how much longer requests take than alone, at least 0, by their median or mean."""
+    return max(0.0, float(middle(times_us)) / float(middle(alone_us)) - 1)
+
+
+def _at_once(first: Any, second: Any, inputs: Inputs, seconds: float) -> Floats:
+    """Time requests [µs] of the first while the second is never idle."""
     done = threading.Event()
 
     def busy() -> None:
@@ -215,7 +219,7 @@ def _at_once(first: Any, second: Any, inputs: Inputs, seconds: float) -> float:
     beside = threading.Thread(target=busy)
     beside.start()
     try:
-        return float(np.mean(_times_us(first, inputs, seconds)))
+        return _times_us(first, inputs, seconds)
     finally:
         done.set()
         beside.join()

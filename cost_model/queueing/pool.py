@@ -228,7 +228,7 @@ def response_quantile_us(waiting: Waiting, service: Points, level: float, cold: 
         return float("inf")
     at = low
     for steps in (40, 24):
-        times = np.geomspace(low, high, steps)
+        times = low * (high / low) ** np.linspace(0.0, 1.0, steps)
         left, idle = (times[:, None] - factor * service.values[None, :] for factor in (1.0, cold))
         beyond = waiting.tail(left, idle) @ service.weights
         right = int(np.argmax(beyond <= 1 - level))

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,11 @@ from typer.testing import CliRunner
 
 from cost_model.cli.app import app, load_verbs
 from cost_model.errors import ProfileError, WorkloadError
-from cost_model.interference import NONE
+from cost_model.interference import NONE, Interference, load_interference
 from cost_model.machine import Machine
 from cost_model.planning import plan
 from cost_model.profiling.fingerprint import fingerprint
-from cost_model.profiling.measure import profile_model
+from cost_model.profiling.measure import profile_model, slow_down
 from cost_model.profiling.profile import Profile, cpu_model, load_profile
 from cost_model.service import RowDistribution
 from cost_model.workload import parse_workload
@@ -104,6 +105,26 @@ def test_recorded_inputs_are_used(models: Path) -> None:
     records = {"x": np.ones((2, 3), np.float32)}
     made = profile_model(models / "one", [0], [5], [1], records=records, seconds=0.02)
     assert (1, 5) in made.points
+
+
+def test_requests_that_nothing_slows_cost_nothing() -> None:
+    rng = np.random.default_rng(3)
+    alone, beside = (rng.lognormal(5, 0.5, 200_000) for _ in range(2))
+    for middle in (np.mean, np.median):
+        assert slow_down(beside, alone, middle) < 0.01
+        assert slow_down(1.3 * beside, alone, middle) == pytest.approx(0.3, abs=0.01)
+
+
+def test_slow_down_of_two_cores_is_no_coefficient(models: Path, tmp_path: Path) -> None:
+    out = tmp_path / "two.json"
+    cpus = sorted(os.sched_getaffinity(0))
+    made = profile_model(models / "one", cpus[:2], [1], [1], out=out, seconds=0.02)
+    assert set(made.interference) == {"switch", "shared_cache", *(["side_by_side"] if len(cpus) > 1 else [])}
+    assert load_interference(out).bandwidth == Interference().bandwidth
+    data = json.loads(out.read_text())
+    data["interference"]["bandwidth"] = data["interference"].pop("side_by_side", 0.1)
+    out.write_text(json.dumps(data))
+    assert set(load_profile(out).interference) == {"switch", "shared_cache"}
 
 
 def test_strings_are_made_up(models: Path) -> None:
