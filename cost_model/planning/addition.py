@@ -140,17 +140,17 @@ def _moved(before: Plan, anew: Plan, to: int | None, pool: Sizing, given: Mappin
             # Those that are near to where they go.
             order = sorted(one.cores, key=lambda core: (before.machine.cores[core].node in nodes, core))
             gained += order[-given[place] :]
-            allocations.append(allocate(there, tuple(sorted(order[: -given[place]]))))
+            allocations.append(allocate(there, tuple(sorted(order[: -given[place]])), before.machine))
         else:
             # The new model may have made memory slower.
             predicted = there.pool.predict(one.sessions, one.threads_per_session)
             allocations.append(replace(one, predicted=predicted))
     if to is None:
-        allocations.append(allocate(pool, tuple(sorted(gained))))
+        allocations.append(allocate(pool, tuple(sorted(gained)), before.machine))
     else:
-        allocations[to] = allocate(pool, tuple(sorted((*before.allocations[to].cores, *gained))))
+        allocations[to] = allocate(pool, tuple(sorted((*before.allocations[to].cores, *gained))), before.machine)
     pools = [sizing_for(anew, one.models, anew.qps) for one in allocations]
-    reasons = reasons_of(pools, [len(one.cores) for one in allocations], before.machine)
+    reasons = reasons_of(pools, allocations, before.machine)
     feasible = all(made.meets for one in allocations for made in one.predicted.values())
     return replace(anew, allocations=tuple(allocations), feasible=feasible, reasons=reasons)
 

@@ -140,8 +140,8 @@ def explain(made: Plan, name: str, around: int = 3) -> Explanation:
 
 
 def _point(pool: Sizing, name: str, cores: int) -> CurvePoint:
-    threads = pool.best_threads(cores)
-    predicted = pool.pool.predict(cores // threads, threads)
+    sessions, threads = pool.best_sessions([cores])
+    predicted = pool.pool.predict(sessions, threads)
     meets = all(one.meets for one in predicted.values())
     return CurvePoint(cores, threads, predicted[name].p99_ms, pool.growth(cores), meets)
 

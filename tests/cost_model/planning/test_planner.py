@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cost_model.errors import MachineError, WorkloadError
-from cost_model.interference import Interference
+from cost_model.interference import NONE, Interference
 from cost_model.machine import Machine
 from cost_model.planning import Plan, plan
 from cost_model.planning.planner import sizing_for
@@ -217,6 +217,31 @@ def test_pools_stay_on_a_node_where_they_fit() -> None:
     made = plan(Workload(Machine.even(8, numa_nodes=2, smt=2), models), None, {"a": 1500, "b": 1500}, COSTS)
     assert [{made.machine.cores[core].node for core in one.cores} for one in made.allocations] == [{0}, {1}]
     assert made.allocation("a").cpus(made.machine) == "0,8;1,9;2,10;3,11"
+
+
+def test_session_does_not_span_nodes() -> None:
+    wide = model("a", 10_000, 8, "baseline", cv=0.3)
+    wide = replace(wide, service=ServiceTime(0, 10_000, 0.3, parallel=0.9))
+    made = plan(Workload(Machine.even(10, numa_nodes=2), (wide,)), None, {"a": 200.0}, NONE)
+    one = made.allocation("a")
+    assert one.threads_per_session == 4
+    sessions = [[int(cpu) for cpu in cpus.split(",")] for cpus in one.cpus(made.machine).split(";")]
+    assert len(sessions) == one.sessions == 2
+    for cpus in sessions:
+        assert len(cpus) == 4
+        assert len({made.machine.cores[cpu].node for cpu in cpus}) == 1
+    assert one.predicted["a"].utilisation == pytest.approx(sizing_for(made, ["a"], made.qps).pool.load(4) / 2)
+
+
+def test_pool_with_room_to_grow_stays_on_a_node() -> None:
+    made = plan(BOX, qps_by_model=BOX.qps_by_model(100), interference=COSTS)
+    assert sum(len(one.cores) for one in made.allocations) == 128
+    for one in made.allocations:
+        assert len({made.machine.cores[core].node for core in one.cores}) == 1, one.name
+    # Where cores are short, none is given up for it.
+    full = plan(DIVIDED, qps_by_model=DIVIDED.qps_by_model(36_000), interference=COSTS)
+    assert sum(len(one.cores) for one in full.allocations) == 128
+    assert any(len({full.machine.cores[core].node for core in one.cores}) == 2 for one in full.allocations)
 
 
 def test_memory_traffic_costs_cores() -> None:
