@@ -33,8 +33,9 @@ class Interference:
         models of rates :math:`\lambda_i` in a pool, a request of model i follows another model's with probability
         :math:`1 - \lambda_i/\sum\lambda`.
     shared_cache : float
-        (b) Slow-down per runnable session beyond one on a core: time slices, and refills within a request. Of use
-        for sessions that are not pinned; a pool that queues has one session a core and none of it.
+        (b) Slow-down per runnable session beyond one on a core: time slices, and refills within a request. The
+        simulator applies it where nothing is pinned; a plan's pool counts as one queue, which runs one request at a
+        time on a core.
     bandwidth : float
         (c) Slow-down per unit of memory traffic above the knee: with a node's traffic at u times its bandwidth,
         the factor is :math:`1 + b\,\max(0, u - k)/(1 - k)`, and at least u above 1, as nothing gets more than there is.
@@ -69,10 +70,6 @@ class Interference:
     def switch_factor(self, own_part: Floats) -> Floats:
         """Return the factors for models with these parts of their pool's requests."""
         return 1 + self.switch * (1 - own_part)
-
-    def sharing_factor(self, sessions_per_core: float) -> float:
-        """Return the factor where so many sessions are runnable on a core."""
-        return 1 + self.shared_cache * max(0.0, sessions_per_core - 1)
 
     def bandwidth_factor(self, utilisation: float) -> float:
         """Return the factor on a node whose memory traffic is so many times its bandwidth."""

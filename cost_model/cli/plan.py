@@ -75,6 +75,10 @@ def plan_command(
     explained: Annotated[
         bool, typer.Option("--explain", metavar="", help="Say of each allocation what one core more or less changes.")
     ] = False,
+    explain_model: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", show_default=False, help="Say the same of this model; again for more."),
+    ] = None,
     as_json: Json = False,
     plot: Annotated[
         Path | None, typer.Option(metavar="OUT.png", show_default=False, help="Draw who owns which core.")
@@ -96,7 +100,9 @@ def plan_command(
     made = plan(read, there, read.qps_by_model(total_qps), costs)
     addition = _added(made, add, qps, slo_p99_ms, like) if add is not None else None
     shown = addition.after if addition else made
-    names = _named(shown, add) if explained else []
+    names = list(dict.fromkeys([*(_named(shown, add) if explained else []), *(explain_model or ())]))
+    for name in names:
+        shown.allocation(name)
     if plot:
         from cost_model.plots.plan import plot_plan
 
@@ -104,7 +110,7 @@ def plan_command(
     if as_json:
         data = shown.to_json()
         data |= {"addition": addition.to_json()} if addition else {}
-        data |= {"explanations": [explain(shown, name).to_json() for name in names]} if explained else {}
+        data |= {"explanations": [explain(shown, name).to_json() for name in names]} if names else {}
         print_json(data)
     else:
         if addition:

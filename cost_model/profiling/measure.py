@@ -36,6 +36,7 @@ def profile_model(
     records: Mapping[str, np.ndarray[Any, Any]] | None = None,
     seconds: float = 1.5,
     told: Told = lambda _: None,
+    counted: Callable[[int], None] = lambda _: None,
     beside: bool = False,
 ) -> Profile:
     """Measure a model, or what is still missing in `out`.
@@ -57,6 +58,8 @@ def profile_model(
         For each point.
     told : callable
         Is told what begins.
+    counted : callable
+        Is told how many times `told` is still going to be called.
     beside : bool
         Others run on these CPUs: what is measured is the processor time of this process, which is that of a request as
         long as one thread runs it, and what sharing costs is left out.
@@ -82,7 +85,10 @@ def profile_model(
             raise ProfileError(f"{reuse}: no times for 1 core found, expected them for a check point")
         if _agrees(model, cpus, make, other, seconds, clock):
             made = other
-    for count, size in made.missing(list(cores), list(rows)):
+    missing = made.missing(list(cores), list(rows))
+    sharing = not made.interference and not beside
+    counted(len(missing) + sharing)
+    for count, size in missing:
         told(f"{size} rows on {count} {'core' if count == 1 else 'cores'}")
         before = _resident_mb()
         with _load(model, cpus[:count]) as loaded:
@@ -90,7 +96,7 @@ def profile_model(
             made.add(count, size, _times_us(loaded, make(size), seconds, clock=clock))
         if out is not None:
             made.save(out)
-    if not made.interference and not beside:
+    if sharing:
         told("interference")
         made.interference = _interference(model, cpus, make(sorted(rows)[len(rows) // 2]), seconds)
     if out is not None:

@@ -83,7 +83,9 @@ def test_small_plans_are_near_the_best_of_all(seed: int) -> None:
     check_whole(made)
     best = best_growth(made)
     assert made.growth >= 0.85 * best, (made.growth, best)
-    assert made.feasible == (best >= 1) or made.growth > 0.97
+    # Growth is known to one part in a hundred, and a heuristic may miss what is just so possible.
+    if abs(best - 1) > 0.05:
+        assert made.feasible == (best >= 1), (made.growth, best)
 
 
 def crowded_out() -> Plan:
@@ -281,9 +283,9 @@ def test_sixty_models_on_128_cores_take_a_tenth_of_a_second() -> None:
     assert len(rates) == 60
     plan(sixty, qps_by_model=rates, interference=COSTS)
     taken = []
-    for _ in range(5):
+    for _ in range(15):
         start = time.process_time()
         plan(sixty, qps_by_model=rates, interference=COSTS)
         taken.append(time.process_time() - start)
-    # Processor time: other tests run beside this one. Their cache misses count; hence the margin.
-    assert min(taken) < 0.15
+    # Processor time: other tests run beside this one.
+    assert min(taken) < 0.1
