@@ -33,6 +33,12 @@ class Points(NamedTuple):
     def second_moment(self) -> float:
         return float((self.values * self.values) @ self.weights)
 
+    def quantile(self, level: float) -> float:
+        """Return the first value up to which the weights reach a level."""
+        order = np.argsort(self.values)
+        place = int(np.searchsorted(np.cumsum(self.weights[order]), level))
+        return float(self.values[order][min(place, len(order) - 1)])
+
 
 @cache
 def _normal(count: int, reach: float) -> Points:
@@ -41,7 +47,7 @@ def _normal(count: int, reach: float) -> Points:
     return Points(z, weights / weights.sum())
 
 
-def _lognormal(mean: float, cv: float) -> tuple[float, float]:
+def lognormal(mean: float, cv: float) -> tuple[float, float]:
     """Return mu and sigma of the lognormal with this mean and coefficient of variation."""
     variance = math.log1p(cv * cv)
     return math.log(mean) - variance / 2, math.sqrt(variance)
@@ -84,7 +90,7 @@ class RowDistribution:
             rows, weights = np.array(self.table, dtype=np.float64).T
             return Points(rows, weights / weights.sum())
         z, weights = _normal(count, reach)
-        mu, sigma = _lognormal(self.nominal_mean, self.cv)
+        mu, sigma = lognormal(self.nominal_mean, self.cv)
         return Points(np.clip(np.rint(np.exp(mu + sigma * z)), 1, self.maximum), weights)
 
     @cached_property
@@ -108,7 +114,7 @@ class RowDistribution:
         if self.kind == "table":
             rows, weights = np.array(self.table, dtype=np.float64).T
             return rng.choice(rows, size=count, p=weights / weights.sum())
-        mu, sigma = _lognormal(self.nominal_mean, self.cv)
+        mu, sigma = lognormal(self.nominal_mean, self.cv)
         return np.clip(np.rint(np.exp(rng.normal(mu, sigma, count))), 1, self.maximum)
 
 
@@ -167,7 +173,7 @@ class ServiceTime:
         mean = self.mean_us(rows, threads)
         if self.cv == 0:
             return mean
-        mu, sigma = _lognormal(1.0, self.cv)
+        mu, sigma = lognormal(1.0, self.cv)
         return mean * np.exp(rng.normal(mu, sigma, mean.shape))
 
     def points(self, rows: RowDistribution, threads: int = 1) -> Points:
@@ -184,7 +190,7 @@ def _service_points(service: ServiceTime, rows: RowDistribution, threads: int) -
     if service.cv == 0:
         return Points(mean, sizes.weights)
     z, weights = _normal(25 if len(mean) > 1 else 201, 4.8)
-    mu, sigma = _lognormal(1.0, service.cv)
+    mu, sigma = lognormal(1.0, service.cv)
     values = np.outer(mean, np.exp(mu + sigma * z)).ravel()
     return Points(values, np.outer(sizes.weights, weights).ravel())
 

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from cost_model.cli.app import app, guarded, tell
 from cost_model.cli.reading import AnyCpu, CalibrationFile, InterferenceFile, InterferenceScale, read_costs
+from cost_model.cli.render_plan import console
 from cost_model.errors import UsageError, WorkloadError
 from cost_model.workload import MOST_QPS
 
@@ -111,7 +112,7 @@ def _search(workload: Any, machine: Any, names: list[str], seeds: list[int], coe
 
         rows = capacities(workload, machine, names, seeds, coefficients, told=told)
     if not quiet:
-        _console().print(capacity_table(rows))
+        console().print(capacity_table(rows))
     return {"capacities": to_json(rows)}
 
 
@@ -126,7 +127,7 @@ def _at_rate(
         for results in latency_curve(workload, machine, kind, names, [qps], seed, coefficients).values():
             answers.append({"traffic": kind.name, "seed": seed, **result_json(results[0])})
             if not quiet:
-                _console().print(_models_table(kind.name, results[0]))
+                console().print(_models_table(kind.name, results[0]))
     return {"runs": answers}
 
 
@@ -158,8 +159,3 @@ def _draw(
     shown = "dynamic" if "dynamic" in curves else names[-1]
     baseline = next(model.name for model in workload.models if model.role == "baseline")
     draw_simulation(curves, curves[shown][-2], f"{kind.name}, seed {seed}", baseline, path)
-
-
-def _console() -> Console:
-    made = Console()
-    return made if made.is_terminal else Console(width=140)

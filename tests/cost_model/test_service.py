@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cost_model.service import RowDistribution, ServiceTable, ServiceTime
+from cost_model.service import Points, RowDistribution, ServiceTable, ServiceTime
 
 ROWS = RowDistribution.lognormal(200, 0.9, 1000)
 
@@ -79,3 +79,8 @@ def test_measured_table_is_drawn_from() -> None:
     assert 60 <= drawn.min() < 61
     assert 79 < drawn.max() <= 80
     assert table().points(rows).mean == pytest.approx(drawn.mean(), rel=0.01)
+
+
+def test_quantile_of_points_is_weighted() -> None:
+    points = Points(np.array([3.0, 1.0, 2.0]), np.array([0.01, 0.5, 0.49]))
+    assert [points.quantile(level) for level in (0.0, 0.4, 0.6, 0.98, 0.995, 1.0)] == [1, 1, 2, 2, 3, 3]
