@@ -152,7 +152,7 @@ def this_machine(
     Raises
     ------
     MachineError
-        A CPU is unknown, offline, or not among those that the process may use.
+        A CPU is unknown, offline, or not among those that the process may use, or the quota pays for less than one.
     """
     allowed = set(os.sched_getaffinity(0) if usable is None else usable)
     online = set(_cpu_list(sys_root / "devices/system/cpu/online") or sorted(allowed))
@@ -160,9 +160,13 @@ def this_machine(
     _check_usable(wanted, allowed, online, sys_root)
     cores = _cores(wanted, sys_root)
     limit = _cgroup_quota(sys_root) if quota is None else quota
+    if limit < 1:
+        raise MachineError(
+            f"cgroup: a quota of {limit:g} CPUs found, expected at least 1: less stops a core in mid-request"
+        )
     notes = []
     paid = max(1, math.floor(limit / max(len(core.cpus) for core in cores))) if math.isfinite(limit) else len(cores)
-    if paid < len(cores):
+    if limit < sum(len(core.cpus) for core in cores[:paid]) or paid < len(cores):
         notes.append(f"the cgroup's quota pays for {limit:g} of {len(wanted)} CPUs: {paid} of {len(cores)} cores used")
         cores = cores[:paid]
     for core in cores:

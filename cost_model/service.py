@@ -33,6 +33,12 @@ class Points(NamedTuple):
     def second_moment(self) -> float:
         return float((self.values * self.values) @ self.weights)
 
+    def quantile(self, level: float) -> float:
+        """Return the first value up to which the weights reach a level."""
+        order = np.argsort(self.values)
+        place = int(np.searchsorted(np.cumsum(self.weights[order]), level))
+        return float(self.values[order][min(place, len(order) - 1)])
+
 
 @cache
 def _normal(count: int, reach: float) -> Points:
@@ -41,7 +47,7 @@ def _normal(count: int, reach: float) -> Points:
     return Points(z, weights / weights.sum())
 
 
-def _lognormal(mean: float, cv: float) -> tuple[float, float]:
+def lognormal(mean: float, cv: float) -> tuple[float, float]:
     """Return mu and sigma of the lognormal with this mean and coefficient of variation."""
     variance = math.log1p(cv * cv)
     return math.log(mean) - variance / 2, math.sqrt(variance)
@@ -84,7 +90,7 @@ class RowDistribution:
             rows, weights = np.array(self.table, dtype=np.float64).T
             return Points(rows, weights / weights.sum())
         z, weights = _normal(count, reach)
-        mu, sigma = _lognormal(self.nominal_mean, self.cv)
+        mu, sigma = lognormal(self.nominal_mean, self.cv)
         return Points(np.clip(np.rint(np.exp(mu + sigma * z)), 1, self.maximum), weights)
 
     @cached_property
@@ -108,7 +114,7 @@ class RowDistribution:
         if self.kind == "table":
             rows, weights = np.array(self.table, dtype=np.float64).T
             return rng.choice(rows, size=count, p=weights / weights.sum())
-        mu, sigma = _lognormal(self.nominal_mean, self.cv)
+        mu, sigma = lognormal(self.nominal_mean, self.cv)
         return np.clip(np.rint(np.exp(rng.normal(mu, sigma, count))), 1, self.maximum)
 
 
@@ -127,6 +133,9 @@ class Service(Protocol):
 
     def points(self, rows: RowDistribution, threads: int = 1) -> Points:
         """Return the distribution over requests of all sizes, as values [µs] and weights."""
+
+    def outside(self, rows: RowDistribution) -> float:
+        """Return the part of requests with fewer or more rows than were measured."""
 
 
 @dataclass(frozen=True)
@@ -164,11 +173,14 @@ class ServiceTime:
         mean = self.mean_us(rows, threads)
         if self.cv == 0:
             return mean
-        mu, sigma = _lognormal(1.0, self.cv)
+        mu, sigma = lognormal(1.0, self.cv)
         return mean * np.exp(rng.normal(mu, sigma, mean.shape))
 
     def points(self, rows: RowDistribution, threads: int = 1) -> Points:
         return _service_points(self, rows, threads)
+
+    def outside(self, rows: RowDistribution) -> float:
+        return 0.0
 
 
 @lru_cache(maxsize=4096)
@@ -178,7 +190,7 @@ def _service_points(service: ServiceTime, rows: RowDistribution, threads: int) -
     if service.cv == 0:
         return Points(mean, sizes.weights)
     z, weights = _normal(25 if len(mean) > 1 else 201, 4.8)
-    mu, sigma = _lognormal(1.0, service.cv)
+    mu, sigma = lognormal(1.0, service.cv)
     values = np.outer(mean, np.exp(mu + sigma * z)).ravel()
     return Points(values, np.outer(sizes.weights, weights).ravel())
 
@@ -187,8 +199,9 @@ def _service_points(service: ServiceTime, rows: RowDistribution, threads: int) -
 class ServiceTable:
     """Measured service times: quantiles for some numbers of threads and of rows, interpolated between.
 
-    Linear in rows between the measured ones, and with the slope of the outermost two beyond them (never below zero);
-    for threads, the largest measured number that is not above the one asked for.
+    Linear in rows between the measured ones. Beyond them the distribution of the outermost is scaled as a whole, by a
+    median that goes on with the slope of the outermost two; one that falls stays as it is, and no time is below half of
+    the shortest measured. For threads, the largest measured number that is not above the one asked for.
 
     Parameters
     ----------
@@ -230,8 +243,17 @@ class ServiceTable:
         if len(known) == 1:
             return np.repeat(table, len(rows), axis=0)
         left = np.clip(np.searchsorted(known, rows, side="right") - 1, 0, len(known) - 2)
-        part = ((rows - known[left]) / (known[left + 1] - known[left]))[:, None]
-        return np.asarray(np.maximum(table[left] * (1 - part) + table[left + 1] * part, table.min() / 2))
+        part = ((rows - known[left]) / (known[left + 1] - known[left])).clip(0, 1)[:, None]
+        medians = np.array([np.interp(0.5, self.levels, quantiles) for quantiles in table])
+        slopes = np.maximum(0.0, np.diff(medians) / np.diff(known))
+        longer = np.maximum(0.0, rows - known[-1]) * slopes[-1] / medians[-1]
+        shorter = np.maximum(0.0, known[0] - rows) * slopes[0] / medians[0]
+        beyond = np.maximum(0.5, 1 + longer - shorter)[:, None]
+        return np.asarray((table[left] * (1 - part) + table[left + 1] * part) * beyond)
+
+    def outside(self, rows: RowDistribution) -> float:
+        sizes = rows.points()
+        return float(sizes.weights[(sizes.values < self.rows[0]) | (sizes.values > self.rows[-1])].sum())
 
     def mean_us(self, rows: ArrayLike, threads: int = 1) -> Floats:
         asked = np.asarray(rows, dtype=np.float64)

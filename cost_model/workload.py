@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cost_model._reading import Reader, check_number, describe, read_yaml
-from cost_model.errors import WorkloadError
+from cost_model.errors import ProfileError, WorkloadError
 from cost_model.machine import Machine, parse_machine
 from cost_model.service import Points, RowDistribution, Service, ServiceTable, ServiceTime
 from cost_model.traffic import Event, Reshare, Sine, State, Traffic, parse_traffic
@@ -17,6 +17,7 @@ from cost_model.traffic import Event, Reshare, Sine, State, Traffic, parse_traff
 ROLES = ("baseline", "variant")
 MOST_QPS = 1e9
 """Highest rate that is taken [requests/s]."""
+_Profile = Callable[[str], ServiceTable]
 
 __all__ = [
     "MOST_QPS",
@@ -133,8 +134,14 @@ class Workload:
         return rates
 
 
-def load_workload(path: str | Path) -> Workload:
+def load_workload(path: str | Path, *, any_cpu: bool = False) -> Workload:
     """Read a workload file (YAML).
+
+    Parameters
+    ----------
+    path : path-like
+    any_cpu : bool
+        Take profiles from another CPU model too.
 
     Raises
     ------
@@ -143,20 +150,35 @@ def load_workload(path: str | Path) -> Workload:
     """
     place = Path(path)
     try:
-        return parse_workload(read_yaml(place))
-    except WorkloadError as error:
+        return parse_workload(read_yaml(place), folder=place.parent, any_cpu=any_cpu)
+    except (WorkloadError, ProfileError) as error:
         if not str(error).startswith(str(place)):
             error.args = (f"{place}: {error}",)
         raise
 
 
-def parse_workload(data: object) -> Workload:
-    """Read a workload from the mapping of its file; see docs/cost_model.md for its members."""
+def parse_workload(data: object, *, folder: Path = Path(), any_cpu: bool = False) -> Workload:
+    """Read a workload from the mapping of its file; see docs/cost_model.md for its members.
+
+    Parameters
+    ----------
+    data : mapping
+    folder : Path
+        That paths of profiles start from.
+    any_cpu : bool
+        Take profiles from another CPU model too.
+    """
     reader = Reader("workload", data)
     machine = parse_machine(reader.take("machine")) if "machine" in reader else None
     models: list[ModelLoad] = []
+
+    def profile(path: str) -> ServiceTable:
+        from cost_model.profiling.profile import load_profile
+
+        return load_profile(folder / path, any_cpu=any_cpu).service
+
     for number, one in enumerate(reader.items("models")):
-        models += _parse_models(f"models[{number}]", one, {model.name: model for model in models})
+        models += _parse_models(f"models[{number}]", one, {model.name: model for model in models}, profile)
     names = [model.name for model in models]
     for name in names:
         if names.count(name) > 1:
@@ -184,7 +206,7 @@ def _check_shares(models: list[ModelLoad]) -> None:
         raise WorkloadError(f"models: shares with the sum {sum(shares):.6g} found, expected 1")
 
 
-def _parse_models(place: str, data: object, before: Mapping[str, ModelLoad]) -> list[ModelLoad]:
+def _parse_models(place: str, data: object, before: Mapping[str, ModelLoad], profile: _Profile) -> list[ModelLoad]:
     """Read a model, or a group of them."""
     reader = Reader(place, data)
     if ("name" in reader) == ("group" in reader):
@@ -197,7 +219,7 @@ def _parse_models(place: str, data: object, before: Mapping[str, ModelLoad]) -> 
     of = reader.text("of") if "of" in reader else None
     if of is not None and of not in before:
         raise reader.fail("of", repr(of), "a model that stands before it in the file")
-    services = _parse_service(reader, count)
+    services = _parse_service(reader, count, profile)
     like = before[of] if of else None
     common: dict[str, Any] = {
         "rows": _parse_rows(reader, like),
@@ -211,17 +233,22 @@ def _parse_models(place: str, data: object, before: Mapping[str, ModelLoad]) -> 
         raise reader.fail("share", "both share and qps, or neither", "one of them")
     share = reader.number("share", most=1) / count if "share" in reader else None
     qps = reader.number("qps", most=MOST_QPS) / count if "qps" in reader else None
+    table, asked = services[0], common["rows"]
+    if isinstance(table, ServiceTable) and len(table.rows) == 1 and table.outside(asked) > 0:
+        expected = f"{{constant: {table.rows[0]}}}, or a profile with more numbers of rows"
+        raise reader.fail("rows", f"others than the {table.rows[0]} rows of its profile", expected)
     reader.end()
     names = [f"{name}-{i}" for i in range(count)] if group else [name]
     made = ModelLoad(name, role, services[0], share=share, qps=qps, **common)
     return [replace(made, name=one, service=service) for one, service in zip(names, services, strict=True)]
 
 
-def _parse_service(reader: Reader, count: int) -> Sequence[ServiceTime | ServiceTable]:
+def _parse_service(reader: Reader, count: int, profile: _Profile) -> Sequence[ServiceTime | ServiceTable]:
     if "profile" in reader:
-        from cost_model.profiling.profile import load_profile
-
-        return [load_profile(reader.text("profile")).service] * count
+        try:
+            return [profile(reader.text("profile"))] * count
+        except ProfileError as error:
+            raise ProfileError(f"{reader.place}.profile: {error}") from error
     fixed = _spread(reader, "fixed_us", count)
     per_row = _spread(reader, "per_row_us", count)
     cv = _spread(reader, "cv", count)

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from cost_model._reading import Reader
 from cost_model.calibration.service import CalibratedService, Disturbance
 from cost_model.errors import ProfileError
-from cost_model.interference import Interference
+from cost_model.interference import COEFFICIENTS, Interference
+from cost_model.profiling.profile import cpu_model
 from cost_model.service import ServiceTable, ServiceTime
 from cost_model.workload import ModelLoad, Workload
 
@@ -59,7 +60,7 @@ class Calibration:
             "overhead_us": round(self.disturbance.overhead_us, 3),
             "factor": round(self.disturbance.factor, 5),
             "stalls": [{"duration_us": round(d, 2), "per_s": round(rate, 6)} for d, rate in self.disturbance.stalls],
-            "interference": {name: round(value, 5) for name, value in asdict(self.interference).items()},
+            "interference": {name: round(getattr(self.interference, name), 5) for name in COEFFICIENTS},
             "fitted": self.fitted,
         }
         if not self.disturbance.stalls:
@@ -73,13 +74,19 @@ class Calibration:
         part.replace(path)
 
 
-def load_calibration(path: str | Path) -> Calibration:
+def load_calibration(path: str | Path, *, any_cpu: bool = False) -> Calibration:
     """Read a calibration.
+
+    Parameters
+    ----------
+    path : path-like
+    any_cpu : bool
+        Take one from another CPU model too.
 
     Raises
     ------
     ProfileError
-        It cannot be read, or is damaged; the message names the file and the member.
+        It cannot be read, is damaged, or comes from another CPU model; the message names the file and the member.
     """
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -109,4 +116,6 @@ def load_calibration(path: str | Path) -> Calibration:
         reader.take("environment", {}),
     )
     reader.end()
+    if not any_cpu and made.cpu_model != cpu_model():
+        raise ProfileError(f"{path}: a calibration from '{made.cpu_model}' found, expected one from '{cpu_model()}'")
     return made

@@ -21,12 +21,13 @@ from itertools import pairwise
 import numpy as np
 
 from cost_model.calibration.calibration import Calibration
+from cost_model.calibration.check import rows_of
 from cost_model.calibration.service import UNDISTURBED, CalibratedService, Disturbance
-from cost_model.calibration.trace import LEVELS, Run, Served, Trace
+from cost_model.calibration.trace import LEVELS, Run, Trace
 from cost_model.errors import ProfileError
 from cost_model.interference import Interference, default_interference
 from cost_model.profiling.profile import Profile
-from cost_model.service import RowDistribution, ServiceTable
+from cost_model.service import ServiceTable
 
 # Medians of service times that tell an overhead from a factor differ at least as much.
 _APART = 2.0
@@ -157,14 +158,14 @@ def _interference(
     made = default_interference()
     measured = {
         name: float(np.median([one.interference[name] for one in profiles if name in one.interference]))
-        for name in ("switch", "shared_cache", "bandwidth")
+        for name in ("switch", "shared_cache")
         if any(name in one.interference for one in profiles)
     }
     measured["idle_start"] = idle_start
     switches = [_switch(run, tables, disturbance, idle_start) for run in runs]
     if switches:
         measured["switch"] = max(0.0, float(np.median(switches)))
-    return replace(made, **measured), switches
+    return replace(made, guessed=made.guessed, **measured), switches
 
 
 def _switch(run: Run, tables: Mapping[str, ServiceTable], disturbance: Disturbance, idle_start: float) -> float:
@@ -176,14 +177,10 @@ def _switch(run: Run, tables: Mapping[str, ServiceTable], disturbance: Disturban
         one.requests
         / run.seconds
         / 1e6
-        * CalibratedService(tables[one.fingerprint], disturbance).points(_rows(one)).mean
+        * CalibratedService(tables[one.fingerprint], disturbance).points(rows_of(one)).mean
         for one in run.models
     )
     expected *= 1 + idle_start * (1 - run.utilisation)
     total = sum(one.requests for one in run.models)
     followed = sum(one.requests / total * (1 - one.requests / total) for one in run.models)
     return (run.utilisation / expected - 1) / followed
-
-
-def _rows(one: Served) -> RowDistribution:
-    return RowDistribution("table", maximum=max(rows for rows, _ in one.rows), table=one.rows)

@@ -89,6 +89,9 @@ class CalibratedService:
     def points(self, rows: RowDistribution, threads: int = 1) -> Points:
         return _points(self, rows, threads)
 
+    def outside(self, rows: RowDistribution) -> float:
+        return self.base.outside(rows)
+
 
 @lru_cache(maxsize=64)
 def undisturbed(service: ServiceTime | ServiceTable) -> ServiceTime | ServiceTable:

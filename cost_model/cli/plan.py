@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from cost_model.cli.app import Json, app, guarded, print_json
+from cost_model.cli.reading import AnyCpu, CalibrationFile, InterferenceFile, InterferenceScale, read_costs
 from cost_model.errors import UsageError
-from cost_model.interference import load_interference
 from cost_model.machine import load_machine, this_machine
 from cost_model.planning import Addition, Plan, explain, plan, plan_addition
 from cost_model.service import ServiceTime
@@ -58,19 +58,10 @@ def plan_command(
         str | None,
         typer.Option(metavar="MODEL", show_default=False, help="Whose service times it has; else the baseline's."),
     ] = None,
-    interference: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.json", show_default=False, help="Coefficients in place of the shipped ones."),
-    ] = None,
-    calibration: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.json", show_default=False, help="What the machine at work adds, of `cost-model calibrate`."
-        ),
-    ] = None,
-    interference_scale: Annotated[
-        float, typer.Option(metavar="F", min=0, help="Multiply them: 0.5 and 2 show how much depends on them.")
-    ] = 1.0,
+    interference: InterferenceFile = None,
+    calibration: CalibrationFile = None,
+    interference_scale: InterferenceScale = 1.0,
+    any_cpu: AnyCpu = False,
     parallel: Annotated[
         float | None,
         typer.Option(
@@ -84,16 +75,18 @@ def plan_command(
     explained: Annotated[
         bool, typer.Option("--explain", metavar="", help="Say of each allocation what one core more or less changes.")
     ] = False,
+    explain_model: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", show_default=False, help="Say the same of this model; again for more."),
+    ] = None,
     as_json: Json = False,
     plot: Annotated[
         Path | None, typer.Option(metavar="OUT.png", show_default=False, help="Draw who owns which core.")
     ] = None,
 ) -> int:
-    from cost_model.calibration import load_calibration
     from cost_model.cli.render_plan import render_addition, render_explanation, render_plan
-    from cost_model.interference import default_interference
 
-    read = _with_parallel(load_workload(workload), parallel)
+    read = _with_parallel(load_workload(workload, any_cpu=any_cpu), parallel)
     if add is None and (qps is not None or slo_p99_ms is not None or like is not None):
         raise UsageError("--qps, --slo-p99-ms, --like: found without --add, expected it; see --total-qps for the total")
     if total_qps is not None and not 0 < total_qps <= MOST_QPS:
@@ -103,15 +96,13 @@ def plan_command(
 
         check_picture(plot)
     there = load_machine(machine) if machine else read.machine or this_machine()
-    fitted = load_calibration(calibration) if calibration else None
-    if fitted:
-        read = fitted.workload(read)
-    costs = fitted.interference if fitted else default_interference()
-    costs = (load_interference(interference) if interference else costs).scaled(interference_scale)
+    read, costs = read_costs(read, calibration, interference, interference_scale, any_cpu)
     made = plan(read, there, read.qps_by_model(total_qps), costs)
     addition = _added(made, add, qps, slo_p99_ms, like) if add is not None else None
     shown = addition.after if addition else made
-    names = _named(shown, add) if explained else []
+    names = list(dict.fromkeys([*(_named(shown, add) if explained else []), *(explain_model or ())]))
+    for name in names:
+        shown.allocation(name)
     if plot:
         from cost_model.plots.plan import plot_plan
 
@@ -119,7 +110,7 @@ def plan_command(
     if as_json:
         data = shown.to_json()
         data |= {"addition": addition.to_json()} if addition else {}
-        data |= {"explanations": [explain(shown, name).to_json() for name in names]} if explained else {}
+        data |= {"explanations": [explain(shown, name).to_json() for name in names]} if names else {}
         print_json(data)
     else:
         if addition:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from cost_model.cli.app import Json, app, errors, guarded, print_json
 from cost_model.errors import UsageError
@@ -55,8 +55,20 @@ def profile_command(
     # One CPU of each core: a sibling is no core.
     ours = [core.cpus[0] for core in machine.cores]
     records = _records(requests) if requests else None
-    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=errors) as bar:
-        task = bar.add_task("loading")
+    columns = (
+        SpinnerColumn(),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=errors) as bar:
+        task = bar.add_task("loading", total=None)
+
+        def begins(what: str) -> None:
+            # What began before this one is done, once it is known how much there is.
+            bar.update(task, description=what, advance=0 if bar.tasks[task].total is None else 1)
+
         made = profile_model(
             model,
             ours,
@@ -66,8 +78,10 @@ def profile_command(
             reuse=reuse,
             records=records,
             seconds=seconds,
-            told=lambda what: bar.update(task, description=what),
+            told=begins,
+            counted=lambda steps: bar.update(task, total=steps, completed=-1),
         )
+        bar.advance(task)
     if as_json:
         print_json(made.to_json())
     else:

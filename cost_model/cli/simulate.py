@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from cost_model.cli.app import app, guarded, tell
+from cost_model.cli.reading import AnyCpu, CalibrationFile, InterferenceFile, InterferenceScale, read_costs
+from cost_model.cli.render_plan import console
 from cost_model.errors import UsageError, WorkloadError
 from cost_model.workload import MOST_QPS
 
@@ -42,16 +44,14 @@ def simulate_command(
         float | None, typer.Option(help="Run at this total rate in place of searching.", min=0.001, max=MOST_QPS)
     ] = None,
     minutes_scale: Annotated[float, typer.Option(help="Shorten traffic to this part of its minutes.", min=1e-4)] = 1.0,
-    interference: Annotated[float, typer.Option(help="Multiply the coefficients of interference.", min=0.0)] = 1.0,
-    calibration: Annotated[
-        Path | None, typer.Option(metavar="FILE.json", help="What the machine at work adds, of `cost-model calibrate`.")
-    ] = None,
+    interference: InterferenceFile = None,
+    calibration: CalibrationFile = None,
+    interference_scale: InterferenceScale = 1.0,
+    any_cpu: AnyCpu = False,
     machine_file: Annotated[Path | None, typer.Option("--machine", help="Machine file, if not the workload's.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a picture (PNG, SVG, PDF).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
-    from cost_model.calibration import load_calibration
-    from cost_model.interference import default_interference
     from cost_model.machine import load_machine, this_machine
     from cost_model.simulation.capacity import scaled_workload
     from cost_model.simulation.inputs import BROKEN, build_inputs
@@ -65,7 +65,7 @@ def simulate_command(
         from cost_model.plots import check_picture
 
         check_picture(plot)
-    workload = load_workload(workload_file)
+    workload = load_workload(workload_file, any_cpu=any_cpu)
     machine = load_machine(machine_file) if machine_file else workload.machine or this_machine()
     known = [one.name for one in workload.traffic]
     for name in traffic or ():
@@ -81,10 +81,9 @@ def simulate_command(
                 f"{name} is left out: it needs {least_cores(name, workload)} cores, and there are {len(machine.cores)}"
             )
     workload = scaled_workload(replace(workload, traffic=kept), minutes_scale)
-    fitted = load_calibration(calibration) if calibration else None
-    if fitted:
-        workload = fitted.workload(workload)
-    coefficients = (fitted.interference if fitted else default_interference()).scaled(interference)
+    workload, coefficients = read_costs(workload, calibration, interference, interference_scale, any_cpu)
+    if coefficients.guessed:
+        tell("coefficients of interference are guesses, as no measured ones are installed")
     seeds = seed or list(workload.seeds)
     unserved = build_inputs(workload).unserved
     for name in unserved:
@@ -113,7 +112,7 @@ def _search(workload: Any, machine: Any, names: list[str], seeds: list[int], coe
 
         rows = capacities(workload, machine, names, seeds, coefficients, told=told)
     if not quiet:
-        _console().print(capacity_table(rows))
+        console().print(capacity_table(rows))
     return {"capacities": to_json(rows)}
 
 
@@ -128,7 +127,7 @@ def _at_rate(
         for results in latency_curve(workload, machine, kind, names, [qps], seed, coefficients).values():
             answers.append({"traffic": kind.name, "seed": seed, **result_json(results[0])})
             if not quiet:
-                _console().print(_models_table(kind.name, results[0]))
+                console().print(_models_table(kind.name, results[0]))
     return {"runs": answers}
 
 
@@ -160,8 +159,3 @@ def _draw(
     shown = "dynamic" if "dynamic" in curves else names[-1]
     baseline = next(model.name for model in workload.models if model.role == "baseline")
     draw_simulation(curves, curves[shown][-2], f"{kind.name}, seed {seed}", baseline, path)
-
-
-def _console() -> Console:
-    made = Console()
-    return made if made.is_terminal else Console(width=140)

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cost_model.errors import UsageError
 from cost_model.planning.allocation import Allocation, Plan
-from cost_model.planning.planner import plan, sizing_for
+from cost_model.planning.planner import allocate, plan, reasons_of, sizing_for
+from cost_model.planning.sizing import Sizing
 from cost_model.workload import ModelLoad
 
 
@@ -27,7 +29,7 @@ class Addition:
     taken_from : dict of str to int
         Allocation: cores that it would give.
     before, after : Plan
-        `after` is the plan with the model; if it fits, nothing but the members of one pool has changed.
+        `after` is the plan with the model: as far as possible, `before` with the model in a pool and those cores moved.
     """
 
     name: str
@@ -51,8 +53,9 @@ class Addition:
 def plan_addition(before: Plan, model: ModelLoad, qps: float) -> Addition:
     """Say whether a model with this rate fits into a plan, and make the plan with it.
 
-    It *fits* if it can join a pool (or, a variant of which there is no pool yet, nothing) without a core changing hands
-    and every objective is still met. Else the machine is planned anew.
+    It *fits* if it can join a pool without a core changing hands. Else it joins the pool, or has cores of its own, that
+    need the fewest cores more; they come from whoever has the most growth left. If nobody can give them, the machine is
+    planned anew. In all cases its objective must be met, and those of all models that met theirs before.
 
     Raises
     ------
@@ -65,100 +68,148 @@ def plan_addition(before: Plan, model: ModelLoad, qps: float) -> Addition:
         raise UsageError(f"{model.name}: is in the plan already, expected a new name")
     workload = replace(before.workload, models=(*before.workload.models, replace(model, share=None, qps=qps)))
     rates = {**before.qps, model.name: qps}
-    after = plan(workload, before.machine, rates, before.interference)
-    joined = _joined(before, after, model, rates)
-    if joined is not None:
-        where = joined.allocation(model.name)
-        others = len(where.models) - 1
-        sentence = (
-            f"fits: joins {others} {'model' if others == 1 else 'models'} on {len(where.cores)} cores as they are"
-        )
-        return Addition(model.name, "fits", sentence, 0, {}, before, joined)
-    taken = _taken(before, after, model.name)
-    cores = sum(taken.values()) or len(after.allocation(model.name).cores)
-    if not after.feasible:
-        return Addition(model.name, "does_not_fit", _because(before, after, model), cores, taken, before, after)
-    whom = ", ".join(f"{name} ({count})" for name, count in taken.items()) or "the pool that it joins"
-    sentence = f"needs {_counted(cores, 'core')}, taken from {whom}"
-    return Addition(model.name, "needs_cores", sentence, cores, taken, before, after)
+    anew = plan(workload, before.machine, rates, before.interference)
+    for place, pool, cores in _homes(before, anew, model):
+        given = _given(before, anew, place, cores)
+        after = _moved(before, anew, place, pool, given) if given is not None else None
+        if after is not None and _holds(before, after, model.name):
+            taken = {before.allocations[one].name: count for one, count in (given or {}).items()}
+            if cores == 0:
+                others = _counted(len(pool.names) - 1, "model")
+                sentence = f"fits: joins {others} on {len(after.allocation(model.name).cores)} cores as they are"
+            else:
+                sentence = f"needs {_counted(cores, 'core')}, taken from {_listed(taken)}"
+            verdict = "fits" if cores == 0 else "needs_cores"
+            return Addition(model.name, verdict, sentence + _missed(before), cores, taken, before, after)
+    taken = _taken(before, anew)
+    cores = sum(taken.values())
+    if _holds(before, anew, model.name):
+        verdict, sentence = "needs_cores", f"needs all cores to be divided anew; {_listed(taken)} would give some"
+    else:
+        verdict, sentence = "does_not_fit", f"does not fit, because {_because(before, anew, model)}"
+    return Addition(model.name, verdict, sentence + _missed(before), cores, taken, before, anew)
 
 
-def _joined(before: Plan, after: Plan, model: ModelLoad, rates: dict[str, float]) -> Plan | None:
-    """Return the plan in which the model joins a pool whose cores stay as they are, if all objectives are met."""
-    if model.role == "baseline" or model.dedicated or not before.feasible:
-        return None
-    names = {one.name: one for one in before.workload.models}
-    shared = [
-        place
-        for place, one in enumerate(before.allocations)
-        if all(names[name].role != "baseline" and not names[name].dedicated for name in one.models)
-    ]
-    best, place = None, -1
-    for number in shared:
-        grown = _grown(after, before.allocations[number], model.name, rates)
-        if grown is not None and (best is None or grown.growth > best.growth):
-            best, place = grown, number
-    if best is None:
-        return None
-    changed = [best if at == place else _again(after, one, rates) for at, one in enumerate(before.allocations)]
-    if not all(made.meets for one in changed for made in one.predicted.values()):
-        return None
-    return replace(after, allocations=tuple(changed), feasible=True, reasons=before.reasons)
+def _homes(before: Plan, anew: Plan, model: ModelLoad) -> list[tuple[int | None, Sizing, int]]:
+    """Return where the model could go, the fewest cores more first, then the most growth.
+
+    Each is the place of an allocation (None: cores of its own), what is there with the model, and the cores it lacks.
+    """
+    own = {one.name for one in before.workload.models if one.role == "baseline" or one.dedicated}
+    places: list[int | None] = [None]
+    if model.role != "baseline" and not model.dedicated:
+        places += [place for place, one in enumerate(before.allocations) if not own.intersection(one.models)]
+    found = []
+    for place in places:
+        there = before.allocations[place] if place is not None else None
+        pool = sizing_for(anew, (*(there.models if there else ()), model.name), anew.qps)
+        lost = set(_late(before)) if there else set()
+        need = pool.need()
+        if need <= pool.most and lost.issuperset((*pool.hopeless, *pool.crowded)):
+            has = len(there.cores) if there else 0
+            found.append((place, pool, max(0, need - has), -pool.growth(max(need, has))))
+    return [(place, pool, cores) for place, pool, cores, _ in sorted(found, key=lambda one: one[2:])]
 
 
-def _grown(after: Plan, one: Allocation, name: str, rates: dict[str, float]) -> Allocation | None:
-    """Return an allocation with a model more on the cores that it has, if all objectives are met."""
-    pool = sizing_for(after, (*one.models, name), rates)
-    cores = len(one.cores)
-    if pool.hopeless or pool.crowded or not pool.meets(cores):
-        return None
-    threads = pool.best_threads(cores)
-    sessions = cores // threads
-    predicted = pool.pool.predict(sessions, threads)
-    return Allocation(pool.names, one.cores, sessions, threads, predicted, pool.growth(cores))
+def _given(before: Plan, anew: Plan, to: int | None, cores: int) -> dict[int, int] | None:
+    """Return how many cores each allocation gives, one at a time by who has the most growth; None if they cannot."""
+    pools = {
+        place: sizing_for(anew, one.models, anew.qps) for place, one in enumerate(before.allocations) if place != to
+    }
+    left = {place: len(before.allocations[place].cores) for place in pools}
+    growth = {place: pool.growth(left[place] - 1) if left[place] > 1 else 0.0 for place, pool in pools.items()}
+    given: dict[int, int] = {}
+    for _ in range(cores):
+        richest = max(growth, key=lambda place: growth[place], default=None)
+        if richest is None or growth[richest] < 1:
+            return None
+        given[richest] = given.get(richest, 0) + 1
+        left[richest] -= 1
+        growth[richest] = pools[richest].growth(left[richest] - 1) if left[richest] > 1 else 0.0
+    return given
 
 
-def _again(after: Plan, one: Allocation, rates: dict[str, float]) -> Allocation:
-    """Predict an allocation anew: the new model may have made memory slower."""
-    pool = sizing_for(after, one.models, rates)
-    predicted = pool.pool.predict(one.sessions, one.threads_per_session)
-    return replace(one, predicted=predicted)
+def _moved(before: Plan, anew: Plan, to: int | None, pool: Sizing, given: Mapping[int, int]) -> Plan:
+    """Return the plan before with cores moved to the pool with the new model; nothing else changes."""
+    nodes = {before.machine.cores[core].node for core in (before.allocations[to].cores if to is not None else ())}
+    gained: list[int] = []
+    allocations: list[Allocation] = []
+    for place, one in enumerate(before.allocations):
+        there = sizing_for(anew, one.models, anew.qps)
+        if place in given:
+            # Those that are near to where they go.
+            order = sorted(one.cores, key=lambda core: (before.machine.cores[core].node in nodes, core))
+            gained += order[-given[place] :]
+            allocations.append(allocate(there, tuple(sorted(order[: -given[place]])), before.machine))
+        else:
+            # The new model may have made memory slower.
+            predicted = there.pool.predict(one.sessions, one.threads_per_session)
+            allocations.append(replace(one, predicted=predicted))
+    if to is None:
+        allocations.append(allocate(pool, tuple(sorted(gained)), before.machine))
+    else:
+        allocations[to] = allocate(pool, tuple(sorted((*before.allocations[to].cores, *gained))), before.machine)
+    pools = [sizing_for(anew, one.models, anew.qps) for one in allocations]
+    reasons = reasons_of(pools, allocations, before.machine)
+    feasible = all(made.meets for one in allocations for made in one.predicted.values())
+    return replace(anew, allocations=tuple(allocations), feasible=feasible, reasons=reasons)
 
 
-def _taken(before: Plan, after: Plan, name: str) -> dict[str, int]:
+def _late(made: Plan) -> list[str]:
+    """Return the models that miss their objectives."""
+    return [name for one in made.allocations for name, predicted in one.predicted.items() if not predicted.meets]
+
+
+def _holds(before: Plan, after: Plan, name: str) -> bool:
+    """Return whether the new model meets its objective, and every model that met its own before."""
+    return name not in _late(after) and set(_late(before)).issuperset(_late(after))
+
+
+def _taken(before: Plan, after: Plan) -> dict[str, int]:
     """Return what allocations have less than before; pools whose members change are taken together."""
     old = {frozenset(one.models): len(one.cores) for one in before.allocations}
     taken, rest = {}, sum(old.values())
     for one in after.allocations:
         had = old.get(frozenset(one.models))
         if had is None:
-            rest -= 0 if one.models == (name,) else len(one.cores)
+            rest -= 0 if len(one.models) == 1 else len(one.cores)
             continue
         rest -= had
         if had > len(one.cores):
-            taken[_called(one)] = had - len(one.cores)
+            taken[one.name] = had - len(one.cores)
     if rest > 0:
         taken["the variants' pools"] = rest
     return taken
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" + ("" if count == 1 else "s")
-
-
-def _called(one: Allocation) -> str:
-    return one.models[0] if len(one.models) == 1 else f"the pool of {one.models[0]}"
-
-
-def _because(before: Plan, after: Plan, model: ModelLoad) -> str:
-    own = sizing_for(after, after.allocation(model.name).models, after.qps)
-    if model.name in own.hopeless:
+def _because(before: Plan, anew: Plan, model: ModelLoad) -> str:
+    if model.name in sizing_for(anew, [model.name], anew.qps).hopeless:
         mean_ms = model.points().mean / 1e3
         return (
-            f"does not fit, because its requests (mean {mean_ms:.1f} ms) take longer than {model.slo_p99_ms:g} ms in "
+            f"its requests (mean {mean_ms:.1f} ms) take longer than {model.slo_p99_ms:g} ms in "
             "more than 1 of 100 cases on idle cores already"
         )
-    if not before.feasible:
-        return f"does not fit, because the plan without it is not feasible: {'; '.join(before.reasons)}"
-    need = sum(sizing_for(after, one.models, after.qps).need(most=1 << 14) for one in after.allocations)
-    return f"does not fit, because all objectives together need {need} cores and there are {len(after.machine.cores)}"
+    need = sum(sizing_for(anew, one.models, anew.qps).need(most=1 << 14) for one in anew.allocations)
+    if need > len(anew.machine.cores):
+        return f"all objectives together need {need} cores and there are {len(anew.machine.cores)}"
+    return (
+        f"no division of the cores meets the objectives of {_few([n for n in _late(anew) if n not in _late(before)])}"
+    )
+
+
+def _missed(before: Plan) -> str:
+    """Tell which models miss their objectives without the new one."""
+    late = _late(before)
+    return f" ({_few(late)} {'misses its objective' if len(late) == 1 else 'miss theirs'} without it)" if late else ""
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _listed(taken: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} ({count})" for name, count in taken.items()) or "nobody"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" + ("" if count == 1 else "s")

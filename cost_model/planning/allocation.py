@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from cost_model.errors import UsageError
@@ -26,7 +27,7 @@ class Allocation:
         Places in `machine.cores`; whole physical cores.
     sessions : int
     threads_per_session : int
-        Cores of a session; sessions times threads may leave a core over.
+        Cores of a session, all of one node; sessions times threads may leave cores over.
     predicted : dict of str to Prediction
     growth : float
         Factor by which the rates of its models can grow before an objective is missed, those aside that no number of
@@ -45,12 +46,13 @@ class Allocation:
         return self.models[0] if len(self.models) == 1 else f"pool of {len(self.models)} ({self.models[0]}, …)"
 
     def cpus(self, machine: Machine) -> str:
-        """Return the `cpusets` of its sessions, as libprocessor's configuration has them."""
+        """Return the `cpusets` of its sessions, as libprocessor's configuration has them; each is on one node."""
         groups = []
-        for session in range(self.sessions):
-            first = session * self.threads_per_session
-            own = self.cores[first : first + self.threads_per_session]
-            groups.append(",".join(str(cpu) for core in own for cpu in machine.cores[core].cpus))
+        for _, there in groupby(self.cores, key=lambda core: machine.cores[core].node):
+            cores, size = list(there), self.threads_per_session
+            for first in range(0, len(cores) - size + 1, size):
+                own = cores[first : first + size]
+                groups.append(",".join(str(cpu) for core in own for cpu in machine.cores[core].cpus))
         return ";".join(groups)
 
 

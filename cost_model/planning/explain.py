@@ -124,15 +124,13 @@ def explain(made: Plan, name: str, around: int = 3) -> Explanation:
     reachable = None if pool.hopeless or pool.crowded or need > max(4 * has, 64) else need
     wanted = sorted({*range(max(1, has - around), has + around + 1), *([reachable] if reachable else [])})
     curve = tuple(_point(pool, name, cores) for cores in wanted)
-    cumulated = own.weights[own.values.argsort()].cumsum()
-    service_p99 = float(sorted(own.values)[min(int(cumulated.searchsorted(0.99)), len(cumulated) - 1)])
     return Explanation(
         name=name,
         allocation=allocation,
         demand_cores=pool.members[place].qps * own.mean / 1e6,
         demand_pool_cores=pool.load,
         service_mean_ms=own.mean / 1e3,
-        service_p99_ms=service_p99 / 1e3,
+        service_p99_ms=own.quantile(0.99) / 1e3,
         need=reachable,
         curve=curve,
         why=tuple(_why(made, allocation, pool, name, reachable, curve)),
@@ -140,8 +138,8 @@ def explain(made: Plan, name: str, around: int = 3) -> Explanation:
 
 
 def _point(pool: Sizing, name: str, cores: int) -> CurvePoint:
-    threads = pool.best_threads(cores)
-    predicted = pool.pool.predict(cores // threads, threads)
+    sessions, threads = pool.best_sessions([cores])
+    predicted = pool.pool.predict(sessions, threads)
     meets = all(one.meets for one in predicted.values())
     return CurvePoint(cores, threads, predicted[name].p99_ms, pool.growth(cores), meets)
 

@@ -20,7 +20,6 @@ import numpy as np
 from cost_model.planning.sharing import total_need
 from cost_model.planning.sizing import Sizing
 from cost_model.queueing import Member
-from cost_model.queueing.pool import Pool
 
 _CUTS = 3
 Make = Callable[[Sequence[Member]], Sizing]
@@ -50,7 +49,10 @@ def split(pool: Sizing, scale: float, make: Make) -> list[Sizing]:
 def _parts(pool: Sizing) -> list[list[Member]]:
     """Return candidates to leave the pool, without repetition."""
     members = pool.members
-    slack = [_slack_us(pool.pool, place) for place in range(len(members))]
+    slack = [
+        member.model.slo_p99_ms * 1e3 - pool.pool.member_service(place).quantile(0.99)
+        for place, member in enumerate(members)
+    ]
     length = [member.model.points().mean for member in members]
     found: list[list[Member]] = []
     for key in (slack, length):
@@ -69,11 +71,3 @@ def _parts(pool: Sizing) -> list[list[Member]]:
             if len(part) < len(members) and part not in found:
                 found.append(part)
     return found
-
-
-def _slack_us(pool: Pool, place: int) -> float:
-    points = pool.member_service(place)
-    order = np.argsort(points.values)
-    at = int(np.searchsorted(np.cumsum(points.weights[order]), 0.99))
-    p99 = float(points.values[order][min(at, len(order) - 1)])
-    return pool.members[place].model.slo_p99_ms * 1e3 - p99

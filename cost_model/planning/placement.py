@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cost_model.machine import Machine
 
 
-def place(machine: Machine, counts: Sequence[int]) -> list[tuple[int, ...]]:
+def place(machine: Machine, counts: Sequence[int], fewest: Callable[[int], int]) -> list[tuple[int, ...]]:
     """Choose cores for pools of these sizes, whose sum is at most the number of cores.
 
-    The largest first; each on the node that it leaves the fewest cores over on, and across nodes only if it fits on
-    none. A pool keeps neighbours.
+    The largest first; each on the node that it leaves the fewest cores over on. One that fits on none has what is free
+    on the node with the most room, if `fewest` (of a pool, by its place) are there, and else spans nodes. A pool keeps
+    neighbours.
 
     Returns
     -------
@@ -29,7 +30,10 @@ def place(machine: Machine, counts: Sequence[int]) -> list[tuple[int, ...]]:
             node = min(fitting, key=lambda one: (len(free[one]), one))
             taken, free[node] = free[node][:wanted], free[node][wanted:]
         else:
-            for node in sorted(free, key=lambda one: (-len(free[one]), one)):
+            order = sorted(free, key=lambda one: (-len(free[one]), one))
+            if fewest(number) <= len(free[order[0]]):
+                wanted = len(free[order[0]])
+            for node in order:
                 part = free[node][: wanted - len(taken)]
                 taken, free[node] = taken + part, free[node][len(part) :]
         chosen[number] = tuple(sorted(taken))

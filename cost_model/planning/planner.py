@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from cost_model.errors import MachineError, WorkloadError
@@ -21,6 +22,10 @@ from cost_model.workload import MOST_QPS, Workload
 _MOST_POOLS = 4
 # A difference of memory contention between nodes that is worth sizing once more for.
 _UNEVEN = 0.01
+# A pool whose traffic can still grow so many times on one node is kept there.
+_AMPLE = 2.0
+# Requests whose service times are guessed: as many as may be late are worth a word.
+_EXTRAPOLATED = 0.01
 
 
 def plan(
@@ -67,14 +72,16 @@ def plan(
     used = bandwidth_bytes_per_s(members) / 1e9 / (len(there.nodes) * there.memory_bandwidth_gbs_per_node)
     factor = costs.bandwidth_factor(used)
     pools, counts = _sized(members, there, costs, factor)
-    chosen = place(there, counts)
+    chosen = _placed(pools, counts, there)
     worst = max(costs.bandwidth_factor(part) for part in _node_utilisation(pools, chosen, there).values())
     if worst > factor * (1 + _UNEVEN):
         factor = worst
         pools, counts = _sized(members, there, costs, factor)
-        chosen = place(there, counts)
-    allocations = tuple(_allocation(pool, cores) for pool, cores in zip(pools, chosen, strict=True))
-    reasons = _reasons(pools, counts, there)
+        chosen = _placed(pools, counts, there)
+    allocations = tuple(allocate(pool, cores, there) for pool, cores in zip(pools, chosen, strict=True))
+    reasons = reasons_of(pools, allocations, there)
+    if costs.guessed:
+        reasons += ("coefficients of interference: guesses, as no measured ones are installed",)
     feasible = all(made.meets for one in allocations for made in one.predicted.values())
     return Plan(workload, there, rates, costs, allocations, feasible, reasons, factor)
 
@@ -186,11 +193,26 @@ def _scarce(pools: Sequence[Sizing], cores: int) -> list[int]:
     return shared_out(pools, cores, [1] * len(pools))
 
 
-def _allocation(pool: Sizing, cores: tuple[int, ...]) -> Allocation:
-    threads = pool.best_threads(len(cores))
-    sessions = len(cores) // threads
+def allocate(pool: Sizing, cores: tuple[int, ...], machine: Machine) -> Allocation:
+    """Cut cores into sessions, none of them on two nodes, and predict what the models of the pool get."""
+    parts = Counter(machine.cores[core].node for core in cores)
+    sessions, threads = pool.best_sessions(list(parts.values()))
     predicted = pool.pool.predict(sessions, threads)
-    return Allocation(pool.names, cores, sessions, threads, predicted, pool.growth(len(cores)))
+    # What is over on a node counts where a session has one core, and for nothing else.
+    return Allocation(pool.names, cores, sessions, threads, predicted, pool.growth(sessions * threads))
+
+
+def _placed(pools: Sequence[Sizing], counts: Sequence[int], machine: Machine) -> list[tuple[int, ...]]:
+    """Choose cores; those that a pool gives up to stay on a node go to the pool there that can grow the least."""
+    chosen = place(machine, counts, lambda number: pools[number].need(_AMPLE))
+    free = set(range(len(machine.cores))).difference(*chosen) if sum(counts) == len(machine.cores) else set()
+    for core in sorted(free):
+        node = machine.cores[core].node
+        there = [number for number, cores in enumerate(chosen) if {machine.cores[one].node for one in cores} == {node}]
+        if there:
+            poorest = min(there, key=lambda number: pools[number].growth(len(chosen[number])))
+            chosen[poorest] = tuple(sorted((*chosen[poorest], core)))
+    return chosen
 
 
 def _node_utilisation(pools: Sequence[Sizing], chosen: Sequence[tuple[int, ...]], machine: Machine) -> dict[int, float]:
@@ -203,9 +225,16 @@ def _node_utilisation(pools: Sequence[Sizing], chosen: Sequence[tuple[int, ...]]
     return used
 
 
-def _reasons(pools: Sequence[Sizing], counts: Sequence[int], machine: Machine) -> tuple[str, ...]:
+def reasons_of(pools: Sequence[Sizing], allocations: Sequence[Allocation], machine: Machine) -> tuple[str, ...]:
+    """Return why objectives are missed with what each pool has, and what else a reader should know."""
     made = list(machine.notes)
-    for pool, count in zip(pools, counts, strict=True):
+    for pool, one in zip(pools, allocations, strict=True):
+        for member in pool.members:
+            outside = member.model.service.outside(member.model.rows)
+            if outside > _EXTRAPOLATED:
+                made.append(
+                    f"{member.model.name}: rows of {outside:.0%} of its requests are not in its profile: guessed"
+                )
         for name in pool.hopeless:
             made.append(f"{name}: misses its objective on idle cores already; no allocation meets it")
         for name in pool.crowded:
@@ -213,21 +242,15 @@ def _reasons(pools: Sequence[Sizing], counts: Sequence[int], machine: Machine) -
                 f"{name}: misses its objective by what switches between models cost; it needs a pool of its own"
             )
         need = pool.need()
+        count, used = len(one.cores), one.sessions * one.threads_per_session
         if need > count:
             what = f"at least {need} cores" if need > pool.most else f"{need} cores"
-            made.append(f"{_called(pool)}: needs {what} and has {count}")
+            made.append(f"{one.name}: needs {what} and has {count}")
+        elif need > used:
+            made.append(f"{one.name}: needs {need} cores, and {used} of its {count} make sessions that stay on a node")
         shared = [m.model.name for m in pool.members if m.model.role == "baseline" or m.model.dedicated]
         if shared and len(pool.members) > 1:
             made.append(f"{', '.join(shared)}: without cores of their own, as there are only {len(machine.cores)}")
     if any(pool.is_baseline and any(m.model.role != "baseline" for m in pool.members) for pool in pools):
         made.append("baseline and variants share the only core: the baseline cannot be protected")
     return tuple(made)
-
-
-def _called(pool: Sizing) -> str:
-    return (
-        pool.names[0]
-        if len(pool.names) == 1
-        else f"pool of {', '.join(pool.names[:3])}"
-        + (f" and {len(pool.names) - 3} more" if len(pool.names) > 3 else "")
-    )

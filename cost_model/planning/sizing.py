@@ -194,10 +194,16 @@ class Sizing:
         high = min((at for known, at in self._missed if known >= cores), default=math.inf)
         return low, min(high, cores / (self.load * self._cheapest))
 
-    def best_threads(self, cores: int) -> int:
-        """Return the threads per session that meet all objectives, the fewest; else those that miss them the least."""
-        options = [t for t in self.threads if t <= cores]
+    def best_sessions(self, parts: Sequence[int]) -> tuple[int, int]:
+        """Return sessions and threads of each: the fewest threads that meet all objectives, else those that miss least.
+
+        Parameters
+        ----------
+        parts : sequence of int [cores]
+            On each node: no session spans two.
+        """
+        options = [(sum(part // t for part in parts), t) for t in self.threads if t <= max(parts)]
         if len(options) == 1:
-            return 1
-        meeting = next((t for t in options if self._meets(cores, t, 1.0)), 0)
-        return meeting or min(options, key=lambda t: float(self.late(cores // t, t).max()))
+            return options[0]
+        meeting = next(((s, t) for s, t in options if self._meets(s * t, t, 1.0)), None)
+        return meeting or min(options, key=lambda one: float(self.late(*one).max()))

@@ -36,6 +36,7 @@ def profile_model(
     records: Mapping[str, np.ndarray[Any, Any]] | None = None,
     seconds: float = 1.5,
     told: Told = lambda _: None,
+    counted: Callable[[int], None] = lambda _: None,
     beside: bool = False,
 ) -> Profile:
     """Measure a model, or what is still missing in `out`.
@@ -57,6 +58,8 @@ def profile_model(
         For each point.
     told : callable
         Is told what begins.
+    counted : callable
+        Is told how many times `told` is still going to be called.
     beside : bool
         Others run on these CPUs: what is measured is the processor time of this process, which is that of a request as
         long as one thread runs it, and what sharing costs is left out.
@@ -82,7 +85,10 @@ def profile_model(
             raise ProfileError(f"{reuse}: no times for 1 core found, expected them for a check point")
         if _agrees(model, cpus, make, other, seconds, clock):
             made = other
-    for count, size in made.missing(list(cores), list(rows)):
+    missing = made.missing(list(cores), list(rows))
+    sharing = not made.interference and not beside
+    counted(len(missing) + sharing)
+    for count, size in missing:
         told(f"{size} rows on {count} {'core' if count == 1 else 'cores'}")
         before = _resident_mb()
         with _load(model, cpus[:count]) as loaded:
@@ -90,7 +96,7 @@ def profile_model(
             made.add(count, size, _times_us(loaded, make(size), seconds, clock=clock))
         if out is not None:
             made.save(out)
-    if not made.interference and not beside:
+    if sharing:
         told("interference")
         made.interference = _interference(model, cpus, make(sorted(rows)[len(rows) // 2]), seconds)
     if out is not None:
@@ -192,20 +198,24 @@ def _interference(model: Path, cpus: Sequence[int], inputs: Inputs, seconds: flo
     """Measure two copies in turn and at once on one core, and side by side on two."""
     found = {}
     with _load(model, cpus[:1]) as first, _load(model, cpus[:1]) as second:
-        alone = float(np.median(_times_us(first, inputs, seconds)))
-        turns = float(np.median(_times_us(first, inputs, seconds, lambda: second.run(inputs))))
-        found["switch"] = max(0.0, turns / alone - 1)
-        both = _at_once(first, second, inputs, seconds)
-        # Each has half of the core: twice as long would cost nothing.
-        found["shared_cache"] = max(0.0, both / (2 * alone) - 1)
+        alone = _times_us(first, inputs, seconds)
+        turns = _times_us(first, inputs, seconds, lambda: second.run(inputs))
+        found["switch"] = slow_down(turns, alone, np.median)
+        # Each has half of the core: twice as long would cost nothing. Time slices are either met or not: their mean.
+        found["shared_cache"] = slow_down(_at_once(first, second, inputs, seconds) / 2, alone, np.mean)
         if len(cpus) > 1:
             second.set_cpuset(str(cpus[1]))
-            found["bandwidth"] = max(0.0, _at_once(first, second, inputs, seconds) / alone - 1)
+            found["side_by_side"] = slow_down(_at_once(first, second, inputs, seconds), alone, np.mean)
     return found
 
 
-def _at_once(first: Any, second: Any, inputs: Inputs, seconds: float) -> float:
-    """Return the mean time [µs] of requests of the first while the second is never idle."""
+def slow_down(times_us: Floats, alone_us: Floats, middle: Callable[[Floats], Any]) -> float:
+    """Return how much longer requests take than alone, at least 0, by their median or mean."""
+    return max(0.0, float(middle(times_us)) / float(middle(alone_us)) - 1)
+
+
+def _at_once(first: Any, second: Any, inputs: Inputs, seconds: float) -> Floats:
+    """Time requests [µs] of the first while the second is never idle."""
     done = threading.Event()
 
     def busy() -> None:
@@ -215,7 +225,7 @@ def _at_once(first: Any, second: Any, inputs: Inputs, seconds: float) -> float:
     beside = threading.Thread(target=busy)
     beside.start()
     try:
-        return float(np.mean(_times_us(first, inputs, seconds)))
+        return _times_us(first, inputs, seconds)
     finally:
         done.set()
         beside.join()

@@ -34,7 +34,8 @@ class Profile:
     memory_mb : float [MB]
         That loading the model took.
     interference : dict of str to float
-        `switch`, `shared_cache` and `bandwidth`, as far as they were measured.
+        `switch`, `shared_cache` and `side_by_side`, as far as they were measured. The last, what a second copy on
+        another core costs, is no coefficient: how much of the memory's bandwidth the two take is not known.
     """
 
     fingerprint: str
@@ -122,7 +123,11 @@ def load_profile(path: str | Path, *, any_cpu: bool = False) -> Profile:
             raise point.fail("quantiles_us", f"{len(times)} values", f"{len(LEVELS)} rising times above 0")
         made.points[cores, rows] = [float(value) for value in times]
     costs = reader.inner("interference")
-    made.interference = {name: costs.number(name) for name in ("switch", "shared_cache", "bandwidth") if name in costs}
+    made.interference = {
+        name: costs.number(name) for name in ("switch", "shared_cache", "side_by_side") if name in costs
+    }
+    # Files of before had the slow-down side by side under this name.
+    costs.take("bandwidth", None)
     costs.end()
     reader.end()
     if not any_cpu and made.cpu_model != cpu_model():

@@ -227,8 +227,8 @@ def response_quantile_us(waiting: Waiting, service: Points, level: float, cold: 
     if not np.isfinite(high):
         return float("inf")
     at = low
-    for steps in (40, 24):
-        times = np.geomspace(low, high, steps)
+    for steps in (24, 24):
+        times = low * (high / low) ** np.linspace(0.0, 1.0, steps)
         left, idle = (times[:, None] - factor * service.values[None, :] for factor in (1.0, cold))
         beyond = waiting.tail(left, idle) @ service.weights
         right = int(np.argmax(beyond <= 1 - level))

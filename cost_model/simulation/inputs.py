@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cost_model.errors import WorkloadError
-from cost_model.service import RowDistribution, ServiceTime
+from cost_model.service import RowDistribution, ServiceTime, lognormal
 from cost_model.simulation import engine
 from cost_model.simulation.engine import NEVER, TABLE, Floats
 from cost_model.traffic import Event, Sine, Traffic
@@ -32,15 +32,16 @@ def _normal() -> Floats:
 
 def _noise(cv: float) -> Floats:
     """Return quantiles of a lognormal with mean 1 and this coefficient of variation [TABLE]."""
-    values = np.exp(np.sqrt(np.log1p(cv * cv)) * _normal())
+    mu, sigma = lognormal(1.0, cv)
+    values = np.exp(mu + sigma * _normal())
     return np.asarray(values / values.mean())
 
 
 def _rows(rows: RowDistribution) -> Floats:
     """Return quantiles of rows per request [TABLE]."""
     if rows.kind == "lognormal":
-        sigma = np.sqrt(np.log1p(rows.cv**2))
-        values = np.exp(np.log(rows.nominal_mean) - sigma**2 / 2 + sigma * _normal())
+        mu, sigma = lognormal(rows.nominal_mean, rows.cv)
+        values = np.exp(mu + sigma * _normal())
         return np.asarray(np.clip(np.rint(values), 1, rows.maximum))
     return np.sort(rows.sample(np.random.default_rng(0), 64 * TABLE)).reshape(TABLE, 64)[:, 32]
 

@@ -56,7 +56,11 @@ def test_quota_smaller_than_the_set_pays_for_fewer_cores(two_nodes: Path) -> Non
     machine = this_machine(sys_root=two_nodes, usable=range(7), quota=4.5)
     assert len(machine.cores) == 2
     assert "quota pays for 4.5 of 7 CPUs: 2 of 4 cores used" in machine.notes[0]
-    assert len(this_machine(sys_root=two_nodes, usable=range(7), quota=0.3).cores) == 1
+    with pytest.raises(MachineError, match=r"cgroup: a quota of 0\.3 CPUs found, expected at least 1"):
+        this_machine(sys_root=two_nodes, usable=range(7), quota=0.3)
+    # One core of two siblings, and paid for one and a half.
+    part = this_machine([0, 4], sys_root=two_nodes, usable=range(7), quota=1.5)
+    assert "quota pays for 1.5 of 2 CPUs: 1 of 1 cores used" in part.notes[0]
 
 
 @pytest.mark.parametrize(("quota", "cores"), [("150000 100000", 1), ("max 100000", 4), ("350000 100000", 1)])

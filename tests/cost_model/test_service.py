@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cost_model.service import RowDistribution, ServiceTable, ServiceTime
+from cost_model.service import Points, RowDistribution, ServiceTable, ServiceTime
 
 ROWS = RowDistribution.lognormal(200, 0.9, 1000)
 
@@ -55,9 +55,32 @@ def test_measured_table_is_interpolated_in_rows() -> None:
     assert table().mean_us(101, 3).item() == 70
 
 
+def test_times_beyond_the_measured_rows_keep_their_shape() -> None:
+    levels = (0.0, 0.5, 1.0)
+    narrower = ServiceTable((1,), (100, 200), levels, (((100, 200, 500), (290, 300, 310)),))
+    for rows in (1, 50, 300, 5000):
+        quantiles = narrower._quantiles(np.array([float(rows)]), 1)[0]
+        assert np.all(np.diff(quantiles) > 0), (rows, quantiles)
+    assert narrower._quantiles(np.array([400.0]), 1)[0].tolist() == pytest.approx([290 * 5 / 3, 500, 310 * 5 / 3])
+    falling = ServiceTable((1,), (100, 200), levels, (((200, 210, 220), (100, 110, 120)),))
+    assert falling.mean_us([200, 400, 5000]).tolist() == pytest.approx([110, 110, 110])
+    assert falling.mean_us([1, 100]).tolist() == pytest.approx([210, 210])
+
+
+def test_part_of_requests_beyond_the_measured_rows_is_known() -> None:
+    rows = RowDistribution("table", maximum=200, table=((1, 1.0), (101, 2.0), (200, 1.0)))
+    assert table().outside(rows) == pytest.approx(0.25)
+    assert ServiceTime(1, 1, 0.0).outside(rows) == 0
+
+
 def test_measured_table_is_drawn_from() -> None:
     rng, rows = np.random.default_rng(1), RowDistribution.constant(51)
     drawn = table().sample(rng, rows.sample(rng, 50_000))
     assert 60 <= drawn.min() < 61
     assert 79 < drawn.max() <= 80
     assert table().points(rows).mean == pytest.approx(drawn.mean(), rel=0.01)
+
+
+def test_quantile_of_points_is_weighted() -> None:
+    points = Points(np.array([3.0, 1.0, 2.0]), np.array([0.01, 0.5, 0.49]))
+    assert [points.quantile(level) for level in (0.0, 0.4, 0.6, 0.98, 0.995, 1.0)] == [1, 1, 2, 2, 3, 3]

@@ -16,7 +16,7 @@ CPU = "Example CPU"
 def make_profile(name: str, times_us: dict[int, float]) -> Profile:
     """Return a profile with some spread around each time, and the few late ones that every measurement has."""
     rng = np.random.default_rng(5)
-    made = Profile(name, CPU, interference={"switch": 0.5, "shared_cache": 0.2, "bandwidth": 0.1})
+    made = Profile(name, CPU, interference={"switch": 0.5, "shared_cache": 0.2, "side_by_side": 0.1})
     for rows, time_us in times_us.items():
         times = time_us * rng.normal(1.0, 0.03, 4000).clip(0.9, 1.1)
         times[:40] *= 4

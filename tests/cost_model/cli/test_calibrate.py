@@ -37,8 +37,11 @@ def test_calibration_is_written_and_taken_by_the_other_verbs(files: Path) -> Non
     made = json.loads(out.read_text())
     assert made["factor"] == pytest.approx(1.5, rel=0.03)
     assert made["interference"]["idle_start"] == pytest.approx(0.2, abs=0.03)
+    foreign = run("plan", BOX, "--total-qps", "5000", "--calibration", out)
+    assert foreign.exit_code == 2
+    assert "a calibration from 'Example CPU' found" in foreign.stderr
     usual = json.loads(run("plan", BOX, "--total-qps", "5000", "--json").stdout)
-    slower = json.loads(run("plan", BOX, "--total-qps", "5000", "--json", "--calibration", out).stdout)
+    slower = json.loads(run("plan", BOX, "--total-qps", "5000", "--json", "--any-cpu", "--calibration", out).stdout)
 
     def p99(answer: dict[str, list[dict[str, dict[str, dict[str, float]]]]]) -> float:
         return next(
@@ -49,7 +52,7 @@ def test_calibration_is_written_and_taken_by_the_other_verbs(files: Path) -> Non
     more = ("--policy", "shared", "--traffic", "steady", "--minutes-scale", "0.003", "--qps", "8000", "--json")
     fast, slow = (
         json.loads(run("simulate", BOX, *more, *some).stdout)["runs"][0]["models"][0]["p50_ms"]
-        for some in ((), ("--calibration", out))
+        for some in ((), ("--calibration", out, "--any-cpu"))
     )
     assert slow > 1.4 * fast
 

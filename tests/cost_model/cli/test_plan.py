@@ -7,10 +7,17 @@ import sys
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from cost_model.calibration import Calibration, Disturbance
 from cost_model.cli.app import app, load_verbs
+from cost_model.cli.reading import read_costs
+from cost_model.errors import ProfileError
+from cost_model.interference import Interference
+from cost_model.profiling.profile import Profile, cpu_model
+from cost_model.workload import load_workload
 
 ROOT = Path(__file__).resolve().parents[3]
 BOX = str(ROOT / "cost_model" / "scenarios" / "box128.yaml")
@@ -51,6 +58,14 @@ def test_json_is_as_the_schema_says() -> None:
     assert {one["model"] for one in data["explanations"]} >= {"ranking", "x"}
 
 
+def test_any_model_is_explained_by_name() -> None:
+    answer = run(BOX, "--total-qps", "5000", "--explain-model", "recall-1", "--explain-model", "heavy-0", "--json")
+    assert [one["model"] for one in json.loads(answer.stdout)["explanations"]] == ["recall-1", "heavy-0"]
+    answer = run(BOX, "--total-qps", "5000", "--explain-model", "nobody")
+    assert answer.exit_code == 2
+    assert "nobody: no model of the plan" in answer.stderr
+
+
 def test_json_of_overload_has_no_infinity() -> None:
     answer = run(BOX, "--total-qps", "200000", "--json")
     assert answer.exit_code == 1
@@ -79,6 +94,45 @@ def test_interference_is_scaled(tmp_path: Path) -> None:
     arguments = (BOX, "--total-qps", "100", "--json", "--interference", str(file), "--interference-scale", "2")
     data = json.loads(run(*arguments).stdout)
     assert data["interference"] == {"switch": 0.2, "shared_cache": 0.4, "bandwidth": 0.6}
+
+
+def test_file_of_coefficients_replaces_only_those_that_it_has(tmp_path: Path) -> None:
+    fitted = Calibration(cpu_model(), Disturbance(), Interference(0.1, 0.2, 0.3, 0.5, 0.25))
+    fitted.save(tmp_path / "calibration.json")
+    # A profile that was taken on one CPU has no bandwidth.
+    Profile("f", cpu_model(), interference={"switch": 0.7, "shared_cache": 0.4}).save(tmp_path / "profile.json")
+    workload, costs = read_costs(
+        load_workload(BOX), tmp_path / "calibration.json", tmp_path / "profile.json", 1.0, False
+    )
+    assert costs == Interference(0.7, 0.4, 0.3, 0.5, 0.25)
+    (tmp_path / "none.json").write_text('{"interference": {"bandwith": 1}}')
+    with pytest.raises(ProfileError, match="no coefficient of interference found, expected one of switch"):
+        read_costs(workload, None, tmp_path / "none.json", 1.0, False)
+
+
+def test_guesses_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("cost_model.interference.MEASURED", tmp_path / "interference.json")
+    assert "coefficients of interference: guesses" in run(BOX, "--total-qps", "100").output
+    (tmp_path / "interference.json").write_text('{"switch": 0.1, "shared_cache": 0.2, "bandwidth": 0.3}')
+    assert "guesses" not in run(BOX, "--total-qps", "100").output
+
+
+def test_profile_is_found_beside_the_workload_and_named_if_it_is_not(tmp_path: Path) -> None:
+    made = Profile("f", cpu_model())
+    made.add(1, 1, np.array([100.0, 110.0]))
+    made.save(tmp_path / "profile.json")
+    file = tmp_path / "workload.yaml"
+    text = (
+        "machine: {cores: 2}\nmodels:\n"
+        "  - {name: a, role: baseline, profile: NAME, rows: {constant: 1}, slo_p99_ms: 5, qps: 9}\n"
+    )
+    file.write_text(text.replace("NAME", "profile.json"))
+    assert run(str(file)).exit_code == 0
+    file.write_text(text.replace("NAME", "none.json"))
+    answer = run(str(file))
+    assert answer.exit_code == 2
+    assert f"{file}: models[0] (a).profile: " in answer.stderr
+    assert "none.json" in answer.stderr
 
 
 @pytest.mark.parametrize(

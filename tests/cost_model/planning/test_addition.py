@@ -10,6 +10,7 @@ from cost_model.errors import UsageError, WorkloadError
 from cost_model.interference import Interference
 from cost_model.machine import Machine
 from cost_model.planning import Plan, plan, plan_addition
+from cost_model.planning.planner import sizing_of
 from cost_model.workload import ModelLoad, RowDistribution, ServiceTime, Workload
 
 COSTS = Interference(0.05, 0.1, 0.3)
@@ -45,6 +46,31 @@ def test_larger_model_takes_cores_from_the_baseline(before: Plan) -> None:
     assert answer.taken_from == {"base": taken}
     assert answer.cores == taken
     assert answer.sentence == f"needs {taken} core{'s' * (taken > 1)}, taken from base ({taken})"
+
+
+@pytest.mark.parametrize("qps", [2200, 2600, 3500])
+def test_no_core_more_than_needed_is_asked_for(before: Plan, qps: float) -> None:
+    answer = plan_addition(before, model("new"), qps)
+    assert answer.verdict == "needs_cores"
+    pool = answer.after.allocation("new")
+    sizing = sizing_of(answer.after, pool)
+    assert answer.cores == len(pool.cores) - len(before.allocation("v0").cores)
+    # One core less would not do.
+    assert sizing.meets(len(pool.cores))
+    assert not sizing.meets(len(pool.cores) - 1)
+
+
+def test_models_that_missed_before_do_not_keep_others_out() -> None:
+    workload = Workload(Machine.even(12), (model("base", role="baseline"), model("slow", mean_us=9500), model("v0")))
+    before = plan(workload, None, {"base": 3000, "slow": 10, "v0": 500}, COSTS)
+    assert not before.feasible
+    answer = plan_addition(before, model("new"), 20)
+    assert answer.verdict == "fits"
+    assert answer.sentence.endswith("(slow misses its objective without it)")
+    assert answer.after.allocation("new").predicted["new"].meets
+    assert not answer.after.feasible
+    assert any(reason.startswith("slow: misses its objective on idle cores") for reason in answer.after.reasons)
+    assert plan_addition(before, model("new"), 20_000).verdict == "does_not_fit"
 
 
 def test_too_much_does_not_fit_and_says_what_it_would_take(before: Plan) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cost_model.errors import MachineError, WorkloadError
-from cost_model.interference import Interference
+from cost_model.interference import NONE, Interference
 from cost_model.machine import Machine
 from cost_model.planning import Plan, plan
 from cost_model.planning.planner import sizing_for
@@ -83,7 +83,9 @@ def test_small_plans_are_near_the_best_of_all(seed: int) -> None:
     check_whole(made)
     best = best_growth(made)
     assert made.growth >= 0.85 * best, (made.growth, best)
-    assert made.feasible == (best >= 1) or made.growth > 0.97
+    # Growth is known to one part in a hundred, and a heuristic may miss what is just so possible.
+    if abs(best - 1) > 0.05:
+        assert made.feasible == (best >= 1), (made.growth, best)
 
 
 def crowded_out() -> Plan:
@@ -219,6 +221,31 @@ def test_pools_stay_on_a_node_where_they_fit() -> None:
     assert made.allocation("a").cpus(made.machine) == "0,8;1,9;2,10;3,11"
 
 
+def test_session_does_not_span_nodes() -> None:
+    wide = model("a", 10_000, 8, "baseline", cv=0.3)
+    wide = replace(wide, service=ServiceTime(0, 10_000, 0.3, parallel=0.9))
+    made = plan(Workload(Machine.even(10, numa_nodes=2), (wide,)), None, {"a": 200.0}, NONE)
+    one = made.allocation("a")
+    assert one.threads_per_session == 4
+    sessions = [[int(cpu) for cpu in cpus.split(",")] for cpus in one.cpus(made.machine).split(";")]
+    assert len(sessions) == one.sessions == 2
+    for cpus in sessions:
+        assert len(cpus) == 4
+        assert len({made.machine.cores[cpu].node for cpu in cpus}) == 1
+    assert one.predicted["a"].utilisation == pytest.approx(sizing_for(made, ["a"], made.qps).pool.load(4) / 2)
+
+
+def test_pool_with_room_to_grow_stays_on_a_node() -> None:
+    made = plan(BOX, qps_by_model=BOX.qps_by_model(100), interference=COSTS)
+    assert sum(len(one.cores) for one in made.allocations) == 128
+    for one in made.allocations:
+        assert len({made.machine.cores[core].node for core in one.cores}) == 1, one.name
+    # Where cores are short, none is given up for it.
+    full = plan(DIVIDED, qps_by_model=DIVIDED.qps_by_model(36_000), interference=COSTS)
+    assert sum(len(one.cores) for one in full.allocations) == 128
+    assert any(len({full.machine.cores[core].node for core in one.cores}) == 2 for one in full.allocations)
+
+
 def test_memory_traffic_costs_cores() -> None:
     models = tuple(replace(one, bytes_per_row=3e6) for one in (model("a", 1000, 10, "baseline"), model("b", 1000, 10)))
     rates = {"a": 1500.0, "b": 1500.0}
@@ -256,9 +283,9 @@ def test_sixty_models_on_128_cores_take_a_tenth_of_a_second() -> None:
     assert len(rates) == 60
     plan(sixty, qps_by_model=rates, interference=COSTS)
     taken = []
-    for _ in range(5):
+    for _ in range(15):
         start = time.process_time()
         plan(sixty, qps_by_model=rates, interference=COSTS)
         taken.append(time.process_time() - start)
-    # Processor time: other tests run beside this one. Their cache misses count; hence the margin.
-    assert min(taken) < 0.15
+    # Processor time: other tests run beside this one.
+    assert min(taken) < 0.1

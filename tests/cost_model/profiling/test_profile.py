@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,13 @@ from model_builders import build_linear, build_string
 from typer.testing import CliRunner
 
 from cost_model.cli.app import app, load_verbs
-from cost_model.errors import ProfileError
+from cost_model.errors import ProfileError, WorkloadError
+from cost_model.interference import NONE, Interference, load_interference
+from cost_model.machine import Machine
+from cost_model.planning import plan
 from cost_model.profiling.fingerprint import fingerprint
-from cost_model.profiling.measure import profile_model
-from cost_model.profiling.profile import Profile, cpu_model, load_profile
+from cost_model.profiling.measure import profile_model, slow_down
+from cost_model.profiling.profile import LEVELS, Profile, cpu_model, load_profile
 from cost_model.service import RowDistribution
 from cost_model.workload import parse_workload
 
@@ -58,19 +62,24 @@ def test_profile_holds_what_was_asked_for(measured: Path) -> None:
 def test_run_goes_on_where_one_ended(models: Path, measured: Path) -> None:
     before = load_profile(measured).points[1, 1]
     told: list[str] = []
-    profile_model(models / "one", [0], [1, 64, 128], [1], out=measured, seconds=0.02, told=told.append)
+    steps: list[int] = []
+    profile_model(
+        models / "one", [0], [1, 64, 128], [1], out=measured, seconds=0.02, told=told.append, counted=steps.append
+    )
     assert told == ["128 rows on 1 core"]
+    assert steps == [1]
     assert load_profile(measured).points[1, 1] == before
 
 
 def test_other_weights_need_one_check_point(models: Path, measured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Times of microseconds on a shared machine: here any of them agrees.
-    monkeypatch.setattr("cost_model.profiling.measure._SAME", 1e9)
+    known = load_profile(measured).points[1, 64][LEVELS.index(0.5)]
+    # Times of microseconds on a shared machine may be anything: what is measured is given here, what is judged is not.
+    monkeypatch.setattr("cost_model.profiling.measure._times_us", lambda *_, **__: np.full(9, 1.10 * known))
     told: list[str] = []
     made = profile_model(models / "two", [0], [1, 64], [1], reuse=measured, seconds=0.02, told=told.append)
     assert told == ["check point"]
     assert made.points == load_profile(measured).points
-    monkeypatch.setattr("cost_model.profiling.measure._SAME", -1.0)
+    monkeypatch.setattr("cost_model.profiling.measure._times_us", lambda *_, **__: np.full(9, 1.20 * known))
     told.clear()
     profile_model(models / "two", [0], [1], [1], reuse=measured, seconds=0.02, told=told.append)
     assert told == ["check point", "1 rows on 1 core", "interference"]
@@ -103,6 +112,26 @@ def test_recorded_inputs_are_used(models: Path) -> None:
     assert (1, 5) in made.points
 
 
+def test_requests_that_nothing_slows_cost_nothing() -> None:
+    rng = np.random.default_rng(3)
+    alone, beside = (rng.lognormal(5, 0.5, 200_000) for _ in range(2))
+    for middle in (np.mean, np.median):
+        assert slow_down(beside, alone, middle) < 0.01
+        assert slow_down(1.3 * beside, alone, middle) == pytest.approx(0.3, abs=0.01)
+
+
+def test_slow_down_of_two_cores_is_no_coefficient(models: Path, tmp_path: Path) -> None:
+    out = tmp_path / "two.json"
+    cpus = sorted(os.sched_getaffinity(0))
+    made = profile_model(models / "one", cpus[:2], [1], [1], out=out, seconds=0.02)
+    assert set(made.interference) == {"switch", "shared_cache", *(["side_by_side"] if len(cpus) > 1 else [])}
+    assert load_interference(out).bandwidth == Interference().bandwidth
+    data = json.loads(out.read_text())
+    data["interference"]["bandwidth"] = data["interference"].pop("side_by_side", 0.1)
+    out.write_text(json.dumps(data))
+    assert set(load_profile(out).interference) == {"switch", "shared_cache"}
+
+
 def test_strings_are_made_up(models: Path) -> None:
     assert profile_model(models / "text", [0], [4], [1], seconds=0.02).points
 
@@ -126,6 +155,21 @@ def test_workload_takes_a_profile(measured: Path) -> None:
     model = {"name": "a", "role": "baseline", "profile": str(measured), "rows": {"constant": 8}, "slo_p99_ms": 50}
     workload = parse_workload({"models": [model | {"qps": 10}]})
     assert workload.models[0].points().mean > 0
+
+
+def test_rows_that_a_profile_lacks_are_told(models: Path, measured: Path, tmp_path: Path) -> None:
+    out = tmp_path / "one.json"
+    profile_model(models / "one", [0], [64], [1], out=out, seconds=0.02)
+    model = {"name": "a", "role": "baseline", "profile": str(out), "slo_p99_ms": 50, "qps": 10}
+    parse_workload({"models": [model | {"rows": {"constant": 64}}]})
+    with pytest.raises(
+        WorkloadError, match=r"rows: others than the 64 rows of its profile found, expected \{constant: 64"
+    ):
+        parse_workload({"models": [model | {"rows": {"constant": 8}}]})
+    wide = parse_workload({"models": [model | {"profile": str(measured), "rows": {"table": {1: 9, 100: 1}}}]})
+    made = plan(wide, Machine.even(2), interference=NONE)
+    assert made.feasible
+    assert made.reasons == ("a: rows of 10% of its requests are not in its profile: guessed",)
 
 
 def test_command_prints_a_table(models: Path, tmp_path: Path) -> None:
