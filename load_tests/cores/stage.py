@@ -120,6 +120,6 @@ def open_stage(model: Path, rows: int, folder: Path, cache: Path) -> Iterator[St
         for proxy in (divided, shared):
             for version in (BASELINE, VARIANT):
                 stage.deploy(proxy, version)
-            # What is refused for a limit is not counted by it, but the objective that is missed here on purpose would be.
+            # Refusals do not count for it, but an objective that is missed on purpose would.
             proxy.client.guard(MODEL, action="off")
         yield stage
