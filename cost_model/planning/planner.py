@@ -80,8 +80,6 @@ def plan(
         chosen = _placed(pools, counts, there)
     allocations = tuple(allocate(pool, cores, there) for pool, cores in zip(pools, chosen, strict=True))
     reasons = reasons_of(pools, allocations, there)
-    if costs.guessed:
-        reasons += ("coefficients of interference: guesses, as no measured ones are installed",)
     feasible = all(made.meets for one in allocations for made in one.predicted.values())
     return Plan(workload, there, rates, costs, allocations, feasible, reasons, factor)
 
@@ -253,4 +251,6 @@ def reasons_of(pools: Sequence[Sizing], allocations: Sequence[Allocation], machi
             made.append(f"{', '.join(shared)}: without cores of their own, as there are only {len(machine.cores)}")
     if any(pool.is_baseline and any(m.model.role != "baseline" for m in pool.members) for pool in pools):
         made.append("baseline and variants share the only core: the baseline cannot be protected")
+    if any(pool.pool.interference.guessed for pool in pools):
+        made.append("coefficients of interference: guesses, as no measured ones are installed")
     return tuple(made)
