@@ -39,6 +39,8 @@ WARM_UP = 0.1
 _WINDOW_S = 1.0
 #: Half load: the CPUs are busy for this part of the time, with the generator on them, give or take `_NEAR`.
 _BUSY, _NEAR = 0.5, 0.05
+#: Part of the first rate below which others keep the CPUs busy, and no load is half.
+_LEAST = 0.1
 _LOOK_S = 2.0
 _LOOKS = 6
 
@@ -70,7 +72,7 @@ def half_load(address: str, requests: Path, most: float, seconds: float = _LOOK_
             busy = busy_share(seconds)
         if abs(busy - _BUSY) < _NEAR or (rate >= most and busy < _BUSY):
             break
-        rate = min(most, rate * min(2.0, max(0.25, _BUSY / busy)))
+        rate = max(_LEAST * most, min(most, rate * min(2.0, max(0.25, _BUSY / busy))))
     return round(rate), busy
 
 
