@@ -90,7 +90,7 @@ def test_a_host_that_was_started_by_hand_is_adopted_and_never_killed(tmp_path: P
             assert f"host-0: adopted, process {mine.pid} has its lock" in messages(proxy)
             assert f"other: adopted, process {other.pid}" in messages(proxy)
             proxy.stop()
-        assert (mine.poll(), other.poll()) == (None, None)
+            assert (mine.poll(), other.poll()) == (None, None)
 
 
 def test_a_host_of_ours_takes_the_place_of_an_adopted_one(tmp_path: Path) -> None:
