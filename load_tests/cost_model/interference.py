@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""Measure what models cost each other on this machine, for `cost_model/scenarios/interference.json`.
 
-    python -m load_tests.cost_model.interference [--seconds 2] [--out results/interference.json]
+    python -m load_tests.cost_model.interference [--seconds 1] [--rounds 5] [--out results/interference.json]
 
 * `switch`, `shared_cache`: two copies of a model in turn, and at once, on one core (as `cost-model profile` does), for
-  the reference models; the median over models.
+  the reference models; the median over rounds and models.
 * `bandwidth`: a model on one core while another process copies memory on a second one, at four paces. A pace's traffic
-  over what two cores together can copy is u; the coefficient b is fitted to the slow-down
+  over what two cores together can copy is u; the coefficient b is fitted to the slow-down (median of the rounds)
   :math:`b\,\max(0, u - k)/(1 - k)` by least squares. The model's own traffic is left out of u. Needs two CPUs.
 """
 
@@ -128,7 +128,8 @@ def fit_bandwidth(points: Sequence[tuple[float, float]], most: float, knee: floa
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
+    parser.add_argument("--rounds", type=int, default=5, help="of all measurements, whose medians count")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "interference.json")
     chosen = parser.parse_args(arguments)
     console = make_console()
@@ -140,12 +141,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     most = most_copied(cpus[:2], chosen.seconds)
     shared: dict[str, dict[str, float]] = {}
     points: dict[str, list[tuple[float, float]]] = {}
+    every: dict[str, Any] = {}
     for name, rows in MODELS.items():
-        made = profile_model(ensure_model(name), cpus[:1], [rows], [1], seconds=chosen.seconds)
-        shared[name] = made.interference
-        points[name] = slow_downs(name, rows, cpus, chosen.seconds)
+        made, beside = [], []
+        for _ in range(chosen.rounds):
+            profile = profile_model(ensure_model(name), cpus[:1], [rows], [1], seconds=chosen.seconds)
+            made.append(profile.interference)
+            beside.append(slow_downs(name, rows, cpus, chosen.seconds))
+        shared[name] = {key: float(np.median([one[key] for one in made])) for key in made[0]}
+        points[name] = [(float(gb), float(slow)) for gb, slow in np.median(np.array(beside), axis=0)]
+        every[name] = {"shared": made, "beside": beside}
+        costs = ", ".join(f"{key} {value:.1%}" for key, value in shared[name].items())
         console.print(
-            f"{name}: {shared[name]}, " + ", ".join(f"{gb:.1f} GB/s {slow:+.1%}" for gb, slow in points[name])
+            f"{name}: {costs}; beside " + ", ".join(f"{gb:.1f} GB/s {slow:+.1%}" for gb, slow in points[name])
         )
     knee = Interference().knee
     found = {
@@ -155,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "knee": knee,
     }
     console.print(found)
-    measured = {"most_gbs": most, "shared": shared, "traffic_gbs_and_slow_down": points}
+    measured = {"most_gbs": most, "shared": shared, "traffic_gbs_and_slow_down": points, "rounds": every}
     write_results(
         chosen.out,
         {
