@@ -5,9 +5,10 @@ r"""Measure what models cost each other on this machine, for `cost_model/scenari
 
 * `switch`, `shared_cache`: two copies of a model in turn, and at once, on one core (as `cost-model profile` does), for
   the reference models; the median over rounds and models.
-* `bandwidth`: a model on one core while another process copies memory on a second one, at four paces. A pace's traffic
-  over what two cores together can copy is u; the coefficient b is fitted to the slow-down (median of the rounds)
-  :math:`b\,\max(0, u - k)/(1 - k)` by least squares. The model's own traffic is left out of u. Needs two CPUs.
+* `bandwidth`: a model on one core while other processes copy memory on the others, at four paces. A pace's traffic over
+  what all cores together can copy is u; the coefficient b is fitted to the slow-down (median of the rounds)
+  :math:`b\,\max(0, u - k)/(1 - k)` by least squares. The model's own traffic is left out of u. Needs two CPUs, and more
+  where one of them alone does not come beyond the knee; else the file has no `bandwidth`.
 """
 
 from __future__ import annotations
@@ -113,17 +114,17 @@ def slow_downs(workload: str, rows: int, cpus: Sequence[int], seconds: float) ->
         median_us(model)
         for pace in PACES:
             alone = median_us(model)
-            with Copying([cpus[1]], pace) as copying:
+            with Copying(cpus[1:], pace) as copying:
                 beside, traffic = median_us(model), copying.rate()
             found.append((traffic, 2 * beside / (alone + median_us(model)) - 1))
     return found
 
 
-def fit_bandwidth(points: Sequence[tuple[float, float]], most: float, knee: float) -> float:
-    """Return the coefficient b from (traffic [GB/s], slow-down); 0 if nothing goes beyond the knee."""
+def fit_bandwidth(points: Sequence[tuple[float, float]], most: float, knee: float) -> float | None:
+    """Return the coefficient b from (traffic [GB/s], slow-down); None if nothing goes beyond the knee."""
     beyond = np.array([max(0.0, traffic / most - knee) / (1 - knee) for traffic, _ in points])
     slower = np.array([slow for _, slow in points])
-    return max(0.0, float(beyond @ slower / (beyond @ beyond))) if beyond.any() else 0.0
+    return max(0.0, float(beyond @ slower / (beyond @ beyond))) if beyond.any() else None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -138,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if len(cpus) < 2:
         console.print(f"{len(cpus)} core found, expected two: one to copy memory on")
         return 2
-    most = most_copied(cpus[:2], chosen.seconds)
+    most = most_copied(cpus, chosen.seconds)
     shared: dict[str, dict[str, float]] = {}
     points: dict[str, list[tuple[float, float]]] = {}
     every: dict[str, Any] = {}
@@ -159,9 +160,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = {
         "switch": float(np.median([one["switch"] for one in shared.values()])),
         "shared_cache": float(np.median([one["shared_cache"] for one in shared.values()])),
-        "bandwidth": float(np.median([fit_bandwidth(one, most, knee) for one in points.values()])),
-        "knee": knee,
     }
+    fits = [fit for one in points.values() if (fit := fit_bandwidth(one, most, knee)) is not None]
+    if fits:
+        found |= {"bandwidth": float(np.median(fits)), "knee": knee}
+    else:
+        reached = max(gb for one in points.values() for gb, _ in one) / most
+        console.print(
+            f"bandwidth: not measured. All cores but one copy {reached:.0%} of what {len(cpus)} copy together, "
+            f"below the knee at {knee:.0%}; a machine with more cores is expected"
+        )
     console.print(found)
     measured = {"most_gbs": most, "shared": shared, "traffic_gbs_and_slow_down": points, "rounds": every}
     write_results(

@@ -76,21 +76,20 @@ def test_several_hosts(tmp_path: Path) -> None:
 def test_a_host_that_was_started_by_hand_is_adopted_and_never_killed(tmp_path: Path) -> None:
     proxy = ProxyThread(tmp_path)
     proxy.state_dir.mkdir(parents=True)
-    with by_hand(proxy, "host-0") as mine, by_hand(proxy, "other") as other:
-        with proxy:
-            assert alive(proxy) == mine.pid
-            assert host(proxy)["origin"] == host(proxy, "other")["origin"] == "adopted"
-            with proxy.client() as client:
-                client.deploy("ranking", write_model(tmp_path / "3"), wait=True)
-                for name in ("host-0", "other"):
-                    with pytest.raises(PreconditionError, match=f"{name}: started by somebody else"):
-                        client.drain(name)
-                with pytest.raises(NotFoundError, match="host 'x': unknown, expected one of host-0"):
-                    client.drain("x")
-            assert f"host-0: adopted, process {mine.pid} has its lock" in messages(proxy)
-            assert f"other: adopted, process {other.pid}" in messages(proxy)
-            proxy.stop()
-            assert (mine.poll(), other.poll()) == (None, None)
+    with by_hand(proxy, "host-0") as mine, by_hand(proxy, "other") as other, proxy:
+        assert alive(proxy) == mine.pid
+        assert host(proxy)["origin"] == host(proxy, "other")["origin"] == "adopted"
+        with proxy.client() as client:
+            client.deploy("ranking", write_model(tmp_path / "3"), wait=True)
+            for name in ("host-0", "other"):
+                with pytest.raises(PreconditionError, match=f"{name}: started by somebody else"):
+                    client.drain(name)
+            with pytest.raises(NotFoundError, match="host 'x': unknown, expected one of host-0"):
+                client.drain("x")
+        assert f"host-0: adopted, process {mine.pid} has its lock" in messages(proxy)
+        assert f"other: adopted, process {other.pid}" in messages(proxy)
+        proxy.stop()
+        assert (mine.poll(), other.poll()) == (None, None)
 
 
 def test_a_host_of_ours_takes_the_place_of_an_adopted_one(tmp_path: Path) -> None:
