@@ -108,7 +108,10 @@ def _apart(pools: tuple[Pool, ...]) -> frozenset[str]:
 def _judge_trial(
     state: ControlState, observation: Mapping[str, Observation], now_s: float
 ) -> tuple[ControlState, tuple[Move, ...]]:
-    """Undo the last change if those that gave cores miss far more since, and more than those that took them."""
+    """Undo the last change if those that gave cores miss far more since, and more than those that took them.
+
+    Those who ask for more than their cores can do miss whoever has which: what they miss is not the change's fault.
+    """
     trial = state.trial
     if trial is None:
         return state, ()
@@ -117,6 +120,8 @@ def _judge_trial(
     had, has = _room(trial.pools, trial.lent), _room(state.pools, state.lent)
     gave = [model for model, cores in has.items() if cores < had[model]]
     took = [model for model, cores in has.items() if cores > had[model]]
+    gave = [model for model in gave if model not in _overloaded(trial.pools, state.estimates)]
+    took = [model for model in took if model not in _overloaded(state.pools, state.estimates)]
     hurt, helped = _missed_by(gave, observation), _missed_by(took, observation)
     if hurt <= max(0.02, 3 * trial.missed_before) or hurt <= helped:
         return state, ()
@@ -124,6 +129,14 @@ def _judge_trial(
     moves = list_moves(in_use(state.pools, state.lent), in_use(trial.pools, trial.lent), reason)
     until_s = now_s + 2 * state.settings.hold_s
     return replace(state, pools=trial.pools, lent=trial.lent, trial=None, blocked_until_s=until_s), moves
+
+
+def _overloaded(pools: tuple[Pool, ...], estimates: Mapping[str, Estimate]) -> frozenset[str]:
+    """Return the models of pools that are asked for more than their cores do, at what a request usually takes."""
+    demands = {name: one.qps * one.usual_us * 1e-6 for name, one in estimates.items()}
+    return frozenset(
+        model for pool in pools if sum(demands[name] for name in pool.models) > len(pool.cores) for model in pool.models
+    )
 
 
 def _room(pools: tuple[Pool, ...], lent: bool) -> dict[str, float]:

@@ -314,6 +314,17 @@ def test_lending_that_hurts_the_variants_more_than_it_helps_is_ended() -> None:
     assert running.allocator.borrowing
 
 
+def test_what_a_variant_misses_that_asks_for_too_much_ends_no_lending() -> None:
+    running = Running(2)
+    rates = {"v3": 900, "v4": 3000, "v5": 10}
+    running.run(30, v3=300, v4=300, v5=10)
+    while not running.allocator.borrowing:
+        running.run(1, **rates)
+    judged(running, 5, {"v4": 2000}, **rates)
+    assert running.allocator.borrowing
+    assert not [move for move in running.moves if move.reason.startswith("undone")]
+
+
 def test_lending_that_ends_too_early_goes_on() -> None:
     running = Running(2)
     running.run(30, v3=1500, v4=200, v5=10)
