@@ -81,7 +81,7 @@ BURSTS = {
         "the variant, from idle to twice a core", {BASELINE: STEADY}, {BASELINE: STEADY, VARIANT: 2.0}, "begin"
     ),
     "baseline": Burst(
-        "the baseline, to three times its rate, more than its core does",
+        "the baseline, to three times its rate",
         {BASELINE: STEADY, VARIANT: 0.2},
         {BASELINE: 3 * STEADY, VARIANT: 0.2},
         "end",

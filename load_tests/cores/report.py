@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from load_tests._report import Target
-from load_tests.cores.measure import BURST_S, SIDES
+from load_tests.cores.measure import BEFORE_S, BURST_S, SIDES
 
 __all__ = ["draw", "judge", "spread_of", "table"]
 
@@ -91,7 +91,7 @@ def draw(results: Mapping[str, Any], path: Path) -> None:
     first.set(title="Baseline's p99 by round", xlabel="round", ylabel="ms", yscale="log")
     first.legend(fontsize=8)
     for axis, burst in zip(others, bursts.values(), strict=True):
-        seen = [one for one in burst["course"] if "p99_us" in one]
+        seen = [one for one in burst["course"] if "p99_us" in one and one["from"] >= -BEFORE_S]
         axis.axvspan(0, BURST_S, color="#eeeeee")
         axis.plot([one["from"] for one in seen], [one["p99_us"] / 1000 for one in seen], color="#2ca02c", label="p99")
         axis.plot([one["from"] for one in seen], [one["p50_us"] / 1000 for one in seen], color="#98df8a", label="p50")
