@@ -127,7 +127,7 @@ def test_drain_stops_hosts_until_it_is_taken_back(tmp_path: Path) -> None:
             client.drain()
             wait_for(lambda: not host(proxy)["alive"])
             assert client.status()["draining"]
-            assert "host-0: drained" in messages(proxy)
+            wait_for(lambda: "host-0: drained" in messages(proxy))
             assert not host(proxy)["alive"]
             client.drain(drain=False)
         assert alive(proxy) != pid
