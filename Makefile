@@ -21,7 +21,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 ## help: list the targets
 help:
-	@grep -hE '^## ' $(MAKEFILE_LIST) | sed -e 's/^## //' | awk -F': ' '{printf "  %-12s %s\n", $$1, $$2}'
+	@grep -hE '^## ' $(MAKEFILE_LIST) | sed -e 's/^## //' | awk '{i = index($$0, ": "); printf "  %-20s %s\n", substr($$0, 1, i - 1), substr($$0, i + 2)}'
 
 # Their own dependency is `tensorflow`, which would overwrite tensorflow-cpu, or an older protobuf.
 WITHOUT_TENSORFLOW := 'tensorflow-serving-api==2.21.*' 'tf-keras==2.21.*' 'tritonclient==2.73.*'

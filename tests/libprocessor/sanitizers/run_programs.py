@@ -45,7 +45,8 @@ def main() -> int:
     parser.add_argument("programs", nargs="+")
     parser.add_argument("--seconds", default="10", help="of the stress program")
     arguments = parser.parse_args()
-    models = arguments.build / "models"
+    # What hosts desire has no relative paths.
+    models = (arguments.build / "models").resolve()
     export_models(models)
     parameters_of = {
         "processor_tests": [],
