@@ -47,7 +47,7 @@ TEST(SampleQueue, IsBoundedByNumberAndBytes) {
   EXPECT_FALSE(queue.HasRoom(0));
   EXPECT_FALSE(queue.Push(&third));
   EXPECT_EQ(queue.size(), 2);
-  const std::unique_ptr<SampledRequest> newer(queue.Take()->next);
+  const std::unique_ptr<SampledRequest> older(queue.Take()), newer(older->next);
   queue.Release(60);
   EXPECT_TRUE(queue.Push(&large));
 }
