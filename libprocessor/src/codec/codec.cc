@@ -75,6 +75,8 @@ absl::Status BuildShape(const TensorSpec& spec, const Dims& dims, tensorflow::Te
     return absl::InvalidArgumentError(
         absl::StrCat("input '", spec.alias, "': shape ", DimsText(dims), ", expected no negative dimension"));
   }
+  // What a shape has on the heap, as those with a dimension of 2^32 do, is not freed when another is built in its place.
+  *dst = tensorflow::TensorShape();
   if (tensorflow::TensorShape::BuildTensorShape(dims, dst).ok()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("input '", spec.alias, "': shape ", DimsText(dims), ", expected fewer than 2^63 elements"));
