@@ -9,7 +9,9 @@ from typing import Any
 
 from rich.console import Console
 
-__all__ = ["Target", "make_console", "mark", "print_targets", "write_results"]
+from load_tests._programs import ROOT
+
+__all__ = ["Target", "make_console", "mark", "print_targets", "results_file", "write_results"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,11 @@ def print_targets(console: Console, targets: Iterable[Target]) -> None:
     for target in targets:
         relation = "at least" if target.at_least else "at most"
         console.print(f"  {mark(target.ok)}  {target.name}: {target.value:.4g}, {relation} {target.limit:.4g}")
+
+
+def results_file(name: str, quick: bool) -> Path:
+    """Answer where results of a name go; those of a quick run, which mean nothing, never in the place of others."""
+    return ROOT / "results" / f"{name}{'_quick' if quick else ''}.json"
 
 
 def write_results(path: Path, results: dict[str, Any]) -> None:

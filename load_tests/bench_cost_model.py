@@ -26,9 +26,9 @@ from cost_model.simulation.run import simulate
 from cost_model.simulation.study import Comparison, Row, capacities, compare, latency_curve, to_json
 from cost_model.workload import load_workload
 from load_tests._environment import describe_environment
-from load_tests._report import Target, make_console, print_targets, write_results
+from load_tests._programs import ROOT
+from load_tests._report import Target, make_console, print_targets, results_file, write_results
 
-ROOT = Path(__file__).resolve().parent.parent
 SCENARIO = ROOT / "cost_model" / "scenarios" / "box128.yaml"
 MOVING = ("bursts", "shifting-experiments", "slow-variant", "diurnal")
 # Sensitivity at half and double interference is shown on a part of the minutes and on one seed.
@@ -86,8 +86,7 @@ def main() -> int:
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
     parser.add_argument("--out", type=Path, help="file of the results (default results/bench_cost_model.json)")
     chosen = parser.parse_args()
-    name = "bench_cost_model_quick.json" if chosen.quick else "bench_cost_model.json"
-    chosen.out = chosen.out or ROOT / "results" / name
+    chosen.out = chosen.out or results_file("bench_cost_model", chosen.quick)
     console = make_console()
     base = load_workload(SCENARIO)
     scale = chosen.minutes_scale or (0.03 if chosen.quick else 1.0)

@@ -28,7 +28,7 @@ from rich.table import Table
 
 from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
-from load_tests._report import Target, make_console, print_targets, write_results
+from load_tests._report import Target, make_console, print_targets, results_file, write_results
 from load_tests.bench_serving import default_config
 from load_tests.request_files import encode_request, write_requests
 from load_tests.workloads import _wheels
@@ -213,8 +213,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parsed.rounds = parsed.rounds or (1 if parsed.quick else 5)
     parsed.seconds = parsed.seconds or (0.2 if parsed.quick else 1.0)
     parsed.warmup = 0.05 if parsed.quick else 0.5
-    name = "bench_deepctr_quick.json" if parsed.quick else "bench_deepctr.json"
-    parsed.output = parsed.output or ROOT / "results" / name
+    parsed.output = parsed.output or results_file("bench_deepctr", parsed.quick)
     return parsed
 
 
@@ -228,6 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parse(arguments)
     console = make_console()
+    environment = describe_environment(ROOT)
     cases: list[dict[str, Any]] = []
     try:
         program, library = find_program("bench_serving", options.bench_dir), find_library(options.library)
@@ -282,7 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         {
             "benchmark": "deepctr",
             "quick": options.quick,
-            "environment": describe_environment(ROOT),
+            "environment": environment,
             "settings": {"rounds": options.rounds, "seconds": options.seconds},
             "cases": cases,
             "targets": [target.to_json() for target in targets],

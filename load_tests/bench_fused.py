@@ -27,7 +27,7 @@ from rich.table import Table
 
 from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
-from load_tests._report import Target, make_console, print_targets, write_results
+from load_tests._report import Target, make_console, print_targets, results_file, write_results
 from load_tests.bench_serving import default_config
 from load_tests.peers import PEERS, ensure_peer_model
 from load_tests.request_files import ensure_requests
@@ -250,8 +250,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parsed.rounds = parsed.rounds or (1 if parsed.quick else 5)
     parsed.seconds = parsed.seconds or (0.2 if parsed.quick else 2.0)
     parsed.warmup = 0.05 if parsed.quick else 0.5
-    name = "bench_fused_quick.json" if parsed.quick else "bench_fused.json"
-    parsed.output = parsed.output or ROOT / "results" / name
+    parsed.output = parsed.output or results_file("bench_fused", parsed.quick)
     return parsed
 
 
@@ -265,6 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parse(arguments)
     console = make_console()
+    environment = describe_environment(ROOT)
     cases: list[dict[str, Any]] = []
     try:
         program, library = find_program("bench_serving", options.bench_dir), find_library(options.library)
@@ -310,7 +310,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         {
             "benchmark": "fused",
             "quick": options.quick,
-            "environment": describe_environment(ROOT),
+            "environment": environment,
             "settings": {"rounds": options.rounds, "seconds": options.seconds, "precisions": precisions},
             "cases": cases,
             "targets": [target.to_json() for target in targets],

@@ -35,6 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--strict", action="store_true", help="exit with 1 where a target is missed")
     options = parser.parse_args(arguments)
     console = make_console()
+    environment = describe_environment(ROOT)
     targets: list[Target] = []
     figures = {}
     for name in options.only or CASES:
@@ -47,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         targets += found
         figures[name] = more
     results = {
-        "environment": describe_environment(ROOT),
+        "environment": environment,
         "targets": [one.to_json() for one in targets],
         "figures": figures,
     }

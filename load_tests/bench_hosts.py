@@ -24,7 +24,7 @@ from rich.markup import escape
 
 from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT, ProgramError, find_library
-from load_tests._report import Target, make_console, print_targets, write_results
+from load_tests._report import Target, make_console, print_targets, results_file, write_results
 from load_tests.bench_fused import fuse
 from load_tests.hosts import churn, overhead, throughput
 from load_tests.hosts.changes import KINDS
@@ -99,7 +99,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if quick and not parsed.maintenance_cpus:
         # Idle time is what the figures are about, but a quick run may be one of many things that a machine does.
         parsed.maintenance_cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))))
-    parsed.output = parsed.output or ROOT / "results" / ("bench_hosts_quick.json" if quick else "bench_hosts.json")
+    parsed.output = parsed.output or results_file("bench_hosts", quick)
     return parsed
 
 

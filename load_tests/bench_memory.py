@@ -23,7 +23,7 @@ from rich.table import Table
 
 from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
-from load_tests._report import Target, make_console, print_targets, write_results
+from load_tests._report import Target, make_console, print_targets, results_file, write_results
 from load_tests.bench_serving import default_config
 from load_tests.request_files import ensure_requests
 from load_tests.workloads import ensure_model
@@ -228,8 +228,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parsed.baseline = parsed.baseline or (20 if parsed.quick else 100)
     if len(set(parsed.sessions)) < 2:
         parser.error("--sessions: two different numbers or more are needed to tell the cost of one")
-    name = "bench_memory_quick.json" if parsed.quick else "bench_memory.json"
-    parsed.output = parsed.output or ROOT / "results" / name
+    parsed.output = parsed.output or results_file("bench_memory", parsed.quick)
     return parsed
 
 

@@ -23,7 +23,7 @@ from rich.table import Table
 
 from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
-from load_tests._report import Target, make_console, print_targets, write_results
+from load_tests._report import Target, make_console, print_targets, results_file, write_results
 from load_tests.request_files import Protocol, ensure_requests
 from load_tests.workloads import WORKLOADS, ensure_model
 
@@ -202,8 +202,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parsed.rounds = parsed.rounds or (1 if parsed.quick else 5)
     parsed.seconds = parsed.seconds or (0.2 if parsed.quick else 3.0)
     parsed.warmup = 0.05 if parsed.quick else 1.0
-    name = "bench_serving_quick.json" if parsed.quick else "bench_serving.json"
-    parsed.output = parsed.output or ROOT / "results" / name
+    parsed.output = parsed.output or results_file("bench_serving", parsed.quick)
     return parsed
 
 

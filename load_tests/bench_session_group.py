@@ -22,7 +22,7 @@ from rich.table import Table
 
 from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
-from load_tests._report import make_console, write_results
+from load_tests._report import make_console, results_file, write_results
 from load_tests.bench_fused import FIGURES
 from load_tests.bench_serving import default_config
 from load_tests.request_files import ensure_requests
@@ -61,8 +61,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
     parser.add_argument("--output", type=Path, help="file of the results (default results/bench_session_group.json)")
     parsed = parser.parse_args(arguments)
-    name = "bench_session_group_quick.json" if parsed.quick else "bench_session_group.json"
-    parsed.output = parsed.output or ROOT / "results" / name
+    parsed.output = parsed.output or results_file("bench_session_group", parsed.quick)
     return parsed
 
 

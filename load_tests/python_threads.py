@@ -25,7 +25,7 @@ from rich.table import Table
 
 from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT
-from load_tests._report import Target, print_targets, write_results
+from load_tests._report import Target, print_targets, results_file, write_results
 from load_tests.request_files import random_inputs
 from load_tests.workloads import ensure_model
 from processor import Model
@@ -123,8 +123,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parsed = parser.parse_args(arguments)
     parsed.rounds = parsed.rounds or (1 if parsed.quick else 5)
     parsed.seconds = parsed.seconds or (0.2 if parsed.quick else 3.0)
-    name = "python_threads_quick.json" if parsed.quick else "python_threads.json"
-    parsed.output = parsed.output or ROOT / "results" / name
+    parsed.output = parsed.output or results_file("python_threads", parsed.quick)
     return parsed
 
 

@@ -118,10 +118,9 @@ def _judge_trial(
     if now_s - trial.since_s > state.settings.watch_s or state.pools != trial.after:
         return replace(state, trial=None), ()
     had, has = _room(trial.pools, trial.lent), _room(state.pools, state.lent)
-    gave = [model for model, cores in has.items() if cores < had[model]]
-    took = [model for model, cores in has.items() if cores > had[model]]
-    gave = [model for model in gave if model not in _overloaded(trial.pools, state.estimates)]
-    took = [model for model in took if model not in _overloaded(state.pools, state.estimates)]
+    short, still_short = (_overloaded(pools, state.estimates) for pools in (trial.pools, state.pools))
+    gave = [model for model, cores in has.items() if cores < had[model] and model not in short]
+    took = [model for model, cores in has.items() if cores > had[model] and model not in still_short]
     hurt, helped = _missed_by(gave, observation), _missed_by(took, observation)
     if hurt <= max(0.02, 3 * trial.missed_before) or hurt <= helped:
         return state, ()
@@ -133,9 +132,11 @@ def _judge_trial(
 
 def _overloaded(pools: tuple[Pool, ...], estimates: Mapping[str, Estimate]) -> frozenset[str]:
     """Return the models of pools that are asked for more than their cores do, at what a request usually takes."""
-    demands = {name: one.qps * one.usual_us * 1e-6 for name, one in estimates.items()}
     return frozenset(
-        model for pool in pools if sum(demands[name] for name in pool.models) > len(pool.cores) for model in pool.models
+        model
+        for pool in pools
+        if sum(estimates[name].usual_cores for name in pool.models) > len(pool.cores)
+        for model in pool.models
     )
 
 

@@ -144,6 +144,11 @@ class Estimate:
         return self.qps * self.service_us * 1e-6
 
     @property
+    def usual_cores(self) -> float:
+        """Demand at the service time of when all was well [cores]."""
+        return self.qps * self.usual_us * 1e-6
+
+    @property
     def pressure(self) -> float:
         """Demand with what waits: busy cores for a second that ends without a queue [cores]."""
         return self.cores + self.waiting * self.service_us * 1e-6

@@ -69,7 +69,7 @@ def load_of(
     """
     found = [estimates[name] for name in models]
     if kind == "isolated":
-        return sum(one.qps * one.usual_us * 1e-6 for one in found), 0.0
+        return sum(one.usual_cores for one in found), 0.0
     qps = sum(one.qps for one in found)
     late = sum(one.late * one.qps for one in found) / qps if kind == "baseline" and qps else 0.0
     return sum(one.pressure for one in found), min(1.0, late / settings.late_part)

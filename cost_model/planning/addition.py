@@ -134,22 +134,26 @@ def _moved(before: Plan, anew: Plan, to: int | None, pool: Sizing, given: Mappin
     nodes = {before.machine.cores[core].node for core in (before.allocations[to].cores if to is not None else ())}
     gained: list[int] = []
     allocations: list[Allocation] = []
-    for place, one in enumerate(before.allocations):
-        there = sizing_for(anew, one.models, anew.qps)
+    pools = [
+        pool if place == to else sizing_for(anew, one.models, anew.qps) for place, one in enumerate(before.allocations)
+    ]
+    for place, (one, there) in enumerate(zip(before.allocations, pools, strict=True)):
         if place in given:
             # Those that are near to where they go.
             order = sorted(one.cores, key=lambda core: (before.machine.cores[core].node in nodes, core))
             gained += order[-given[place] :]
             allocations.append(allocate(there, tuple(sorted(order[: -given[place]])), before.machine))
+        elif place == to:
+            allocations.append(one)
         else:
             # The new model may have made memory slower.
             predicted = there.pool.predict(one.sessions, one.threads_per_session)
             allocations.append(replace(one, predicted=predicted))
     if to is None:
+        pools.append(pool)
         allocations.append(allocate(pool, tuple(sorted(gained)), before.machine))
     else:
         allocations[to] = allocate(pool, tuple(sorted((*before.allocations[to].cores, *gained))), before.machine)
-    pools = [sizing_for(anew, one.models, anew.qps) for one in allocations]
     reasons = reasons_of(pools, allocations, before.machine)
     feasible = all(made.meets for one in allocations for made in one.predicted.values())
     return replace(anew, allocations=tuple(allocations), feasible=feasible, reasons=reasons)

@@ -148,8 +148,7 @@ def _why(
     made: Plan, allocation: Allocation, pool: Sizing, name: str, need: int | None, curve: tuple[CurvePoint, ...]
 ) -> list[str]:
     has, model = len(allocation.cores), made.workload.model(name)
-    told: list[str] = []
-    told.append(_with_whom(made, allocation, name))
+    told = [_with_whom(made, allocation, name)]
     if name in pool.hopeless:
         told.append(
             f"Its requests take longer than {model.slo_p99_ms:g} ms in more than 1 of 100 cases on idle cores already: "

@@ -9,9 +9,12 @@
 //
 // `cpu` is where the generator runs (-1: anywhere); it sleeps until `spin_us` before a request is due and spins from then
 // on. With "realtime" it comes before all other threads of its CPU: on the CPU of the models it takes some microseconds
-// a request from them, and a pause of that CPU, which no other can see, holds up both alike. Requests of a file are drawn at random. FILE gets one record per request, in the order in which they were due:
-// struct Sample below. JSON on standard output: how late requests were sent, and processor time [s]: stolen, of
-// this process, of all others; with "realtime" those of its CPU, else of all `cpus`. "nice" is the priority of all threads.
+// a request from them, and a pause of that CPU, which no other can see, holds up both alike. "nice" is the priority of
+// all threads. Requests of a file are drawn at random.
+//
+// FILE gets one record per request, in the order in which they were due: struct Sample below. JSON on standard output:
+// how late requests were sent, and processor time [s]: stolen, of this process, of all others; with "realtime" those of
+// its CPU, else of all `cpus`.
 
 #include <sched.h>
 #include <sys/prctl.h>
@@ -84,23 +87,24 @@ struct Machine {
 Machine ReadMachine(int cpu) {
   const std::string wanted = cpu < 0 ? "cpu" : "cpu" + std::to_string(cpu);
   std::ifstream file("/proc/stat");
+  std::istringstream words;
   std::string name;
   for (std::string line; name != wanted && std::getline(file, line);) {
-    std::istringstream words(line);
-    std::array<double, 8> ticks = {};  // user, nice, system, idle, waiting, interrupts, soft interrupts, stolen
+    words = std::istringstream(line);
     words >> name;
-    for (double& one : ticks) words >> one;
-    const auto second = static_cast<double>(sysconf(_SC_CLK_TCK));
-    Machine machine;
-    machine.busy = (ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6]) / second;
-    machine.stolen = ticks[7] / second;
-    rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * time.tv_usec; };
-    machine.own = seconds(usage.ru_utime) + seconds(usage.ru_stime);
-    if (name == wanted) return machine;
   }
-  throw std::runtime_error("/proc/stat: no line '" + wanted + "'");
+  if (name != wanted) throw std::runtime_error("/proc/stat: no line '" + wanted + "'");
+  std::array<double, 8> ticks = {};  // user, nice, system, idle, waiting, interrupts, soft interrupts, stolen
+  for (double& one : ticks) words >> one;
+  const auto second = static_cast<double>(sysconf(_SC_CLK_TCK));
+  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * time.tv_usec; };
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  Machine machine;
+  machine.busy = (ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6]) / second;
+  machine.stolen = ticks[7] / second;
+  machine.own = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  return machine;
 }
 
 struct Run {

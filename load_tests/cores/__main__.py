@@ -24,7 +24,7 @@ from rich.markup import escape
 
 from load_tests._environment import describe_environment
 from load_tests._programs import ROOT, ProgramError, find_library
-from load_tests._report import make_console, print_targets, write_results
+from load_tests._report import make_console, print_targets, results_file, write_results
 from load_tests.bench_fused import fuse
 from load_tests.cores.measure import SETTLE_S, Rates, capacity, measure_bursts, measure_sides
 from load_tests.cores.report import draw, judge, spread_of, table
@@ -55,7 +55,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parsed.rounds = parsed.rounds or (1 if quick else 4)
     parsed.seconds = parsed.seconds or (1.0 if quick else 10.0)
     parsed.bursts = (0 if quick else 3) if parsed.bursts is None else parsed.bursts
-    parsed.output = parsed.output or ROOT / "results" / ("bench_cores_quick.json" if quick else "bench_cores.json")
+    parsed.output = parsed.output or results_file("bench_cores", quick)
     return parsed
 
 

@@ -26,7 +26,7 @@ from cost_model.profiling.measure import profile_model
 from cost_model.profiling.profile import Profile, cpu_model
 from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
-from load_tests._report import Target, make_console, print_targets, write_results
+from load_tests._report import Target, make_console, print_targets, results_file, write_results
 from load_tests.cost_model.judging import Verdict, judge, verdict_table
 from load_tests.cost_model.open_loop import Tenant, may_go_first, play, wait_for_quiet
 from load_tests.workloads import ensure_model
@@ -151,8 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--resume", action="store_true", help="keep the profiles and runs of a run that was stopped")
     parser.add_argument("--strict", action="store_true", help="fail if a target is missed")
     chosen = parser.parse_args(arguments)
-    name = "predictions_quick.json" if chosen.quick else "predictions.json"
-    chosen.out = chosen.out or ROOT / "results" / name
+    chosen.out = chosen.out or results_file("predictions", chosen.quick)
     console = make_console()
     seconds = 1.0 if chosen.quick else chosen.seconds
     folder = chosen.out.with_suffix("")

@@ -151,8 +151,8 @@ def deploy_command(
         "traffic": traffic,
         "shadow": 100.0 if shadow and shadow_percent is None else shadow_percent,
         "slo_p99_ms": slo_p99_ms,
-        "profile": None if profile is None else "auto" if str(profile) == "auto" else str(profile.absolute()),
-        "warmup": None if warmup is None else "last" if str(warmup) == "last" else str(warmup.absolute()),
+        "profile": _word_or_file(profile, "auto"),
+        "warmup": _word_or_file(warmup, "last"),
         "config": json_object(config, "--config"),
         "cpuset": cpuset,
         "batching": {key: value for key, value in batch.items() if value is not None} or None,
@@ -175,6 +175,11 @@ def deploy_command(
         print_json(answer)
     else:
         console().print(render_model(answer["model"]))
+
+
+def _word_or_file(given: Path | None, word: str) -> str | None:
+    """Return what the proxy is asked for in the place of a file: a word of its own, or a path wherever it runs."""
+    return None if given is None else word if str(given) == word else str(given.absolute())
 
 
 @app.command(name="undeploy", help=_UNDEPLOY)

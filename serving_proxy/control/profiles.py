@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cost_model.errors import CostModelError
 from cost_model.profiling.fingerprint import fingerprint
-from cost_model.profiling.profile import load_profile
+from cost_model.profiling.profile import Profile, load_profile
 from cost_model.service import ServiceTable
 from serving_proxy.control.control import Control
 from serving_proxy.cores import Tenant
@@ -83,9 +83,9 @@ class Profiles:
         if given is not None:
             try:
                 # Of an optimised version it could not be compared when it was given.
-                await asyncio.to_thread(check_profile, Path(given), Path(tenant.path))
-                return Known((await asyncio.to_thread(load_profile, given)).service, Path(given), "given")
-            except (InvalidError, CostModelError) as error:
+                profile = await asyncio.to_thread(check_profile, Path(given), Path(tenant.path))
+                return Known(profile.service, Path(given), "given")
+            except InvalidError as error:
                 self._refused(tenant, str(error))
         while True:
             record = self._records.get(tenant.path)
@@ -125,8 +125,8 @@ class Profiles:
                 self._known[key] = found
 
 
-def check_profile(file: Path, folder: Path | None) -> None:
-    """Raise `InvalidError` where a file is no profile for this machine, or of another graph than a model's folder."""
+def check_profile(file: Path, folder: Path | None) -> Profile:
+    """Return a profile, or raise `InvalidError` if it is none for this machine or of another graph than a folder's."""
     try:
         found = load_profile(file)
         _ = found.service
@@ -135,6 +135,7 @@ def check_profile(file: Path, folder: Path | None) -> None:
         raise InvalidError(str(error)) from error
     if found.fingerprint != graph:
         raise InvalidError(f"profile {file}: of graph {found.fingerprint}, expected {graph}, that of {folder}")
+    return found
 
 
 def _records(kept: object) -> dict[str, tuple[str, str]]:

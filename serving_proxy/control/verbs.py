@@ -23,7 +23,7 @@ from serving_proxy.gates.paths import check_tree, check_writable, resolved
 from serving_proxy.gates.saved_model import check_graph
 from serving_proxy.lifecycle import changes
 from serving_proxy.lifecycle.changes import Change
-from serving_proxy.lifecycle.deployment import MEASURED, Deployment, check_name, deploy
+from serving_proxy.lifecycle.deployment import Deployment, check_name, deploy
 from serving_proxy.lifecycle.records import Model
 from serving_proxy.lifecycle.states import GATED
 from serving_proxy.sources.deeprec import parse_deeprec
@@ -81,7 +81,7 @@ class Verbs:
         job = self._gates.begin(name, number) if version.state in GATED else None
         running = (one for one in self._jobs.running(name, number) if one.deployed_at == version.deployed_at)
         notes = _ineffective(model, number, asked)
-        if asked.profile not in {None, MEASURED} and self._control.options.cores == "off":
+        if asked.given_profile is not None and self._control.options.cores == "off":
             notes += (f"{name}/{number}: the profile is kept, and used once `serve --cores` divides cores",)
         return Deployed(number, job or next(running, None), notes)
 
@@ -157,8 +157,8 @@ class Verbs:
             place_of_key = settings.config.get(key)
             if isinstance(place_of_key, str) and place_of_key:
                 check_writable(place_of_key, roots, key)
-        if asked.profile is not None and asked.profile != MEASURED:
-            file = resolved(asked.profile, roots, "profile")
+        if asked.given_profile is not None:
+            file = resolved(asked.given_profile, roots, "profile")
             # What graph-tools will make of it is compared once it is there.
             check_profile(file, None if asked.optimize is not None else place)
             asked = asked.model_copy(update={"profile": str(file)})

@@ -56,6 +56,11 @@ class Deployment(Record):
     layer: str | None = None
     key_input: str | None = None
 
+    @property
+    def given_profile(self) -> str | None:
+        """The file of a profile, if one is asked for."""
+        return None if self.profile == MEASURED else self.profile
+
 
 def check_name(name: str) -> str:
     """Return a model's name, or raise `InvalidError`."""
@@ -159,7 +164,7 @@ def _settled(model: Model, version: Version, asked: Deployment) -> Change:
     values = {
         "settings": settings,
         "slo_p99_ms": asked.slo_p99_ms or version.slo_p99_ms,
-        "profile": version.profile if asked.profile is None else _given(asked),
+        "profile": version.profile if asked.profile is None else asked.given_profile,
     }
     changed = version.model_copy(update=values)
     if changed == version:
@@ -172,10 +177,6 @@ def _settled(model: Model, version: Version, asked: Deployment) -> Change:
         data=settings.model_dump(exclude_defaults=True),
     )
     return Change(model.with_version(changed), (note,))
-
-
-def _given(asked: Deployment) -> str | None:
-    return None if asked.profile == MEASURED else asked.profile
 
 
 def _entered(model: Model, before: Version | None, number: int, asked: Deployment, now: float) -> Change:
@@ -191,7 +192,7 @@ def _entered(model: Model, before: Version | None, number: int, asked: Deploymen
         optimize=asked.optimize,
         other_signature=asked.other_signature,
         slo_p99_ms=asked.slo_p99_ms,
-        profile=_given(asked),
+        profile=asked.given_profile,
     )
     data = {"source": asked.source, "optimize": asked.optimize}
     message = f"{model.name}/{number}: deployed from {asked.source}"

@@ -123,7 +123,9 @@ def test_refusal_says_when_to_come_again(host: ServedHost, stub, http: httpx.Cli
     assert refused
     assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
 
-    running = [SlowRequest(host, loops) for loops in (1500, 1, 1)]
+    running = [SlowRequest(host, loops=3000)]
+    wait_until(lambda: in_flight(host) == 1)  # Before the others, which would be answered at once by a free session.
+    running += [SlowRequest(host, loops=1) for _ in range(2)]
     wait_until(lambda: in_flight(host) == 3)
     with pytest.raises(grpc.RpcError) as caught:
         stub.Predict(_slow(1), timeout=30)

@@ -298,12 +298,18 @@ def judged(running: Running, seconds: int, missed: dict[str, int], **rates: int)
         running.moves += running.allocator.observe(seen, running.now, 1.0)
 
 
-def test_lending_that_hurts_the_variants_more_than_it_helps_is_ended() -> None:
+def lending(rates: dict[str, int]) -> Running:
+    """Return an allocator whose baseline asks for so much that it is lent the variants' core."""
     running = Running(2)
-    rates = {"v3": 900, "v4": 300, "v5": 10}
     running.run(30, v3=300, v4=300, v5=10)
     while not running.allocator.borrowing:
         running.run(1, **rates)
+    return running
+
+
+def test_lending_that_hurts_the_variants_more_than_it_helps_is_ended() -> None:
+    rates = {"v3": 900, "v4": 300, "v5": 10}
+    running = lending(rates)
     judged(running, 1, {"v4": 150}, **rates)
     assert not running.allocator.borrowing
     assert running.moves[-1].reason.startswith("undone")
@@ -315,11 +321,8 @@ def test_lending_that_hurts_the_variants_more_than_it_helps_is_ended() -> None:
 
 
 def test_what_a_variant_misses_that_asks_for_too_much_ends_no_lending() -> None:
-    running = Running(2)
     rates = {"v3": 900, "v4": 3000, "v5": 10}
-    running.run(30, v3=300, v4=300, v5=10)
-    while not running.allocator.borrowing:
-        running.run(1, **rates)
+    running = lending(rates)
     judged(running, 5, {"v4": 2000}, **rates)
     assert running.allocator.borrowing
     assert not [move for move in running.moves if move.reason.startswith("undone")]
@@ -337,11 +340,8 @@ def test_lending_that_ends_too_early_goes_on() -> None:
 
 
 def test_a_deployment_ends_no_probation_and_no_pause() -> None:
-    running = Running(2)
     rates = {"v3": 900, "v4": 300, "v5": 10}
-    running.run(30, v3=300, v4=300, v5=10)
-    while not running.allocator.borrowing:
-        running.run(1, **rates)
+    running = lending(rates)
     judged(running, 1, {"v4": 150}, **rates)
     running.tenants = ALL[:2]
     running.run(5, v3=900, v4=300)
