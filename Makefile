@@ -51,11 +51,12 @@ $(VENV)/.stamp-%: pyproject.toml
 	$(Q).venv-clients/bin/python -m pip install --quiet --disable-pip-version-check --group clients
 	$(Q)touch $@
 
-## build: build libprocessor.so and the Python binding into processor/
-build: lib
+## build: libprocessor.so and the Python binding, and what graph-tools, cost-model and serving-proxy need
+build: lib $(VENV)/.stamp-command-lines
 
-## lib: the same as build
+## lib: compile libprocessor.so and the Python binding into processor/; what the other targets begin with
 lib: $(VENV)/.stamp-build
+	$(Q)test -e $(BUILD)/.ninja_log || echo "Compiling libprocessor.so, $(JOBS) files at a time; the first time this takes some 15 minutes of processor time"
 	$(Q)$(CONFIGURE) -B $(BUILD) -DPROCESSOR_BENCH=ON $(QUIET)
 	$(Q)$(BIN)/cmake --build $(BUILD) --parallel $(JOBS)
 
@@ -159,7 +160,7 @@ bench-graph-tools: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_graph_tools $(addprefix --only ,$(CASES)) $(BENCH_ARGS)
 
 ## bench-cost-model: predicted against measured latency, a plan on real hosts, and 128 cores simulated; needs Go (BENCH_ARGS=--quick: minutes, not hours)
-bench-cost-model: host-go $(VENV)/.stamp-bench $(VENV)/.stamp-cost-model $(VENV)/.stamp-serving-proxy
+bench-cost-model: host-go $(VENV)/.stamp-bench $(VENV)/.stamp-command-lines
 	$(Q)$(BIN)/python -m load_tests.cost_model.predictions $(filter --quick --strict,$(BENCH_ARGS))
 	$(Q)$(BIN)/python -m load_tests.cores $(filter --quick --strict,$(BENCH_ARGS))
 	$(Q)$(BIN)/python -m load_tests.bench_cost_model $(BENCH_ARGS)

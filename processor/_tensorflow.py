@@ -15,11 +15,14 @@ from processor.errors import FailedPreconditionError
 # In the order in which they must be opened: the second needs the first.
 _LIBRARIES = ("libtensorflow_framework.so.2", "libtensorflow_cc.so.2")
 _DISTRIBUTIONS = ("tensorflow-cpu", "tensorflow")
-_WHAT_TO_DO = "pip install 'recprocessor[cpu]'"
 
 
 def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
+
+
+def _what_to_do(built: str = TENSORFLOW_VERSION) -> str:
+    return f"pip install 'tensorflow-cpu=={_minor(built)}.*'"
 
 
 def package_folder() -> Path | None:
@@ -63,13 +66,13 @@ def check_versions(versions: dict[str, str], built: str = TENSORFLOW_VERSION) ->
         if _minor(version) != _minor(built):
             raise FailedPreconditionError(
                 f"TensorFlow: {name} {version} is installed, expected {_minor(built)}, which libprocessor was built"
-                f" against: {_WHAT_TO_DO}"
+                f" against: {_what_to_do(built)}"
             )
     if len(versions) > 1:
         both = " and ".join(f"{name} {version}" for name, version in versions.items())
         warnings.warn(
             f"TensorFlow: {both} are installed and own the same files, expected one of them:"
-            f" pip uninstall {' '.join(versions)}, then {_WHAT_TO_DO}",
+            f" pip uninstall {' '.join(versions)}, then {_what_to_do(built)}",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -102,7 +105,7 @@ def open_libraries(library: Path, flags: int) -> list[Any]:
         return []  # an unpacked archive brings the TensorFlow that it was built against
     if installed is None:
         raise FailedPreconditionError(
-            f"TensorFlow: not installed, expected tensorflow-cpu {_minor(TENSORFLOW_VERSION)}: {_WHAT_TO_DO}"
+            f"TensorFlow: not installed, expected tensorflow-cpu {_minor(TENSORFLOW_VERSION)}: {_what_to_do()}"
         )
     check_versions(installed_versions())
     if has_own:
@@ -110,4 +113,4 @@ def open_libraries(library: Path, flags: int) -> list[Any]:
     try:
         return [ffi.dlopen(str(installed / name), flags) for name in _LIBRARIES]
     except OSError as error:
-        raise FailedPreconditionError(f"TensorFlow: {error}, expected a complete package: {_WHAT_TO_DO}") from error
+        raise FailedPreconditionError(f"TensorFlow: {error}, expected a complete package: {_what_to_do()}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 
-_EXTRAS = {"typer": "cost-model", "rich": "cost-model", "yaml": "cost-model", "matplotlib": "cost-model"}
+_EXTRA = {"typer", "rich", "yaml", "matplotlib"}
 
 
 def main() -> None:
@@ -15,11 +15,11 @@ def main() -> None:
 
         run()
     except ModuleNotFoundError as error:
-        extra = _EXTRAS.get(error.name or "")
-        if extra is None:
+        if error.name not in _EXTRA:
             raise
         print(
-            f"cost-model: {error.name} is not installed, expected it: pip install 'recprocessor[{extra}]'",
+            f"cost-model: {error.name} is not installed, expected it; in a checkout: make build, or pip install "
+            "'.[cpu,cost-model]'",
             file=sys.stderr,
         )
         sys.exit(2)

@@ -5,13 +5,7 @@ from __future__ import annotations
 
 import sys
 
-_EXTRAS = {
-    "typer": "graph-tools",
-    "rich": "graph-tools",
-    "google_crc32c": "graph-tools",
-    "ml_dtypes": "graph-tools",
-    "tensorflow": "cpu",
-}
+_EXTRA = {"typer", "rich", "google_crc32c", "ml_dtypes", "tensorflow"}
 
 
 def main() -> None:
@@ -21,11 +15,11 @@ def main() -> None:
 
         run()
     except ModuleNotFoundError as error:
-        extra = _EXTRAS.get(error.name or "")
-        if extra is None:
+        if error.name not in _EXTRA:
             raise
         print(
-            f"graph-tools: {error.name} is not installed, expected it: pip install 'recprocessor[{extra}]'",
+            f"graph-tools: {error.name} is not installed, expected it; in a checkout: make build, or pip install "
+            "'.[cpu,graph-tools]'",
             file=sys.stderr,
         )
         sys.exit(2)

@@ -30,7 +30,8 @@ def main() -> None:
         if name not in _EXTRA:
             raise
         print(
-            f"serving-proxy: {name} is not installed, expected it: pip install 'recprocessor[serving-proxy]'",
+            f"serving-proxy: {name} is not installed, expected it; in a checkout: make build, or pip install "
+            "'.[cpu,serving-proxy]'",
             file=sys.stderr,
         )
         sys.exit(2)

@@ -214,7 +214,7 @@ def test_check_versions_says_what_to_install(versions: dict[str, str]) -> None:
     with pytest.raises(processor.FailedPreconditionError) as caught:
         _tensorflow.check_versions(versions, "2.21.0")
     assert "expected 2.21" in str(caught.value)
-    assert "pip install 'recprocessor[cpu]'" in str(caught.value)
+    assert "pip install 'tensorflow-cpu==2.21.*'" in str(caught.value)
 
 
 def test_check_versions_warns_of_two_distributions() -> None:
@@ -243,4 +243,4 @@ def test_missing_tensorflow_says_what_to_install(tmp_path: Path) -> None:
     )
     assert run.returncode == 1
     assert "TensorFlow: not installed, expected tensorflow-cpu" in run.stderr
-    assert "pip install 'recprocessor[cpu]'" in run.stderr
+    assert "pip install 'tensorflow-cpu==2.21.*'" in run.stderr
