@@ -17,6 +17,8 @@ from serving_proxy.errors import CancelledError, LateError, PreconditionError, U
 
 DEFAULT_SERVER = "http://127.0.0.1:8502"
 _POLL_S = 0.2
+# Whoever waits longer than this is told why.
+_SILENT_S = 1.0
 
 Json = dict[str, Any]
 
@@ -33,6 +35,11 @@ class Client:
         Of one request.
     verify : bool or path
         Certificates to trust, for `https`.
+    start_timeout : float [s]
+        How long to try again where the connection is refused, as by a proxy that was started a moment ago; 0: fail at
+        once.
+    told : callable, optional
+        Given a line once it has waited for that for a second.
 
     Raises
     ------
@@ -41,7 +48,13 @@ class Client:
     """
 
     def __init__(
-        self, server: str = DEFAULT_SERVER, token: str | None = None, timeout: float = 30.0, verify: bool | Path = True
+        self,
+        server: str = DEFAULT_SERVER,
+        token: str | None = None,
+        timeout: float = 30.0,
+        verify: bool | Path = True,
+        start_timeout: float = 0.0,
+        told: Callable[[str], None] | None = None,
     ) -> None:
         self.server = server
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -52,7 +65,7 @@ class Client:
                 base_url=server,
                 headers=headers,
                 timeout=timeout,
-                verify=trusted,
+                transport=_Patient(server, trusted, start_timeout, told),
                 trust_env=False,
                 follow_redirects=False,
             )
@@ -271,6 +284,41 @@ class Client:
 
     def _faults(self) -> _Faults:
         return _Faults(self.server)
+
+
+class _Patient(httpx.HTTPTransport):
+    """Tries again while the connection is refused: nothing was sent, and a proxy opens its port last."""
+
+    def __init__(
+        self, server: str, verify: bool | str, start_timeout: float, told: Callable[[str], None] | None
+    ) -> None:
+        super().__init__(verify=verify, trust_env=False)
+        self._server = server
+        self._start_timeout = start_timeout
+        self._told = told
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        begun, silent = time.monotonic(), True
+        while True:
+            try:
+                return super().handle_request(request)
+            except httpx.ConnectError as error:
+                waited = time.monotonic() - begun
+                if not _is_refusal(error) or waited >= self._start_timeout:
+                    raise
+            if silent and self._told is not None and waited >= _SILENT_S:
+                silent = False
+                self._told(
+                    f"{self._server}: connection refused, waiting {self._start_timeout:g} s for a proxy to start"
+                )
+            time.sleep(_POLL_S)
+
+
+def _is_refusal(error: BaseException | None) -> bool:
+    """Say whether an error of the network comes from a port at which nobody listens."""
+    while error is not None and not isinstance(error, ConnectionRefusedError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 class _Faults:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from serving_proxy.access import read_token
+from serving_proxy.cli.app import remark
 from serving_proxy.client import DEFAULT_SERVER, Client
 from serving_proxy.errors import InvalidError
 
@@ -38,6 +39,8 @@ VersionArgument = Annotated[int, typer.Argument(metavar="VERSION", min=1, help="
 Wait = Annotated[bool, typer.Option("--wait", metavar="", help="Return once it is done; Ctrl-C cancels it.")]
 
 SERVER = DEFAULT_SERVER
+# A verb is often typed right after `serve &`, which opens its port a second or two later.
+_START_S = 10.0
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
 _UNITS = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -45,7 +48,7 @@ _UNITS = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0
 def connect(server: str, token_file: Path | None, ca_file: Path | None = None) -> Client:
     """Make a client."""
     token = None if token_file is None else read_token(token_file)
-    return Client(server, token, verify=ca_file or True)
+    return Client(server, token, verify=ca_file or True, start_timeout=_START_S, told=remark)
 
 
 def print_json(data: Any) -> None:

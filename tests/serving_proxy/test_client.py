@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,36 @@ def test_what_is_no_proxy_is_unavailable(text: bytes) -> None:
 def test_no_server_is_unavailable(url: str) -> None:
     with pytest.raises(UnavailableError, match="expected a proxy"), Client(url) as client:
         client.status()
+
+
+def test_a_proxy_that_starts_is_waited_for() -> None:
+    with socket.socket() as listener:
+        # Nobody listens yet: connections are refused.
+        listener.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with Client(url) as client, pytest.raises(UnavailableError, match="refused, expected a proxy"):
+            client.status()
+
+        def start() -> None:
+            listener.listen()
+            with listener.accept()[0] as connection:
+                connection.recv(65536)
+                connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{"pid": 17}')
+
+        said: list[str] = []
+        threading.Timer(1.5, start).start()
+        with Client(url, start_timeout=20, told=said.append) as client:
+            assert client.status() == {"pid": 17}
+        assert said == [f"{url}: connection refused, waiting 20 s for a proxy to start"]
+
+
+def test_only_a_refused_connection_is_waited_for() -> None:
+    begun = time.monotonic()
+    text = b"not HTTP at all\r\n\r\n"
+    for url in (answering(text), answering(text).replace("http", "https")):
+        with Client(url, start_timeout=60) as client, pytest.raises(UnavailableError, match="expected a proxy"):
+            client.status()
+    assert time.monotonic() - begun < 30
 
 
 def test_a_server_that_does_not_answer_is_late() -> None:

@@ -129,11 +129,14 @@ def test_a_profile_is_checked_and_kept(proxy: ProxyThread, model: Make, name: st
     assert answer["notes"] == [f"{name}/3: the profile is kept, and used once `serve --cores` divides cores"]
 
 
-def test_no_proxy_is_said(proxy: ProxyThread) -> None:
+def test_no_proxy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     load_verbs()
+    monkeypatch.setattr("serving_proxy.cli.options._START_S", 1.5)
     found = CliRunner().invoke(app, ["status", "--server", "http://127.0.0.1:9"])
     assert found.exit_code == 2
-    assert "is `serving-proxy serve` running?" in found.stderr
+    waits, refused = found.stderr.splitlines()
+    assert waits == "http://127.0.0.1:9: connection refused, waiting 1.5 s for a proxy to start"
+    assert refused.endswith("is `serving-proxy serve` running?")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
