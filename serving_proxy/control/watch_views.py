@@ -26,6 +26,7 @@ class FindingView(View):
     limit: float
     sample: int
     text: str
+    baseline: float | None
 
 
 class ScoresView(View):
@@ -176,6 +177,7 @@ def _verdict(one: Watched) -> VerdictView:
                 limit=found.limit,
                 sample=found.sample,
                 text=found.text,
+                baseline=found.baseline,
             )
             for found in one.verdict.findings
         ],

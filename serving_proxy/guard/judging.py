@@ -9,12 +9,16 @@ that is the default, which leaves a version at half its limit alone for good.
 from __future__ import annotations
 
 from serving_proxy.guard.bounds import excess, mean, quantile, wilson
+from serving_proxy.guard.histogram import Histogram
 from serving_proxy.guard.settings import GuardSettings
 from serving_proxy.guard.tally import Scores, Tally
 from serving_proxy.guard.verdict import Finding, Role, Ruling, Subject, Verdict
 
 # A p99 above its limit: more than one request of a hundred took longer.
 _SLOW_PERCENT = 1.0
+# Beyond its objective, a variant is to blame only if its p99 is so many times its baseline's: what slows both down is
+# no fault of the variant. Hosts count in buckets that are 1.19 times as wide as the one before, so less means nothing.
+SLOWER = 1.25
 
 
 def judge(settings: GuardSettings, subject: Subject) -> Verdict:
@@ -44,7 +48,7 @@ def judge(settings: GuardSettings, subject: Subject) -> Verdict:
 def _all(settings: GuardSettings, subject: Subject, z: float) -> list[Finding | None]:
     return [
         _errors(settings, subject, z),
-        _latency(subject, z),
+        _latency(settings, subject, z),
         _nan(settings, subject, z),
         _correlation(settings, subject.tally, z),
         _difference(settings, subject.tally, z),
@@ -77,21 +81,31 @@ def _nan(settings: GuardSettings, subject: Subject, z: float) -> Finding | None:
                  settings.nan_percent, z)  # fmt: skip
 
 
-def _latency(subject: Subject, z: float) -> Finding | None:
+def _latency(settings: GuardSettings, subject: Subject, z: float) -> Finding | None:
     histogram, slo = subject.tally.latency, subject.slo_p99_ms
     # A shadow runs when nothing else does.
     if slo is None or subject.role == Role.SHADOW or not histogram.count:
         return None
     slow, count = histogram.above(slo * 1000), histogram.count
     p99 = (histogram.quantile(0.99) or 0.0) / 1000
-    low, _ = wilson(slow, count, z)
     text = f"p99 {p99:.3g} ms of {count} requests, {slow} above the objective of {slo:g} ms"
-    if low * 100 > _SLOW_PERCENT:
-        ruling = Ruling.BAD
-        text += f": at least {low * 100:.2g} %, expected at most {_SLOW_PERCENT:g} %"
-    else:
-        ruling = Ruling.OK if slow * 100 <= _SLOW_PERCENT * count else Ruling.WAIT
-    return Finding("p99", ruling, p99, slo, count, text)
+    other = subject.baseline.latency if subject.baseline is not None else Histogram()
+    limit, more, against = slo, 1.0, None
+    if other.count >= settings.min_requests:
+        against = (other.quantile(0.99) or 0.0) / 1000
+        limit = max(slo, SLOWER * against)
+        beyond = histogram.above(limit * 1000)
+        more, _ = excess(beyond, count, other.above(limit * 1000), other.count, z)
+        text += f", the baseline's p99 {against:.3g} ms"
+    low = 100 * wilson(histogram.above(limit * 1000), count, z)[0]
+    if low > _SLOW_PERCENT and more > 0:
+        text += f": at least {low:.2g} % above {limit:.3g} ms, expected at most {_SLOW_PERCENT:g} %"
+        return Finding("p99", Ruling.BAD, p99, limit, count, text, against)
+    if slow * 100 <= _SLOW_PERCENT * count:
+        return Finding("p99", Ruling.OK, p99, limit, count, text, against)
+    if against is not None and 100 * wilson(slow, count, z)[0] > _SLOW_PERCENT:
+        text += f": above its objective, but not for certain {SLOWER:g} times as slow as the baseline"
+    return Finding("p99", Ruling.WAIT, p99, limit, count, text, against)
 
 
 def _correlation(settings: GuardSettings, tally: Tally, z: float) -> Finding | None:
@@ -126,6 +140,7 @@ def _rate(
     """Judge a rate, or by how much it exceeds another one."""
     percent = 100 * hits / trials if trials else 0.0
     text = f"{hits:.0f} of {trials} {named} ({percent:.3g} %)"
+    other = None
     if against is None:
         low, value = wilson(hits, trials, z)[0], percent
     else:
@@ -136,5 +151,5 @@ def _rate(
     if 100 * low > limit:
         more = " more" if against is not None else ""
         text += f": at least {100 * low:.2g} %{more}, expected at most {limit:g} %"
-        return Finding(what, Ruling.BAD, value, limit, trials, text)
-    return Finding(what, Ruling.OK if value <= limit else Ruling.WAIT, value, limit, trials, text)
+        return Finding(what, Ruling.BAD, value, limit, trials, text, other)
+    return Finding(what, Ruling.OK if value <= limit else Ruling.WAIT, value, limit, trials, text, other)

@@ -14,7 +14,8 @@ Seconds = Annotated[float, Field(ge=1, le=30 * 86400, allow_inf_nan=False)]
 class GuardSettings(BaseModel):
     """Limits of a model's versions, and what is done where one is exceeded. Null: not looked at.
 
-    The limit of the 99th percentile is `slo_p99_ms` of the version, as it was deployed.
+    The limit of the 99th percentile is `slo_p99_ms` of the version, as it was deployed; a variant has to be slower than
+    its baseline, too.
 
     Attributes
     ----------

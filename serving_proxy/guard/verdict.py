@@ -68,6 +68,8 @@ class Finding:
         Requests that it was made from.
     text : str
         A sentence with the numbers.
+    baseline : float or None
+        What the baseline had within the same window, in percent or milliseconds; None where nothing was compared.
     """
 
     what: str
@@ -76,6 +78,7 @@ class Finding:
     limit: float
     sample: int
     text: str
+    baseline: float | None = None
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,40 @@ def test_p99_above_its_objective_is_bad() -> None:
     assert "50 above the objective of 20 ms" in verdict.reason
 
 
+def test_a_variant_that_is_as_slow_as_its_baseline_is_not_to_blame() -> None:
+    slow, baseline = _tally(ok=1000, milliseconds={15.0: 900, 50.0: 100}), _tally(ok=9000, milliseconds={45.0: 9000})
+    verdict = _arm(slow, baseline, slo_p99_ms=20.0)
+    assert verdict.ruling == Ruling.WAIT
+    assert "100 above the objective of 20 ms, the baseline's p99 " in verdict.reason
+    assert "not for certain 1.25 times as slow as the baseline" in verdict.reason
+    # The same beside a baseline that is fast, one of too few requests, and as a baseline.
+    for other in (_tally(ok=9000), _tally(ok=199, milliseconds={45.0: 199})):
+        assert _arm(slow, other, slo_p99_ms=20.0).ruling == Ruling.BAD
+    assert judge(DEFAULT, Subject(Role.BASELINE, slow, None, 20.0)).ruling == Ruling.BAD
+
+
+def test_a_variant_that_is_slower_than_a_slow_baseline_is_bad() -> None:
+    baseline = _tally(ok=9000, milliseconds={45.0: 9000})
+    verdict = _arm(_tally(ok=1000, milliseconds={45.0: 900, 150.0: 100}), baseline, slo_p99_ms=20.0)
+    assert verdict.ruling == Ruling.BAD
+    (found,) = [one for one in verdict.findings if one.what == "p99"]
+    assert found.value is not None
+    assert found.baseline is not None
+    # Both as far as buckets tell, and the limit that follows.
+    assert 130 < found.value < 180
+    assert 40 < found.baseline < 50
+    assert found.limit == 1.25 * found.baseline
+    assert f"at least 7.4 % above {found.limit:.3g} ms" in verdict.reason
+
+
+def test_a_baseline_of_few_requests_proves_little() -> None:
+    # 200 requests tell little of a 99th percentile: 4 % beyond it may be the baseline's own share.
+    few, many = ({3.0: n * 99 // 100, 50.0: n // 100} for n in (200, 20_000))
+    variant = _tally(ok=1000, milliseconds={3.0: 960, 50.0: 40})
+    assert _arm(variant, _tally(ok=200, milliseconds=few), slo_p99_ms=20.0).ruling == Ruling.WAIT
+    assert _arm(variant, _tally(ok=20_000, milliseconds=many), slo_p99_ms=20.0).ruling == Ruling.BAD
+
+
 def test_p99_without_an_objective_is_not_judged() -> None:
     assert _arm(_tally(ok=1000, milliseconds={5000.0: 1000})).ruling == Ruling.OK
 
