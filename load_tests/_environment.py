@@ -81,11 +81,11 @@ def describe_environment(root: Path) -> dict[str, Any]:
     Returns
     -------
     environment : dict
-        `commit` (null outside a repository), `modified` (files differ from the commit), `time` (UTC), `cpu`,
-        `cpu_features`, `cpus` (that this process may use), `load_average` (1 minute, before the run), `busy_before`
-        (part of the CPUs' time that others took just before it), `system`, `versions`.
+        `commit` (null outside a repository), `modified` (files of the commit differ from it; other files do not count),
+        `time` (UTC), `cpu`, `cpu_features`, `cpus` (that this process may use), `load_average` (1 minute, before the
+        run), `busy_before` (part of the CPUs' time that others took just before it), `system`, `versions`.
     """
-    status = _git(root, "status", "--porcelain")
+    status = _git(root, "status", "--porcelain", "--untracked-files=no")
     return {
         "commit": _git(root, "rev-parse", "HEAD"),
         "modified": bool(status) if status is not None else None,

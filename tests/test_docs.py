@@ -289,6 +289,16 @@ def test_picture_is_drawn_for_light_and_dark() -> None:
 # The README's snippets.
 
 
+def test_what_the_snippets_write_is_ignored() -> None:
+    ignored = set((ROOT / ".gitignore").read_text(encoding="utf-8").splitlines())
+    text = README + _document("graph_tools.md") + _document("cost_model.md")
+    written = {"model", "host.c", *re.findall(r"`cc host\.c -o (\w+)", README)}
+    written |= {two for _, two in re.findall(r"^graph-tools (cut|fuse|optimize) \w+ (\w+)", text, re.MULTILINE)}
+    written |= set(re.findall(r"^(?:graph-tools|cost-model) .*--(?:report|out|plot) (\S+)", text, re.MULTILINE))
+    assert {"cut", "fused", "optimized", "host", "cut.json", "profile.json"} <= written
+    assert {f"/{name}" for name in written} <= ignored
+
+
 def _score(text: str) -> float:
     score = float(text)
     assert 0.0 < score < 1.0
