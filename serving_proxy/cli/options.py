@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -83,14 +84,16 @@ def shares(texts: list[str]) -> dict[int | str, float]:
     found: dict[int | str, float] = {}
     for text in texts:
         version, equals, percent = text.partition("=")
+        if not equals or not version:
+            raise InvalidError(f"share '{text}': no {'version' if equals else 'percentage'}, expected VERSION=PERCENT")
         try:
             share = float(percent.removesuffix("%"))
         except ValueError:
-            share = -1.0
-        if not equals or not version or not 0 <= share <= 100:
-            raise InvalidError(f"'{text}': expected VERSION=PERCENT, such as 4=10")
+            share = math.nan
+        if not 0 <= share <= 100:
+            raise InvalidError(f"share '{text}': '{percent}', expected a percentage from 0 to 100, as in {version}=10")
         if version in found:
-            raise InvalidError(f"'{text}': version {version} is given twice, expected once")
+            raise InvalidError(f"share '{text}': version {version} once more, expected each version once")
         found[version] = share
     return found
 

@@ -61,11 +61,14 @@ def _shown(name: str) -> Iterator[Callable[[dict[str, Any]], None]]:
 
         def told(job: dict[str, Any]) -> None:
             nonlocal last
+            # It has ended: the last step stays.
+            if not job["step"]:
+                return
             total, done = job["total"] or None, job["done"]
             progress.update(
                 task, description=escape(f"{name}: {job['step']}"), total=total, completed=done if total else 0
             )
-            if not screen.is_terminal and job["step"] and job["step"] != last:
+            if not screen.is_terminal and job["step"] != last:
                 remark(f"{name}: {job['step']}")
             last = job["step"]
 

@@ -39,16 +39,19 @@ def render_status(status: dict[str, Any]) -> RenderableType:
 
 def render_model(model: dict[str, Any]) -> RenderableType:
     """Show the versions of a model with where they come from."""
-    columns = ("version", "state", "role", "traffic", "shadow", "labels", "since", "bytes", "sha256", "source")
+    columns = (
+        "version", "state", "role", "traffic", "shadow", "labels", "since", "precision", "bytes", "sha256", "source",
+    )  # fmt: skip
     rows = [
         [
             str(one["version"]),
             _state(one),
-            one["role"],
+            one["role"] + _ramp(model, one["version"]),
             _percent(one["traffic"]),
             _percent(one["shadow"]),
             ", ".join(one["labels"]),
             clock(one["since"]),
+            _on_hosts(one, "precision"),
             "" if one["bytes"] is None else _bytes(one["bytes"]),
             (one["sha256"] or "")[:12],
             escape(one["source"]) + (f" [dim](optimized, {one['optimize']})[/]" if one["optimize"] else ""),
@@ -137,7 +140,9 @@ def _hosts(hosts: list[dict[str, Any]]) -> RenderableType:
 
 
 def _models(models: list[dict[str, Any]]) -> RenderableType:
-    columns = ("model", "version", "state", "role", "traffic", "shadow", "labels", "in flight", "cpus", "reason")
+    columns = (
+        "model", "version", "state", "role", "traffic", "shadow", "labels", "in flight", "cpus", "precision", "reason",
+    )  # fmt: skip
     rows = []
     for model in models:
         name = escape(model["name"]) + (" [yellow](paused)[/]" if model["paused"] else "")
@@ -153,7 +158,8 @@ def _models(models: list[dict[str, Any]]) -> RenderableType:
                     _percent(one["shadow"]),
                     ", ".join(one["labels"]),
                     str(sum(host.get("in_flight", 0) for host in hosts) or ""),
-                    " ".join(sorted({str(host["cpuset"]) for host in hosts if host.get("cpuset")})),
+                    _on_hosts(one, "cpuset"),
+                    _on_hosts(one, "precision"),
                     escape(one["reason"]),
                 ]
             )
@@ -164,6 +170,11 @@ def _models(models: list[dict[str, Any]]) -> RenderableType:
 def _ramp(model: dict[str, Any], version: int) -> str:
     found = [one for one in model["ramps"] if one["version"] == version]
     return f", to {found[0]['to']:g} %" if found else ""
+
+
+def _on_hosts(version: dict[str, Any], detail: str) -> str:
+    """Write what hosts say of a version, once where they say the same."""
+    return ", ".join(sorted({str(host[detail]) for host in version["hosts"].values() if host.get(detail)}))
 
 
 def _state(version: dict[str, Any]) -> str:

@@ -88,7 +88,10 @@ def _version(model: Model, version: Version, hosts: Sequence[HostSeen]) -> list[
         seen = host.models.get(model.name, {}).get(version.number) if host.alive else None
         if seen is not None:
             cores = f" on CPUs {seen.details['cpuset']}" if seen.details.get("cpuset") else ""
-            lines.append(f"{host.name}: {seen.state}{cores}" + (f", {seen.error}" if seen.error else "") + ".")
+            precision = f", in {seen.details['precision']}" if seen.details.get("precision") else ""
+            lines.append(
+                f"{host.name}: {seen.state}{cores}{precision}" + (f", {seen.error}" if seen.error else "") + "."
+            )
     return lines
 
 

@@ -117,15 +117,18 @@ class Gates:
             raise
 
     async def _gates(self, job: Job, name: str, number: int, deployed_at: float) -> None:
-        job.told("waiting for another validation")
+        if self._validations.locked():
+            job.told("waiting for other validations")
         async with self._validations:
             await self._move(job, name, number, deployed_at, State.VALIDATING)
             found = await self._validate(job, name, number, deployed_at)
         version = self._current(name, number, deployed_at)
         path, signatures = found.path, found.signatures
         if version.optimize is not None:
-            job.told("waiting for another optimisation")
+            if self.optimising.locked():
+                job.told("waiting for another optimisation")
             async with self.optimising:
+                job.told("optimizing")
                 await self._move(job, name, number, deployed_at, State.OPTIMIZING)
                 path = await self._optimise(job, name, version, found.path)
             signatures = await asyncio.to_thread(read_signatures, path)

@@ -103,8 +103,10 @@ class Supervisor:
         for host in hosts:
             if host.drained != drained:
                 host.drained, host.failures, host.start_at = drained, 0, 0.0
-                message = f"{host.name}: " + ("drains" if drained else "is to run again")
-                self._control.note("drain", message)
+                said = "drains" if drained else "is to run again"
+                self._control.note("drain", f"{host.name}: {said}")
+                if not drained and host.row is None and not host.adopted:
+                    host.note = said
                 if drained and host.row is not None and not host.adopted:
                     self._signal(host, signal.SIGTERM)
 
@@ -139,6 +141,9 @@ class Supervisor:
         state = "stopped" if seen is None or not seen.alive else seen.state
         if host is not None and host.child is not None and state == "stopped" and self._runs(host):
             state = "starting"
+        if host is not None and ours and host.drained and state not in {"starting", "stopped"}:
+            # It was told so, and says it itself a moment later.
+            state = "draining"
         note = "" if host is None else host.note
         if seen is not None and seen.alive and seen.desired_error:
             note = seen.desired_error

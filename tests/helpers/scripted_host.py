@@ -4,7 +4,7 @@
 It takes its lock, follows `desired.json` and says of every version that it loads, warms up and is ready. A path with a
 file `refuse` in it fails with that file's text. On SIGTERM it drains for as long as the file `drain_s` beside its lock
 says, and ends; a file `exit_code` there ends it at once. A file `cpus` there has the CPUs that it says to have, and
-it says that versions have those that `desired.json` gives them.
+it says that versions have those that `desired.json` gives them. A path with a file `precision` computes with that.
 """
 
 from __future__ import annotations
@@ -94,7 +94,10 @@ class Host:
             return {"state": "failed", "path": path, "error": refusal.read_text(encoding="utf-8").strip()}
         if at and Path(path, "slow").exists():
             at = 0
-        return {"state": states[at], "path": path, "error": None, "in_flight": 0, "cpuset": "0"}
+        precision = Path(path, "precision")
+        computes = precision.read_text(encoding="utf-8").strip() if precision.exists() else None
+        shown = {"error": None, "in_flight": 0, "cpuset": "0", "precision": computes}
+        return {"state": states[at], "path": path, **shown}
 
     def write(self) -> None:
         actual = {

@@ -67,6 +67,19 @@ def test_a_deployment_from_its_command_to_its_table(proxy: ProxyThread, model: M
     assert (answer["version"], answer["job"]["state"]) == (4, "succeeded")
 
 
+def test_what_hosts_compute_with_and_where_a_ramp_leads_are_in_the_tables(
+    proxy: ProxyThread, client: Client, model: Make, name: str
+) -> None:
+    (model(4) / "precision").write_text("bf16 weights", encoding="utf-8")
+    client.deploy(name, model(3), wait=True)
+    assert "precision" not in invoke(proxy, "versions", name)[1]
+    client.deploy(name, model(4), wait=True)
+    found = invoke(proxy, "ramp", name, 4, "--to", 50, "--over", "1h")[1]
+    assert re.search(r"4 +ready +variant, to 50 % .*bf16 weights", found)
+    assert re.search(r"4 +ready +variant, to 50 % .*bf16 weights", invoke(proxy, "status")[1])
+    assert "host-0: ready on CPUs 0, in bf16 weights." in invoke(proxy, "explain", name)[1]
+
+
 def test_every_verb_answers_json(proxy: ProxyThread, client: Client, model: Make, name: str) -> None:
     client.deploy(name, model(3), wait=True)
     client.deploy(name, model(4), wait=True)
@@ -96,9 +109,10 @@ def test_tables_for_people(proxy: ProxyThread, client: Client, model: Make, name
     ("words", "code", "said"),
     [
         (["promote", "unknown", 4], 1, "error: model 'unknown': not deployed, expected one of"),
-        (["traffic", "m", "4"], 2, "error: '4': expected VERSION=PERCENT, such as 4=10"),
-        (["traffic", "m", "4=x"], 2, "error: '4=x': expected VERSION=PERCENT"),
-        (["traffic", "m", "4=1", "4=2"], 2, "error: '4=2': version 4 is given twice"),
+        (["traffic", "m", "4"], 2, "error: share '4': no percentage, expected VERSION=PERCENT"),
+        (["traffic", "m", "4=x"], 2, "error: share '4=x': 'x', expected a percentage from 0 to 100, as in 4=10"),
+        (["traffic", "m", "4=110"], 2, "error: share '4=110': '110', expected a percentage from 0 to 100"),
+        (["traffic", "m", "4=1", "4=2"], 2, "error: share '4=2': version 4 once more, expected each version once"),
         (["ramp", "m", 4, "--to", 5, "--over", "soon"], 2, "error: --over: 'soon', expected a duration"),
         (["deploy", "m", "/gone/3"], 1, "error: model /gone/3: not there"),
         (["deploy", "m", "/etc", "--config", "[]"], 2, "error: --config: a JSON list, expected an object"),

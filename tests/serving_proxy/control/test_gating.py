@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from proxy_support import write_model
 
-from serving_proxy.control import gating
+from serving_proxy.control import gating, jobs
 from serving_proxy.control.control import Control, ControlOptions
 from serving_proxy.control.gating import Gates
-from serving_proxy.control.jobs import Jobs
+from serving_proxy.control.jobs import Job, Jobs
 from serving_proxy.errors import ExhaustedError
 from serving_proxy.lifecycle.changes import undeploy
 from serving_proxy.lifecycle.deployment import Deployment, deploy
@@ -33,10 +33,10 @@ class Place:
         self.jobs = Jobs(self.control.repository, self.control.bus)
         self.gates = Gates(self.control, self.jobs)
 
-    def deploy(self) -> None:
+    def deploy(self, optimize: str | None = None) -> None:
         """Enter version 3."""
         source = str(write_model(self.folder / "3"))
-        asked = Deployment(source=source, number=3, stamp="s")
+        asked = Deployment(source=source, number=3, stamp="s", optimize=optimize)
         model = self.control.models.get("ranking") or Model(name="ranking")
         self.control.commit(deploy(model, asked, (), time.time())[0])
 
@@ -89,6 +89,34 @@ def test_a_version_without_a_job_is_picked_up(place: Place, state: State, monkey
         place.gates.pick_up()
         assert len(place.jobs.running()) == 1
         await place.becomes(State.LOADING)
+        await place.jobs.close()
+
+    asyncio.run(run())
+
+
+def test_a_job_says_that_it_waits_only_where_it_does(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    class Heard(Job):
+        def told(self, step: str, *more: Any) -> None:
+            said.append(step)
+            super().told(step, *more)
+
+    async def says(step: str) -> None:
+        async with asyncio.timeout(20):
+            while said[-1:] != [step]:
+                await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(jobs, "Job", Heard)
+
+    async def run() -> None:
+        place.deploy(optimize="fp32")
+        async with place.gates.optimising:
+            place.gates.begin("ranking", 3)
+            await says("waiting for another optimisation")
+            assert "waiting for other validations" not in said
+        # From the first moment on, and not from the worker's first word.
+        await says("optimizing")
         await place.jobs.close()
 
     asyncio.run(run())

@@ -123,13 +123,15 @@ def test_drain_stops_hosts_until_it_is_taken_back(tmp_path: Path) -> None:
     with ProxyThread(tmp_path) as proxy:
         pid = alive(proxy)
         with proxy.client() as client:
-            client.drain()
+            # What is told at once is what was asked for, and not how it was before.
+            assert client.drain()[0]["state"] in {"draining", "stopped"}
             client.drain()
             wait_for(lambda: not host(proxy)["alive"])
             assert client.status()["draining"]
             wait_for(lambda: "host-0: drained" in messages(proxy))
             assert not host(proxy)["alive"]
-            client.drain(drain=False)
+            (again,) = client.drain(drain=False)
+            assert (again["state"], again["note"]) == ("stopped", "is to run again")
         assert alive(proxy) != pid
 
 
