@@ -17,6 +17,8 @@ from processor.errors import FailedPreconditionError, NotFoundError
 
 _VARIABLE = "PROCESSOR_LIBRARY"
 _PACKAGED = Path(__file__).with_name("libprocessor.so")
+# TensorFlow tells of every model that it reads, and how it was compiled; warnings and errors stay.
+_LOG_LEVEL, _WARNINGS = "TF_CPP_MIN_LOG_LEVEL", "1"
 # LOCAL keeps its symbols apart from the rest of the process, NODELETE because TensorFlow's threads outlive a dlclose.
 _FLAGS = ffi.RTLD_NOW | ffi.RTLD_LOCAL | ffi.RTLD_NODELETE
 _ONEDNN = "libdnnl.so.3"
@@ -90,6 +92,7 @@ def get_lib() -> Any:
 
 
 def _open(path: Path) -> Any:
+    os.environ.setdefault(_LOG_LEVEL, _WARNINGS)
     _tensorflow.open_libraries(path, _FLAGS)
     try:
         lib = _dlopen(path)

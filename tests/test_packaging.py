@@ -100,10 +100,11 @@ def test_extra_and_group_of_serving_proxy_are_the_same() -> None:
     assert PROJECT["optional-dependencies"]["serving-proxy"] == whole
 
 
-def test_changelog_has_the_version_or_is_unreleased() -> None:
-    headings = re.findall(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert headings[0] == "Unreleased"
-    assert headings[1:2] in ([], [PROJECT["version"]])
+def test_changelog_begins_with_the_version_that_programs_say() -> None:
+    headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    version = re.escape(PROJECT["version"])
+    assert re.fullmatch(rf"\[{version}\] (\(unreleased\)|- \d{{4}}-\d\d-\d\d)", headings[0])
+    assert not [one for one in headings[1:] if "unreleased" in one.lower()]
 
 
 def test_library_exports_only_its_interfaces() -> None:

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from pathlib import Path
+
+from demo.terminal import Terminal
 
 _COMMANDS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _LIVE_MS = 10_000
@@ -12,16 +15,21 @@ _LIVE_MS = 10_000
 _WATCH_MS = 2_000
 
 
-def picture(url: str, file: Path) -> str | None:
+def draw(terminal: Terminal, url: str, file: Path) -> str | None:
     """Write a picture of the whole page to a file; answer why not, if there is none."""
     command = next((path for name in _COMMANDS if (path := shutil.which(name))), None)
     if command is None:
         return "no Chromium was found"
-    try:
-        from playwright.sync_api import Error, sync_playwright
-    except ModuleNotFoundError:
+    if importlib.util.find_spec("playwright") is None:
         return "playwright is not installed"
     file.parent.mkdir(parents=True, exist_ok=True)
+    with terminal.step("Draw the page"):
+        return _picture(command, url, file)
+
+
+def _picture(command: str, url: str, file: Path) -> str | None:
+    from playwright.sync_api import Error, sync_playwright
+
     try:
         with sync_playwright() as playwright:
             # As root, in a container, it has no sandbox; it sees nothing but our own page.

@@ -15,7 +15,7 @@ from demo import movielens, workload
 from demo.measure import ServingError
 from demo.proxy import report, story
 from demo.proxy.clients import clients
-from demo.proxy.page import picture
+from demo.proxy.page import draw
 from demo.proxy.server import serve_words, serving
 from demo.proxy.stages import Stage, faults
 from demo.proxy.story import Story
@@ -132,12 +132,11 @@ def _tell(options: Options, terminal: Terminal, traffic: Traffic, stages: list[S
             f"answered, within {TOLERANCE:g}."
         )
     console.print(f"All figures: {_relative(options.json, Path.cwd())}")
-    with terminal.step("Draw the page"):
-        why_not = picture(url, options.picture)
+    why_not = draw(terminal, url, options.picture)
     if why_not is None:
         console.print(f"The page: {_relative(options.picture, Path.cwd())}")
     else:
-        console.print(f"No picture of the page ({why_not}); it would be {_relative(options.picture, Path.cwd())}")
+        console.print(f"The page is not drawn: {why_not}.")
     if options.wait:
         console.print(f"The page is at [bold]{url}/[/] while the clients go on. Enter ends it.", soft_wrap=True)
         with contextlib.suppress(EOFError, KeyboardInterrupt):

@@ -94,6 +94,22 @@ def test_threads_load_the_library_once() -> None:
     assert run.returncode == 0, run.stderr
 
 
+@pytest.mark.parametrize(("level", "kept", "shown"), [(None, "1", False), ("0", "0", True), ("2", "2", False)])
+def test_lines_of_level_info_are_hidden_unless_they_are_asked_for(
+    level: str | None, kept: str, shown: bool, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+    code = f"""
+        import os, processor
+        assert os.environ.get("TF_CPP_MIN_LOG_LEVEL") == {level!r}
+        processor.Model({str(tiny_model)!r}).close()
+        assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == {kept!r}
+    """
+    run = run_python(code, **({} if level is None else {"TF_CPP_MIN_LOG_LEVEL": level}))
+    assert run.returncode == 0, run.stderr
+    assert ("Reading SavedModel from" in run.stderr) == shown
+
+
 @pytest.mark.parametrize("content", [b"", b"not a library"])
 def test_load_library_of_something_else_says_so(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "libprocessor.so"
