@@ -10,6 +10,7 @@ from typing import Any
 from serving_proxy.control.jobs import Job
 from serving_proxy.control.views import EventView, JobView, ModelView, RampView, VersionView
 from serving_proxy.experiments.traffic import BUCKETS, to_percent
+from serving_proxy.guard.reading import in_flight
 from serving_proxy.lifecycle.observation import HostSeen
 from serving_proxy.lifecycle.records import Model, Policy, PolicyKind, Version
 from serving_proxy.lifecycle.states import State
@@ -125,4 +126,9 @@ def policy_text(policy: Policy) -> str:
 
 def _on_host(host: HostSeen, model: str, number: int) -> dict[str, Any]:
     seen = host.models.get(model, {}).get(number)
-    return {} if seen is None else {key: seen.details[key] for key in _DETAILS if seen.details.get(key) is not None}
+    if seen is None:
+        return {}
+    details = {key: seen.details[key] for key in _DETAILS if seen.details.get(key) is not None}
+    # `actual.json` is of the last change, statistics are of the last second.
+    now = in_flight(host.stats, model, number)
+    return details if now is None else details | {"in_flight": now}

@@ -28,6 +28,13 @@ def read_tallies(stats: Mapping[str, Any]) -> dict[Key, Tally]:
     return found | {key: _tally({}, one) for key, one in shadows.items()}
 
 
+def in_flight(stats: Mapping[str, Any], model: str, number: int) -> int | None:
+    """Return how many requests of a version wait or run; None where a host does not count it."""
+    versions = _mapping(_mapping(_mapping(stats.get("models")).get(model)).get("versions"))
+    counted = _mapping(versions.get(str(number)))
+    return _count(counted["in_flight"]) if "in_flight" in counted else None
+
+
 def _versions(data: Mapping[str, Any]) -> dict[Key, Mapping[str, Any]]:
     found = {}
     for model, one in _mapping(data.get("models")).items():
