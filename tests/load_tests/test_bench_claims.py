@@ -7,6 +7,7 @@ import dataclasses
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,22 @@ from load_tests.bench_session_group import contestants, summarise
 from load_tests.bench_session_group import main as measure_group
 from load_tests.claims import CLAIMS
 
-ENVIRONMENT = describe_environment(ROOT) | {"busy_before": 0.02}
+# Writes the results of a bench into a folder, with the environment that the module's tests share.
+Write = Callable[[Path, str, dict[str, Any]], None]
 
 
-def _write(folder: Path, name: str, results: dict[str, Any]) -> None:
-    (folder / CLAIMS[name].file).write_text(json.dumps({"environment": ENVIRONMENT} | results))
+@pytest.fixture(scope="module")
+def environment() -> dict[str, Any]:
+    """Of a quiet machine. Made when a test asks: looking at the machine takes half a second."""
+    return describe_environment(ROOT) | {"busy_before": 0.02}
+
+
+@pytest.fixture
+def write(environment: dict[str, Any]) -> Write:
+    def made(folder: Path, name: str, results: dict[str, Any]) -> None:
+        (folder / CLAIMS[name].file).write_text(json.dumps({"environment": environment} | results))
+
+    return made
 
 
 def _cases(**engines: dict[str, float]) -> dict[str, Any]:
@@ -40,39 +52,39 @@ def test_every_claim_is_a_row_and_says_what_is_missing(tmp_path: Path) -> None:
     assert all(row["missing"].startswith("not measured") for row in rows)
 
 
-def test_figures_of_fused_models(tmp_path: Path) -> None:
+def test_figures_of_fused_models(tmp_path: Path, write: Write, environment: dict[str, Any]) -> None:
     engines = {
         "stock": {"requests_per_s": 100.0, "cpu_s_per_1000": 2.0},
         "fp32": {"requests_per_s": 200.0, "cpu_s_per_1000": 1.5},
         "bf16": {"requests_per_s": 230.0, "cpu_s_per_1000": 1.0},
     }
     settings = {"precisions": {"W1 bf16": {"precision": "bf16 weights"}, "W1 fp32": {"precision": "fp32"}}}
-    _write(tmp_path, "fusion", _cases(**engines) | {"settings": settings})
+    write(tmp_path, "fusion", _cases(**engines) | {"settings": settings})
     row = read_claim(CLAIMS["fusion"], tmp_path)
     assert row["figures"] == {"W1 at 1 row": 0.75}
     assert "W1 at 1 row -25 % (2.00 to 1.50)" in row["text"]
-    assert (row["commit"], row["cpu"]) == (ENVIRONMENT["commit"], ENVIRONMENT["cpu"])
+    assert (row["commit"], row["cpu"]) == (environment["commit"], environment["cpu"])
     row = read_claim(CLAIMS["precision"], tmp_path)
     assert row["figures"] == {"fp32 over stock, W1 at 1 row": 2.0, "bf16 over fp32, W1 at 1 row": pytest.approx(1.15)}
     assert row["short"] == "fp32 +100 % requests/s; bf16 (bf16 weights) over that +15 %"
 
 
-def test_figures_of_the_cost_model_and_of_cuts(tmp_path: Path) -> None:
+def test_figures_of_the_cost_model_and_of_cuts(tmp_path: Path, write: Write) -> None:
     targets = [
         {"name": "baseline-pool / shared, mean over all traffic", "value": 1.31},
         {"name": "dynamic / baseline-pool, moving traffic", "value": 1.2},
     ]
     half = {"policy": "baseline-pool", "against": "shared", "interference": 0.5, "mean": 1.1}
-    _write(tmp_path, "cost-model", {"targets": targets, "comparisons": [half], "minutes_scale": 1.0})
+    write(tmp_path, "cost-model", {"targets": targets, "comparisons": [half], "minutes_scale": 1.0})
     row = read_claim(CLAIMS["cost-model"], tmp_path)
     assert row["figures"] == {"baseline-pool over shared": 1.31, "dynamic over baseline-pool": 1.2}
     assert "+10 % at 0.5 times the measured interference" in row["text"]
     speed = {"name": "20 bags, one row, stock TensorFlow: times as fast", "value": 2.28}
     size = {"name": "93 % zero rows, deeprec: smaller, bit-exact [%]", "value": 91.5}
-    _write(tmp_path, "cut", {"targets": [size, speed]})
+    write(tmp_path, "cut", {"targets": [size, speed]})
     assert read_claim(CLAIMS["cut"], tmp_path)["figures"] == {"smaller, deeprec [%]": 91.5, "speed": 2.28}
     assert read_claim(CLAIMS["cut"], tmp_path)["short"] == "-92 % size, +128 % speed"
-    _write(tmp_path, "cut", {"targets": [speed]})
+    write(tmp_path, "cut", {"targets": [speed]})
     assert "expected a whole run" in read_claim(CLAIMS["cut"], tmp_path)["missing"]
 
 
@@ -88,10 +100,10 @@ def test_arguments_of_make_are_not_handed_on(tmp_path: Path, monkeypatch: pytest
     assert (tmp_path / "said").read_text() == "args=\n"
 
 
-def test_a_part_of_a_run_and_a_quick_one_give_no_figure(tmp_path: Path) -> None:
-    _write(tmp_path, "cut", {"targets": []})
+def test_a_part_of_a_run_and_a_quick_one_give_no_figure(tmp_path: Path, write: Write) -> None:
+    write(tmp_path, "cut", {"targets": []})
     assert "expected a whole run" in read_claim(CLAIMS["cut"], tmp_path)["missing"]
-    _write(tmp_path, "session-group", {"quick": True})
+    write(tmp_path, "session-group", {"quick": True})
     assert "quick run" in read_claim(CLAIMS["session-group"], tmp_path)["missing"]
     (tmp_path / CLAIMS["aot"].file).write_text("{")
     assert "missing" in read_claim(CLAIMS["aot"], tmp_path)
@@ -130,25 +142,27 @@ def test_figures_of_what_was_compiled() -> None:
         CLAIMS["aot"].read({"cases": [], "refused": {}})
 
 
-def _everything(folder: Path) -> None:
+def _everything(folder: Path, write: Write) -> None:
     """Write what every bench writes, with figures of no meaning."""
     fused = {"stock": (100.0, 2.0), "fp32": (200.0, 1.5), "bf16": (230.0, 1.0)}
     engines = {name: {"requests_per_s": rate, "cpu_s_per_1000": cpu} for name, (rate, cpu) in fused.items()}
     settings = {"precisions": {"W1 bf16": {"precision": "bf16 weights"}}}
-    _write(folder, "fusion", _cases(**engines) | {"settings": settings})
-    _write(folder, "session-group", _cases(one={"requests_per_s": 1.0}, group={"requests_per_s": 1.2}))
+    write(folder, "fusion", _cases(**engines) | {"settings": settings})
+    write(folder, "session-group", _cases(one={"requests_per_s": 1.0}, group={"requests_per_s": 1.2}))
     compiled = {name: {"requests_per_s": rate} for name, rate in (("stock", 100.0), (COMPILED, 135.0))}
-    _write(folder, "aot", {"cases": [{"part": "dense", "rows": 16, "engines": compiled}], "refused": {}})
+    write(folder, "aot", {"cases": [{"part": "dense", "rows": 16, "engines": compiled}], "refused": {}})
     cost = [
         {"name": f"{name}", "value": 1.3}
         for name in ("baseline-pool / shared, mean", "dynamic / baseline-pool, moving")
     ]
-    _write(folder, "cost-model", {"targets": cost, "comparisons": [], "minutes_scale": 1.0})
+    write(folder, "cost-model", {"targets": cost, "comparisons": [], "minutes_scale": 1.0})
     cut = {"93 % zero rows, deeprec: smaller, bit-exact [%]": 93.7, "20 bags, one row, stock": 2.0}
-    _write(folder, "cut", {"targets": [{"name": name, "value": value} for name, value in cut.items()]})
+    write(folder, "cut", {"targets": [{"name": name, "value": value} for name, value in cut.items()]})
 
 
-def test_documents_are_updated_between_their_marks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_documents_are_updated_between_their_marks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], write: Write, environment: dict[str, Any]
+) -> None:
     (tmp_path / "docs").mkdir()
     documents = [tmp_path / "README.md", tmp_path / "docs" / "claims.md"]
     for path in documents:
@@ -157,7 +171,7 @@ def test_documents_are_updated_between_their_marks(tmp_path: Path, capsys: pytes
     # A row without a figure would take away one that is there.
     assert main(update) == 1
     assert "old" in documents[0].read_text()
-    _everything(tmp_path)
+    _everything(tmp_path, write)
     for _ in range(2):
         assert main(update) == 0
     for path in documents:
@@ -166,9 +180,9 @@ def test_documents_are_updated_between_their_marks(tmp_path: Path, capsys: pytes
         assert text.endswith("\n<!-- /claims -->\nafter\n")
         assert text.count("\n| ") == 1 + 1 + len(CLAIMS)
         assert "old" not in text
-    assert f"| {ENVIRONMENT['commit'][:7]}" in documents[0].read_text()
-    assert ENVIRONMENT["versions"]["tensorflow"] in documents[1].read_text()
-    busy = ENVIRONMENT | {"busy_before": 0.5}
+    assert f"| {environment['commit'][:7]}" in documents[0].read_text()
+    assert environment["versions"]["tensorflow"] in documents[1].read_text()
+    busy = environment | {"busy_before": 0.5}
     aot = json.loads((tmp_path / CLAIMS["aot"].file).read_text())
     (tmp_path / CLAIMS["aot"].file).write_text(json.dumps(aot | {"environment": busy}))
     assert main(update) == 0
