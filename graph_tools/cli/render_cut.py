@@ -14,7 +14,7 @@ from rich.table import Table
 
 from graph_tools.cli.terminal import Columns, show
 from graph_tools.cli.terminal import table as make_table
-from graph_tools.cli.units import bytes_text, difference_text, percent_text
+from graph_tools.cli.units import asked_text, bytes_text, change_text, difference_text, table_size_text
 from graph_tools.options import ROW_TYPES
 
 _MOST = 12
@@ -37,23 +37,24 @@ def sizes_table(report: dict[str, Any], title: str, width: int) -> Table:
     rows = []
     for key, text in (("bytes", bytes_text), ("nodes", "{:,}".format), ("variables", "{:,}".format)):
         before, after = source[key], target[key]
-        rows.append([key, text(before), text(after), percent_text(1 - after / before) if before else ""])
-    columns: Columns = {"": "left", "before": "right", "after": "right", "less": "right"}
+        rows.append([key, text(before), text(after), change_text(before, after)])
+    columns: Columns = {"": "left", "before": "right", "after": "right", "change": "right"}
     return make_table("Forecast" if report["dry_run"] else title, columns, rows, width)
 
 
 def _largest(report: dict[str, Any]) -> list[dict[str, Any]]:
-    return sorted(report["tables"], key=lambda one: -one["source_bytes"])
+    return sorted(report["tables"], key=lambda one: (-one["source_bytes"], one["name"]))
 
 
 def _tables(report: dict[str, Any], width: int) -> Table:
     columns: Columns = {
         "table": "name",
         "family": "left",
-        "keys x dim": "right",
+        "rows x dim": "right",
         "zero rows": "right",
-        "absent key": "left",
         "stored as": "left",
+        "found by": "left",
+        "absent key": "left",
         "before": "right",
         "after": "right",
     }
@@ -63,10 +64,11 @@ def _tables(report: dict[str, Any], width: int) -> Table:
         [
             escape(one["name"]),
             one["family"] if with_family else "",
-            f"{one['keys']:,} x {one['dim']}",
+            table_size_text(one["keys"], one["dim"]),
             f"{one['zero_rows']:,}" if one["zero_rows"] else "",
+            one["dtype"],
+            one["layout"],
             one["absent"]["kind"] if one["absent"] else "",
-            f"{one['layout']} {one['dtype']}",
             bytes_text(one["source_bytes"]),
             bytes_text(one["bytes"]),
         ]
@@ -75,14 +77,14 @@ def _tables(report: dict[str, Any], width: int) -> Table:
     if len(records) > _MOST:
         rest = records[_MOST:]
         sizes = [bytes_text(sum(one[key] for one in rest)) for key in ("source_bytes", "bytes")]
-        rows.append([f"and {len(rest)} more", "", "", "", "", "", *sizes])
-    return make_table("Tables", columns, rows, width, optional=("zero rows", "family", "keys x dim"))
+        rows.append([f"and {len(rest)} more", "", "", "", "", "", "", *sizes])
+    return make_table("Tables", columns, rows, width, optional=("zero rows", "family", "found by", "rows x dim"))
 
 
 def _forecast(report: dict[str, Any], width: int) -> Table:
     """Show what each table would take in each row type; the one that was asked for is marked."""
     columns: Columns = {"table": "name"}
-    columns |= dict.fromkeys(("keys x dim", "zero rows", "exported", *ROW_TYPES), "right")
+    columns |= dict.fromkeys(("rows x dim", "zero rows", "before", *ROW_TYPES), "right")
     records = _largest(report)
     rows = []
     for one in records[:_MOST]:
@@ -91,14 +93,14 @@ def _forecast(report: dict[str, Any], width: int) -> Table:
             f"[bold]{size}[/]" if name == one["dtype"] else size for name, size in zip(ROW_TYPES, sizes, strict=True)
         ]
         zero = f"{one['zero_rows']:,}" if one["zero_rows"] else ""
-        exported = bytes_text(one["source_bytes"])
-        rows.append([escape(one["name"]), f"{one['keys']:,} x {one['dim']}", zero, exported, *marked])
+        before = bytes_text(one["source_bytes"])
+        rows.append([escape(one["name"]), table_size_text(one["keys"], one["dim"]), zero, before, *marked])
     if len(records) > _MOST:
         rest = records[_MOST:]
         sums = [sum(one["forecast"].get(name, one["bytes"]) for one in rest) for name in ROW_TYPES]
-        exported = bytes_text(sum(one["source_bytes"] for one in rest))
-        rows.append([f"and {len(rest)} more", "", "", exported, *map(bytes_text, sums)])
-    return make_table("Bytes of tables by row type", columns, rows, width, optional=("zero rows", "keys x dim"))
+        before = bytes_text(sum(one["source_bytes"] for one in rest))
+        rows.append([f"and {len(rest)} more", "", "", before, *map(bytes_text, sums)])
+    return make_table("Bytes of tables by row type", columns, rows, width, optional=("zero rows", "rows x dim"))
 
 
 def passes_table(title: str, passes: list[dict[str, Any]], width: int) -> Table:
@@ -172,11 +174,7 @@ def _verdict(found: dict[str, Any], judged_too: bool) -> str:
     if not judged_too:
         judged = "not judged, since rows are stored lossily and no --tolerance was given"
     word = "[green]verified[/]" if judged_too else "[yellow]compared[/]"
-    answered = sum(one["answered"] for one in found["signatures"])
-    both = sum(one["a"] is not None and one["b"] is not None for one in found["refused"])
-    refused = f" ({both:,} refused by both)" if both else ""
     unsettled = sum(one["unsettled"] for one in found["outputs"])
     if unsettled:
         judged += f"; {unsettled:,} of {sum(one['elements'] for one in found['outputs']):,} scores hang on rounding"
-    asked = f"{answered:,} of {found['requests']:,} requests{refused}, {found['rows']:,} rows"
-    return f"{word} {asked}: {difference}, {judged}"
+    return f"{word} {asked_text(found)}: {difference}, {judged}"

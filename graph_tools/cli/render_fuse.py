@@ -12,7 +12,7 @@ from rich.table import Table
 
 from graph_tools.cli.render_cut import notes, passes_table, sizes_table
 from graph_tools.cli.terminal import Columns, show, table
-from graph_tools.cli.units import bytes_text
+from graph_tools.cli.units import bytes_text, table_size_text
 
 _MOST = 12
 
@@ -40,11 +40,11 @@ def render_passes(passes: Mapping[str, str], console: Console) -> None:
 
 
 def _table_files(files: list[dict[str, Any]], width: int) -> Table:
-    ordered = sorted(files, key=lambda one: -one["bytes"])
+    ordered = sorted(files, key=lambda one: (-one["bytes"], one["tables"][0]))
     rows = []
     for one in ordered[:_MOST]:
         more = f" and {len(one['tables']) - 1} more" if len(one["tables"]) > 1 else ""
-        size = f"{one['rows']:,} x {one['dim']}"
+        size = table_size_text(one["rows"], one["dim"])
         shared = "yes" if one["shared"] else ""
         name = escape(one["tables"][0]) + more
         rows.append(

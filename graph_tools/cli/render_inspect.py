@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from graph_tools.cli.terminal import Columns, show, table
-from graph_tools.cli.units import bytes_text
+from graph_tools.cli.units import bytes_text, table_size_text
 
 _MOST = 10
 
@@ -53,13 +53,13 @@ def _overview(models: list[dict[str, Any]], columns: Columns, width: int) -> Tab
         rows.append([label, *(escape(text(one)) for one in models)])
 
     row("kind", lambda one: one["kind"])
-    row("bytes on disk", lambda one: bytes_text(one["bytes"]))
-    row("not needed for serving", lambda one: bytes_text(one["needless_bytes"]))
+    row("bytes", lambda one: bytes_text(one["bytes"]))
+    row("bytes not needed", lambda one: bytes_text(one["needless_bytes"]))
     row("nodes", lambda one: f"{one['nodes']:,}")
-    row("nodes that outputs need", lambda one: f"{one['needed_nodes']:,}")
+    row("nodes needed", lambda one: f"{one['needed_nodes']:,}")
     row("functions", lambda one: f"{one['functions']:,}")
     row("variables", lambda one: _count(one["variables"]))
-    row("needed ones", lambda one: _count([x for x in one["variables"] if x["used"]]))
+    row("variables needed", lambda one: _count([x for x in one["variables"] if x["used"]]))
     row("tables", lambda one: _count(one["tables"]))
     row("assets", lambda one: _count(one["assets"]))
     row("training systems", lambda one: ", ".join(one["families"]) or "TensorFlow")
@@ -112,7 +112,7 @@ def _held(model: dict[str, Any], title: str, width: int) -> Table:
     for one in held[:_MOST]:
         if "family" in one:
             kind, notes = f"{one['family']} table", [f"absent key: {one['absent']}"]
-            shape = "?" if one["rows"] is None else f"{one['rows']:,} x {one['dim'] or 1}"
+            shape = "?" if one["rows"] is None else table_size_text(one["rows"], one["dim"] or 1)
         else:
             kind, notes = "variable", []
             shape = " x ".join(f"{size:,}" for size in one["shape"]) or "scalar"

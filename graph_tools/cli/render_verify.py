@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from graph_tools.cli.terminal import Columns, show, table
-from graph_tools.cli.units import bytes_text, difference_text
+from graph_tools.cli.units import asked_text, bytes_text, difference_text
 
 _MOST = 12
 
@@ -76,7 +76,7 @@ def _notes(report: dict[str, Any]) -> list[str]:
     if len(report["reasons"]) > _MOST:
         notes.append(f"[red]differs[/] and {len(report['reasons']) - _MOST} more; the JSON report has all")
     tolerance = f"{report['tolerance']['absolute']:g} + {report['tolerance']['relative']:g} x |score|"
-    asked = f"{report['requests']:,} requests, {report['rows']:,} rows in {report['seconds']:.1f} s"
+    asked = f"{asked_text(report)} in {report['seconds']:.1f} s"
     worst = max((float(one["max_abs_difference"]) for one in report["outputs"]), default=0.0)
     verdict = "[green]equal[/]" if report["passed"] else "[bold red]not equal[/]"
     if report["passed"]:

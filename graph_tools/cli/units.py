@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 def bytes_text(count: float) -> str:
     """Write bytes with a decimal unit: `25.6 MB`."""
@@ -13,11 +15,27 @@ def bytes_text(count: float) -> str:
     return f"{count:.1f} TB"
 
 
-def percent_text(fraction: float) -> str:
-    """Write a fraction in percent: `49.8 %`."""
-    return f"{100 * fraction:.1f} %"
+def change_text(before: float, after: float) -> str:
+    """Write by how much something grew, in percent: `-49.8 %`; nothing if there was none of it."""
+    percent = round(100 * (after / before - 1), 1) if before else 0.0
+    return f"{percent:+.1f} %" if percent else "0.0 %" if before else ""
+
+
+def table_size_text(rows: int, dim: int) -> str:
+    """Write the size of a table: `1,671 x 16`."""
+    return f"{rows:,} x {dim}"
 
 
 def difference_text(worst: float) -> str:
     """Write the largest difference between scores."""
     return "scores are equal bit for bit" if worst == 0 else f"largest difference {worst:.2g}"
+
+
+def asked_text(found: dict[str, Any]) -> str:
+    """Write how many requests of a verification count, why others do not, and their rows: `31 of 32 requests, ...`."""
+    answered = sum(one["answered"] for one in found["signatures"])
+    refused = [one for one in found["refused"] if not one["empty"]]
+    both = sum(one["a"] is not None and one["b"] is not None for one in refused)
+    why = {"of no row": found["requests"] - answered - len(refused), "refused by both": both}
+    others = ", ".join(f"{count:,} {what}" for what, count in why.items() if count > 0)
+    return f"{answered:,} of {found['requests']:,} requests{f' ({others})' if others else ''}, {found['rows']:,} rows"

@@ -80,7 +80,7 @@ class MergeDuplicates(Pass):
                 inputs = [Output(first.name, one.port) if one.node == node.name else one for one in user.inputs]
                 controls = [first.name if name == node.name else name for name in user.controls]
                 graph.set_inputs(user, inputs, controls)
-            sweep(model, [node.name], f"computes what '{first.name}' computes")
+            sweep(model, [node.name], f"computes the same as '{first.name}'")
             result.applied += 1
         return result.applied - before
 

@@ -32,6 +32,7 @@ class Side:
     nodes : int
         Of the flat graph; functions that are called count as their bodies.
     variables, tables : int
+        Of variables, those that have a value in the checkpoint.
     bytes : int
         On disk; of a forecast, what its tensors and graph would take.
     """
@@ -118,18 +119,21 @@ def is_lossy(table: dict[str, Any]) -> bool:
 
 def describe_source(model: Model) -> Side:
     """Measure a model as it was read."""
-    handles = model.graph.of("VarHandleOp", "VariableV2", "Variable")
     tables = len(model.sparse_tables) + len(model.embedding_tables) + len(_native_tables(model))
-    return Side(str(model.path), model.kind, len(model.graph), len(handles), tables, disk_bytes(model.path))
+    return Side(str(model.path), model.kind, len(model.graph), _variables(model), tables, disk_bytes(model.path))
 
 
 def describe_target(model: Model, path: Path | None = None) -> Side:
     """Measure a model as it is written, or as it would be."""
     size = disk_bytes(path) if path else forecast_bytes(model)
-    variables = len(model.graph.of("VarHandleOp"))
     where = str(path) if path else "(not written)"
     tables = len(table_bytes(model)) + len(_native_tables(model))
-    return Side(where, "SavedModel (TF 1)", len(model.graph), variables, tables, size)
+    return Side(where, "SavedModel (TF 1)", len(model.graph), _variables(model), tables, size)
+
+
+def _variables(model: Model) -> int:
+    """Count variables as `inspect` and `diff` do: those that have a value; several handles may stand for one."""
+    return sum(node.name in model.variables for node in model.graph.of("VarHandleOp", "VariableV2", "Variable"))
 
 
 def _native_tables(model: Model) -> list[str]:

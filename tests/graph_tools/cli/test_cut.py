@@ -14,6 +14,7 @@ import pytest
 from cut_support import build_sparse, contents, run
 from graph_tools_support import answers
 
+from graph_tools.cli.units import asked_text, change_text
 from graph_tools.readers import read_model
 
 MANIFEST = "assets.extra/recprocessor/manifest.json"
@@ -36,8 +37,8 @@ def test_tables_for_people(sparse: Path, tmp_path: Path) -> None:
     found = run("cut", sparse, tmp_path / "out", "--samples", 6)
     assert (found.code, found.err) == (0, "")
     assert contents(sparse) == before
-    assert re.search(r"^bytes +\d.* kB +\d.* %$", found.out, re.M)
-    assert re.search(r"^emb +deeprec +40 x 8 +20 +zero +\w+ fp32 +1\.6 kB +\d+ B$", found.out, re.M)
+    assert re.search(r"^bytes +\d.* kB +[+-]\d.* %$", found.out, re.M)
+    assert re.search(r"^emb +deeprec +40 x 8 +20 +fp32 +\w+ +zero +1\.6 kB +\d+ B$", found.out, re.M)
     assert re.search(r"^convert_sparse_lookups +1 +\d+$", found.out, re.M)
     assert re.search(r"^tensors +\d+ .* +\S+", found.out, re.M)
     assert "verified 6 of 6 requests" in found.out
@@ -45,12 +46,37 @@ def test_tables_for_people(sparse: Path, tmp_path: Path) -> None:
     assert found.out.splitlines()[-1].startswith(f"written to {tmp_path}/out in ")
 
 
+def test_sizes_and_counts_are_those_of_inspect(tiny_model: Path, tmp_path: Path) -> None:
+    (held,) = json.loads(run("inspect", tiny_model, "--json").out)["models"]
+    found = run("cut", tiny_model, tmp_path / "out", "--samples", 32, "--json")
+    cut = json.loads(found.out)
+    assert (cut["source"]["bytes"], cut["source"]["nodes"]) == (held["bytes"], held["nodes"])
+    assert cut["source"]["variables"] == len(held["variables"])
+    (left,) = json.loads(run("inspect", tmp_path / "out", "--json").out)["models"]
+    assert (cut["target"]["bytes"], cut["target"]["variables"]) == (left["bytes"], len(left["variables"]))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text"),
+    [(200, 100, "-50.0 %"), (1000, 1100, "+10.0 %"), (100_000, 100_001, "0.0 %"), (5, 5, "0.0 %"), (0, 0, "")],
+)
+def test_change_is_written_with_its_sign(before: int, after: int, text: str) -> None:
+    assert change_text(before, after) == text
+
+
+def test_requests_that_do_not_count_are_told() -> None:
+    refused = [{"a": "x", "b": "x", "empty": False}, {"a": "x", "b": None, "empty": True}]
+    found = {"signatures": [{"answered": 29}], "refused": refused, "requests": 32, "rows": 2000}
+    assert asked_text(found) == "29 of 32 requests (2 of no row, 1 refused by both), 2,000 rows"
+    assert asked_text(found | {"requests": 29, "refused": []}) == "29 of 29 requests, 2,000 rows"
+
+
 def test_dry_run_forecasts_and_writes_nothing(sparse: Path, tmp_path: Path) -> None:
     before = contents(sparse.parent)
     for arguments in ([sparse], [sparse, tmp_path / "out"], [sparse, sparse]):
         found = run("cut", *arguments, "--dry-run", "--report", tmp_path / "report.json")
         assert (found.code, found.err) == (0, "")
-        assert re.search(r"^table .* exported +fp32 +bf16 +fp16 +int8 +int4$", found.out, re.M)
+        assert re.search(r"^table .* before +fp32 +bf16 +fp16 +int8 +int4$", found.out, re.M)
         assert re.search(r"^emb +40 x 8 +20 +1\.6 kB +(\d+ B +){4}\d+ B$", found.out, re.M)
         assert found.out.splitlines()[-1].startswith("nothing was written in ")
     assert contents(sparse.parent) == before

@@ -121,7 +121,7 @@ def test_fused_models_are_looked_at_and_verified(source: Path, tmp_path: Path) -
     assert "signatures are equal" in found.out
     found = run("verify", source, tmp_path / "out", *library, "--samples", 4)
     assert (found.code, found.err) == (0, "")
-    assert re.search(r"^equal 4 requests", found.out, re.M)
+    assert re.search(r"^equal 4 of 4 requests", found.out, re.M)
     found = run("cut", tmp_path / "out", tmp_path / "again")
     assert (found.code, found.out) == (2, "")
     assert "it uses RecDenseTower, expected a model that is not fused yet" in found.err

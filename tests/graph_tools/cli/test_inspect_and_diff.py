@@ -56,7 +56,7 @@ def test_what_is_needed_comes_first_and_one_tensor_is_no_copy(tmp_path: Path) ->
     held = [line for line in found.out.splitlines() if " variable " in line]
     assert held[0].startswith("weights")
     assert "copy of" not in found.out
-    assert re.search(r"^needed ones +1, 2\.0 kB$", found.out, re.M)
+    assert re.search(r"^variables needed +1, 2\.0 kB$", found.out, re.M)
 
 
 def test_checkpoint_of_another_model(tiny_model: Path, string_model: Path) -> None:

@@ -24,7 +24,7 @@ def test_equal_models(pair: tuple[Path, Path]) -> None:
     found = run("verify", pair[0], pair[0], "--samples", 6)
     assert (found.code, found.err) == (0, "")
     assert re.search(r"^score +\d+ +0 +bit-exact ", found.out, re.M)
-    assert re.search(r"^equal 6 requests, .*: scores are equal bit for bit, tolerance 1e-05", found.out, re.M)
+    assert re.search(r"^equal 6 of 6 requests, .*: scores are equal bit for bit, tolerance 1e-05", found.out, re.M)
 
 
 def test_models_that_differ(pair: tuple[Path, Path], tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_models_that_differ(pair: tuple[Path, Path], tmp_path: Path) -> None:
     found = run("verify", *pair, "--samples", 6, "--seed", 3, "--report", report)
     assert (found.code, found.err) == (1, "")
     assert re.search(r"^differs signature 'serving_default', output 'score': .* elements differ", found.out, re.M)
-    assert re.search(r"^not equal 6 requests", found.out, re.M)
+    assert re.search(r"^not equal 6 of 6 requests", found.out, re.M)
     data = json.loads(report.read_text())
     assert (data["passed"], data["seed"]) == (False, 3)
     assert run("verify", *pair, "--samples", 6, "--tolerance", "0.01").code == 0
