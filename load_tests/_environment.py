@@ -5,13 +5,14 @@ import os
 import platform
 import re
 import subprocess
-import time
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["busy_share", "describe_environment", "usable_cpus"]
+from cost_model.cpu_time import busy_share
+
+__all__ = ["describe_environment", "usable_cpus"]
 
 
 #: How long to look at what others do.
@@ -21,20 +22,6 @@ _LOOK_S = 0.5
 def usable_cpus() -> int:
     """Answer how many CPUs this process may use."""
     return len(os.sched_getaffinity(0))
-
-
-def busy_share(seconds: float) -> float:
-    """Watch the machine; answer the share of its CPUs' time that somebody used."""
-
-    def ticks() -> tuple[int, int]:
-        # user, nice, system, idle, iowait, irq, softirq, steal
-        words = [int(word) for word in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
-        return words[3] + words[4], sum(words)
-
-    idle, total = ticks()
-    time.sleep(seconds)
-    idle_now, total_now = ticks()
-    return 1 - (idle_now - idle) / max(1, total_now - total)
 
 
 def _git(root: Path, *arguments: str) -> str | None:

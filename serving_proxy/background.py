@@ -7,8 +7,8 @@ import ctypes
 import os
 import signal
 import sys
-import time
 
+from cost_model.cpu_time import busy_share
 from serving_proxy.cpus import parse_cpus
 
 _PR_SET_PDEATHSIG = 1
@@ -23,25 +23,10 @@ def step_back(cpus: str | None) -> None:
     if cpus:
         os.setpriority(os.PRIO_PROCESS, 0, 10)
         os.sched_setaffinity(0, parse_cpus(cpus, "--maintenance-cpus"))
-    elif _idle_share() >= _ENOUGH_IDLE:
+    elif 1 - busy_share(_WATCHED_S) >= _ENOUGH_IDLE:
         # Where it shares CPUs with what serves, it runs when they are idle, and never keeps anything waiting.
         os.setpriority(os.PRIO_PROCESS, 0, 19)
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     else:
         # Of busy CPUs that would be a 300th, and nobody without privileges may raise it again: a tenth, as for loads.
         os.setpriority(os.PRIO_PROCESS, 0, 10)
-
-
-def _idle_share() -> float:
-    """Watch the machine for a moment; return the share of its CPUs' time that nobody used."""
-    idle, total = _ticks()
-    time.sleep(_WATCHED_S)
-    idle_now, total_now = _ticks()
-    return (idle_now - idle) / (total_now - total) if total_now > total else 1.0
-
-
-def _ticks() -> tuple[int, int]:
-    with open("/proc/stat", encoding="ascii") as file:
-        # user, nice, system, idle, iowait, irq, softirq, steal
-        ticks = [int(word) for word in file.readline().split()[1:9]]
-    return ticks[3] + ticks[4], sum(ticks)

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from cost_model.cpu_time import read_ticks
 from serving_proxy.background import step_back
 
 _WATCHED_S = 0.3
@@ -79,23 +80,17 @@ def _drop_unreadable(out: Path) -> None:
 
 def idlest(cpus: Iterable[int]) -> int:
     """Return that of some CPUs which does least: there a process that waits for idle time gets on."""
-    before = _busy()
+    before = read_ticks()
     time.sleep(_WATCHED_S)
-    now = _busy()
-    return min(sorted(cpus), key=lambda cpu: now.get(cpu, 0) - before.get(cpu, 0))
+    now = read_ticks()
 
+    def worked(cpu: int) -> int:
+        if cpu not in now or cpu not in before:
+            return 0
+        # What waits for idle time is left out: it gives way.
+        return (now[cpu].busy - now[cpu].nice) - (before[cpu].busy - before[cpu].nice)
 
-def _busy() -> dict[int, int]:
-    """Read the ticks that each CPU has worked, but for what waits for idle time."""
-    found = {}
-    with open("/proc/stat", encoding="ascii") as file:
-        for line in file:
-            name, *words = line.split()
-            if name.startswith("cpu") and name[3:].isdecimal():
-                # user, nice, system, idle, iowait, irq, softirq, steal
-                ticks = [int(word) for word in words[:8]]
-                found[int(name[3:])] = sum(ticks) - ticks[1] - ticks[3] - ticks[4]
-    return found
+    return min(sorted(cpus), key=worked)
 
 
 def _fail(message: str, exhausted: bool = False) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from cost_model.calibration import Run, Served, Times
+from cost_model.cpu_time import busy_share
 from cost_model.profiling.fingerprint import fingerprint
 from load_tests._programs import find_library, find_program, run_program
 from load_tests.request_files import random_requests, write_requests
@@ -140,15 +141,8 @@ def wait_for_quiet() -> None:
     """Wait until the machine has been idle for a second, or for a few at most."""
     end = time.monotonic() + _PATIENCE_S
     while time.monotonic() < end:
-        before = _idle_s()
-        time.sleep(1.0)
-        if 1 - (_idle_s() - before) / (os.cpu_count() or 1) < _QUIET:
+        if busy_share(1.0) < _QUIET:
             return
-
-
-def _idle_s() -> float:
-    fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
-    return (float(fields[4]) + float(fields[5])) / os.sysconf("SC_CLK_TCK")
 
 
 def _once(tenants: Sequence[Tenant], seconds: float, seed: int, cpu: int, folder: Path) -> tuple[dict[str, Any], Any]:

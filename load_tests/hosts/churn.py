@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from load_tests._environment import busy_share, usable_cpus
+from cost_model.cpu_time import busy_share
+from load_tests._environment import usable_cpus
 from load_tests._programs import ProgramError, find_library
 from load_tests._report import Target
 from load_tests.bench_serving import default_config

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from cost_model.cpu_time import Ticks, read_ticks
 from serving_proxy.cpus import read_cpus
 from serving_proxy.lifecycle.observation import HostSeen
 from serving_proxy.lifecycle.records import Model
@@ -95,32 +96,20 @@ class Load:
 
     def __init__(self, file: Path = _STAT) -> None:
         self._file = file
-        self._last: dict[int, tuple[int, int]] = {}
+        self._last: dict[int, Ticks] = {}
 
     def percent(self) -> dict[int, float]:
         """Return the share of the time [%] that each CPU worked; nothing the first time."""
-        now = _ticks(self._file)
+        now: dict[int, Ticks] = {}
+        with suppress(OSError):
+            now = read_ticks(self._file)
         found = {}
-        for cpu, (busy, total) in now.items():
-            if cpu in self._last and total > self._last[cpu][1]:
-                before = self._last[cpu]
-                found[cpu] = round(100 * (busy - before[0]) / (total - before[1]), 1)
+        for cpu, ticks in now.items():
+            before = self._last.get(cpu, ticks)
+            if ticks.total > before.total:
+                found[cpu] = round(100 * (ticks.busy - before.busy) / (ticks.total - before.total), 1)
         self._last = now
         return found
-
-
-def _ticks(file: Path) -> dict[int, tuple[int, int]]:
-    """Read busy and all ticks of each CPU."""
-    found = {}
-    with suppress(OSError):
-        for line in file.read_text(encoding="ascii", errors="replace").splitlines():
-            name, _, rest = line.partition(" ")
-            if name.startswith("cpu") and name[3:].isdecimal():
-                # user nice system idle iowait irq softirq steal; what guests had is within user.
-                values = [int(one) for one in rest.split()[:8]]
-                total = sum(values)
-                found[int(name[3:])] = (total - sum(values[3:5]), total)
-    return found
 
 
 def _set(text: str) -> set[int]:

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from cost_model.cpu_time import Ticks, Watch, busy_share, read_ticks
+
+CPU = min(os.sched_getaffinity(0))
+SPIN = f"import os; os.sched_setaffinity(0, {{{CPU}}}); print(flush=True)\nwhile True: pass"
+
+
+def test_ticks_are_those_of_each_cpu(tmp_path: Path) -> None:
+    file = tmp_path / "stat"
+    file.write_text("cpu  1 1 1 1 1 1 1 1 1 1\ncpu3 10 2 3 80 5 1 2 4 9 9\nintr 7\n", encoding="ascii")
+    assert read_ticks(file) == {3: Ticks(10, 2, 3, 80, 5, 1, 2, 4)}
+    assert (read_ticks(file)[3].busy, read_ticks(file)[3].total) == (22, 107)
+
+
+def test_what_others_use_is_seen() -> None:
+    with subprocess.Popen([sys.executable, "-c", SPIN], stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdout is not None
+            other.stdout.readline()
+            watch = Watch([CPU])
+            time.sleep(0.4)
+            # Whatever else runs there, that CPU is never idle.
+            assert watch.others() > 0.8
+            assert watch.busy() > 0.8
+        finally:
+            other.kill()
+
+
+def test_what_threads_of_this_process_use_is_not_that_of_others() -> None:
+    done = threading.Event()
+
+    def spin() -> None:
+        os.sched_setaffinity(0, {CPU})
+        while not done.is_set():
+            pass
+
+    began = time.process_time()
+    watch = Watch([CPU])
+    thread = threading.Thread(target=spin)
+    start = time.monotonic()
+    thread.start()
+    try:
+        time.sleep(0.5)
+        own = (time.process_time() - began) / (time.monotonic() - start)
+        assert watch.busy() - watch.others() == pytest.approx(own, abs=0.1)
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_share_of_the_machine() -> None:
+    assert 0 <= busy_share(0.05) <= 1
