@@ -11,6 +11,7 @@ from typing import Any
 from cost_model.errors import CostModelError, WorkloadError
 
 REQUIRED = object()
+SCENARIOS = Path(__file__).parent / "scenarios"
 
 
 class Reader:
@@ -110,6 +111,13 @@ def describe(value: object) -> str:
     """Say what was found, briefly."""
     text = repr(value)
     return text if len(text) <= 40 else f"{type(value).__name__} {text[:30]}…"
+
+
+def workload_file(path: str | Path) -> Path:
+    """Return the path, or the file of the scenario that comes with the package if it is the name of one."""
+    place = Path(path)
+    shipped = SCENARIOS / f"{place}.yaml"
+    return shipped if place.name == str(place) and not place.is_file() and shipped.is_file() else place
 
 
 def read_yaml(path: Path, error: type[CostModelError] = WorkloadError) -> Any:

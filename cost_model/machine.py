@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cost_model._reading import Reader, describe, read_yaml
+from cost_model._reading import Reader, describe, read_yaml, workload_file
 from cost_model.errors import MachineError
 
 _SYS = Path("/sys")
@@ -98,8 +98,8 @@ def parse_machine(data: object) -> Machine:
 
 
 def load_machine(path: str | Path) -> Machine:
-    """Read a machine file: the mapping itself, or a file (a workload) that has it under `machine`."""
-    place = Path(path)
+    """Read a machine file: the mapping itself, or a file (a workload) that has it under `machine`; or `box128`."""
+    place = workload_file(path)
     data = read_yaml(place, MachineError)
     try:
         return parse_machine(data["machine"] if isinstance(data, dict) and "machine" in data else data)

@@ -137,6 +137,10 @@ class Service(Protocol):
     def outside(self, rows: RowDistribution) -> float:
         """Return the part of requests with fewer or more rows than were measured."""
 
+    @property
+    def disturbed(self) -> float:
+        """Share of the CPUs' time that others used while it was measured; 0 if it was little."""
+
 
 @dataclass(frozen=True)
 class ServiceTime:
@@ -182,6 +186,10 @@ class ServiceTime:
     def outside(self, rows: RowDistribution) -> float:
         return 0.0
 
+    @property
+    def disturbed(self) -> float:
+        return 0.0
+
 
 @lru_cache(maxsize=4096)
 def _service_points(service: ServiceTime, rows: RowDistribution, threads: int) -> Points:
@@ -212,12 +220,15 @@ class ServiceTable:
     levels : tuple of float
         Probabilities of the quantiles, increasing, from 0 to 1.
     quantiles_us : nested tuple [threads, rows, levels] of float [µs]
+    disturbed : float
+        Share of the CPUs' time that others used while they were measured; 0 if it was little.
     """
 
     threads: tuple[int, ...]
     rows: tuple[int, ...]
     levels: tuple[float, ...]
     quantiles_us: tuple[tuple[tuple[float, ...], ...], ...]
+    disturbed: float = 0.0
 
     @property
     def most_threads(self) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cost_model._reading import Reader, check_number, describe, read_yaml
+from cost_model._reading import Reader, check_number, describe, read_yaml, workload_file
 from cost_model.errors import ProfileError, WorkloadError
 from cost_model.machine import Machine, parse_machine
 from cost_model.service import Points, RowDistribution, Service, ServiceTable, ServiceTime
@@ -140,6 +140,7 @@ def load_workload(path: str | Path, *, any_cpu: bool = False) -> Workload:
     Parameters
     ----------
     path : path-like
+        Or the name of a scenario that comes with the package: `box128`.
     any_cpu : bool
         Take profiles from another CPU model too.
 
@@ -148,7 +149,7 @@ def load_workload(path: str | Path, *, any_cpu: bool = False) -> Workload:
     WorkloadError
         It cannot be read, or a member is missing, unknown or out of range; the message names file and member.
     """
-    place = Path(path)
+    place = workload_file(path)
     try:
         return parse_workload(read_yaml(place), folder=place.parent, any_cpu=any_cpu)
     except (WorkloadError, ProfileError) as error:

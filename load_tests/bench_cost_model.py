@@ -145,7 +145,7 @@ def main() -> int:
             curves = latency_curve(workload, workload.machine, traffic, shown, rates, seeds[0], interference)
             owned = curves["dynamic"][-2] if "dynamic" in curves else None
             picture = chosen.out.with_name(f"{chosen.out.stem}_{traffic.name}.png")
-            draw_simulation(curves, owned, traffic.name, "ranking", picture)
+            draw_simulation(curves, owned, traffic.name, base.model("ranking"), picture)
     return 1 if chosen.strict and not all(target.ok for target in targets) else 0
 
 

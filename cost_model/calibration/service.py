@@ -92,6 +92,10 @@ class CalibratedService:
     def outside(self, rows: RowDistribution) -> float:
         return self.base.outside(rows)
 
+    @property
+    def disturbed(self) -> float:
+        return self.base.disturbed
+
 
 @lru_cache(maxsize=64)
 def undisturbed(service: ServiceTime | ServiceTable) -> ServiceTime | ServiceTable:

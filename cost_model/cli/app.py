@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The `cost-model` command: its verbs, its exit codes, and what every verb does alike.
 
-Exit codes: 0 done, 1 the plan is not feasible or a comparison failed, 2 wrong use or unreadable input.
+Exit codes: 0 done, 1 the plan is not feasible (with --add: that model does not fit), 2 wrong use or unreadable input.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from cost_model.errors import CostModelError, UsageError
 app = typer.Typer(
     name="cost-model",
     help="Decide which model gets which cores; explain it, and prove it on a simulated machine.",
-    epilog="Start with `cost-model plan WORKLOAD.yaml --total-qps 20000 --explain`. Exit codes: 0 done, 1 not feasible "
-    "or a comparison failed, 2 wrong use or unreadable input.",
+    epilog="Start with `cost-model plan box128 --total-qps 20000 --explain`. Exit codes: 0 done, 1 the plan is not "
+    "feasible or the model of --add does not fit, 2 wrong use or unreadable input.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 _HELP = """Fit what this machine, at work, adds to profiles.
 
-A profile is taken on a quiet machine by one caller. The trace holds runs of the same models under Poisson arrivals
-(`python -m load_tests.cost_model.predictions` makes one). What is fitted: an overhead and a factor of service times,
-stalls of the cores, and what models cost each other. `plan` and `simulate` take the file by `--calibration`.
+A profile is taken on a quiet machine by one caller. The trace holds runs of the same models under Poisson arrivals: in
+a checkout, `python -m load_tests.cost_model.predictions` makes one with its profiles, in `results/predictions`. What is
+fitted: an overhead and a factor of service times, stalls of the cores, and what models cost each other. `plan` and
+`simulate` take the file by `--calibration`.
 
 **Example**
 
-- `cost-model calibrate ranking.json variant.json --trace trace.json --out calibration.json`
+- `cost-model calibrate profile-W1.json profile-W2.json --trace trace-fit.json --out calibration.json`
 """
 
 

@@ -10,7 +10,14 @@ from typing import Annotated
 import typer
 
 from cost_model.cli.app import Json, app, guarded, print_json
-from cost_model.cli.reading import AnyCpu, CalibrationFile, InterferenceFile, InterferenceScale, read_costs
+from cost_model.cli.reading import (
+    AnyCpu,
+    CalibrationFile,
+    InterferenceFile,
+    InterferenceScale,
+    WorkloadFile,
+    read_costs,
+)
 from cost_model.errors import UsageError
 from cost_model.machine import load_machine, this_machine
 from cost_model.planning import Addition, Plan, explain, plan, plan_addition
@@ -21,19 +28,20 @@ _HELP = """Decide which model gets which cores.
 
 Baselines get what their objective needs before anything else; variants share a pool, or a few where that takes fewer
 cores. A plan that cannot meet every objective says why, still protects the baselines, and ends with exit code 1.
+With `--add` the exit code is about that model alone: 0 if it fits or needs cores, 1 if it does not fit.
 
 **Examples**
 
-- `cost-model plan box128.yaml --total-qps 20000`
-- `cost-model plan box128.yaml --total-qps 20000 --explain`
-- `cost-model plan box128.yaml --total-qps 20000 --add exp_17 --like ranking --qps 300 --slo-p99-ms 20`
+- `cost-model plan box128 --total-qps 20000`
+- `cost-model plan box128 --total-qps 20000 --explain --plot plan.png`
+- `cost-model plan box128 --total-qps 20000 --add exp_17 --like ranking --qps 300 --slo-p99-ms 20`
 """
 
 
 @app.command(name="plan", help=_HELP)
 @guarded
 def plan_command(
-    workload: Annotated[Path, typer.Argument(metavar="WORKLOAD.yaml", help="Models, their rates and objectives.")],
+    workload: WorkloadFile,
     machine: Annotated[
         Path | None,
         typer.Option(
@@ -115,10 +123,11 @@ def plan_command(
     else:
         if addition:
             render_addition(addition)
-        render_plan(shown)
+        render_plan(shown, add)
         for name in names:
             render_explanation(explain(shown, name))
-    return 1 if not shown.feasible or (addition and addition.verdict == "does_not_fit") else 0
+    # With --add the question is about that model, whatever misses its objective without it.
+    return 1 if (addition.verdict == "does_not_fit" if addition else not shown.feasible) else 0
 
 
 def _with_parallel(read: Workload, parallel: float | None) -> Workload:

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from cost_model.cli.app import Json, app, errors, guarded, print_json
+from cost_model.cli.app import Json, app, errors, guarded, print_json, tell
 from cost_model.errors import UsageError
 from cost_model.machine import parse_cpus, this_machine
 
@@ -79,6 +79,7 @@ def profile_command(
             records=records,
             seconds=seconds,
             told=begins,
+            noted=tell,
             counted=lambda steps: bar.update(task, total=steps, completed=-1),
         )
         bar.advance(task)
@@ -114,4 +115,6 @@ def _render(made: Profile) -> None:
     screen = console()
     screen.print(table)
     costs = ", ".join(f"{name} {value:+.1%}" for name, value in made.interference.items())
-    screen.print(f"\nmemory {made.memory_mb:,.0f} MB; sharing costs: {costs}")
+    screen.print(f"\nmemory {made.memory_mb:,.0f} MB; sharing costs: {costs or 'not measured'}")
+    if made.busy_before is not None and made.busy_during is not None:
+        screen.print(f"others used {made.busy_before:.0%} of the CPUs before, up to {made.busy_during:.0%} during it")

@@ -11,6 +11,13 @@ import typer
 from cost_model.interference import Interference, default_interference, load_interference
 from cost_model.workload import Workload
 
+WorkloadFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="WORKLOAD.yaml",
+        help="Models, their rates and objectives; or `box128`, the scenario that comes with the package.",
+    ),
+]
 CalibrationFile = Annotated[
     Path | None,
     typer.Option(

@@ -28,15 +28,12 @@ def make_table(title: str, *columns: str) -> Table:
     return made
 
 
-def render_plan(made: Plan) -> None:
-    """Print allocations, the models in the most trouble, and what a reader must know."""
+def render_plan(made: Plan, added: str | None = None) -> None:
+    """Print allocations, the models in the most trouble, and what a reader must know; `added` was tried out in it."""
     screen = console()
-    cores = len(made.machine.cores)
     word = "[green]feasible[/]" if made.feasible else "[bold red]not feasible[/]"
-    room = f"; traffic can grow to {_growth(made.growth)} of that" if made.feasible else ""
-    screen.print(
-        f"[bold]Plan[/] {word}: {len(made.qps)} models on {cores} cores, {sum(made.qps.values()):,.0f} requests/s{room}"
-    )
+    name = f"Plan with {escape(added)}" if added else "Plan"
+    screen.print(f"[bold]{name}[/] {word}: {made.summary}", soft_wrap=True)
     for reason in made.reasons:
         screen.print(f"  - {escape(reason)}", soft_wrap=True)
     screen.print()
@@ -86,7 +83,7 @@ def render_explanation(made: Explanation) -> None:
         threads = f" x {point.threads_per_session}" if point.threads_per_session > 1 else ""
         table.add_row(
             f"{point.cores}{mark}",
-            f"{point.cores // point.threads_per_session}{threads}",
+            f"{point.sessions}{threads}",
             f"{point.p99_ms:.2f} ms" if math.isfinite(point.p99_ms) else "overload",
             _growth(point.growth),
             "met" if point.meets else "missed",

@@ -4,16 +4,23 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from cost_model.cli.app import app, guarded, tell
-from cost_model.cli.reading import AnyCpu, CalibrationFile, InterferenceFile, InterferenceScale, read_costs
+from cost_model.cli.reading import (
+    AnyCpu,
+    CalibrationFile,
+    InterferenceFile,
+    InterferenceScale,
+    WorkloadFile,
+    read_costs,
+)
 from cost_model.cli.render_plan import console
 from cost_model.errors import UsageError, WorkloadError
 from cost_model.workload import MOST_QPS
@@ -22,19 +29,20 @@ _HELP = """Simulate a machine, also one that you do not have: which policy carri
 
 Finds the highest total requests/s at which every model meets its p99 objective, for each kind of traffic; with `--qps`,
 runs at that rate and shows each model instead. A model that misses by itself, on idle cores, may miss twice that, under
-every policy alike, up to 10 %; one that misses more than that alone is named, and no rate counts as carried.
+every policy alike, up to 10 %; one that misses more than that alone is named, and no rate counts as carried. One that
+an event of the traffic slows so far is not judged meanwhile, and named.
 
 **Examples**
 
-- `cost-model simulate box128.yaml --minutes-scale 0.05`
-- `cost-model simulate box128.yaml --policy dynamic --traffic slow-variant --qps 36000 --plot cores.png`
+- `cost-model simulate box128 --minutes-scale 0.01 --seed 1`
+- `cost-model simulate box128 --minutes-scale 0.05 --policy dynamic --traffic slow-variant --qps 36000 --plot cores.png`
 """
 
 
 @app.command(name="simulate", help=_HELP)
 @guarded
 def simulate_command(
-    workload_file: Annotated[Path, typer.Argument(metavar="WORKLOAD", help="Workload file (YAML).")],
+    workload_file: WorkloadFile,
     policy: Annotated[str, typer.Option(help="shared, static, baseline-pool, planned, dynamic, or all.")] = "all",
     seed: Annotated[
         list[int] | None, typer.Option(min=0, help="Seed; again for more. By default those of the file.")
@@ -54,7 +62,7 @@ def simulate_command(
 ) -> int:
     from cost_model.machine import load_machine, this_machine
     from cost_model.simulation.capacity import scaled_workload
-    from cost_model.simulation.inputs import BROKEN, build_inputs
+    from cost_model.simulation.inputs import BROKEN, build_inputs, schedule, unjudged
     from cost_model.simulation.policies import POLICIES, least_cores
     from cost_model.workload import load_workload
 
@@ -85,14 +93,21 @@ def simulate_command(
     if coefficients.guessed:
         tell("coefficients of interference are guesses, as no measured ones are installed")
     seeds = seed or list(workload.seeds)
-    unserved = build_inputs(workload).unserved
-    for name in unserved:
+    inputs = build_inputs(workload)
+    # Events do not hang on the seed.
+    broken = {
+        kind.name: unjudged(inputs.load, inputs.names, schedule(workload, kind, seeds[0])) for kind in workload.traffic
+    }
+    for name in inputs.unserved:
         tell(f"{name} misses its objective on idle cores in more than {BROKEN:.0%} of its requests: no rate is carried")
     if qps is not None:
         data = _at_rate(workload, machine, names, qps, seeds[0], coefficients, as_json)
     else:
         data = _search(workload, machine, names, seeds, coefficients, as_json)
-    data["unserved"] = list(unserved)
+        if not as_json:
+            _notes(inputs, broken)
+    data["unserved"] = list(inputs.unserved)
+    data["unjudged"] = [{"traffic": kind, **asdict(one)} for kind, found in broken.items() for one in found]
     if plot:
         _draw(workload, machine, names, seeds[0], coefficients, qps, data, plot)
     if as_json:
@@ -116,10 +131,19 @@ def _search(workload: Any, machine: Any, names: list[str], seeds: list[int], coe
     return {"capacities": to_json(rows)}
 
 
+def _notes(inputs: Any, broken: Mapping[str, Sequence[Any]]) -> None:
+    from cost_model.simulation.report import judging_notes
+
+    told = [f"{kind}: {note}" for kind, found in broken.items() for note in judging_notes(found, {})]
+    told += judging_notes((), dict(zip(inputs.names, inputs.allowed, strict=True)))
+    for note in told:
+        console().print(f"  {note}", soft_wrap=True)
+
+
 def _at_rate(
     workload: Any, machine: Any, names: list[str], qps: float, seed: int, coefficients: Any, quiet: bool
 ) -> Any:
-    from cost_model.simulation.report import result_json
+    from cost_model.simulation.report import judging_notes, models_table, result_json
     from cost_model.simulation.study import latency_curve
 
     answers = []
@@ -127,22 +151,13 @@ def _at_rate(
         for results in latency_curve(workload, machine, kind, names, [qps], seed, coefficients).values():
             answers.append({"traffic": kind.name, "seed": seed, **result_json(results[0])})
             if not quiet:
-                console().print(_models_table(kind.name, results[0]))
+                screen = console()
+                screen.print(models_table(kind.name, results[0]))
+                allowed = {model.name: model.allowed for model in results[0].models}
+                for note in judging_notes(results[0].unjudged, allowed):
+                    screen.print(f"  {note}", soft_wrap=True)
+                screen.print()
     return {"runs": answers}
-
-
-def _models_table(traffic: str, result: Any) -> Table:
-    verdict = "[green]every model meets its objective[/]" if result.met else "[red]not every model does[/]"
-    table = Table(title=f"{traffic}, {result.policy}, {result.qps:,.0f} requests/s: {verdict}", title_justify="left")
-    for name in ("model", "requests", "dropped", "missed", "allowed", "p50 [ms]", "p99 [ms]", "cores", "borrowed"):
-        table.add_column(name, justify="left" if name == "model" else "right")
-    for one in result.models:
-        mark = "" if one.met else "[red]"
-        table.add_row(
-            one.name, f"{one.arrived:,}", f"{one.dropped:,}", f"{mark}{one.missed:.2%}", f"{one.allowed:.2%}",
-            f"{one.p50_ms:.2f}", f"{one.p99_ms:.2f}", f"{one.cores:.2f}", f"{one.borrowed_cores:.2f}",
-        )  # fmt: skip
-    return table
 
 
 def _draw(
@@ -157,5 +172,5 @@ def _draw(
     rates = [top * part for part in (0.5, 0.65, 0.8, 0.9, 0.95, 1.0, 1.05)]
     curves = latency_curve(workload, machine, kind, names, rates, seed, coefficients)
     shown = "dynamic" if "dynamic" in curves else names[-1]
-    baseline = next(model.name for model in workload.models if model.role == "baseline")
+    baseline = next(model for model in workload.models if model.role == "baseline")
     draw_simulation(curves, curves[shown][-2], f"{kind.name}, seed {seed}", baseline, path)

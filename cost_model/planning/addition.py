@@ -105,7 +105,7 @@ def _homes(before: Plan, anew: Plan, model: ModelLoad) -> list[tuple[int | None,
         pool = sizing_for(anew, (*(there.models if there else ()), model.name), anew.qps)
         lost = set(_late(before)) if there else set()
         need = pool.need()
-        if need <= pool.most and lost.issuperset((*pool.hopeless, *pool.crowded)):
+        if need <= pool.most and lost.issuperset((*pool.late_alone, *pool.crowded)):
             has = len(there.cores) if there else 0
             found.append((place, pool, max(0, need - has), -pool.growth(max(need, has))))
     return [(place, pool, cores) for place, pool, cores, _ in sorted(found, key=lambda one: one[2:])]
@@ -143,12 +143,13 @@ def _moved(before: Plan, anew: Plan, to: int | None, pool: Sizing, given: Mappin
             order = sorted(one.cores, key=lambda core: (before.machine.cores[core].node in nodes, core))
             gained += order[-given[place] :]
             allocations.append(allocate(there, tuple(sorted(order[: -given[place]])), before.machine))
-        elif place == to:
+        elif place == to or anew.memory_factor == before.memory_factor:
             allocations.append(one)
         else:
             # The new model may have made memory slower.
             predicted = there.pool.predict(one.sessions, one.threads_per_session)
-            allocations.append(replace(one, predicted=predicted))
+            growth = there.growth(one.sessions * one.threads_per_session)
+            allocations.append(replace(one, predicted=predicted, growth=growth))
     if to is None:
         pools.append(pool)
         allocations.append(allocate(pool, tuple(sorted(gained)), before.machine))
@@ -187,7 +188,7 @@ def _taken(before: Plan, after: Plan) -> dict[str, int]:
 
 
 def _because(before: Plan, anew: Plan, model: ModelLoad) -> str:
-    if model.name in sizing_for(anew, [model.name], anew.qps).hopeless:
+    if model.name in sizing_for(anew, [model.name], anew.qps).late_alone:
         mean_ms = model.points().mean / 1e3
         return (
             f"its requests (mean {mean_ms:.1f} ms) take longer than {model.slo_p99_ms:g} ms in "

@@ -104,6 +104,13 @@ class Plan:
         """Factor by which all rates can grow before an objective is missed, those aside that no cores meet."""
         return min(one.growth for one in self.allocations)
 
+    @property
+    def summary(self) -> str:
+        """What it was made for, and how far traffic can grow within all objectives."""
+        there = f"{len(self.qps)} models on {len(self.machine.cores)} cores, {sum(self.qps.values()):,.0f} requests/s"
+        room = self.feasible and math.isfinite(self.growth)
+        return there + (f"; traffic can grow to {self.growth:.2f} x of that" if room else "")
+
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON has it; docs/schemas/plan.schema.json describes it."""
         return {

@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cost_model.planning.allocation import Allocation, Plan, finite, prediction_json
-from cost_model.planning.planner import sizing_of
+from cost_model.planning.planner import disturbed_text, parts_of, served, sizing_of
 from cost_model.planning.sizing import Sizing
 from cost_model.queueing import Prediction
+from cost_model.queueing.pool import LATE
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class CurvePoint:
     Parameters
     ----------
     cores : int
-    threads_per_session : int
+    sessions, threads_per_session : int
     p99_ms : float [ms]
         Of the model that is asked about; infinite in overload.
     growth : float
@@ -30,6 +32,7 @@ class CurvePoint:
     """
 
     cores: int
+    sessions: int
     threads_per_session: int
     p99_ms: float
     growth: float
@@ -89,6 +92,7 @@ class Explanation:
             "curve": [
                 {
                     "cores": point.cores,
+                    "sessions": point.sessions,
                     "threads_per_session": point.threads_per_session,
                     "p99_ms": finite(point.p99_ms),
                     "growth": finite(point.growth),
@@ -121,9 +125,13 @@ def explain(made: Plan, name: str, around: int = 3) -> Explanation:
     own = pool.pool.member_service(place)
     has = len(allocation.cores)
     need = pool.need(most=max(4 * has, 64))
-    reachable = None if pool.hopeless or pool.crowded or need > max(4 * has, 64) else need
+    reachable = None if pool.late_alone or pool.crowded or need > max(4 * has, 64) else need
     wanted = sorted({*range(max(1, has - around), has + around + 1), *([reachable] if reachable else [])})
-    curve = tuple(_point(pool, name, cores) for cores in wanted)
+    lie = parts_of(allocation.cores, made.machine)
+    # What it has is as the plan has it: one figure, wherever it stands.
+    curve = tuple(
+        _point(name, cores, allocation if cores == has else served(pool, _parts(lie, cores))) for cores in wanted
+    )
     return Explanation(
         name=name,
         allocation=allocation,
@@ -137,11 +145,19 @@ def explain(made: Plan, name: str, around: int = 3) -> Explanation:
     )
 
 
-def _point(pool: Sizing, name: str, cores: int) -> CurvePoint:
-    sessions, threads = pool.best_sessions([cores])
-    predicted = pool.pool.predict(sessions, threads)
-    meets = all(one.meets for one in predicted.values())
-    return CurvePoint(cores, threads, predicted[name].p99_ms, pool.growth(cores), meets)
+def _parts(lie: Sequence[int], cores: int) -> list[int]:
+    """Return how so many cores lie on nodes: as those that it has, more and fewer where there is the most."""
+    parts, left = [], cores
+    for there in sorted(lie, reverse=True):
+        parts.append(min(there, left))
+        left -= parts[-1]
+    parts[0] += left
+    return [one for one in parts if one]
+
+
+def _point(name: str, cores: int, made: Allocation) -> CurvePoint:
+    meets = all(one.meets for one in made.predicted.values())
+    return CurvePoint(cores, made.sessions, made.threads_per_session, made.predicted[name].p99_ms, made.growth, meets)
 
 
 def _why(
@@ -149,10 +165,13 @@ def _why(
 ) -> list[str]:
     has, model = len(allocation.cores), made.workload.model(name)
     told = [_with_whom(made, allocation, name)]
-    if name in pool.hopeless:
+    if busy := disturbed_text(model):
+        told.append(f"{busy[0].upper()}{busy[1:]}.")
+    if name in pool.late_alone:
         told.append(
-            f"Its requests take longer than {model.slo_p99_ms:g} ms in more than 1 of 100 cases on idle cores already: "
-            "no allocation meets its objective, and it is planned for at most 80 % utilisation."
+            f"About {pool.late_alone[name]:.1%} of its requests take longer than {model.slo_p99_ms:g} ms on idle cores "
+            f"already, and {LATE:.0%} may: no allocation meets its objective, and it is planned for at most 80% "
+            "utilisation."
         )
     elif name in pool.crowded:
         told.append("It misses its objective by what switches between models cost: it needs a pool of its own.")

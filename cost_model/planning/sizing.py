@@ -17,6 +17,9 @@ from cost_model.service import Floats
 # What is left of a pool whose objectives no allocation can meet is kept from running over.
 _HOPELESS_UTILISATION = 0.8
 _THREADS = (1, 2, 4, 8, 16)
+# Growth is a whole power of this, so that it is the same however it is come by.
+_STEP = 1.005
+_LEAST_GROWTH = 1e-9
 
 
 class Sizing:
@@ -61,27 +64,31 @@ class Sizing:
         return tuple(count for count in _THREADS if count <= most)
 
     @cached_property
-    def hopeless(self) -> tuple[str, ...]:
-        """Models that miss their objective alone on idle cores, whatever the number of threads: nothing helps them."""
-        return tuple(name for name, bad in zip(self.names, self._hopeless, strict=True) if bad)
+    def late_alone(self) -> dict[str, float]:
+        """Parts of their requests that models miss alone on idle cores, of those that miss their objective there.
+
+        Nothing helps these: no number of threads meets it.
+        """
+        return {name: float(part) for name, part in zip(self.names, self._alone, strict=True) if part > LATE}
 
     @cached_property
     def crowded(self) -> tuple[str, ...]:
         """Models that miss their objective on idle cores only by what switches between models cost in this pool."""
-        bad = self._lost & ~self._hopeless
+        bad = self._lost & (self._alone <= LATE)
         return tuple(name for name, one in zip(self.names, bad, strict=True) if one)
 
     @cached_property
-    def _hopeless(self) -> np.ndarray:
+    def _alone(self) -> Floats:
+        """Part of each member's requests that is late on idle cores without others; 0 where all meet objectives."""
         if not self._lost.any():
-            return self._lost
+            return np.zeros(len(self.members))
         found = []
         for threads in self.threads:
             (values, weights), starts = self.pool.services(threads)
             each = self.pool.cold * self.pool.memory_factor / self.pool.factors
             alone = values * np.repeat(each, np.diff([*starts, len(values)]))
-            found.append(np.add.reduceat(weights * (alone > self._slo_us(starts, len(values))), starts) > LATE)
-        return np.asarray(np.all(found, axis=0))
+            found.append(np.add.reduceat(weights * (alone > self._slo_us(starts, len(values))), starts))
+        return np.asarray(np.min(found, axis=0))
 
     @cached_property
     def _lost(self) -> np.ndarray:
@@ -175,18 +182,24 @@ class Sizing:
         """Least cores per unit of load over the numbers of threads: 1, as work divided costs at least as much."""
         return min((t * self.pool.load(t) / self.load for t in self.threads), default=1.0) if self.load > 0 else 1.0
 
-    def growth(self, cores: int, precision: float = 0.01) -> float:
-        """Return the largest factor of all rates with which so many cores meet all objectives; 0 if none does."""
+    def growth(self, cores: int) -> float:
+        """Return the largest factor of all rates with which so many cores meet all objectives; 0 if none does.
+
+        It is a power of 1.005: what was asked before makes the answer faster, and no other.
+        """
         if self.load <= 0:
             return math.inf if self.meets(cores) else 0.0
         low, high = self._bracket(cores)
         # Without load only the service times count.
-        if low == 0 and not self.meets(cores, 1e-9):
+        if low == 0 and not self.meets(cores, _LEAST_GROWTH):
             return 0.0
-        while high - low > precision * high:
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.meets(cores, middle) else (low, middle)
-        return low
+        met = math.floor(_power(max(low, _LEAST_GROWTH)) + 1e-6)
+        missed = math.ceil(_power(high) - 1e-6)
+        while missed - met > 1:
+            middle = round(_power((_STEP**met + _STEP**missed) / 2))
+            middle = min(max(middle, met + 1), missed - 1)
+            met, missed = (middle, missed) if self.meets(cores, _STEP**middle) else (met, middle)
+        return float(_STEP**met)
 
     def _bracket(self, cores: int) -> tuple[float, float]:
         """Return a growth that so many cores are known to allow, and one that they are known not to allow."""
@@ -207,3 +220,8 @@ class Sizing:
             return options[0]
         meeting = next(((s, t) for s, t in options if self._meets(s * t, t, 1.0)), None)
         return meeting or min(options, key=lambda one: float(self.late(*one).max()))
+
+
+def _power(factor: float) -> float:
+    """Return which power of the step of growth a factor is."""
+    return math.log(factor) / math.log(_STEP)

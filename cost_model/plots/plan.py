@@ -4,53 +4,85 @@
 from __future__ import annotations
 
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from cost_model.planning import Plan
+from cost_model.queueing import Prediction
 
 _COLUMNS = 16
+# More names than these cannot be read; those that are left out are the farthest from trouble.
+_NAMES = 48
+# Of p99 over objective: what is beyond is drawn at the edge.
+_CUT = 2.0
 
 
 def plot_plan(made: Plan, path: Path) -> None:
     """Draw a plan: on the left a square for each core, on the right p99 over objective of every model."""
     from matplotlib.figure import Figure
 
-    cores = len(made.machine.cores)
-    rows = -(-cores // _COLUMNS)
-    figure = Figure(figsize=(13, max(4.5, 1.5 + 0.5 * rows)), layout="constrained")
-    map_axes, model_axes = figure.subplots(1, 2, width_ratios=(1.2, 1))
-    palette = [f"C{number}" for number in range(10)]
-    for number, one in enumerate(made.allocations):
-        colour = palette[number % len(palette)]
-        for core in one.cores:
-            map_axes.add_patch(_square(core, colour))
-        label = f"{one.name}: {len(one.cores)} cores, {one.sessions} sessions of {one.threads_per_session}"
-        map_axes.plot([], [], "s", color=colour, label=label, markersize=9)
-        predicted = list(one.predicted.values())
-        ratio = [min(x.p99_ms / x.slo_p99_ms, 2.0) for x in predicted]
-        model_axes.plot([x.qps for x in predicted], ratio, "o", color=colour, alpha=0.75)
-    for node in made.machine.nodes:
-        first = min(place for place, core in enumerate(made.machine.cores) if core.node == node)
-        map_axes.text(-0.4, first // _COLUMNS, f"node {node}", ha="right", va="center", fontsize=8)
-    map_axes.set(xlim=(-1.6, min(cores, _COLUMNS)), ylim=(rows, -0.6), aspect="equal")
-    map_axes.set_axis_off()
-    map_axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), frameon=False, fontsize=8)
-    word = "feasible" if made.feasible else "not feasible"
-    growth = f"{made.growth:.2f} times" if np.isfinite(made.growth) else "any times"
-    map_axes.set_title(
-        f"Plan, {word}: {sum(made.qps.values()):,.0f} requests/s, room for {growth} as many", fontsize=10
-    )
-    model_axes.axhline(1.0, color="black", linewidth=1)
-    model_axes.set_xscale("symlog", linthresh=1.0)
-    model_axes.set(
-        xlim=(0, None), ylim=(0, 2.05), xlabel="requests/s of the model", ylabel="predicted p99 / objective (cut at 2)"
-    )
-    model_axes.set_title("Below the line the objective is met", fontsize=10)
+    rows = -(-len(made.machine.cores) // _COLUMNS)
+    names = min(_NAMES, len(made.qps))
+    # Room for the squares with their legend on the left, and a line for each name on the right.
+    height = max(3.5, 1.5 + 0.42 * rows + 0.2 * len(made.allocations), 1.3 + 0.16 * names)
+    figure = Figure(figsize=(14, height), layout="constrained")
+    map_axes, model_axes = figure.subplots(1, 2, width_ratios=(1.1, 1))
+    figure.suptitle(f"Plan {'feasible' if made.feasible else 'not feasible'}: {made.summary}", fontsize=11)
+    _draw_cores(map_axes, made)
+    _draw_models(model_axes, made)
     figure.savefig(path, dpi=110)
 
 
-def _square(core: int, colour: str) -> object:
+def _draw_cores(axes: Any, made: Plan) -> None:
     from matplotlib.patches import Rectangle
 
-    return Rectangle((core % _COLUMNS, core // _COLUMNS - 0.45), 0.9, 0.9, color=colour)
+    cores = len(made.machine.cores)
+    for number, one in enumerate(made.allocations):
+        colour = _colour(number)
+        for core in one.cores:
+            axes.add_patch(Rectangle((core % _COLUMNS, core // _COLUMNS - 0.45), 0.9, 0.9, color=colour))
+        label = f"{one.name}: {_counted(len(one.cores), 'core')}, {_counted(one.sessions, 'session')}"
+        if one.threads_per_session > 1:
+            label += f" of {one.threads_per_session}"
+        axes.plot([], [], "s", color=colour, label=label, markersize=9)
+    for node in made.machine.nodes:
+        first = min(place for place, core in enumerate(made.machine.cores) if core.node == node)
+        axes.text(-0.4, first // _COLUMNS, f"node {node}", ha="right", va="center", fontsize=8)
+    axes.set(xlim=(-1.6, min(cores, _COLUMNS)), ylim=(-(-cores // _COLUMNS), -0.6), aspect="equal", anchor="N")
+    axes.set_axis_off()
+    axes.set_title("Who owns which core", fontsize=10)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), frameon=False, fontsize=8)
+
+
+def _draw_models(axes: Any, made: Plan) -> None:
+    """Draw a line for each model, the one nearest to its objective or beyond it on top."""
+    models = [
+        (_ratio(predicted), name, number)
+        for number, one in enumerate(made.allocations)
+        for name, predicted in one.predicted.items()
+    ]
+    models.sort(key=lambda model: (-model[0], model[1]))
+    shown, rest = models[:_NAMES], models[_NAMES:]
+    for place, (ratio, _, number) in enumerate(shown):
+        axes.plot([0, min(ratio, _CUT)], [place, place], color=_colour(number), linewidth=1, alpha=0.5)
+        mark = "o" if ratio <= _CUT else ">"
+        axes.plot(min(ratio, _CUT), place, mark, color=_colour(number), markersize=5, clip_on=False)
+    axes.axvline(1.0, color="black", linewidth=1)
+    axes.set_yticks(range(len(shown)), [name for _, name, _ in shown], fontsize=7)
+    most = min(_CUT, max(1.0, shown[0][0]))
+    axes.set(xlim=(0, most * 1.05), ylim=(len(shown) - 0.4, -0.6), xlabel="predicted p99 / objective")
+    axes.grid(axis="x", alpha=0.3)
+    notes = [f"; {len(rest)} more are below {rest[0][0]:.2f}"] if rest else []
+    notes += [f"; > is above {_CUT:g}"] if shown[0][0] > _CUT else []
+    axes.set_title("Left of the line the objective is met" + "".join(notes), fontsize=10)
+
+
+def _ratio(predicted: Prediction) -> float:
+    return predicted.p99_ms / predicted.slo_p99_ms
+
+
+def _colour(number: int) -> str:
+    return f"C{number % 10}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" + ("" if count == 1 else "s")

@@ -10,6 +10,10 @@ from typing import Any
 import numpy as np
 
 from cost_model.simulation.run import Result
+from cost_model.workload import ModelLoad
+
+# Of missed over allowed: what is below is drawn there.
+_LEAST = 1e-2
 
 _COLOURS = {
     "shared": "#888888",
@@ -21,7 +25,7 @@ _COLOURS = {
 
 
 def draw_simulation(
-    curves: Mapping[str, Sequence[Result]], owned: Result | None, title: str, baseline: str, path: Path
+    curves: Mapping[str, Sequence[Result]], owned: Result | None, title: str, baseline: ModelLoad, path: Path
 ) -> None:
     """Write a picture: the part of the objective that the worst model uses, the baseline's p99, and the cores.
 
@@ -31,8 +35,8 @@ def draw_simulation(
     owned : Result, optional
         A run whose owners of cores are shown.
     title : str
-    baseline : str
-        Name of the model whose p99 is shown.
+    baseline : ModelLoad
+        Whose p99 is shown, with its objective.
     path : Path
         PNG, SVG or PDF.
     """
@@ -41,25 +45,31 @@ def draw_simulation(
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    count = 3 if owned else 2
+    highest, count = 1.0, 3 if owned else 2
     figure, axes = pyplot.subplots(1, count, figsize=(6 * count, 4.6), layout="constrained")
     for policy, results in curves.items():
         rates = [result.qps / 1e3 for result in results]
         colour = _COLOURS.get(policy)
-        worst = [max(model.missed / model.allowed for model in result.models) for result in results]
-        axes[0].plot(rates, np.maximum(worst, 1e-2), marker="o", ms=3, color=colour, label=policy)
-        p99 = [next(model.p99_ms for model in result.models if model.name == baseline) for result in results]
+        worst = [result.worst.missed / result.worst.allowed for result in results]
+        axes[0].plot(rates, np.maximum(worst, _LEAST), marker="o", ms=3, color=colour, label=policy)
+        highest = max(highest, *worst)
+        p99 = [next(model.p99_ms for model in result.models if model.name == baseline.name) for result in results]
         axes[1].plot(rates, p99, marker="o", ms=3, color=colour, label=policy)
     axes[0].axhline(1.0, color="black", lw=0.8, ls="--")
     axes[0].set(
-        yscale="log", xlabel="thousand requests/s", ylabel="misses of the worst model / allowed",
-        title="does every model meet its objective?",
+        yscale="log", ylim=(_LEAST * 0.8, 1.5 * highest), xlabel="thousand requests/s",
+        ylabel="missed / allowed, of the worst model", title="objectives are met below the dashed line",
     )  # fmt: skip
-    axes[1].set(xlabel="thousand requests/s", ylabel=f"p99 of {baseline} [ms]", title=f"latency of {baseline}")
+    axes[0].yaxis.set_major_formatter("{x:g}")
+    axes[1].axhline(baseline.slo_p99_ms, color="black", lw=0.8, ls="--")
+    axes[1].set(xlabel="thousand requests/s", ylabel="p99 [ms]", title=f"p99 of {baseline.name} and its objective")
+    axes[1].set_ylim(bottom=0)
     axes[0].legend()
+    told = []
     if owned:
         draw_owners(axes[2], owned)
-    figure.suptitle(title)
+        told = [f"{one.name} is not judged from {one.from_s:g} to {one.until_s:g} s" for one in owned.unjudged]
+    figure.suptitle("; ".join([title, *told]))
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 
@@ -79,7 +89,10 @@ def draw_owners(axis: Any, result: Result) -> None:
         picture[:, times >= at_s] = np.array(shown)[:, None]
     colours = np.array([palette[place % len(palette)][:3] for place in range(len(labels))])
     axis.imshow(colours[picture], aspect="auto", origin="lower", extent=(0, result.simulated_s, 0, cores))
-    axis.set(xlabel="seconds", ylabel="core", title=f"who owns which core ({result.policy}, {len(result.moves)} moves)")
+    moved = f"{len(result.moves)} moves" if result.moves else "no moves"
+    title = f"who owns which core: {result.policy} at {result.qps / 1e3:.3g} thousand requests/s, {moved}"
+    axis.set(xlabel="seconds", ylabel="core")
+    axis.set_title(title, fontsize="medium")
     most = sorted(range(len(labels)), key=lambda place: -int((picture == place).sum()))[:12]
     handles = [Patch(color=colours[place], label=labels[place]) for place in most]
     axis.legend(handles=handles, fontsize="x-small", loc="upper left", bbox_to_anchor=(1.0, 1.0))

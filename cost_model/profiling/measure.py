@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from cost_model.cpu_time import Watch
 from cost_model.errors import ProfileError
+from cost_model.machine import cpu_ranges
 from cost_model.profiling.fingerprint import fingerprint
-from cost_model.profiling.profile import Profile, cpu_model, load_profile
+from cost_model.profiling.profile import BUSY, Profile, cpu_model, load_profile
 from cost_model.service import Floats
 
 Inputs = dict[str, "np.ndarray[Any, Any]"]
@@ -21,6 +23,8 @@ Told = Callable[[str], None]
 Clock = Callable[[], int]
 _WARM = 20
 _LEAST = 50
+# How long to look at what others do before anything is measured.
+_LOOK_S = 0.5
 # Of a profile that is taken over: how far one check point may be from it.
 _SAME = 0.15
 
@@ -37,6 +41,7 @@ def profile_model(
     seconds: float = 1.5,
     told: Told = lambda _: None,
     counted: Callable[[int], None] = lambda _: None,
+    noted: Told = lambda _: None,
     beside: bool = False,
 ) -> Profile:
     """Measure a model, or what is still missing in `out`.
@@ -60,9 +65,11 @@ def profile_model(
         Is told what begins.
     counted : callable
         Is told how many times `told` is still going to be called.
+    noted : callable
+        Is told what makes the figures doubtful: that others use the CPUs.
     beside : bool
         Others run on these CPUs: what is measured is the processor time of this process, which is that of a request as
-        long as one thread runs it, and what sharing costs is left out.
+        long as one thread runs it; what sharing costs is left out, and nobody looks at what the others use.
 
     Raises
     ------
@@ -75,6 +82,8 @@ def profile_model(
         raise ProfileError(f"--cores: {max(cores)} found, expected 1 beside others")
     clock = time.process_time_ns if beside else time.perf_counter_ns
     made = _begun(model, out)
+    if not beside and (made.missing(list(cores), list(rows)) or not made.interference):
+        _look_before(made, cpus[: max(cores)], seconds, noted)
     make = _requests(model, cpus, records)
     if reuse is not None and not made.points:
         other = load_profile(reuse)
@@ -93,15 +102,32 @@ def profile_model(
         before = _resident_mb()
         with _load(model, cpus[:count]) as loaded:
             made.memory_mb = max(made.memory_mb, _resident_mb() - before)
+            watch = Watch(cpus[:count])
             made.add(count, size, _times_us(loaded, make(size), seconds, clock=clock))
+            if not beside:
+                made.busy_during = max(made.busy_during or 0.0, watch.others())
         if out is not None:
             made.save(out)
     if sharing:
         told("interference")
+        watch = Watch(cpus[:2])
         made.interference = _interference(model, cpus, make(sorted(rows)[len(rows) // 2]), seconds)
+        made.busy_during = max(made.busy_during or 0.0, watch.others())
     if out is not None:
         made.save(out)
+    if (missing or sharing) and (made.busy_during or 0.0) > BUSY:
+        noted(f"others used up to {made.busy_during:.0%} of the CPUs meanwhile: measure again on a quiet machine")
     return made
+
+
+def _look_before(made: Profile, cpus: Sequence[int], seconds: float, noted: Told) -> None:
+    """Watch the CPUs before anything of ours runs on them, and say so if others do."""
+    watch = Watch(cpus)
+    time.sleep(min(_LOOK_S, seconds))
+    share = watch.others()
+    made.busy_before = max(made.busy_before or 0.0, share)
+    if share > BUSY:
+        noted(f"others use {share:.0%} of CPUs {cpu_ranges(sorted(cpus))}: service times will be too long")
 
 
 def _begun(model: Path, out: Path | None) -> Profile:

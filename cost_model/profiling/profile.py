@@ -16,6 +16,8 @@ from cost_model.errors import ProfileError
 from cost_model.service import Floats, ServiceTable
 
 SCHEMA = "profile/1"
+# Share of the CPUs' time that others may use before figures are theirs too.
+BUSY = 0.05
 LEVELS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 1.0)
 
 
@@ -33,6 +35,9 @@ class Profile:
         At `LEVELS`.
     memory_mb : float [MB]
         That loading the model took.
+    busy_before, busy_during : float, optional
+        Shares of the CPUs' time that others used just before, and, the most of all points, while it was measured; None
+        if nobody looked, as where processor time is measured beside others.
     interference : dict of str to float
         `switch`, `shared_cache` and `side_by_side`, as far as they were measured. The last, what a second copy on
         another core costs, is no coefficient: how much of the memory's bandwidth the two take is not known.
@@ -43,6 +48,14 @@ class Profile:
     points: dict[tuple[int, int], list[float]] = field(default_factory=dict)
     memory_mb: float = 0.0
     interference: dict[str, float] = field(default_factory=dict)
+    busy_before: float | None = None
+    busy_during: float | None = None
+
+    @property
+    def disturbed(self) -> float:
+        """The larger of the shares of the CPUs' time that others used, if that is worth a word; else 0."""
+        most = max(self.busy_before or 0.0, self.busy_during or 0.0)
+        return most if most > BUSY else 0.0
 
     def add(self, cores: int, rows: int, times_us: Floats) -> None:
         self.points[cores, rows] = [float(one) for one in np.quantile(times_us, LEVELS)]
@@ -67,13 +80,14 @@ class Profile:
             what = f"no times for {gaps[0][1]} rows on {gaps[0][0]} cores" if gaps else "no times for 1 core"
             raise ProfileError(f"profile {self.fingerprint}: {what} found, expected every pair of cores and rows")
         table = tuple(tuple(tuple(self.points[c, r]) for r in rows) for c in cores)
-        return ServiceTable(tuple(cores), tuple(rows), LEVELS, table)
+        return ServiceTable(tuple(cores), tuple(rows), LEVELS, table, self.disturbed)
 
     def to_json(self) -> dict[str, Any]:
         return {
             "schema": SCHEMA,
             "fingerprint": self.fingerprint,
             "cpu_model": self.cpu_model,
+            **{name: round(share, 3) for name, share in self._busy().items() if share is not None},
             "levels": list(LEVELS),
             "points": [
                 {"cores": c, "rows": r, "quantiles_us": [round(one, 3) for one in quantiles]}
@@ -82,6 +96,9 @@ class Profile:
             "memory_mb": round(self.memory_mb, 1),
             "interference": {name: round(value, 4) for name, value in self.interference.items()},
         }
+
+    def _busy(self) -> dict[str, float | None]:
+        return {"busy_before": self.busy_before, "busy_during": self.busy_during}
 
     def save(self, path: Path) -> None:
         """Write the file so that it is whole at any time."""
@@ -113,6 +130,9 @@ def load_profile(path: str | Path, *, any_cpu: bool = False) -> Profile:
     if tuple(reader.items("levels")) != LEVELS:
         raise ProfileError(f"{path}: levels of another kind found, expected {LEVELS}")
     made = Profile(reader.text("fingerprint"), reader.text("cpu_model"), memory_mb=reader.number("memory_mb", 0.0))
+    for name in ("busy_before", "busy_during"):
+        if name in reader:
+            setattr(made, name, reader.number(name, most=1))
     for number, one in enumerate(reader.items("points", [])):
         point = Reader(f"{path}: points[{number}]", one, ProfileError)
         cores, rows = point.integer("cores", least=1), point.integer("rows", least=1)

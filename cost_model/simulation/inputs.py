@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
@@ -201,6 +201,54 @@ class Piece:
     level: float
     shares: Floats
     factor: Floats
+
+
+@dataclass(frozen=True)
+class Unjudged:
+    """A model that an event makes too slow for any allocation: it is not judged meanwhile.
+
+    Parameters
+    ----------
+    name : str
+    from_s, until_s : float [s]
+        When its requests arrive.
+    factor : float
+        Of its service times.
+    missed : float
+        Part of its requests that misses the objective then, alone on idle cores.
+    """
+
+    name: str
+    from_s: float
+    until_s: float
+    factor: float
+    missed: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name} is not judged from {self.from_s:g} to {self.until_s:g} s: at {self.factor:g} times its "
+            f"service time, {self.missed:.0%} of its requests miss its objective on idle cores"
+        )
+
+
+def unjudged(load: Any, names: Sequence[str], pieces: Sequence[Piece]) -> tuple[Unjudged, ...]:
+    """Return the models that are not judged for a while: from the first event that breaks one until it is well."""
+    found: dict[int, Unjudged] = {}
+    well: set[int] = set()
+    start = 0.0
+    for piece in pieces:
+        for model in (int(place) for place in np.flatnonzero(piece.factor > 1)):
+            if model not in found:
+                factor = float(piece.factor[model])
+                missed = missed_alone(load, model, factor)
+                if missed > BROKEN:
+                    found[model] = Unjudged(names[model], start, pieces[-1].end_s, factor, missed)
+        for model in found.keys() - well:
+            if piece.factor[model] <= 1:
+                found[model] = replace(found[model], until_s=start)
+                well.add(model)
+        start = piece.end_s
+    return tuple(found[model] for model in sorted(found))
 
 
 def scaled(traffic: Traffic, minutes_scale: float) -> Traffic:

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
+from cost_model.simulation.inputs import BROKEN, P99_MISSES, Unjudged
 from cost_model.simulation.run import Result
 from cost_model.simulation.study import Comparison, Row
 
@@ -54,6 +56,45 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
         }
         cells = [f"{known[pair].mean:.3f}; {known[pair].least:.3f}" if pair in known else "-" for pair in pairs]
         table.add_row(traffic, f"x{scale:g}", *cells)
+    return table
+
+
+def judging_notes(unjudged: Sequence[Unjudged], allowed: Mapping[str, float]) -> list[str]:
+    """Say which models are not held to their objective as it stands, and why.
+
+    Parameters
+    ----------
+    unjudged : sequence of Unjudged
+    allowed : mapping of model to float
+        Part of its requests that may miss the objective.
+    """
+    told = [str(one) for one in unjudged]
+    more = [f"{name} {part:.1%}" for name, part in allowed.items() if part > P99_MISSES]
+    if more:
+        told.append(
+            f"may miss more than {P99_MISSES:.0%}, twice what they miss alone on idle cores, {BROKEN:.0%} at most: "
+            f"{', '.join(more)}"
+        )
+    return told
+
+
+def models_table(traffic: str, result: Result) -> Table:
+    """Make a table of what every model got in a run; `*` marks those that were not judged for a while."""
+    excused = {one.name for one in result.unjudged}
+    lenient = excused or any(one.allowed > P99_MISSES for one in result.models)
+    met = "no model that is judged misses more than it may" if lenient else "every model meets its objective"
+    verdict = f"[green]{met}[/]" if result.met else "[red]not every model meets its objective[/]"
+    table = Table(title=f"{traffic}, {result.policy}, {result.qps:,.0f} requests/s: {verdict}", title_justify="left")
+    for name in ("model", "requests", "dropped", "missed", "allowed", "p50 [ms]", "p99 [ms]", "cores", "borrowed"):
+        table.add_column(escape(name), justify="left" if name == "model" else "right")
+    for one in result.models:
+        mark = "" if one.met else "[red]"
+        star = " *" if one.name in excused else ""
+        table.add_row(
+            f"{one.name}{star}", f"{one.arrived:,}", f"{one.dropped:,}", f"{mark}{one.missed:.2%}",
+            f"{one.allowed:.2%}", f"{one.p50_ms:.2f}", f"{one.p99_ms:.2f}", f"{one.cores:.2f}",
+            f"{one.borrowed_cores:.2f}",
+        )  # fmt: skip
     return table
 
 

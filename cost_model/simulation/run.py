@@ -14,7 +14,7 @@ from cost_model.interference import Interference
 from cost_model.machine import Machine
 from cost_model.simulation import engine
 from cost_model.simulation.engine import Floats
-from cost_model.simulation.inputs import BROKEN, Inputs, Piece, alias_table, missed_alone
+from cost_model.simulation.inputs import Inputs, Piece, Unjudged, alias_table, unjudged
 from cost_model.simulation.policies import Assignment, Policy
 
 
@@ -68,6 +68,8 @@ class Result:
     owners : list of (time [s], labels of groups, cores of each)
         Each change of who owns which core.
     moves : list of (time [s], Move)
+    unjudged : tuple of Unjudged
+        Models that were not judged for a while.
     """
 
     policy: str
@@ -81,6 +83,7 @@ class Result:
     slowdown: float = 1.0
     owners: list[tuple[float, Any]] = field(default_factory=list)
     moves: list[tuple[float, Any]] = field(default_factory=list)
+    unjudged: tuple[Unjudged, ...] = ()
 
     @property
     def arrived(self) -> int:
@@ -131,7 +134,8 @@ def simulate(
     assignment = policy.start(inputs, machine, qps)
     load = inputs.divided(assignment.threads) if assignment.threads else inputs.load
     # Judged alike under every policy: by what models take with the threads of the inputs.
-    excused = _excused(inputs, pieces)
+    broken = unjudged(inputs.load, inputs.names, pieces)
+    excused = _excused(inputs, broken)
     load.excused_from_us[:], load.excused_until_us[:] = excused
     expected = _expected(inputs, excused, pieces, qps)
     certain = inputs.allowed * (expected + 6 * np.sqrt(expected) + 1)
@@ -174,7 +178,7 @@ def simulate(
     busy, alone = float(state.busy_us.sum()), float(state.alone_us.sum())
     return Result(
         policy.name, qps, met, models, simulated_s, time.perf_counter() - began, stopped,
-        busy / (len(core_nodes) * simulated_s * 1e6), busy / max(alone, 1.0), owners, moves,
+        busy / (len(core_nodes) * simulated_s * 1e6), busy / max(alone, 1.0), owners, moves, broken,
     )  # fmt: skip
 
 
@@ -194,18 +198,12 @@ def apply(state: Any, load: Any, segment: Any, assignment: Assignment) -> None:
     engine.regroup(state, load, segment, np.array(assignment.core_owner), np.array(assignment.group_of))
 
 
-def _excused(inputs: Inputs, pieces: Sequence[Piece]) -> tuple[Floats, Floats]:
-    """Return from when to when [µs] each model is not judged: an event makes it too slow for any allocation."""
+def _excused(inputs: Inputs, broken: Sequence[Unjudged]) -> tuple[Floats, Floats]:
+    """Return from when to when [µs] each model is not judged."""
     begin, end = (np.full(len(inputs.names), engine.NEVER) for _ in range(2))
-    start = 0.0
-    for piece in pieces:
-        for model in np.flatnonzero(piece.factor > 1):
-            if begin[model] == engine.NEVER and missed_alone(inputs.load, int(model), piece.factor[model]) > BROKEN:
-                begin[model] = start * 1e6
-        for model in np.flatnonzero(piece.factor <= 1):
-            if begin[model] < start * 1e6 < end[model]:
-                end[model] = start * 1e6
-        start = piece.end_s
+    for one in broken:
+        place = inputs.names.index(one.name)
+        begin[place], end[place] = one.from_s * 1e6, one.until_s * 1e6
     return begin, end
 
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -79,6 +80,25 @@ def test_plot_is_drawn(tmp_path: Path) -> None:
     out = tmp_path / "plan.png"
     assert run(BOX, "--total-qps", "200000", "--plot", str(out)).exit_code == 1
     assert out.read_bytes().startswith(b"\x89PNG")
+
+
+def test_answer_about_a_model_does_not_hang_on_what_misses_its_objective_without_it() -> None:
+    answer = run(BOX, "--total-qps", "20000", "--add", "x", "--qps", "300")
+    assert answer.exit_code == 0, answer.output
+    assert answer.output.startswith("x fits: joins ")
+    assert "miss theirs without it" in answer.output
+    assert "Plan with x not feasible: 42 models on 128 cores, 20,300 requests/s\n" in answer.output
+    assert run(BOX, "--total-qps", "20000", "--add", "x", "--qps", "90000").exit_code == 1
+
+
+def test_what_misses_its_objective_on_idle_cores_is_said_with_its_part() -> None:
+    answer = run(BOX, "--total-qps", "20000", "--explain-model", "heavy-5")
+    said = r"(heavy-\d): about (\d\.\d)% of its requests take longer than 35 ms on idle cores"
+    late = re.findall(said, answer.output)
+    assert [name for name, _ in late] == ["heavy-5", "heavy-4", "heavy-3", "heavy-2"]
+    # The simulator's finer tables have 2.7 % to 1.1 %.
+    assert [float(part) for _, part in late] == pytest.approx([2.7, 2.1, 1.6, 1.1], abs=0.3)
+    assert f"About {late[0][1]}% of its requests" in answer.output
 
 
 def test_what_does_not_fit_ends_with_one() -> None:

@@ -57,6 +57,35 @@ def test_run_at_a_rate_shows_each_model_and_draws(workload: Path, tmp_path: Path
     code, out, _ = run(workload, "--policy", "dynamic", "--qps", 2000, "--traffic", "bursts")
     assert code == 0
     assert "every model meets its objective" in out
+    assert "p99 [ms]" in out
+    assert "judged" not in out
+
+
+def test_model_that_an_event_slows_is_named_as_not_judged(workload: Path) -> None:
+    event = ", events: [{at_s: 3, model: v-1, service_factor: 30}, {at_s: 6, model: v-1, service_factor: 1}]}"
+    workload.write_text(WORKLOAD.replace("kind: poisson, minutes: 0.2}", "kind: poisson, minutes: 0.2" + event))
+    options = ("--policy", "dynamic", "--traffic", "steady", "--seed", 1)
+    why = "v-1 is not judged from 3 to 6 s: at 30 times its service time, 100% of its requests miss its objective"
+    code, out, error = run(workload, *options, "--qps", 200)
+    assert code == 0, error
+    assert "200 requests/s: no model that is judged misses more than it may" in out
+    assert "v-1 *" in out
+    assert why in out
+    code, out, error = run(workload, *options)
+    assert code == 0, error
+    assert f"steady: {why}" in out
+    code, out, _ = run(workload, *options, "--qps", 200, "--json")
+    (found,) = json.loads(out)["unjudged"]
+    assert (found["traffic"], found["name"], found["from_s"], found["until_s"]) == ("steady", "v-1", 3, 6)
+
+
+def test_model_that_misses_alone_is_said_to_be_allowed_more(workload: Path) -> None:
+    # A mean of 1 ms with a coefficient of variation of 0.3: 2.5 % are above 1.7 ms.
+    workload.write_text(WORKLOAD.replace("slo_p99_ms: 10", "slo_p99_ms: 1.7", 1))
+    code, out, error = run(workload, "--policy", "shared", "--traffic", "steady", "--qps", 100)
+    assert code == 0, error
+    assert "no model that is judged misses more than it may" in out
+    assert "may miss more than 1%, twice what they miss alone on idle cores, 10% at most: base 4.9%" in out
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from cost_model.errors import UsageError
 from cost_model.interference import Interference
 from cost_model.machine import Machine
 from cost_model.planning import explain, plan
+from cost_model.planning.planner import sizing_for
 from cost_model.workload import ModelLoad, RowDistribution, ServiceTime, Workload
 
 MODELS = (
@@ -76,6 +77,33 @@ def test_why_a_model_is_alone_is_told() -> None:
     short = replace(v0, name="short", service=ServiceTime(50, 0, 0.5), slo_p99_ms=2)
     long = replace(v0, name="long", service=ServiceTime(20_000, 0, 0.5), slo_p99_ms=200, qps=100.0)
     assert explain(plan(planned(12, (base, short, long))), "short").why[0].startswith("Alone on its cores: with")
+
+
+@pytest.mark.parametrize("parallel", [0.0, 0.8])
+def test_growth_of_what_a_model_has_is_that_of_the_plan(parallel: float) -> None:
+    # Sessions of more threads on two nodes leave cores over, which count nowhere.
+    models = tuple(
+        replace(one, service=ServiceTime(500, 25, 0.5, parallel), rows=RowDistribution.lognormal(80, 0.9, 400))
+        for one in MODELS[:2]
+    )
+    made = plan(Workload(Machine.even(26, numa_nodes=2), models), interference=Interference(0.2, 0, 0))
+    for one in made.allocations:
+        told = explain(made, one.models[0])
+        here = told.at(len(one.cores))
+        assert here is not None
+        assert (here.growth, here.sessions, here.threads_per_session) == (
+            one.growth, one.sessions, one.threads_per_session,
+        )  # fmt: skip
+        assert here.p99_ms == told.predicted.p99_ms
+
+
+def test_growth_does_not_hang_on_what_was_asked_before() -> None:
+    made = plan(planned(12))
+    growth = {cores: sizing_for(made, ["base"], made.qps).growth(cores) for cores in (4, 5, 8, 11)}
+    asked = sizing_for(made, ["base"], made.qps)
+    for scale in (0.37, 1.0, 1.93):
+        asked.need(scale)
+    assert {cores: asked.growth(cores) for cores in (11, 4, 8, 5)} == growth
 
 
 def test_unknown_model_is_refused() -> None:

@@ -62,7 +62,7 @@ def best_growth(made: Plan) -> float:
     for parts in partitions(variants):
         pools = [sizing_for(made, names, made.qps) for names in [baseline, *parts]]
         growth = [
-            [0.0 if pool.hopeless or pool.crowded else pool.growth(count) for count in range(1, cores + 1)]
+            [0.0 if pool.late_alone or pool.crowded else pool.growth(count) for count in range(1, cores + 1)]
             for pool in pools
         ]
         for cuts in itertools.combinations(range(1, cores), len(pools) - 1):
@@ -71,7 +71,7 @@ def best_growth(made: Plan) -> float:
     return best
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(8), 17])
 def test_small_plans_are_near_the_best_of_all(seed: int) -> None:
     rng = np.random.default_rng(seed)
     models = [model("base", 1000, 6, "baseline")]
@@ -157,15 +157,20 @@ def test_growth_is_what_the_plan_says() -> None:
     made = plan(DIVIDED, qps_by_model=DIVIDED.qps_by_model(20_000), interference=COSTS)
     for one in made.allocations:
         pool = sizing_for(made, one.models, made.qps)
-        assert pool.meets(len(one.cores), one.growth * 0.999)
+        # Cores that are over on a node count nowhere.
+        used = one.sessions * one.threads_per_session
+        assert pool.meets(used, one.growth * 0.999)
         fresh = sizing_for(made, one.models, made.qps)
-        assert not fresh.meets(len(one.cores), one.growth * 1.03)
+        assert not fresh.meets(used, one.growth * 1.03)
 
 
 def test_objective_that_nothing_meets_is_told_and_harms_no_other() -> None:
     made = plan(BOX, qps_by_model=BOX.qps_by_model(20_000), interference=COSTS)
     assert not made.feasible
-    assert any(reason.startswith("heavy-5: misses its objective on idle cores") for reason in made.reasons)
+    assert any(
+        reason.startswith("heavy-5: about 2.9% of its requests take longer than 35 ms on idle cores")
+        for reason in made.reasons
+    )
     late = {name for one in made.allocations for name, predicted in one.predicted.items() if not predicted.meets}
     assert late
     assert all(name.startswith("heavy-") for name in late)

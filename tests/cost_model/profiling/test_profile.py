@@ -3,6 +3,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +13,12 @@ import pytest
 from model_builders import build_linear, build_string
 from typer.testing import CliRunner
 
+from cost_model.calibration import Calibration, Disturbance
 from cost_model.cli.app import app, load_verbs
 from cost_model.errors import ProfileError, WorkloadError
 from cost_model.interference import NONE, Interference, load_interference
 from cost_model.machine import Machine
-from cost_model.planning import plan
+from cost_model.planning import explain, plan
 from cost_model.profiling.fingerprint import fingerprint
 from cost_model.profiling.measure import profile_model, slow_down
 from cost_model.profiling.profile import LEVELS, Profile, cpu_model, load_profile
@@ -57,6 +61,46 @@ def test_profile_holds_what_was_asked_for(measured: Path) -> None:
     assert made.cpu_model == cpu_model()
     assert {"switch", "shared_cache"} <= set(made.interference)
     assert made.service.points(RowDistribution.constant(64)).mean > 0
+
+
+def test_what_others_use_is_said_and_kept(models: Path, tmp_path: Path) -> None:
+    cpu, out, noted = min(os.sched_getaffinity(0)), tmp_path / "profile.json", list[str]()
+    hog = f"import os; os.sched_setaffinity(0, {{{cpu}}}); print(flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", hog], stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdout is not None
+            other.stdout.readline()
+            profile_model(models / "one", [cpu], [64], [1], out=out, seconds=0.3, noted=noted.append)
+            beside = profile_model(models / "one", [cpu], [64], [1], seconds=0.05, beside=True, noted=noted.append)
+        finally:
+            other.kill()
+    assert re.match(rf"others use \d+% of CPUs {cpu}: service times will be too long", noted[0])
+    assert re.match(r"others used up to \d+% of the CPUs meanwhile", noted[1])
+    # What is measured beside others on purpose is their neighbours' processor time: nobody looks.
+    assert len(noted) == 2
+    assert (beside.busy_before, beside.busy_during) == (None, None)
+    assert "busy_before" not in beside.to_json()
+    made = load_profile(out)
+    assert made.busy_before is not None
+    assert made.busy_before > 0.5
+    assert made.busy_during is not None
+    assert 0.1 < made.busy_during <= 1
+
+
+def test_profile_of_a_busy_machine_is_named_in_plans(tmp_path: Path) -> None:
+    told = "rofile was taken while others used 40% of the CPUs: its service times may be too long"
+    file = tmp_path / "profile.json"
+    for busy, expected in ((0.4, ("a: its p" + told,)), (0.04, ()), (None, ())):
+        kept = Profile("f", cpu_model(), busy_before=busy, busy_during=0.01 if busy else None)
+        kept.add(1, 1, np.array([100.0, 110.0]))
+        kept.save(file)
+        model = {"name": "a", "role": "baseline", "profile": str(file), "slo_p99_ms": 50, "qps": 10}
+        workload = parse_workload({"models": [model | {"rows": {"constant": 1}}]})
+        made = plan(workload, Machine.even(2), interference=NONE)
+        assert made.reasons == expected
+        assert (f"Its p{told}." in explain(made, "a").why) == bool(expected)
+        calibrated = Calibration(cpu_model(), Disturbance(), NONE).workload(workload)
+        assert plan(calibrated, Machine.even(2), interference=NONE).reasons == expected
 
 
 def test_run_goes_on_where_one_ended(models: Path, measured: Path) -> None:
@@ -169,7 +213,7 @@ def test_rows_that_a_profile_lacks_are_told(models: Path, measured: Path, tmp_pa
     wide = parse_workload({"models": [model | {"profile": str(measured), "rows": {"table": {1: 9, 100: 1}}}]})
     made = plan(wide, Machine.even(2), interference=NONE)
     assert made.feasible
-    assert made.reasons == ("a: rows of 10% of its requests are not in its profile: guessed",)
+    assert "a: rows of 10% of its requests are not in its profile: guessed" in made.reasons
 
 
 def test_command_prints_a_table(models: Path, tmp_path: Path) -> None:
