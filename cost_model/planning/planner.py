@@ -11,7 +11,7 @@ from cost_model.errors import MachineError, WorkloadError
 from cost_model.interference import Interference, default_interference
 from cost_model.machine import Machine
 from cost_model.planning.allocation import Allocation, Plan
-from cost_model.planning.partition import Make, split
+from cost_model.planning.partition import split
 from cost_model.planning.placement import place
 from cost_model.planning.sharing import shared_out
 from cost_model.planning.sizing import Sizing
@@ -24,9 +24,8 @@ _MOST_POOLS = 4
 _UNEVEN = 0.01
 # A pool whose traffic can still grow so many times on one node is kept there.
 _AMPLE = 2.0
-# Where a split is to save cores, in the growth without it: there, and just beyond, where one pool lacks a core that two
-# may save. Which of them leads farther is not known before.
-_BEYOND = (1.0, 1.03)
+# Where a split is to save cores, in the growth without it: just beyond, where one pool lacks a core that two may save.
+_BEYOND = 1.03
 # Requests whose service times are guessed: as many as may be late are worth a word.
 _EXTRAPOLATED = 0.01
 
@@ -74,11 +73,14 @@ def plan(
     members = [Member(model, rates[model.name]) for model in workload.models]
     used = bandwidth_bytes_per_s(members) / 1e9 / (len(there.nodes) * there.memory_bandwidth_gbs_per_node)
     factor = costs.bandwidth_factor(used)
-    pools, allocations = _best(members, there, costs, factor)
-    worst = max(costs.bandwidth_factor(part) for part in _node_utilisation(pools, allocations, there).values())
+    pools, counts = _sized(members, there, costs, factor)
+    chosen = _placed(pools, counts, there)
+    worst = max(costs.bandwidth_factor(part) for part in _node_utilisation(pools, chosen, there).values())
     if worst > factor * (1 + _UNEVEN):
         factor = worst
-        pools, allocations = _best(members, there, costs, factor)
+        pools, counts = _sized(members, there, costs, factor)
+        chosen = _placed(pools, counts, there)
+    allocations = tuple(allocate(pool, cores, there) for pool, cores in zip(pools, chosen, strict=True))
     reasons = reasons_of(pools, allocations, there)
     feasible = all(made.meets for one in allocations for made in one.predicted.values())
     return Plan(workload, there, rates, costs, allocations, feasible, reasons, factor)
@@ -105,29 +107,10 @@ def _checked(workload: Workload, rates: Mapping[str, float]) -> dict[str, float]
     return {model.name: float(rates.get(model.name, 0.0)) for model in workload.models}
 
 
-def _best(
-    members: Sequence[Member], machine: Machine, costs: Interference, factor: float
-) -> tuple[list[Sizing], tuple[Allocation, ...]]:
-    """Make pools and give them cores, in the way in which traffic can grow the most."""
-    ways = _sized(members, machine, costs, factor)
-    placed = [(pools, _placed(pools, counts, machine)) for pools, counts in ways]
-    pools, chosen = max(placed, key=lambda way: _worth(way[0], way[1], machine)) if placed[1:] else placed[0]
-    return pools, tuple(allocate(pool, cores, machine) for pool, cores in zip(pools, chosen, strict=True))
-
-
-def _worth(pools: Sequence[Sizing], chosen: Sequence[tuple[int, ...]], machine: Machine) -> tuple[int, float]:
-    """Return what a way to make pools is judged by: objectives that no core can meet in them, and growth."""
-    growth = [
-        pool.growth(math.prod(pool.best_sessions(parts_of(cores, machine))))
-        for pool, cores in zip(pools, chosen, strict=True)
-    ]
-    return -sum(len(pool.crowded) for pool in pools), min(growth)
-
-
 def _sized(
     members: Sequence[Member], machine: Machine, costs: Interference, factor: float
-) -> list[tuple[list[Sizing], list[int]]]:
-    """Make pools and say how many cores each has, in the ways that are worth a try."""
+) -> tuple[list[Sizing], list[int]]:
+    """Make pools and say how many cores each has."""
     cores = len(machine.cores)
 
     def make(some: Sequence[Member]) -> Sizing:
@@ -137,11 +120,12 @@ def _sized(
     own += [make([member]) for member in members if member.model.role != "baseline" and member.model.dedicated]
     common = [member for member in members if member.model.role != "baseline" and not member.model.dedicated]
     if cores < len(own) + bool(common):
-        return [_crowded(members, make, cores)]
+        return _crowded(members, make, cores)
     pools = [*own, make(common)] if common else own
     counts = divided(pools, cores)
-    parted = _with_parts(pools, counts, len(own), make, cores) if common else []
-    return parted or [(pools, counts)]
+    if common:
+        pools, counts = _with_parts(pools, counts, len(own), make, cores)
+    return pools, counts
 
 
 def _crowded(members: Sequence[Member], make: object, cores: int) -> tuple[list[Sizing], list[int]]:
@@ -155,42 +139,29 @@ def _crowded(members: Sequence[Member], make: object, cores: int) -> tuple[list[
 
 
 def _with_parts(
-    pools: list[Sizing], counts: list[int], own: int, make: Make, cores: int
-) -> list[tuple[list[Sizing], list[int]]]:
-    """Split the common pool, and what comes of it, as long as that saves cores; return each way that there is."""
+    pools: list[Sizing], counts: list[int], own: int, make: object, cores: int
+) -> tuple[list[Sizing], list[int]]:
+    """Split the common pool, and what comes of it, as long as that saves cores."""
+    assert callable(make)
     scale = min(pool.growth(count) for pool, count in zip(pools, counts, strict=True))
     if not math.isfinite(scale):
-        return []
-    made = {pool.names: pool for pool in pools}
-
-    def known(members: Sequence[Member]) -> Sizing:
-        names = tuple(member.model.name for member in members)
-        if names not in made:
-            made[names] = make(members)
-        return made[names]
-
-    found: dict[tuple[tuple[str, ...], ...], list[Sizing]] = {}
-    for beyond in _BEYOND:
-        parts = _parts(pools[own], scale * beyond or 1.0, known, cores - own)
-        if len(parts) > 1:
-            found.setdefault(tuple(part.names for part in parts), [*pools[:own], *parts])
-    return [(parted, divided(parted, cores)) for parted in found.values()]
-
-
-def _parts(pool: Sizing, scale: float, make: Make, cores: int) -> list[Sizing]:
-    """Split a pool, and what comes of it, as long as that saves cores at `scale` times the rates."""
+        return pools, counts
+    beyond = scale * _BEYOND or 1.0
     parts: list[Sizing] = []
-    left = [pool]
+    left = pools[own:]
     while left:
-        one = left.pop(0)
+        pool = left.pop(0)
         # A model that cannot meet its objective in this pool leaves it however many pools there are.
-        room = (cores if one.crowded else min(_MOST_POOLS, cores)) - len(parts) - len(left)
-        halves = split(one, scale, make) if room > 1 else [one]
+        room = (cores - own if pool.crowded else min(_MOST_POOLS, cores - own)) - len(parts) - len(left)
+        halves = split(pool, beyond, make) if room > 1 else [pool]
         if len(halves) == 1:
             parts += halves
         else:
             left = halves + left
-    return parts
+    if len(parts) == 1:
+        return pools, counts
+    pools = [*pools[:own], *parts]
+    return pools, divided(pools, cores)
 
 
 def divided(pools: Sequence[Sizing], cores: int) -> list[int]:
@@ -254,12 +225,12 @@ def _placed(pools: Sequence[Sizing], counts: Sequence[int], machine: Machine) ->
     return chosen
 
 
-def _node_utilisation(pools: Sequence[Sizing], allocations: Sequence[Allocation], machine: Machine) -> dict[int, float]:
+def _node_utilisation(pools: Sequence[Sizing], chosen: Sequence[tuple[int, ...]], machine: Machine) -> dict[int, float]:
     """Return the memory traffic of each node over its bandwidth; a pool's traffic is where its cores are."""
     used = dict.fromkeys(machine.nodes, 0.0)
-    for pool, one in zip(pools, allocations, strict=True):
-        each = bandwidth_bytes_per_s(pool.members) / 1e9 / machine.memory_bandwidth_gbs_per_node / len(one.cores)
-        for core in one.cores:
+    for pool, cores in zip(pools, chosen, strict=True):
+        each = bandwidth_bytes_per_s(pool.members) / 1e9 / machine.memory_bandwidth_gbs_per_node / len(cores)
+        for core in cores:
             used[machine.cores[core].node] += each
     return used
 
