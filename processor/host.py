@@ -34,6 +34,9 @@ class Host(Owner):
         One process at a time has it.
     maintenance_cpus : str, optional
         CPUs that versions are loaded on, as in "0-1"; by default as desired.json says.
+    owns_process : bool
+        The process does nothing else. While baselines have CPUs to themselves, all threads but those of sessions are
+        moved to the other CPUs, if these have room for what reading requests and writing answers takes.
 
     Raises
     ------
@@ -49,7 +52,12 @@ class Host(Owner):
     _free = "processor_host_free"
 
     def __init__(
-        self, state_dir: str | os.PathLike[str], host_id: str = "host-0", maintenance_cpus: str | None = None
+        self,
+        state_dir: str | os.PathLike[str],
+        host_id: str = "host-0",
+        maintenance_cpus: str | None = None,
+        *,
+        owns_process: bool = False,
     ) -> None:
         super().__init__(host_id)
         options = ffi.new("processor_host_options *")
@@ -58,6 +66,7 @@ class Host(Owner):
         cpus = NULL if maintenance_cpus is None else c_text("maintenance_cpus", maintenance_cpus)
         kept = [c_text("state_dir", os.fspath(state_dir)), c_text("host_id", host_id), cpus]
         options.state_dir, options.host_id, options.maintenance_cpus = kept
+        options.owns_process = owns_process
         host, error = ffi.new("processor_host **"), ffi.new("processor_error *")
         check_error(self._lib.processor_host_create(options, host, error), error)
         self._own(host[0])

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # Before the library is loaded: its threads take over what the process may use.
             os.sched_setaffinity(0, parse_cpus(options.cpus, "--cpus"))
         _raise_file_limit()
-        with Host(options.state_dir, options.host_id, options.maintenance_cpus) as host:
+        with Host(options.state_dir, options.host_id, options.maintenance_cpus, owns_process=True) as host:
             asyncio.run(_serve(host, options))
     except (ProcessorError, OSError, ValueError, RuntimeError) as error:
         log.error("%s", error)

@@ -40,6 +40,9 @@ type HostOptions struct {
 	ID string
 	// MaintenanceCPUs are those that versions are loaded on, as in "0-1"; empty: as desired.json says.
 	MaintenanceCPUs string
+	// OwnsProcess says that the process does nothing else. While baselines have CPUs to themselves, all threads but those
+	// of sessions are moved to the other CPUs, if these have room for what reading requests and writing answers takes.
+	OwnsProcess bool
 }
 
 // How often the number of sessions is looked up.
@@ -72,7 +75,11 @@ func NewHost(options HostOptions) (*Host, error) {
 	if host.completions, err = newCompletions(); err != nil {
 		return nil, err
 	}
-	if err := answerError(C.shim_host_create(folder, id, cpus, &host.handle)); err != nil {
+	var owns C.int
+	if options.OwnsProcess {
+		owns = 1
+	}
+	if err := answerError(C.shim_host_create(folder, id, cpus, owns, &host.handle)); err != nil {
 		host.completions.close()
 		return nil, err
 	}

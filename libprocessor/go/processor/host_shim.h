@@ -102,7 +102,7 @@ static inline void shim_host_process_async(const processor_host *host, shim_host
 }
 
 static inline shim_answer shim_host_create(const char *state_dir, const char *id, const char *maintenance_cpus,
-                                           processor_host **host) {
+                                           int owns_process, processor_host **host) {
   processor_host_options options;
   memset(&options, 0, sizeof options);
   options.struct_size = sizeof options;
@@ -110,6 +110,7 @@ static inline shim_answer shim_host_create(const char *state_dir, const char *id
   options.state_dir = state_dir;
   options.host_id = id;
   options.maintenance_cpus = maintenance_cpus;
+  options.owns_process = owns_process;
   processor_error error;
   error.message[0] = '\0';
   processor_status status = processor_host_create(&options, host, &error);

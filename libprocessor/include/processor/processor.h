@@ -550,6 +550,9 @@ typedef struct processor_host_options {
   const char *host_id;
   /** CPUs that versions are loaded on, as in "0-1"; NULL: as desired.json says. */
   const char *maintenance_cpus;
+  /** Not 0: the process does nothing else. While baselines have CPUs to themselves, all threads but those of sessions are
+   *  moved to the other CPUs, if these have room for what reading requests and writing answers takes. */
+  int32_t owns_process;
 } processor_host_options;
 
 /** \brief A key and bytes, as gRPC's metadata or HTTP's headers bring them. */

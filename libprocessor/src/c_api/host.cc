@@ -162,6 +162,7 @@ processor_status processor_host_create(const processor_host_options *given, proc
     options.state_dir = View(src.state_dir);
     options.host_id = View(src.host_id);
     if (src.maintenance_cpus != nullptr) options.maintenance_cpus = src.maintenance_cpus;
+    options.owns_process = src.owns_process != 0;
     std::shared_ptr<ModelHost> host;
     if (absl::Status s = ModelHost::Create(options, &host); !s.ok()) return s;
     processor_host *made = processor::Quarantine<processor_host>::Global().Take();

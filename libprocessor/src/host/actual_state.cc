@@ -61,6 +61,7 @@ std::string ActualJson(const ActualState& state) {
   json["state"] = HostStateName(state.state);
   json["endpoints"] = state.endpoints;
   json["cpus"] = state.cpus;
+  json["front_end_cpus"] = state.front_end_cpus;
   json["memory_bytes"] = state.memory_bytes;
   json["memory_limit_bytes"] = state.memory_limit_bytes;
   Json models = Json::object();

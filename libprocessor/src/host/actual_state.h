@@ -46,6 +46,7 @@ struct ActualState {
   HostState state = HostState::kStarting;
   std::map<std::string, std::string> endpoints;
   std::string cpus;
+  std::string front_end_cpus;
   int64_t memory_bytes = 0;
   int64_t memory_limit_bytes = 0;
   std::map<std::string, std::map<int64_t, ActualEntry>> models;

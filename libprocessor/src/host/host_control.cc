@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/runtime/exception_status.h"
 #include "src/runtime/log.h"
+#include "src/runtime/process_threads.h"
 #include "src/runtime/stats.h"
 
 namespace processor {
@@ -34,6 +35,7 @@ HostControl::HostControl(const HostOptions& options, std::unique_ptr<StateDirect
     : host_id_(options.host_id),
       maintenance_cpus_(options.maintenance_cpus),
       directory_(std::move(directory)),
+      front_end_(options.owns_process),
       request_log_(directory_->host_path() + "/requests"),
       maintenance_([this] {
         std::lock_guard<std::mutex> lock(wake_mutex_);
@@ -42,7 +44,7 @@ HostControl::HostControl(const HostOptions& options, std::unique_ptr<StateDirect
       }) {
   actual_.host = host_id_;
   actual_.started = WallClockText();
-  actual_.cpus = FormatCpuset(AllowedCpus());
+  actual_.cpus = actual_.front_end_cpus = FormatCpuset(AllowedCpus());
 }
 
 absl::Status HostControl::Start(const HostOptions& options, std::unique_ptr<HostControl>* control) {
@@ -106,6 +108,7 @@ std::shared_ptr<HostedVersion> HostControl::FindInstance(uint16_t instance) cons
 
 void HostControl::Run() {
   pthread_setname_np(pthread_self(), "host-control");
+  KeepThreadInPlace();
   std::unique_lock<std::mutex> lock(wake_mutex_);
   while (!stop_) {
     wake_.wait_for(lock, AnyDraining() ? kPollDraining : kPoll, [this] { return stop_ || woken_ || changed_; });
@@ -132,8 +135,18 @@ void HostControl::Tick() {
     instance->view.retry_due = instance->retry_at_ns != 0 && instance->retry_at_ns <= now_ns;
   }
   Apply();
+  PlaceFrontEnd(now_ns);
   WriteActual();
   WriteStats();
+}
+
+void HostControl::PlaceFrontEnd(int64_t now_ns) {
+  const CpuSet before = front_end_.cpus();
+  front_end_.Place(reserved_cpus_, now_ns);
+  if (front_end_.cpus() == before) return;
+  std::lock_guard<std::mutex> lock(actual_mutex_);
+  actual_.front_end_cpus = FormatCpuset(front_end_.cpus().empty() ? AllowedCpus() : front_end_.cpus());
+  actual_dirty_ = true;
 }
 
 void HostControl::ReadDesired() {

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "src/host/actual_state.h"
 #include "src/host/desired_state.h"
+#include "src/host/front_end.h"
 #include "src/host/host_stats.h"
 #include "src/host/hosted_version.h"
 #include "src/host/maintenance.h"
@@ -34,6 +35,7 @@ struct HostOptions {
   std::string state_dir;
   std::string host_id;
   std::optional<std::string> maintenance_cpus;  // overrules desired.json
+  bool owns_process = false;                    // whether threads of the process may be moved
 };
 
 class HostControl {
@@ -97,6 +99,7 @@ class HostControl {
   void Run();
   void Tick();
   void ReadDesired();
+  void PlaceFrontEnd(int64_t now_ns);
   void CollectJob();
   void Apply();
   void SettleServing(const Plan& plan);
@@ -137,6 +140,8 @@ class HostControl {
   std::map<std::string, uint64_t> baselines_;  // what serves: instances
   std::map<std::string, std::shared_ptr<std::atomic<uint64_t>>> keyless_;
   std::vector<std::shared_ptr<const RouteTable>> old_tables_;
+  FrontEnd front_end_;
+  CpuSet reserved_cpus_;  // baselines have them to themselves
   uint64_t next_instance_ = 1;
   bool changed_ = true;  // since the table was made
   bool started_ = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the control thread of a host tells others: requests who answers them, and the world what is served.
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -50,10 +51,21 @@ void HostControl::UpdateSettings(Instance& instance, const DesiredVersion& wante
 
 void HostControl::SettleServing(const Plan& plan) {
   baselines_.clear();
+  std::set<int> of_baselines, of_others;
+  bool apart = true;
   for (const auto& [name, model] : plan.models) {
     if (model.baseline.has_value()) baselines_[name] = *model.baseline;
-    for (const auto& [number, id] : model.serving) UpdateSettings(At(id), desired_.models.at(name).versions.at(number));
+    for (const auto& [number, id] : model.serving) {
+      Instance& instance = At(id);
+      UpdateSettings(instance, desired_.models.at(name).versions.at(number));
+      apart = apart && instance.version->model().execution() == Execution::kPinned;
+      const CpuSet cpus = instance.version->model().Cpus();
+      (id == model.baseline ? of_baselines : of_others).insert(cpus.begin(), cpus.end());
+    }
   }
+  for (int cpu : of_others) of_baselines.erase(cpu);
+  reserved_cpus_.clear();
+  if (apart) reserved_cpus_.assign(of_baselines.begin(), of_baselines.end());
 }
 
 std::shared_ptr<const Servable> HostControl::MakeServable(const Instance& instance, bool is_baseline,

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/host/idle_time.h"
+#include "src/runtime/process_threads.h"
 
 namespace processor {
 namespace {
@@ -23,6 +24,7 @@ constexpr int kNiceOfATenth = 10;
 
 void StepBack(const CpuSet& cpus) {
   pthread_setname_np(pthread_self(), "maintenance");
+  KeepThreadInPlace();
   if (!cpus.empty()) return PinThread(0, cpus);
   if (IdleShare(AllowedCpus(), kWatched) < kEnoughIdle) {
     setpriority(PRIO_PROCESS, static_cast<id_t>(ThreadId()), kNiceOfATenth);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/runtime/exception_status.h"
+#include "src/runtime/process_threads.h"
 
 namespace processor {
 namespace {
@@ -108,6 +109,7 @@ void ShadowLane::Stop() noexcept {
 
 void ShadowLane::Work() noexcept {
   pthread_setname_np(pthread_self(), "shadow");
+  KeepThreadInPlace();
   const sched_param none{};
   sched_setscheduler(0, SCHED_IDLE, &none);
   // Those of the shadow version may serve others some day.

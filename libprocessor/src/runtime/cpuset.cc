@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <mutex>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -45,9 +47,19 @@ bool ParseRange(std::string_view text, CpuSet* cpus) {
   return true;
 }
 
-}  // namespace
+// Where the main thread was moved to, and what it had before.
+struct Move {
+  std::mutex mutex;
+  CpuSet to;
+  CpuSet from;
+};
 
-CpuSet AllowedCpus() {
+Move& GetMove() {
+  static Move* const move = new Move;
+  return *move;
+}
+
+CpuSet CpusOfMainThread() {
   DynamicCpuSet mask;
   CpuSet cpus;
   // The kernel leaves out of a thread's mask what its cgroup does not have.
@@ -56,6 +68,31 @@ CpuSet AllowedCpus() {
     if (CPU_ISSET_S(cpu, mask.size, mask.set)) cpus.push_back(cpu);
   }
   return cpus;
+}
+
+// With the mutex of `move` held.
+bool IsMoved(const Move& move, const CpuSet& now) { return move.to != move.from && now == move.to; }
+
+}  // namespace
+
+CpuSet AllowedCpus() {
+  std::lock_guard<std::mutex> lock(GetMove().mutex);
+  CpuSet now = CpusOfMainThread();
+  return IsMoved(GetMove(), now) ? GetMove().from : now;
+}
+
+CpuSet CpusBeforeMove() {
+  std::lock_guard<std::mutex> lock(GetMove().mutex);
+  return IsMoved(GetMove(), CpusOfMainThread()) ? GetMove().from : CpuSet();
+}
+
+void PinMainThread(const CpuSet& cpus) {
+  std::lock_guard<std::mutex> lock(GetMove().mutex);
+  Move& move = GetMove();
+  CpuSet now = CpusOfMainThread();
+  if (!IsMoved(move, now)) move.from = std::move(now);
+  move.to = cpus;
+  PinThread(static_cast<int>(getpid()), cpus);
 }
 
 absl::Status ParseCpusets(std::string_view text, int num_groups, const CpuSet& allowed, std::vector<CpuSet>* groups) {

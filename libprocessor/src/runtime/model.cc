@@ -2,6 +2,7 @@
 #include "src/runtime/model.h"
 
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -348,6 +349,16 @@ absl::Status Model::SetCpuset(std::string_view cpuset) {
     for (size_t i = 0; i < slots_.size(); ++i) slots_[i]->SetCpus(groups[i]);
   }
   return status;
+}
+
+CpuSet Model::Cpus() const {
+  std::set<int> all;
+  for (const auto& slot : slots_) {
+    const CpuSet cpus = slot->cpus();
+    if (cpus.empty()) return {};
+    all.insert(cpus.begin(), cpus.end());
+  }
+  return CpuSet(all.begin(), all.end());
 }
 
 std::vector<std::string> Model::Cpusets() const {

@@ -91,6 +91,8 @@ class Model {
   absl::Status Cancel(uint64_t id, const absl::Status& status);
 
   absl::Status SetCpuset(std::string_view cpuset);
+  /// The CPUs of all sessions together; empty if some session was never told.
+  CpuSet Cpus() const;
   /// The CPUs of each session, as in "0-3"; "" for one that was never told.
   std::vector<std::string> Cpusets() const;
   /// Where requests run from now on, whatever the configuration said.

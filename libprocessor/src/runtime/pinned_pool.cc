@@ -3,9 +3,7 @@
 
 #include <pthread.h>
 
-#include <mutex>
-#include <vector>
-
+#include "src/runtime/placed_threads.h"
 #include "src/runtime/thread_starter.h"
 #include "tensorflow/core/platform/env.h"
 
@@ -15,32 +13,22 @@ namespace processor {
 class PinnedEnv : public tensorflow::EnvWrapper {
  public:
   PinnedEnv(const std::string& name, const CpuSet& cpus)
-      : EnvWrapper(tensorflow::Env::Default()), name_(name.substr(0, 15)), cpus_(cpus) {}
+      : EnvWrapper(tensorflow::Env::Default()), name_(name.substr(0, 15)), placed_(cpus) {}
 
   tensorflow::Thread* StartThread(const tensorflow::ThreadOptions& options, const std::string& name,
                                   absl::AnyInvocable<void()> fn) override {
     return EnvWrapper::StartThread(options, name, [this, fn = std::move(fn)]() mutable {
       pthread_setname_np(pthread_self(), name_.c_str());  // TensorFlow does not
-      {
-        std::lock_guard<std::mutex> lock(mutex_);
-        threads_.push_back(ThreadId());
-        PinThread(0, cpus_);
-      }
+      placed_.Join();
       fn();
     });
   }
 
-  void SetCpus(const CpuSet& cpus) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    cpus_ = cpus;
-    for (int thread : threads_) PinThread(thread, cpus_);
-  }
+  PlacedThreads& placed() { return placed_; }
 
  private:
   const std::string name_;  // as much as the kernel takes
-  std::mutex mutex_;
-  CpuSet cpus_;
-  std::vector<int> threads_;
+  PlacedThreads placed_;    // none of them ends before the pool
 };
 
 PinnedPool::PinnedPool(const std::string& name, int num_threads, const CpuSet& cpus, Single single)
@@ -56,7 +44,7 @@ PinnedPool::PinnedPool(const std::string& name, int num_threads, const CpuSet& c
 
 PinnedPool::~PinnedPool() = default;
 
-void PinnedPool::SetCpus(const CpuSet& cpus) { env_->SetCpus(cpus); }
+PlacedThreads& PinnedPool::placed() { return env_->placed(); }
 
 void PinnedPool::Schedule(std::function<void()> fn) {
   if (threads_ == nullptr) {

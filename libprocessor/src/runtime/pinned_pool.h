@@ -9,6 +9,7 @@
 #include <string>
 
 #include "src/runtime/cpuset.h"
+#include "src/runtime/placed_threads.h"
 #include "tensorflow/core/platform/threadpool.h"
 #include "tensorflow/core/platform/threadpool_interface.h"
 
@@ -26,7 +27,8 @@ class PinnedPool : public tensorflow::thread::ThreadPoolInterface {
   PinnedPool(const std::string& name, int num_threads, const CpuSet& cpus, Single single = Single::kCaller);
   ~PinnedPool() override;
 
-  void SetCpus(const CpuSet& cpus);
+  /// Its threads.
+  PlacedThreads& placed();
 
   void Schedule(std::function<void()> fn) override;
   void ScheduleWithHint(std::function<void()> fn, int start, int end) override;

@@ -3,7 +3,6 @@
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <exception>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +13,8 @@ namespace processor {
 SessionSlot::SessionSlot(Options options)
     : options_(std::move(options)),
       intra_op_pool_(absl::StrCat(options_.name, "-intra"), options_.intra_op_threads, options_.cpus),
-      cpus_(options_.cpus) {}
+      cpus_(options_.cpus),
+      placed_(options_.cpus) {}
 
 SessionSlot::~SessionSlot() { Stop(absl::CancelledError("the model was freed")); }
 
@@ -28,7 +28,6 @@ absl::Status SessionSlot::Submit(std::shared_ptr<Task> task, bool beyond_limit) 
   if (threads_.empty()) {
     // Room beforehand: a thread that has started could not be kept track of without.
     threads_.reserve(static_cast<size_t>(options_.worker_threads));
-    thread_ids_.reserve(static_cast<size_t>(options_.worker_threads));
     try {
       StartServingThreads([this] {
         for (int i = 0; i < options_.worker_threads; ++i) threads_.emplace_back([this] { Work(); });
@@ -71,12 +70,12 @@ void SessionSlot::Stop(const absl::Status& status) {
 }
 
 void SessionSlot::SetCpus(const CpuSet& cpus) {
-  intra_op_pool_.SetCpus(cpus);
+  intra_op_pool_.placed().SetCpus(cpus);
   {
     std::lock_guard<std::mutex> lock(mutex_);
     cpus_ = cpus;
-    if (inter_op_pool_ != nullptr) inter_op_pool_->SetCpus(cpus_);
-    for (int thread : thread_ids_) PinThread(thread, cpus_);
+    if (inter_op_pool_ != nullptr) inter_op_pool_->placed().SetCpus(cpus_);
+    placed_.SetCpus(cpus_);
   }
   wake_.notify_all();  // there may be room for more
 }
@@ -105,13 +104,11 @@ bool SessionSlot::HasRoom() const { return !options_.one_task_per_cpu || cpus_.e
 void SessionSlot::Work() {
   pthread_setname_np(pthread_self(), options_.name.substr(0, 15).c_str());
   std::unique_lock<std::mutex> lock(mutex_);
-  thread_ids_.push_back(ThreadId());
-  PinThread(0, cpus_);
+  placed_.Join();
   for (;;) {
     wake_.wait(lock, [this] { return stopped_ || (!queue_.empty() && HasRoom()); });
     if (queue_.empty()) {
-      // The kernel may give the number to a thread that is not ours to move.
-      thread_ids_.erase(std::find(thread_ids_.begin(), thread_ids_.end(), ThreadId()));
+      placed_.Leave();
       return;
     }
     std::shared_ptr<Task> task = std::move(queue_.begin()->second);

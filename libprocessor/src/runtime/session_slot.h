@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "src/runtime/cpuset.h"
 #include "src/runtime/pinned_pool.h"
+#include "src/runtime/placed_threads.h"
 #include "src/runtime/stats.h"
 
 namespace processor {
@@ -101,7 +102,7 @@ class SessionSlot {
   bool stopped_ = false;
   size_t running_ = 0;
   std::vector<std::thread> threads_;
-  std::vector<int> thread_ids_;
+  PlacedThreads placed_;  // those threads
 };
 
 }  // namespace processor

@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "src/runtime/process_threads.h"
+
 namespace processor {
 namespace {
 
@@ -34,6 +36,7 @@ void ThreadStarter::Run(const std::function<void()>& start) {
 
 void ThreadStarter::Work() {
   pthread_setname_np(pthread_self(), "thread-starter");
+  KeepThreadInPlace();
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     wake_.wait(lock, [this] { return stopped_ || start_ != nullptr; });

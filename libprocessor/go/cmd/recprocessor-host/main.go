@@ -43,6 +43,7 @@ func run(options hostOptions) error {
 	tuneCollector()
 	host, err := processor.NewHost(processor.HostOptions{
 		StateDir: options.stateDir, ID: options.hostID, MaintenanceCPUs: options.maintenanceCPUs,
+		OwnsProcess: true,
 	})
 	if err != nil {
 		return err

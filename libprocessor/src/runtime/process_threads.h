@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// All threads of the process but those that have a place of their own, and where they run together.
+#ifndef PROCESSOR_RUNTIME_PROCESS_THREADS_H_
+#define PROCESSOR_RUNTIME_PROCESS_THREADS_H_
+
+#include <cstdint>
+#include <map>
+
+#include "src/runtime/cpuset.h"
+
+namespace processor {
+
+/// From now on the calling thread is none of those that MoveThreads() moves.
+void KeepThreadInPlace();
+
+/// Moves the threads of the process, its main thread included, which does not change what AllowedCpus() answers. Those
+/// that they start later inherit their CPUs; a thread that one of the others starts has to be moved again.
+void MoveThreads(const CpuSet& cpus);
+
+struct ThreadTime {
+  int64_t ran_ns = 0;
+  int64_t waited_ns = 0;  // for a CPU
+};
+
+/// What each of these threads has taken so far, by its kernel id; none where the kernel does not tell.
+std::map<int, ThreadTime> TimeOfThreads();
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_PROCESS_THREADS_H_

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Threads that read requests stay off the CPUs that a baseline has to itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from host_requests import ranking_body, wait_until
+from served_hosts import ServedHost, model
+
+from serving_proxy.cpus import parse_cpus
+
+CPUS = sorted(os.sched_getaffinity(0))
+
+pytestmark = pytest.mark.skipif(len(CPUS) < 2, reason="one CPU: there is nothing to divide")
+
+
+def cpus_of_threads(host: ServedHost) -> dict[str, set[tuple[int, ...]]]:
+    """Return where threads may run, by their names."""
+    assert host.process is not None
+    found: dict[str, set[tuple[int, ...]]] = {}
+    for task in Path(f"/proc/{host.process.pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            cpus = tuple(sorted(os.sched_getaffinity(int(task.name))))
+            found.setdefault((task / "comm").read_text().strip(), set()).add(cpus)
+    return found
+
+
+def main_thread(host: ServedHost) -> list[int]:
+    """Return where the main thread may run, which is of the front end."""
+    assert host.process is not None
+    return sorted(os.sched_getaffinity(host.process.pid))
+
+
+def divided(ranking: dict[str, Any], baseline: int, cpusets: dict[str, str]) -> dict[str, Any]:
+    """Return desired models whose versions run on threads of sessions, on these CPUs."""
+    versions = {
+        int(number): {**entry, "cpuset": cpusets[number]}
+        for number, entry in ranking["versions"].items()
+        if number in cpusets
+    }
+    return {"ranking": model(baseline, versions)}
+
+
+def places(host: ServedHost) -> tuple[str, bool]:
+    """Return where the front end is, and whether it answers there."""
+    answer = httpx.post(f"http://{host.rest}/api/predict/ranking", content=ranking_body(), timeout=20)
+    return host.actual()["front_end_cpus"], answer.is_success
+
+
+def test_front_end_follows_the_division(start_host, served_models) -> None:
+    ranking = served_models["ranking"]
+    first, rest = str(CPUS[0]), ",".join(map(str, CPUS[1:]))
+    with start_host({"ranking": ranking}) as host:
+        everywhere, _ = places(host)
+        host.desire(divided(ranking, 1, {"1": first, "2": rest}))
+        wait_until(lambda: places(host)[0] != everywhere)
+        where, answered = places(host)
+        assert answered
+        assert sorted(parse_cpus(where, "front_end_cpus")) == main_thread(host) == CPUS[1:]
+        threads = cpus_of_threads(host)
+        assert threads["session-0"] == {(CPUS[0],)}
+        apart = {name: found for name, found in threads.items() if name in {"host-control", "thread-starter"}}
+        assert set.union(*apart.values()) == {tuple(CPUS)}
+
+        # Promoted: it has the other CPUs to itself.
+        host.desire(divided(ranking, 2, {"1": first, "2": rest}))
+        wait_until(lambda: main_thread(host) == CPUS[:1])
+        assert places(host)[1]
+
+        # A version that runs on the threads of the front end wants all CPUs.
+        host.desire({"ranking": ranking})
+        wait_until(lambda: main_thread(host) == CPUS)
+        assert places(host) == (everywhere, True)

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/process_threads.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "src/runtime/placed_threads.h"
+#include "thread_cpus.h"
+
+namespace processor {
+namespace {
+
+class ProcessThreads : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (allowed_.size() < 2) GTEST_SKIP() << "one CPU: nothing can be moved";
+  }
+  void TearDown() override { MoveThreads(allowed_); }
+
+  const CpuSet allowed_ = AllowedCpus();
+  const CpuSet last_ = {allowed_.back()};
+};
+
+// A thread that does as it is told.
+class Servant {
+ public:
+  explicit Servant(std::function<void()> first)
+      : thread_([this, first = std::move(first)] {
+          first();
+          id_.set_value(ThreadId());
+          end_.get_future().wait();
+        }) {}
+  ~Servant() {
+    end_.set_value();
+    thread_.join();
+  }
+  int id() { return id_.get_future().get(); }
+
+ private:
+  std::promise<int> id_;
+  std::promise<void> end_;
+  std::thread thread_;
+};
+
+TEST_F(ProcessThreads, MovesAllButThoseThatHaveAPlace) {
+  Servant any([] {}), kept([] { KeepThreadInPlace(); });
+  const int any_id = any.id(), kept_id = kept.id();
+  MoveThreads(last_);
+  EXPECT_EQ(CpusOf(any_id), last_);
+  EXPECT_EQ(CpusOf(kept_id), allowed_);
+  EXPECT_EQ(CpusOf(getpid()), last_);
+  std::thread([&] { EXPECT_EQ(CpusOf(ThreadId()), last_) << "inherited"; }).join();
+  MoveThreads(allowed_);
+  EXPECT_EQ(CpusOf(any_id), allowed_);
+  EXPECT_EQ(CpusOf(getpid()), allowed_);
+}
+
+TEST_F(ProcessThreads, DoNotChangeWhatTheProcessMayUse) {
+  EXPECT_TRUE(CpusBeforeMove().empty());
+  MoveThreads(last_);
+  EXPECT_EQ(AllowedCpus(), allowed_);
+  EXPECT_EQ(CpusBeforeMove(), allowed_);
+  MoveThreads({allowed_.front()});
+  EXPECT_EQ(AllowedCpus(), allowed_);
+  MoveThreads(allowed_);
+  EXPECT_TRUE(CpusBeforeMove().empty());
+}
+
+TEST_F(ProcessThreads, HeedWhoeverElseMovesTheProcess) {
+  MoveThreads(last_);
+  PinThread(static_cast<int>(getpid()), {allowed_.front()});
+  EXPECT_EQ(AllowedCpus(), CpuSet{allowed_.front()});
+  PinThread(static_cast<int>(getpid()), allowed_);
+}
+
+TEST_F(ProcessThreads, ThreadsOfSessionsRunWhereTheProcessMay) {
+  MoveThreads(last_);
+  PlacedThreads anywhere({}), somewhere({allowed_.front()});
+  std::thread([&] {
+    anywhere.Join();
+    EXPECT_EQ(CpusOf(ThreadId()), allowed_);
+    anywhere.Leave();
+  }).join();
+  std::thread([&] {
+    somewhere.Join();
+    MoveThreads(last_);
+    EXPECT_EQ(CpusOf(ThreadId()), CpuSet{allowed_.front()});
+    somewhere.Leave();
+  }).join();
+}
+
+TEST(TimeOfThreads, GrowsWhileAThreadRuns) {
+  const std::map<int, ThreadTime> before = TimeOfThreads();
+  if (before.empty()) GTEST_SKIP() << "this kernel does not tell";
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+  while (std::chrono::steady_clock::now() < end) {
+  }
+  std::map<int, ThreadTime> now = TimeOfThreads();
+  const ThreadTime mine = now.at(ThreadId()), then = before.at(ThreadId());
+  EXPECT_GE(mine.ran_ns + mine.waited_ns - then.ran_ns - then.waited_ns, 25'000'000);
+}
+
+}  // namespace
+}  // namespace processor
