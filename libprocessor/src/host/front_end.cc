@@ -13,8 +13,8 @@ namespace processor {
 namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
-// Of the CPUs that it shares with sessions it may take so much, and begins with less: what variants are refused is dear.
-constexpr double kMost = 0.6, kLittle = 0.3;
+// Of the CPUs that it shares with sessions it may take so much, and begins with less: on all CPUs its threads take more, as they move.
+constexpr double kMost = 0.7, kLittle = 0.5;
 // A thread that hardly ever sleeps has too little, however little it gets where sessions are busy.
 constexpr double kSleepless = 0.8;
 // It is not to go to and fro.

@@ -87,10 +87,10 @@ TEST_F(FrontEndPlaces, ThatIsBusyGoesBackForAWhile) {
 
 TEST(FrontEnd, StaysWithMoreThanItBeginsWith) {
   EXPECT_TRUE(FrontEnd::KeepOff(false, {0.3, 0.3}, 1));
-  EXPECT_FALSE(FrontEnd::KeepOff(false, {0.4, 0.3}, 1));
-  EXPECT_TRUE(FrontEnd::KeepOff(true, {0.4, 0.3}, 1));
-  EXPECT_FALSE(FrontEnd::KeepOff(true, {0.7, 0.3}, 1));
-  EXPECT_TRUE(FrontEnd::KeepOff(true, {0.7, 0.3}, 2));
+  EXPECT_FALSE(FrontEnd::KeepOff(false, {0.6, 0.3}, 1));
+  EXPECT_TRUE(FrontEnd::KeepOff(true, {0.6, 0.3}, 1));
+  EXPECT_FALSE(FrontEnd::KeepOff(true, {0.8, 0.3}, 1));
+  EXPECT_TRUE(FrontEnd::KeepOff(true, {0.8, 0.3}, 2));
   // A single thread beside a busy session gets half a CPU of however many.
   EXPECT_FALSE(FrontEnd::KeepOff(true, {0.5, 0.95}, 20));
 }
