@@ -35,8 +35,9 @@ class Host(Owner):
     maintenance_cpus : str, optional
         CPUs that versions are loaded on, as in "0-1"; by default as desired.json says.
     owns_process : bool
-        The process does nothing else. While baselines have CPUs to themselves, all threads but those of sessions are
-        moved to the other CPUs, if these have room for what reading requests and writing answers takes.
+        The process does nothing else. While baselines have CPUs to themselves, its threads, but for those
+        of sessions and what works in the background, are moved to the other CPUs, if these have room for what reading
+        requests and writing answers takes. Of one host in a process.
 
     Raises
     ------

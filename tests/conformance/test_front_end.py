@@ -17,6 +17,9 @@ from serving_proxy.cpus import parse_cpus
 
 CPUS = sorted(os.sched_getaffinity(0))
 
+# Where the machine is busy it goes back for half a minute.
+_FALLS_BACK_S = 100.0
+
 pytestmark = pytest.mark.skipif(len(CPUS) < 2, reason="one CPU: there is nothing to divide")
 
 
@@ -59,10 +62,11 @@ def test_front_end_follows_the_division(start_host, served_models) -> None:
     with start_host({"ranking": ranking}) as host:
         everywhere, _ = places(host)
         host.desire(divided(ranking, 1, {"1": first, "2": rest}))
-        wait_until(lambda: places(host)[0] != everywhere)
+        wait_until(lambda: places(host)[0] != everywhere, _FALLS_BACK_S)
         where, answered = places(host)
         assert answered
-        assert sorted(parse_cpus(where, "front_end_cpus")) == main_thread(host) == CPUS[1:]
+        assert sorted(parse_cpus(where, "front_end_cpus")) == CPUS[1:]
+        wait_until(lambda: main_thread(host) == CPUS[1:], _FALLS_BACK_S)
         threads = cpus_of_threads(host)
         assert threads["session-0"] == {(CPUS[0],)}
         apart = {name: found for name, found in threads.items() if name in {"host-control", "thread-starter"}}
@@ -70,10 +74,9 @@ def test_front_end_follows_the_division(start_host, served_models) -> None:
 
         # Promoted: it has the other CPUs to itself.
         host.desire(divided(ranking, 2, {"1": first, "2": rest}))
-        wait_until(lambda: main_thread(host) == CPUS[:1])
+        wait_until(lambda: main_thread(host) == CPUS[:1], _FALLS_BACK_S)
         assert places(host)[1]
 
         # A version that runs on the threads of the front end wants all CPUs.
         host.desire({"ranking": ranking})
-        wait_until(lambda: main_thread(host) == CPUS)
-        assert places(host) == (everywhere, True)
+        wait_until(lambda: main_thread(host) == CPUS and places(host) == (everywhere, True))

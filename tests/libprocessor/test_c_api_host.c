@@ -67,7 +67,7 @@ static void wait_for(const processor_host* host, const char* words) {
 }
 
 static void check_create_errors(void) {
-  processor_host_options options = {sizeof options, PROCESSOR_ABI_VERSION, state_dir, "a/b", NULL};
+  processor_host_options options = {sizeof options, PROCESSOR_ABI_VERSION, state_dir, "a/b", NULL, 0};
   processor_host* host = (processor_host*)&options;
   CHECK(processor_host_create(&options, &host, &error) == PROCESSOR_INVALID_ARGUMENT && host == NULL);
   CHECK(strstr(error.message, "host_id") != NULL);
@@ -154,7 +154,7 @@ static void check_process_async(const processor_host* host) {
 }
 
 static void check_host(const char* model) {
-  processor_host_options options = {sizeof options, PROCESSOR_ABI_VERSION, state_dir, "c", NULL};
+  processor_host_options options = {sizeof options, PROCESSOR_ABI_VERSION, state_dir, "c", NULL, 0};
   processor_host* host = NULL;
   CHECK(processor_host_create(&options, &host, &error) == PROCESSOR_OK);
   if (host == NULL) return;

@@ -40,8 +40,9 @@ type HostOptions struct {
 	ID string
 	// MaintenanceCPUs are those that versions are loaded on, as in "0-1"; empty: as desired.json says.
 	MaintenanceCPUs string
-	// OwnsProcess says that the process does nothing else. While baselines have CPUs to themselves, all threads but those
-	// of sessions are moved to the other CPUs, if these have room for what reading requests and writing answers takes.
+	// OwnsProcess says that the process does nothing else. While baselines have CPUs to themselves, its threads, but for
+	// those of sessions and what works in the background, are moved to the other CPUs, if these have room for what reading
+	// requests and writing answers takes. Of one host in a process.
 	OwnsProcess bool
 }
 

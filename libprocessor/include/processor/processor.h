@@ -550,8 +550,9 @@ typedef struct processor_host_options {
   const char *host_id;
   /** CPUs that versions are loaded on, as in "0-1"; NULL: as desired.json says. */
   const char *maintenance_cpus;
-  /** Not 0: the process does nothing else. While baselines have CPUs to themselves, all threads but those of sessions are
-   *  moved to the other CPUs, if these have room for what reading requests and writing answers takes. */
+  /** Not 0: the process does nothing else. While baselines have CPUs to themselves, its threads, but for
+   *  those of sessions and what works in the background, are moved to the other CPUs, if these have room for what
+   *  reading requests and writing answers takes. Of one host in a process. */
   int32_t owns_process;
 } processor_host_options;
 

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/kernels/tower_team.h"
+#include "src/runtime/exception_status.h"
 #include "src/runtime/log.h"
 #include "src/runtime/process_threads.h"
 
@@ -29,7 +31,9 @@ CpuSet Without(const CpuSet& cpus, const CpuSet& taken) {
 }  // namespace
 
 FrontEnd::~FrontEnd() {
-  if (!cpus_.empty()) Move({});
+  if (cpus_.empty()) return;
+  const absl::Status status = Attempt([this] { return Move({}), absl::OkStatus(); });
+  if (!status.ok()) Log(Severity::kError, status.message());
 }
 
 bool FrontEnd::KeepOff(bool kept, const Use& use, size_t left) {
@@ -74,7 +78,9 @@ FrontEnd::Use FrontEnd::Look(int64_t now_ns) {
 }
 
 void FrontEnd::Move(const CpuSet& cpus) {
-  MoveThreads(cpus.empty() ? AllowedCpus() : cpus);
+  const CpuSet allowed = AllowedCpus();
+  MoveThreads(cpus.empty() ? allowed : cpus);
+  TowerTeams::SetUsableCpus(cpus.empty() ? 0 : static_cast<int>(allowed.size()));
   cpus_ = cpus;
 }
 

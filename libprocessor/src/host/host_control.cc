@@ -135,7 +135,7 @@ void HostControl::Tick() {
     instance->view.retry_due = instance->retry_at_ns != 0 && instance->retry_at_ns <= now_ns;
   }
   Apply();
-  PlaceFrontEnd(now_ns);
+  PlaceFrontEnd(NowNs());
   WriteActual();
   WriteStats();
 }

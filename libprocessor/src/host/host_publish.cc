@@ -58,8 +58,8 @@ void HostControl::SettleServing(const Plan& plan) {
     for (const auto& [number, id] : model.serving) {
       Instance& instance = At(id);
       UpdateSettings(instance, desired_.models.at(name).versions.at(number));
-      apart = apart && instance.version->model().execution() == Execution::kPinned;
       const CpuSet cpus = instance.version->model().Cpus();
+      apart = apart && !cpus.empty() && instance.version->model().execution() == Execution::kPinned;
       (id == model.baseline ? of_baselines : of_others).insert(cpus.begin(), cpus.end());
     }
   }

@@ -15,6 +15,7 @@
 #include "src/codec/protocols.h"
 #include "src/runtime/exception_status.h"
 #include "src/runtime/log.h"
+#include "src/runtime/process_threads.h"
 #include "src/runtime/stats.h"
 
 namespace processor {
@@ -140,6 +141,7 @@ void RequestLog::StartThread() {
 
 void RequestLog::Work() noexcept {
   pthread_setname_np(pthread_self(), "request-log");
+  KeepThreadInPlace();
   // Not SCHED_IDLE, with which a busy host would write nothing.
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kLeastPriority);
   while (!stop_.load()) {

@@ -16,6 +16,8 @@ namespace {
 constexpr int64_t kWaitNs = 60'000;
 // Another thread was here not longer ago than this: it may come again soon.
 constexpr int64_t kRecentNs = 500'000;
+
+std::atomic<int> usable_cpus{0};
 constexpr int64_t kNever = INT64_MIN / 2;
 constexpr uint32_t kMostBackoff = 512;
 // Spins before the CPU is offered to others: a member may be waiting for it.
@@ -52,6 +54,8 @@ class TowerTeams::Team {
   HugeMemory memory;
 };
 
+void TowerTeams::SetUsableCpus(int cpus) { usable_cpus = cpus; }
+
 TowerTeams::TowerTeams(int most, int64_t rows) : most_(std::clamp(most, 1, kMostMembers)), rows_(rows) {}
 
 TowerTeams::~TowerTeams() = default;
@@ -62,7 +66,9 @@ int TowerTeams::MembersFor(size_t bytes) {
   if (cache <= 0 || bytes <= static_cast<size_t>(cache) / 4 * 3) return 1;
   const auto wanted = static_cast<int>(std::min<size_t>((bytes + cache / 2) / cache, kMostMembers));
   cpu_set_t allowed;
-  const int cpus = sched_getaffinity(getpid(), sizeof allowed, &allowed) == 0
+  const int told = usable_cpus.load();
+  const int cpus = told > 0 ? told
+                   : sched_getaffinity(getpid(), sizeof allowed, &allowed) == 0
                        ? CPU_COUNT(&allowed)
                        : static_cast<int>(std::thread::hardware_concurrency());
   return std::clamp(std::max(wanted, 2), 1, std::max(cpus, 1));

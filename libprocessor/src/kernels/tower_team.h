@@ -52,6 +52,9 @@ class TowerTeams {
   /// cache, and not more than there are CPUs.
   static int MembersFor(size_t bytes);
 
+  /// Says how many CPUs the process may use where the main thread's do not; 0: they do.
+  static void SetUsableCpus(int cpus);
+
   class Team;
 
   /// A seat in a team, given back when it is destroyed. It must be kept until the outputs have been copied.

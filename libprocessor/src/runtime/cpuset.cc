@@ -47,52 +47,52 @@ bool ParseRange(std::string_view text, CpuSet* cpus) {
   return true;
 }
 
-// Where the main thread was moved to, and what it had before.
-struct Move {
+// What PinMainThread() did last.
+struct LastMove {
   std::mutex mutex;
-  CpuSet to;
-  CpuSet from;
+  CpuMove move;
 };
 
-Move& GetMove() {
-  static Move* const move = new Move;
-  return *move;
+LastMove& GetLastMove() {
+  static LastMove* const last = new LastMove;
+  return *last;
 }
 
-CpuSet CpusOfMainThread() {
+// With the mutex of `last` held: none if somebody else has moved the thread since.
+CpuMove MoveInForce(const LastMove& last) {
+  const bool in_force = last.move.to != last.move.from && CpusOfThread(static_cast<int>(getpid())) == last.move.to;
+  return in_force ? last.move : CpuMove();
+}
+
+}  // namespace
+
+CpuSet CpusOfThread(int thread_id) {
   DynamicCpuSet mask;
   CpuSet cpus;
   // The kernel leaves out of a thread's mask what its cgroup does not have.
-  if (sched_getaffinity(getpid(), mask.size, mask.set) != 0) return cpus;
+  if (sched_getaffinity(thread_id, mask.size, mask.set) != 0) return cpus;
   for (int cpu = 0; cpu < kMaxCpus; ++cpu) {
     if (CPU_ISSET_S(cpu, mask.size, mask.set)) cpus.push_back(cpu);
   }
   return cpus;
 }
 
-// With the mutex of `move` held.
-bool IsMoved(const Move& move, const CpuSet& now) { return move.to != move.from && now == move.to; }
-
-}  // namespace
-
 CpuSet AllowedCpus() {
-  std::lock_guard<std::mutex> lock(GetMove().mutex);
-  CpuSet now = CpusOfMainThread();
-  return IsMoved(GetMove(), now) ? GetMove().from : now;
+  CpuMove move = CurrentMove();
+  return move.to.empty() ? CpusOfThread(static_cast<int>(getpid())) : std::move(move.from);
 }
 
-CpuSet CpusBeforeMove() {
-  std::lock_guard<std::mutex> lock(GetMove().mutex);
-  return IsMoved(GetMove(), CpusOfMainThread()) ? GetMove().from : CpuSet();
+CpuMove CurrentMove() {
+  std::lock_guard<std::mutex> lock(GetLastMove().mutex);
+  return MoveInForce(GetLastMove());
 }
 
 void PinMainThread(const CpuSet& cpus) {
-  std::lock_guard<std::mutex> lock(GetMove().mutex);
-  Move& move = GetMove();
-  CpuSet now = CpusOfMainThread();
-  if (!IsMoved(move, now)) move.from = std::move(now);
-  move.to = cpus;
-  PinThread(static_cast<int>(getpid()), cpus);
+  const int main = static_cast<int>(getpid());
+  std::lock_guard<std::mutex> lock(GetLastMove().mutex);
+  CpuMove before = MoveInForce(GetLastMove());
+  GetLastMove().move = {before.to.empty() ? CpusOfThread(main) : std::move(before.from), cpus};
+  PinThread(main, cpus);
 }
 
 absl::Status ParseCpusets(std::string_view text, int num_groups, const CpuSet& allowed, std::vector<CpuSet>* groups) {

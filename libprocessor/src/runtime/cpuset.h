@@ -33,12 +33,19 @@ std::string FormatCpusets(const std::vector<CpuSet>& groups);
 /// has ended, or a CPU that was taken away meanwhile, is no error: affinity is advice.
 void PinThread(int thread_id, const CpuSet& cpus);
 
+/// The CPUs of a thread, named as for PinThread(); none if it has ended.
+CpuSet CpusOfThread(int thread_id);
+
 /// Moves the main thread, which does not change what AllowedCpus() answers until somebody else moves it.
 void PinMainThread(const CpuSet& cpus);
 
-/// What AllowedCpus() answers while the main thread is moved to others, else none: for a thread that inherits CPUs which
-/// are not meant for it.
-CpuSet CpusBeforeMove();
+struct CpuMove {
+  CpuSet from;  // what AllowedCpus() answers
+  CpuSet to;
+};
+
+/// Where PinMainThread() has moved the main thread; both empty if it is where it was.
+CpuMove CurrentMove();
 
 /// Kernel id of the calling thread.
 int ThreadId();

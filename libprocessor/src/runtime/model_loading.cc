@@ -11,6 +11,7 @@
 #include "src/runtime/exception_status.h"
 #include "src/runtime/log.h"
 #include "src/runtime/model.h"
+#include "src/runtime/process_threads.h"
 #include "src/runtime/saved_model.h"
 #include "src/runtime/warmup.h"
 
@@ -105,6 +106,7 @@ absl::Status Model::LoadVersion(const VersionSource& source, bool background) {
 }
 
 void Model::FollowCheckpoints() {
+  KeepThreadInPlace();
   const auto poll = std::chrono::duration<double>(config_.checkpoint_poll_seconds);
   auto next = std::chrono::steady_clock::now() + poll;
   std::unique_lock<std::mutex> lock(update_mutex_);

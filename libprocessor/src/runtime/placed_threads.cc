@@ -11,7 +11,7 @@ void PlacedThreads::Join() {
   KeepThreadInPlace();
   std::lock_guard<std::mutex> lock(mutex_);
   threads_.push_back(ThreadId());
-  PinThread(0, cpus_.empty() ? CpusBeforeMove() : cpus_);
+  PinThread(0, cpus_);
 }
 
 void PlacedThreads::Leave() {

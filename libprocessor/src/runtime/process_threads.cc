@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/process_threads.h"
 
+#include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -16,6 +18,8 @@
 
 namespace processor {
 namespace {
+
+constexpr int kMostPasses = 8;
 
 struct Kept {
   std::mutex mutex;
@@ -33,6 +37,9 @@ class KeptThread {
   KeptThread() : id_(ThreadId()) {
     std::lock_guard<std::mutex> lock(GetKept().mutex);
     GetKept().threads.insert(id_);
+    // Whoever started it may have been moved, or it itself, as nobody knew yet that it is kept.
+    const CpuMove move = CurrentMove();
+    if (!move.to.empty() && CpusOfThread(id_) == move.to) PinThread(id_, move.from);
   }
   ~KeptThread() {
     std::lock_guard<std::mutex> lock(GetKept().mutex);
@@ -43,8 +50,21 @@ class KeptThread {
   const int id_;
 };
 
+// A thread that steps back behind others, or has CPUs of its own, works in the background: TensorFlow reads tables on some
+// that whoever loads has started.
+bool IsOfProcess(int thread, const CpuMove& move) {
+  const int main = static_cast<int>(getpid());
+  if (thread == main) return true;
+  if (sched_getscheduler(thread) != sched_getscheduler(main)) return false;
+  if (getpriority(PRIO_PROCESS, static_cast<id_t>(thread)) > getpriority(PRIO_PROCESS, static_cast<id_t>(main))) {
+    return false;
+  }
+  const CpuSet cpus = CpusOfThread(thread);
+  return cpus == move.from || cpus == move.to;
+}
+
 // With the mutex of `kept` held, without which a thread could get its place before it is moved.
-std::vector<int> ThreadsToMove(const Kept& kept) {
+std::vector<int> ListThreads(const Kept& kept, const CpuMove& move) {
   std::vector<int> found;
   std::error_code error;
   for (std::filesystem::directory_iterator it("/proc/self/task", error), end; !error && it != end;
@@ -52,9 +72,16 @@ std::vector<int> ThreadsToMove(const Kept& kept) {
     const std::string name = it->path().filename();
     int id = 0;
     std::from_chars(name.data(), name.data() + name.size(), id);
-    if (id > 0 && kept.threads.count(id) == 0) found.push_back(id);
+    if (id > 0 && kept.threads.count(id) == 0 && IsOfProcess(id, move)) found.push_back(id);
   }
   return found;
+}
+
+// Where threads of the process may be.
+CpuMove PlacesOfThreads() {
+  CpuMove move = CurrentMove();
+  if (move.to.empty()) move.from = move.to = AllowedCpus();
+  return move;
 }
 
 }  // namespace
@@ -64,19 +91,28 @@ void KeepThreadInPlace() { thread_local const KeptThread kept; }
 void MoveThreads(const CpuSet& cpus) {
   const int main = static_cast<int>(getpid());
   std::lock_guard<std::mutex> lock(GetKept().mutex);
-  for (int thread : ThreadsToMove(GetKept())) {
-    if (thread != main) PinThread(thread, cpus);
-  }
+  const CpuMove before = PlacesOfThreads();
   PinMainThread(cpus);
+  // Threads start others meanwhile.
+  bool moved = true;
+  for (int pass = 0; moved && pass < kMostPasses; ++pass) {
+    moved = false;
+    for (int thread : ListThreads(GetKept(), before)) {
+      if (thread == main || CpusOfThread(thread) == cpus) continue;
+      PinThread(thread, cpus);
+      moved = true;
+    }
+  }
 }
 
 std::map<int, ThreadTime> TimeOfThreads() {
   std::map<int, ThreadTime> times;
   std::lock_guard<std::mutex> lock(GetKept().mutex);
-  for (int thread : ThreadsToMove(GetKept())) {
+  for (int thread : ListThreads(GetKept(), PlacesOfThreads())) {
     std::ifstream file(absl::StrCat("/proc/self/task/", thread, "/schedstat"));
     ThreadTime time;
-    if (file >> time.ran_ns >> time.waited_ns) times[thread] = time;
+    // Where nothing is counted, all is 0.
+    if (file >> time.ran_ns >> time.waited_ns && time.ran_ns > 0) times[thread] = time;
   }
   return times;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All threads of the process but those that have a place of their own, and where they run together.
+// Threads of the process that have no place of their own, and where they run together: not those that keep theirs, have
+// CPUs of their own, or step back behind others.
 #ifndef PROCESSOR_RUNTIME_PROCESS_THREADS_H_
 #define PROCESSOR_RUNTIME_PROCESS_THREADS_H_
 
@@ -10,11 +11,12 @@
 
 namespace processor {
 
-/// From now on the calling thread is none of those that MoveThreads() moves.
+/// From now on the calling thread is none of those that MoveThreads() moves. It runs wherever the process may if it ran
+/// where these were moved.
 void KeepThreadInPlace();
 
-/// Moves the threads of the process, its main thread included, which does not change what AllowedCpus() answers. Those
-/// that they start later inherit their CPUs; a thread that one of the others starts has to be moved again.
+/// Moves them, the main thread included, which does not change what AllowedCpus() answers. Those that they start later
+/// inherit their CPUs; a thread that one of the others starts has to be moved again.
 void MoveThreads(const CpuSet& cpus);
 
 struct ThreadTime {

@@ -2,6 +2,8 @@
 #include "src/runtime/process_threads.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -12,7 +14,6 @@
 #include <utility>
 
 #include "src/runtime/placed_threads.h"
-#include "thread_cpus.h"
 
 namespace processor {
 namespace {
@@ -53,24 +54,24 @@ TEST_F(ProcessThreads, MovesAllButThoseThatHaveAPlace) {
   Servant any([] {}), kept([] { KeepThreadInPlace(); });
   const int any_id = any.id(), kept_id = kept.id();
   MoveThreads(last_);
-  EXPECT_EQ(CpusOf(any_id), last_);
-  EXPECT_EQ(CpusOf(kept_id), allowed_);
-  EXPECT_EQ(CpusOf(getpid()), last_);
-  std::thread([&] { EXPECT_EQ(CpusOf(ThreadId()), last_) << "inherited"; }).join();
+  EXPECT_EQ(CpusOfThread(any_id), last_);
+  EXPECT_EQ(CpusOfThread(kept_id), allowed_);
+  EXPECT_EQ(CpusOfThread(getpid()), last_);
+  std::thread([&] { EXPECT_EQ(CpusOfThread(ThreadId()), last_) << "inherited"; }).join();
   MoveThreads(allowed_);
-  EXPECT_EQ(CpusOf(any_id), allowed_);
-  EXPECT_EQ(CpusOf(getpid()), allowed_);
+  EXPECT_EQ(CpusOfThread(any_id), allowed_);
+  EXPECT_EQ(CpusOfThread(getpid()), allowed_);
 }
 
 TEST_F(ProcessThreads, DoNotChangeWhatTheProcessMayUse) {
-  EXPECT_TRUE(CpusBeforeMove().empty());
+  EXPECT_TRUE(CurrentMove().to.empty());
   MoveThreads(last_);
   EXPECT_EQ(AllowedCpus(), allowed_);
-  EXPECT_EQ(CpusBeforeMove(), allowed_);
+  EXPECT_EQ(CurrentMove().to, last_);
   MoveThreads({allowed_.front()});
   EXPECT_EQ(AllowedCpus(), allowed_);
   MoveThreads(allowed_);
-  EXPECT_TRUE(CpusBeforeMove().empty());
+  EXPECT_TRUE(CurrentMove().to.empty());
 }
 
 TEST_F(ProcessThreads, HeedWhoeverElseMovesTheProcess) {
@@ -80,18 +81,39 @@ TEST_F(ProcessThreads, HeedWhoeverElseMovesTheProcess) {
   PinThread(static_cast<int>(getpid()), allowed_);
 }
 
+TEST_F(ProcessThreads, LeaveTheBackgroundAlone) {
+  Servant idle([] {
+    const sched_param none{};
+    sched_setscheduler(0, SCHED_IDLE, &none);
+  });
+  Servant nice([] { setpriority(PRIO_PROCESS, static_cast<id_t>(ThreadId()), 5); });
+  Servant elsewhere([this] { PinThread(0, {allowed_.front()}); });
+  const int idle_id = idle.id(), nice_id = nice.id(), elsewhere_id = elsewhere.id();
+  MoveThreads(last_);
+  EXPECT_EQ(CpusOfThread(idle_id), allowed_);
+  EXPECT_EQ(CpusOfThread(nice_id), allowed_);
+  EXPECT_EQ(CpusOfThread(elsewhere_id), CpuSet{allowed_.front()});
+  for (int thread : {idle_id, nice_id, elsewhere_id}) EXPECT_EQ(TimeOfThreads().count(thread), 0u);
+}
+
+TEST_F(ProcessThreads, WhatIsKeptComesBack) {
+  MoveThreads(last_);
+  Servant kept([] { KeepThreadInPlace(); });
+  EXPECT_EQ(CpusOfThread(kept.id()), allowed_);
+}
+
 TEST_F(ProcessThreads, ThreadsOfSessionsRunWhereTheProcessMay) {
   MoveThreads(last_);
   PlacedThreads anywhere({}), somewhere({allowed_.front()});
   std::thread([&] {
     anywhere.Join();
-    EXPECT_EQ(CpusOf(ThreadId()), allowed_);
+    EXPECT_EQ(CpusOfThread(ThreadId()), allowed_);
     anywhere.Leave();
   }).join();
   std::thread([&] {
     somewhere.Join();
     MoveThreads(last_);
-    EXPECT_EQ(CpusOf(ThreadId()), CpuSet{allowed_.front()});
+    EXPECT_EQ(CpusOfThread(ThreadId()), CpuSet{allowed_.front()});
     somewhere.Leave();
   }).join();
 }

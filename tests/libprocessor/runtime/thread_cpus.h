@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a thread may run, which is not what the process may use.
+// Where the calling thread may run, which is not what the process may use.
 #ifndef PROCESSOR_TESTS_RUNTIME_THREAD_CPUS_H_
 #define PROCESSOR_TESTS_RUNTIME_THREAD_CPUS_H_
 
@@ -9,17 +9,15 @@
 
 namespace processor {
 
-inline CpuSet CpusOf(int thread) {
+inline CpuSet CpusOfThisThread() {
   cpu_set_t mask;
   CpuSet cpus;
-  if (sched_getaffinity(thread, sizeof mask, &mask) != 0) return cpus;
+  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return cpus;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (CPU_ISSET(cpu, &mask)) cpus.push_back(cpu);
   }
   return cpus;
 }
-
-inline CpuSet CpusOfThisThread() { return CpusOf(0); }
 
 }  // namespace processor
 
