@@ -64,7 +64,13 @@ ALLOWED = {
 INCLUDES = {
     "codec": {"src/runtime/json_text.h", "src/runtime/name_index.h", "src/runtime/signature.h"},
     # In what kernels compute is decided when a model is loaded, and what a kernel shares is made then.
-    "runtime": {"src/codec/", "src/kernels/precision.h", "src/kernels/prepared_kernel.h"},
+    # It tells towers how many CPUs there are while it has moved the threads of the process to fewer.
+    "runtime": {
+        "src/codec/",
+        "src/kernels/precision.h",
+        "src/kernels/prepared_kernel.h",
+        "src/kernels/tower_team.h",
+    },
     # TensorFlow alone can load the ops: they know nothing of the runtime.
     "kernels": {"src/tables/"},
     "tables": set(),

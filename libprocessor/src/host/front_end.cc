@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/kernels/tower_team.h"
 #include "src/runtime/exception_status.h"
 #include "src/runtime/log.h"
 #include "src/runtime/process_threads.h"
@@ -78,9 +77,7 @@ FrontEnd::Use FrontEnd::Look(int64_t now_ns) {
 }
 
 void FrontEnd::Move(const CpuSet& cpus) {
-  const CpuSet allowed = AllowedCpus();
-  MoveThreads(cpus.empty() ? allowed : cpus);
-  TowerTeams::SetUsableCpus(cpus.empty() ? 0 : static_cast<int>(allowed.size()));
+  MoveThreads(cpus.empty() ? AllowedCpus() : cpus);
   cpus_ = cpus;
 }
 

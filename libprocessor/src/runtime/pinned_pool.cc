@@ -34,6 +34,7 @@ class PinnedEnv : public tensorflow::EnvWrapper {
 PinnedPool::PinnedPool(const std::string& name, int num_threads, const CpuSet& cpus, Single single)
     : num_threads_(num_threads), env_(std::make_unique<PinnedEnv>(name, cpus)) {
   if (num_threads > 1 || single == Single::kOwn) {
+    env_->placed().Reserve(static_cast<size_t>(num_threads));
     // No spinning: an idle model must leave its cores to others.
     StartServingThreads([&] {
       threads_ = std::make_unique<tensorflow::thread::ThreadPool>(env_.get(), tensorflow::ThreadOptions(), name,

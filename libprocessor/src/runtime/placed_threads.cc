@@ -7,6 +7,11 @@
 
 namespace processor {
 
+void PlacedThreads::Reserve(size_t threads) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  threads_.reserve(threads);
+}
+
 void PlacedThreads::Join() {
   KeepThreadInPlace();
   std::lock_guard<std::mutex> lock(mutex_);

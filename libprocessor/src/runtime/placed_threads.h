@@ -3,6 +3,7 @@
 #ifndef PROCESSOR_RUNTIME_PLACED_THREADS_H_
 #define PROCESSOR_RUNTIME_PLACED_THREADS_H_
 
+#include <cstddef>
 #include <mutex>
 #include <vector>
 
@@ -16,6 +17,9 @@ class PlacedThreads {
   explicit PlacedThreads(const CpuSet& cpus) : cpus_(cpus) {}
   PlacedThreads(const PlacedThreads&) = delete;
   PlacedThreads& operator=(const PlacedThreads&) = delete;
+
+  /// Makes room for so many. Joining needs memory without it.
+  void Reserve(size_t threads);
 
   /// Makes the calling thread one of them, until it says that it leaves: it must before it ends, unless nothing is moved
   /// after that.

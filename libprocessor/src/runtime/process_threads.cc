@@ -9,21 +9,24 @@
 #include <filesystem>
 #include <fstream>
 #include <mutex>
-#include <set>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "src/kernels/tower_team.h"
+#include "src/runtime/exception_status.h"
 
 namespace processor {
 namespace {
 
 constexpr int kMostPasses = 8;
 
+class KeptThread;
+
 struct Kept {
   std::mutex mutex;
-  std::set<int> threads;  // kernel ids
+  KeptThread* first = nullptr;
 };
 
 // Never freed: threads may end after the process has begun to.
@@ -32,23 +35,44 @@ Kept& GetKept() {
   return *kept;
 }
 
+// One of a list that takes no memory: whoever starts a thread that serves cannot be told that there was none.
 class KeptThread {
  public:
   KeptThread() : id_(ThreadId()) {
     std::lock_guard<std::mutex> lock(GetKept().mutex);
-    GetKept().threads.insert(id_);
-    // Whoever started it may have been moved, or it itself, as nobody knew yet that it is kept.
-    const CpuMove move = CurrentMove();
-    if (!move.to.empty() && CpusOfThread(id_) == move.to) PinThread(id_, move.from);
+    next_ = GetKept().first;
+    if (next_ != nullptr) next_->before_ = this;
+    GetKept().first = this;
+    // Whoever started it may have been moved, or it itself, as nobody knew yet that it is kept. Where a thread runs is
+    // advice: without memory it stays there.
+    (void)Attempt([this] {
+      const CpuMove move = CurrentMove();
+      if (!move.to.empty() && CpusOfThread(id_) == move.to) PinThread(id_, move.from);
+      return absl::OkStatus();
+    });
   }
   ~KeptThread() {
     std::lock_guard<std::mutex> lock(GetKept().mutex);
-    GetKept().threads.erase(id_);
+    (before_ == nullptr ? GetKept().first : before_->next_) = next_;
+    if (next_ != nullptr) next_->before_ = before_;
   }
+
+  int id() const { return id_; }
+  const KeptThread* next() const { return next_; }
 
  private:
   const int id_;
+  KeptThread* before_ = nullptr;
+  KeptThread* next_ = nullptr;
 };
+
+// With the mutex of `kept` held.
+bool IsKept(const Kept& kept, int thread) {
+  for (const KeptThread* one = kept.first; one != nullptr; one = one->next()) {
+    if (one->id() == thread) return true;
+  }
+  return false;
+}
 
 // A thread that steps back behind others, or has CPUs of its own, works in the background: TensorFlow reads tables on some
 // that whoever loads has started.
@@ -72,7 +96,7 @@ std::vector<int> ListThreads(const Kept& kept, const CpuMove& move) {
     const std::string name = it->path().filename();
     int id = 0;
     std::from_chars(name.data(), name.data() + name.size(), id);
-    if (id > 0 && kept.threads.count(id) == 0 && IsOfProcess(id, move)) found.push_back(id);
+    if (id > 0 && !IsKept(kept, id) && IsOfProcess(id, move)) found.push_back(id);
   }
   return found;
 }
@@ -93,6 +117,7 @@ void MoveThreads(const CpuSet& cpus) {
   std::lock_guard<std::mutex> lock(GetKept().mutex);
   const CpuMove before = PlacesOfThreads();
   PinMainThread(cpus);
+  TowerTeams::SetUsableCpus(cpus == before.from ? 0 : static_cast<int>(before.from.size()));
   // Threads start others meanwhile.
   bool moved = true;
   for (int pass = 0; moved && pass < kMostPasses; ++pass) {

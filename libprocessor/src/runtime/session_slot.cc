@@ -28,6 +28,7 @@ absl::Status SessionSlot::Submit(std::shared_ptr<Task> task, bool beyond_limit) 
   if (threads_.empty()) {
     // Room beforehand: a thread that has started could not be kept track of without.
     threads_.reserve(static_cast<size_t>(options_.worker_threads));
+    placed_.Reserve(static_cast<size_t>(options_.worker_threads));
     try {
       StartServingThreads([this] {
         for (int i = 0; i < options_.worker_threads; ++i) threads_.emplace_back([this] { Work(); });
