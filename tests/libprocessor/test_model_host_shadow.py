@@ -70,6 +70,22 @@ def compared(host: processor.Host, outcome: str = "compared") -> int:
     return int(count[1]) if count else 0
 
 
+def test_copies_for_a_version_that_is_not_ready_are_no_failures(
+    host: processor.Host, state: StateDirectory, models: dict[int, Path], tmp_path: Path
+) -> None:
+    state.desire({"m": shadowed(models[1], tmp_path / "nothing")})
+
+    def states() -> dict[str, str]:
+        versions = host.status()["models"].get("m", {"versions": {}})["versions"]
+        return {number: one["state"] for number, one in versions.items()}
+
+    wait_until(lambda: states() == {"1": "ready", "2": "failed"}, "the baseline")
+    for _ in range(20):
+        assert scale_of(host.process("eas", ONE)) == 1.0
+    wait_until(lambda: compared(host, "dropped") == 20, "copies to be dropped")
+    assert compared(host, "failed") == 0
+
+
 def test_scores_are_compared(
     host: processor.Host, state: StateDirectory, models: dict[int, Path], told: Callable[[], dict[str, Any]]
 ) -> None:

@@ -122,7 +122,14 @@ void ShadowLane::Work() noexcept {
     queue_.pop_front();
     Count(queue_.size(), queued_bytes_.load() - copy->data.size());
     lock.unlock();
-    const absl::Status status = Attempt([&] { return Run(*copy); });
+    const std::shared_ptr<const Servable> servable = find_();
+    if (servable == nullptr) {
+      // Asked for before it is ready, or after its end: no fault of the version.
+      dropped_.fetch_add(1, std::memory_order_relaxed);
+      lock.lock();
+      continue;
+    }
+    const absl::Status status = Attempt([&] { return Run(*copy, *servable); });
     (status.ok() ? compared_ : failed_).fetch_add(1, std::memory_order_relaxed);
     if (!status.ok()) {
       std::lock_guard<std::mutex> comparison_lock(comparison_mutex_);
@@ -133,13 +140,11 @@ void ShadowLane::Work() noexcept {
   ended_ = true;
 }
 
-absl::Status ShadowLane::Run(const Copy& copy) {
-  const std::shared_ptr<const Servable> servable = find_();
-  if (servable == nullptr) return absl::UnavailableError("shadow: not ready");
+absl::Status ShadowLane::Run(const Copy& copy, const Servable& servable) {
   ShadowCall call(copy.request);
   call.method = copy.run_as;
   call.alone = true;  // this thread gets idle time only: it must not lead a run with requests of others in it
-  if (absl::Status s = servable->version->model().Run(call); !s.ok()) return s;
+  if (absl::Status s = servable.version->model().Run(call); !s.ok()) return s;
   std::lock_guard<std::mutex> lock(comparison_mutex_);
   comparison_.Add(Floats(copy.scores), Floats(call.scores));
   return absl::OkStatus();

@@ -62,7 +62,7 @@ class ShadowLane {
   void Add(std::unique_ptr<Copy> copy);
   void Count(size_t requests, size_t bytes) noexcept;
   void Work() noexcept;
-  absl::Status Run(const Copy& copy);
+  absl::Status Run(const Copy& copy, const Servable& servable);
 
   static constexpr size_t kCapacity = 256;
   static constexpr size_t kMaxBytes = size_t{64} << 20;
