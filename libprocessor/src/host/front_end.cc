@@ -14,7 +14,8 @@ namespace processor {
 namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
-// Of the CPUs that it shares with sessions it may take so much, and begins with less: on all CPUs its threads take more, as they move.
+// Of the CPUs that it shares with sessions it may take so much, and begins with less: on all CPUs its threads take more,
+// as they move.
 constexpr double kMost = 0.7, kLittle = 0.5;
 // A thread that hardly ever sleeps has too little, however little it gets where sessions are busy.
 constexpr double kSleepless = 0.8;

@@ -16,8 +16,6 @@ namespace {
 constexpr int64_t kWaitNs = 60'000;
 // Another thread was here not longer ago than this: it may come again soon.
 constexpr int64_t kRecentNs = 500'000;
-
-std::atomic<int> usable_cpus{0};
 constexpr int64_t kNever = INT64_MIN / 2;
 constexpr uint32_t kMostBackoff = 512;
 // Spins before the CPU is offered to others: a member may be waiting for it.
@@ -38,6 +36,16 @@ uint64_t ThisThread() {
   static std::atomic<uint64_t> next{1};
   thread_local const uint64_t number = next.fetch_add(1, std::memory_order_relaxed);
   return number;
+}
+
+// What SetUsableCpus() said last.
+std::atomic<int> usable_cpus{0};
+
+int UsableCpus() {
+  if (const int told = usable_cpus.load(); told > 0) return told;
+  cpu_set_t allowed;
+  if (sched_getaffinity(getpid(), sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
+  return static_cast<int>(std::thread::hardware_concurrency());
 }
 
 }  // namespace
@@ -65,13 +73,7 @@ int TowerTeams::MembersFor(size_t bytes) {
   // Where it is not told, nothing is known to be gained.
   if (cache <= 0 || bytes <= static_cast<size_t>(cache) / 4 * 3) return 1;
   const auto wanted = static_cast<int>(std::min<size_t>((bytes + cache / 2) / cache, kMostMembers));
-  cpu_set_t allowed;
-  const int told = usable_cpus.load();
-  const int cpus = told > 0 ? told
-                   : sched_getaffinity(getpid(), sizeof allowed, &allowed) == 0
-                       ? CPU_COUNT(&allowed)
-                       : static_cast<int>(std::thread::hardware_concurrency());
-  return std::clamp(std::max(wanted, 2), 1, std::max(cpus, 1));
+  return std::clamp(std::max(wanted, 2), 1, std::max(UsableCpus(), 1));
 }
 
 void TowerTeams::NoteVisit(uint64_t thread, int64_t now_ns) {

@@ -11,8 +11,6 @@
 #include <thread>
 #include <vector>
 
-#include "thread_cpus.h"
-
 namespace processor {
 namespace {
 
@@ -220,7 +218,7 @@ TEST(SessionSlot, MovesItsThreads) {
     Event ran;
     EXPECT_TRUE(slot.Submit(std::make_shared<FakeTask>(1, 0,
                                                        [&] {
-                                                         cpus = CpusOfThisThread();
+                                                         cpus = CpusOfThread(0);
                                                          ran.Set();
                                                        }))
                     .ok());

@@ -10,7 +10,6 @@
 
 #include "src/runtime/cpuset.h"
 #include "src/runtime/pinned_pool.h"
-#include "thread_cpus.h"
 
 namespace processor {
 namespace {
@@ -69,9 +68,9 @@ TEST(ThreadStarter, ThreadsOfAPoolDoNotInheritFromWhoMakesIt) {
     const StartThreadsElsewhere elsewhere(&starter);
     PinnedPool pool("pool", 2, CpuSet());
     std::promise<CpuSet> cpus;
-    pool.Schedule([&] { cpus.set_value(CpusOfThisThread()); });
+    pool.Schedule([&] { cpus.set_value(CpusOfThread(0)); });
     EXPECT_EQ(cpus.get_future().get(), allowed);
-    EXPECT_EQ(CpusOfThisThread(), CpuSet{allowed.front()});
+    EXPECT_EQ(CpusOfThread(0), CpuSet{allowed.front()});
   }).join();
 }
 
