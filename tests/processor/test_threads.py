@@ -62,9 +62,7 @@ def test_close_while_threads_run(tiny_model: Path) -> None:
 
 def test_gil_is_free_while_a_request_runs(slow_model: Path) -> None:
     with Model(slow_model, {"intra_op_parallelism_threads": 1}) as model:
-        begin = time.monotonic()
-        model.run({"x": [0.0], "loops": 20})
-        loops = max(int(20 * 0.5 / (time.monotonic() - begin)), 1)
+        loops = loops_for(model, 0.5)
         thread = threading.Thread(target=model.run, args=({"x": [0.0], "loops": loops},))
         thread.start()
         ticks = 0
