@@ -17,14 +17,14 @@ from cost_model.errors import ProfileError
 from cost_model.service import Floats
 
 MEASURED = Path(__file__).parent / "scenarios" / "interference.json"
-COEFFICIENTS = ("switch", "shared_cache", "bandwidth", "knee", "idle_start")
+COEFFICIENTS = ("switch", "shared_cache", "bandwidth", "knee", "idle_start_us")
 
 
 @dataclass(frozen=True)
 class Interference:
     r"""How much longer a request takes because of other models.
 
-    The multipliers apply to the mean of the service time and leave its coefficient of variation as it is.
+    The multipliers, (a) to (c), apply to the mean of the service time and leave its coefficient of variation as it is.
 
     Parameters
     ----------
@@ -41,9 +41,10 @@ class Interference:
         the factor is :math:`1 + b\,\max(0, u - k)/(1 - k)`, and at least u above 1, as nothing gets more than there is.
     knee : float
         Part of the bandwidth from which on latency of memory rises (k).
-    idle_start : float
-        (d) Slow-down of a request whose core was idle when it came: the core sleeps, and others have used its caches.
-        0 unless a calibration says otherwise: service times of a workload file count as those of busy cores.
+    idle_start_us : float [µs]
+        (d) How much longer a request takes whose core was idle when it came: the core sleeps, and others have used its
+        caches. A time and no factor: waking and filling caches take as long before 1 row as before 64. 0 unless a
+        calibration says otherwise: service times of a workload file count as those of busy cores.
     guessed : bool
         Nothing was measured: the file that is shipped with the package is not there. Plans say so.
     """
@@ -52,13 +53,13 @@ class Interference:
     shared_cache: float = 0.10
     bandwidth: float = 0.35
     knee: float = 0.6
-    idle_start: float = 0.0
+    idle_start_us: float = 0.0
     guessed: bool = field(default=False, compare=False)
 
     def scaled(self, factor: float) -> Interference:
         """Return coefficients of so many times the size; the knee, a place and no size, stays.
 
-        So does `idle_start`, which no other model causes.
+        So does `idle_start_us`, which no other model causes.
         """
         return replace(
             self,

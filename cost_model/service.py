@@ -41,7 +41,8 @@ class Points(NamedTuple):
 
 
 @cache
-def _normal(count: int, reach: float) -> Points:
+def normal_points(count: int, reach: float) -> Points:
+    """Return points of the normal distribution with mean 0 and deviation 1, up to so many deviations."""
     z = np.linspace(-reach, reach, count)
     weights = np.exp(-0.5 * z * z)
     return Points(z, weights / weights.sum())
@@ -89,7 +90,7 @@ class RowDistribution:
         if self.kind == "table":
             rows, weights = np.array(self.table, dtype=np.float64).T
             return Points(rows, weights / weights.sum())
-        z, weights = _normal(count, reach)
+        z, weights = normal_points(count, reach)
         mu, sigma = lognormal(self.nominal_mean, self.cv)
         return Points(np.clip(np.rint(np.exp(mu + sigma * z)), 1, self.maximum), weights)
 
@@ -197,7 +198,7 @@ def _service_points(service: ServiceTime, rows: RowDistribution, threads: int) -
     mean = service.mean_us(sizes.values, threads)
     if service.cv == 0:
         return Points(mean, sizes.weights)
-    z, weights = _normal(25 if len(mean) > 1 else 201, 4.8)
+    z, weights = normal_points(25 if len(mean) > 1 else 201, 4.8)
     mu, sigma = lognormal(1.0, service.cv)
     values = np.outer(mean, np.exp(mu + sigma * z)).ravel()
     return Points(values, np.outer(sizes.weights, weights).ravel())
@@ -222,6 +223,8 @@ class ServiceTable:
     quantiles_us : nested tuple [threads, rows, levels] of float [µs]
     disturbed : float
         Share of the CPUs' time that others used while they were measured; 0 if it was little.
+    graph : str
+        Fingerprint of the graph that was measured, by which a calibration knows it.
     """
 
     threads: tuple[int, ...]
@@ -229,6 +232,7 @@ class ServiceTable:
     levels: tuple[float, ...]
     quantiles_us: tuple[tuple[tuple[float, ...], ...], ...]
     disturbed: float = 0.0
+    graph: str = ""
 
     @property
     def most_threads(self) -> int:

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cost_model._reading import Reader
 from cost_model.calibration.service import CalibratedService, Disturbance
@@ -17,6 +19,13 @@ from cost_model.service import ServiceTable, ServiceTime
 from cost_model.workload import ModelLoad, Workload
 
 SCHEMA = "calibration/1"
+
+
+class Linear(NamedTuple):
+    """`overhead_us` [µs] and `factor` of a graph; see `Disturbance`."""
+
+    overhead_us: float
+    factor: float
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,8 @@ class Calibration:
     disturbance : Disturbance
     interference : Interference
         Measured; the default where the trace and the profiles say nothing.
+    graphs : mapping of fingerprint to Linear
+        Of graphs that ran alone in the trace, in place of those of `disturbance`, which are of all of them.
     fitted : dict
         What it was fitted to, and how well; for readers.
     environment : dict
@@ -39,6 +50,7 @@ class Calibration:
     cpu_model: str
     disturbance: Disturbance
     interference: Interference
+    graphs: Mapping[str, Linear] = field(default_factory=dict)
     fitted: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
 
@@ -46,7 +58,12 @@ class Calibration:
         """Return a model with the service times that it has on this machine at work."""
         if not isinstance(model.service, ServiceTime | ServiceTable):
             return model
-        return replace(model, service=CalibratedService(model.service, self.disturbance))
+        return replace(model, service=CalibratedService(model.service, self.disturbance_of(model.service)))
+
+    def disturbance_of(self, service: ServiceTime | ServiceTable) -> Disturbance:
+        """Return what the machine adds to service times: a graph's own, where it was measured."""
+        linear = self.graphs.get(service.graph) if isinstance(service, ServiceTable) else None
+        return replace(self.disturbance, **linear._asdict()) if linear else self.disturbance
 
     def workload(self, workload: Workload) -> Workload:
         """Return a workload with the service times that its models have on this machine at work."""
@@ -59,6 +76,11 @@ class Calibration:
             "cpu_model": self.cpu_model,
             "overhead_us": round(self.disturbance.overhead_us, 3),
             "factor": round(self.disturbance.factor, 5),
+            "cv": round(self.disturbance.cv, 5),
+            "graphs": {
+                graph: {"overhead_us": round(one.overhead_us, 3), "factor": round(one.factor, 5)}
+                for graph, one in self.graphs.items()
+            },
             "stalls": [{"duration_us": round(d, 2), "per_s": round(rate, 6)} for d, rate in self.disturbance.stalls],
             "interference": {name: round(getattr(self.interference, name), 5) for name in COEFFICIENTS},
             "fitted": self.fitted,
@@ -105,13 +127,19 @@ def load_calibration(path: str | Path, *, any_cpu: bool = False) -> Calibration:
         costs.number("shared_cache"),
         costs.number("bandwidth"),
         costs.number("knee", most=0.95),
-        costs.number("idle_start"),
+        costs.number("idle_start_us"),
     )
     costs.end()
+    graphs = {}
+    for graph in reader.take("graphs", {}):
+        own = Reader(f"{path}: graphs.{graph}", data["graphs"][graph], ProfileError)
+        graphs[str(graph)] = Linear(*_linear(own))
+        own.end()
     made = Calibration(
         reader.text("cpu_model"),
-        Disturbance(reader.number("overhead_us"), reader.number("factor", positive=True), tuple(stalls)),
+        Disturbance(*_linear(reader), reader.number("cv", 0.0), tuple(stalls)),
         interference,
+        graphs,
         reader.take("fitted", {}),
         reader.take("environment", {}),
     )
@@ -119,3 +147,7 @@ def load_calibration(path: str | Path, *, any_cpu: bool = False) -> Calibration:
     if not any_cpu and made.cpu_model != cpu_model():
         raise ProfileError(f"{path}: a calibration from '{made.cpu_model}' found, expected one from '{cpu_model()}'")
     return made
+
+
+def _linear(reader: Reader) -> tuple[float, float]:
+    return reader.number("overhead_us", least=-math.inf), reader.number("factor", positive=True)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from cost_model.calibration.calibration import Calibration
 from cost_model.calibration.trace import Run, Served, Trace
 from cost_model.interference import NONE
-from cost_model.machine import parse_machine
 from cost_model.profiling.profile import Profile
 from cost_model.queueing import Member, Pool
 from cost_model.service import RowDistribution
@@ -111,19 +110,20 @@ def line_of(number: int, run: Run, one: Served, p50_ms: float, p99_ms: float) ->
 def simulated(
     profiles: Sequence[Profile], trace: Trace, calibration: Calibration | None, *, seeds: Sequence[int] = (1, 2, 3)
 ) -> list[Line]:
-    """Predict the runs of a trace with the simulator, each as long as the real one; see `Line`."""
-    from cost_model.simulation.validation import predict_small
+    """Predict the runs of a trace with the simulator, each as long as the real one; see `Line`.
+
+    Every model has a session of its own, as in the runs.
+    """
+    from cost_model.simulation.validation import predict_sessions
 
     lines = []
     for number, run in enumerate(trace.runs):
-        predicted = predict_small(
+        predicted = predict_sessions(
             loads_of(run, profiles, calibration),
-            parse_machine({"cores": run.cores}),
-            None,
+            run.cores,
             seconds=run.seconds,
             interference=calibration.interference if calibration else NONE,
             seeds=seeds,
-            deadlines=False,
         )
         for one in run.models:
             lines.append(line_of(number, run, one, predicted[one.name].p50_ms, predicted[one.name].p99_ms))

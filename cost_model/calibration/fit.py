@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""Fit what a machine at work adds to profiles, from a trace of models alone on a core and of models that share one.
 
-* **Overhead and factor**: the median service time of each number of rows in each run, of requests that waited, against
+* **Overhead and factor**, of each graph and of all together: the median service time of each number of rows in each run, of requests that waited, against
   the profile's, by least squares of relative errors; with the factor alone where the medians do not differ enough (less
-  than twofold) to tell both. An overhead below 0 is none.
-* **Stalls**: what the slowest requests of a number of rows take beyond their 90th percentile. A step of the quantiles
-  of weight w and excess e is w stalls of length e per request; those of all runs are gathered by length, in octaves.
-* **Idle start**: the median of requests that found the core idle over that of those that waited, in the same run.
+  than twofold) to tell both.
+* **Variation**: by how much the logarithms of the same times vary more than the profile's, from the 10th percentile to
+  the 90th, as of normal distributions.
+* **Stalls**: what the slowest requests of a number of rows take beyond their 90th percentile and what a lognormal of that
+  variation goes on to. A step of the quantiles of weight w and excess e is w stalls of length e per request; those of all
+  runs are gathered by length, in octaves.
+* **Idle start**: the mean of requests that found the core idle less that of those that waited, in the same run.
 * **Switch**: how much longer a core is busy with several models than the models alone say, over the part of requests
   that follow another model's.
 """
@@ -17,10 +20,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from statistics import NormalDist
 
 import numpy as np
 
-from cost_model.calibration.calibration import Calibration
+from cost_model.calibration.calibration import Calibration, Linear
 from cost_model.calibration.check import rows_of
 from cost_model.calibration.service import UNDISTURBED, CalibratedService, Disturbance
 from cost_model.calibration.trace import LEVELS, Run, Trace
@@ -35,6 +39,9 @@ _APART = 2.0
 _SHORTEST_STALL_US = 20.0
 # Requests whose median counts.
 _ENOUGH = 50
+_NORMAL = NormalDist()
+# As far below the median as `UNDISTURBED` is above it; `1 - UNDISTURBED` is not quite that number.
+_LOW = 0.1
 
 
 def calibrate(profiles: Sequence[Profile], trace: Trace) -> Calibration:
@@ -56,10 +63,17 @@ def calibrate(profiles: Sequence[Profile], trace: Trace) -> Calibration:
     alone = [run for run in trace.runs if len(run.models) == 1 and run.models[0].service]
     if not alone:
         raise ProfileError("trace: no run of a model alone on its core found, expected one at least")
-    overhead_us, factor = _linear(alone, tables)
-    disturbance = Disturbance(overhead_us, factor, _stalls(alone))
+    disturbance = Disturbance(*_linear(alone, tables), _variation(alone, tables), _stalls(alone))
+    graphs = {
+        graph: _linear([run for run in alone if run.models[0].fingerprint == graph], tables)
+        for graph in sorted({run.models[0].fingerprint for run in alone})
+    }
+    made = Calibration(trace.cpu_model, disturbance, _costs(profiles, _idle_start_us(alone)), graphs)
     shared = [run for run in trace.runs if len(run.models) > 1]
-    interference, switches = _interference(profiles, shared, tables, disturbance, _idle_start(alone))
+    switches = [_switch(run, tables, made) for run in shared]
+    interference = made.interference
+    if switches:
+        interference = replace(interference, switch=max(0.0, float(np.median(switches))))
     fitted = {
         "runs_alone": len(alone),
         "runs_shared": len(shared),
@@ -67,7 +81,7 @@ def calibrate(profiles: Sequence[Profile], trace: Trace) -> Calibration:
         "stalled": round(disturbance.stalled, 5),
         "switch_of_each_run": [round(one, 4) for one in switches],
     }
-    return Calibration(trace.cpu_model, disturbance, interference, fitted, trace.environment)
+    return replace(made, interference=interference, fitted=fitted, environment=trace.environment)
 
 
 def _tables(profiles: Sequence[Profile], trace: Trace) -> dict[str, ServiceTable]:
@@ -92,8 +106,8 @@ def _tables(profiles: Sequence[Profile], trace: Trace) -> dict[str, ServiceTable
     return tables
 
 
-def _linear(runs: Sequence[Run], tables: Mapping[str, ServiceTable]) -> tuple[float, float]:
-    """Return overhead [µs] and factor."""
+def _linear(runs: Sequence[Run], tables: Mapping[str, ServiceTable]) -> Linear:
+    """Return overhead and factor."""
     known, found, weights = [], [], []
     for run in runs:
         one = run.models[0]
@@ -104,16 +118,39 @@ def _linear(runs: Sequence[Run], tables: Mapping[str, ServiceTable]) -> tuple[fl
     x, y, w = (np.array(values) for values in (known, found, weights))
     factor = float(np.average(y / x, weights=w))
     if x.max() / x.min() < _APART:
-        return 0.0, factor
+        return Linear(0.0, factor)
     # Of relative errors: (o + f x - y)/y.
     root = np.sqrt(w) / y
     (overhead, slope), *_ = np.linalg.lstsq(np.stack([root, root * x], axis=1), root * y, rcond=None)
-    return (float(overhead), float(slope)) if overhead > 0 and slope > 0 else (0.0, factor)
+    return Linear(float(overhead), float(slope)) if slope > 0 else Linear(0.0, factor)
 
 
 def _median(table: ServiceTable, rows: int) -> float:
+    return _quantile(table, rows, 0.5)
+
+
+def _quantile(table: ServiceTable, rows: int, level: float) -> float:
     quantiles = table._quantiles(np.array([float(rows)]), 1)[0]
-    return float(quantiles[table.levels.index(0.5)])
+    return float(quantiles[table.levels.index(level)])
+
+
+def _variation(runs: Sequence[Run], tables: Mapping[str, ServiceTable]) -> float:
+    """Return the coefficient of variation by which times vary beyond the profile's."""
+    more, weights = [], []
+    for run in runs:
+        one = run.models[0]
+        for rows, times in one.service:
+            if times.count >= _ENOUGH:
+                table = tables[one.fingerprint]
+                usual = _deviation(_quantile(table, rows, _LOW), _quantile(table, rows, UNDISTURBED))
+                more.append(_deviation(times.at(_LOW), times.at(UNDISTURBED)) ** 2 - usual**2)
+                weights.append(times.count / one.requests)
+    return math.sqrt(math.expm1(max(0.0, float(np.average(more, weights=weights))))) if more else 0.0
+
+
+def _deviation(low_us: float, high_us: float) -> float:
+    """Return the deviation of the logarithm of a lognormal time from its 10th and 90th percentile."""
+    return math.log(high_us / low_us) / (2 * _NORMAL.inv_cdf(UNDISTURBED))
 
 
 def _stalls(runs: Sequence[Run]) -> tuple[tuple[float, float], ...]:
@@ -122,10 +159,11 @@ def _stalls(runs: Sequence[Run]) -> tuple[tuple[float, float], ...]:
     length: dict[int, float] = {}
     worked_s = 0.0
     for times in (times for run in runs for _, times in (*run.models[0].service, *run.models[0].idle_service)):
-        usual = times.at(UNDISTURBED)
+        usual, deviation = times.at(UNDISTURBED), _deviation(times.at(_LOW), times.at(UNDISTURBED))
         worked_s += times.count * times.mean_us / 1e6
         for (low, begin), (high, end) in pairwise(zip(LEVELS, times.quantiles_us, strict=True)):
-            excess = (begin + end) / 2 - usual
+            beyond = _NORMAL.inv_cdf((low + high) / 2) - _NORMAL.inv_cdf(UNDISTURBED)
+            excess = (begin + end) / 2 - usual * math.exp(deviation * beyond)
             if low < UNDISTURBED or excess < _SHORTEST_STALL_US:
                 continue
             octave = math.floor(math.log2(excess))
@@ -134,53 +172,44 @@ def _stalls(runs: Sequence[Run]) -> tuple[tuple[float, float], ...]:
     return tuple((length[one] / count[one], count[one] / worked_s) for one in sorted(count))
 
 
-def _idle_start(runs: Sequence[Run]) -> float:
-    """Return how much longer a request takes that finds its core idle."""
-    ratios, weights = [], []
+def _idle_start_us(runs: Sequence[Run]) -> float:
+    """Return how much longer a request takes that finds its core idle [µs]."""
+    longer, weights = [], []
     for run in runs:
         one = run.models[0]
         waited = dict(one.service)
         for rows, times in one.idle_service:
             if rows in waited and min(times.count, waited[rows].count) >= _ENOUGH:
-                ratios.append(times.at(0.5) / waited[rows].at(0.5) - 1)
+                longer.append(times.mean_us - waited[rows].mean_us)
                 weights.append(times.count)
-    return max(0.0, float(np.average(ratios, weights=weights))) if ratios else 0.0
+    return max(0.0, float(np.average(longer, weights=weights))) if longer else 0.0
 
 
-def _interference(
-    profiles: Sequence[Profile],
-    runs: Sequence[Run],
-    tables: Mapping[str, ServiceTable],
-    disturbance: Disturbance,
-    idle_start: float,
-) -> tuple[Interference, list[float]]:
-    """Return the coefficients, and the switch that each run of several models shows."""
+def _costs(profiles: Sequence[Profile], idle_start_us: float) -> Interference:
+    """Return the coefficients that profiles and models alone say."""
     made = default_interference()
     measured = {
         name: float(np.median([one.interference[name] for one in profiles if name in one.interference]))
         for name in ("switch", "shared_cache")
         if any(name in one.interference for one in profiles)
     }
-    measured["idle_start"] = idle_start
-    switches = [_switch(run, tables, disturbance, idle_start) for run in runs]
-    if switches:
-        measured["switch"] = max(0.0, float(np.median(switches)))
-    return replace(made, guessed=made.guessed, **measured), switches
+    return replace(made, idle_start_us=idle_start_us, **measured)
 
 
-def _switch(run: Run, tables: Mapping[str, ServiceTable], disturbance: Disturbance, idle_start: float) -> float:
+def _switch(run: Run, tables: Mapping[str, ServiceTable], calibration: Calibration) -> float:
     r"""Return the switch that makes the core as busy as it was.
 
     Of all requests a part of :math:`1 - u` finds the core idle at the utilisation u, and takes longer for it.
     """
+    cold = sum(one.requests for one in run.models) / run.seconds / 1e6 * calibration.interference.idle_start_us
+    cold *= 1 - run.utilisation
     expected = sum(
         one.requests
         / run.seconds
         / 1e6
-        * CalibratedService(tables[one.fingerprint], disturbance).points(rows_of(one)).mean
-        for one in run.models
+        * CalibratedService(table, calibration.disturbance_of(table)).points(rows_of(one)).mean
+        for one, table in ((one, tables[one.fingerprint]) for one in run.models)
     )
-    expected *= 1 + idle_start * (1 - run.utilisation)
     total = sum(one.requests for one in run.models)
     followed = sum(one.requests / total * (1 - one.requests / total) for one in run.models)
-    return (run.utilisation / expected - 1) / followed
+    return ((run.utilisation - cold) / expected - 1) / followed

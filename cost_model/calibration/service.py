@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""Service times as a queue sees them on a machine at work, from those of a profile.
 
-A profile is taken by one caller that waits for each answer. Under traffic a request costs more: it is handed from
-thread to thread, finds colder caches, and its core is taken away now and then by the kernel or the hypervisor:
+A profile is taken by one caller that waits for each answer. Under traffic a request costs more or less: it finds other
+caches, a session that has not slept since the request before, and a core that is faster at one time than at another and
+is taken away now and then by the kernel or the hypervisor:
 
 .. math::
 
-    S' = o + f\,S + \sum_{j=1}^{N} D_j, \qquad N \sim \mathrm{Poisson}(\nu\,(o + f\,S))
+    S' = W + \sum_{j=1}^{N} D_j, \qquad W = (o + f\,S)\,J, \qquad N \sim \mathrm{Poisson}(\nu\,W)
 
-with an overhead o, a factor f, and stalls of the core that last D and come at the rate :math:`\nu` while requests run.
+with an overhead o, a factor f, a lognormal J with mean 1 and coefficient of variation c, and stalls of the core that last
+D and come at the rate :math:`\nu` while requests run. The overhead may be below 0: whoever waits for each answer pays for
+waking the session each time, and requests that have waited do not.
 That is the *completion time* of a queue whose server breaks down (B. Avi-Itzhak and P. Naor, Operations Research 11,
 1963, model A; D. P. Gaver, Journal of the Royal Statistical Society B 24, 1962). Stalls of idle cores are left out:
 they delay few, for they end while nobody waits.
@@ -23,10 +26,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cost_model.queueing.pool import coarse
-from cost_model.service import Floats, Points, RowDistribution, ServiceTable, ServiceTime
+from cost_model.service import Floats, Points, RowDistribution, ServiceTable, ServiceTime, lognormal, normal_points
 
 # Beyond this level a profile holds the few requests that were disturbed while it was taken; stalls stand for them.
 UNDISTURBED = 0.9
+# Of what a factor leaves, a negative overhead leaves at least this part.
+_LEAST = 0.25
 
 
 @dataclass(frozen=True)
@@ -36,15 +41,19 @@ class Disturbance:
     Parameters
     ----------
     overhead_us : float [µs]
-        Of every request (o).
+        Of every request (o); below 0 where the profile has costs that requests under traffic do not have. It takes away
+        at most three quarters of what is left of a time.
     factor : float
         f.
+    cv : float
+        Coefficient of variation c of what multiplies both.
     stalls : tuple of (duration [µs], rate [1/s])
         Stalls by their length, with how many of it come in a second of work.
     """
 
     overhead_us: float = 0.0
     factor: float = 1.0
+    cv: float = 0.0
     stalls: tuple[tuple[float, float], ...] = ()
 
     @property
@@ -74,13 +83,16 @@ class CalibratedService:
         return undisturbed(self.base)
 
     def _worked(self, times_us: Floats) -> Floats:
-        return self.disturbance.overhead_us + self.disturbance.factor * times_us
+        scaled = self.disturbance.factor * times_us
+        return np.asarray(np.maximum(self.disturbance.overhead_us + scaled, _LEAST * scaled))
 
     def mean_us(self, rows: ArrayLike, threads: int = 1) -> Floats:
         return self._worked(self.undisturbed.mean_us(rows, threads)) * (1 + self.disturbance.stalled)
 
     def sample(self, rng: np.random.Generator, rows: Floats, threads: int = 1) -> Floats:
         worked = self._worked(self.undisturbed.sample(rng, rows, threads))
+        if self.disturbance.cv > 0:
+            worked = worked * np.exp(rng.normal(*lognormal(1.0, self.disturbance.cv), len(worked)))
         stalls = self.disturbance.stalls
         for duration, rate in stalls:
             worked = worked + duration * rng.poisson(worked * (rate / 1e6))
@@ -113,18 +125,23 @@ def undisturbed(service: ServiceTime | ServiceTable) -> ServiceTime | ServiceTab
 @lru_cache(maxsize=4096)
 def _points(service: CalibratedService, rows: RowDistribution, threads: int) -> Points:
     base = coarse(service.undisturbed.points(rows, threads))
-    worked = service._worked(base.values)
+    worked, usual = service._worked(base.values), base.weights
+    if service.disturbance.cv > 0:
+        z, weights = normal_points(25, 4.8)
+        mu, sigma = lognormal(1.0, service.disturbance.cv)
+        varied = Points(np.outer(worked, np.exp(mu + sigma * z)).ravel(), np.outer(usual, weights).ravel())
+        worked, usual = coarse(varied)
     stalls = service.disturbance.stalls
     if not stalls:
-        return Points(worked, base.weights)
+        return Points(worked, usual)
     durations, rates = np.array(stalls, dtype=np.float64).T
     expected = worked * (rates.sum() / 1e6)
     stalled = -np.expm1(-expected)
     # As one stall, so much longer that the mean is kept: two in one request are rare.
     several = expected / stalled
     late = worked[:, None] + several[:, None] * durations[None, :]
-    weights = (base.weights * stalled)[:, None] * (rates / rates.sum())[None, :]
+    weights = (usual * stalled)[:, None] * (rates / rates.sum())[None, :]
     return Points(
         np.concatenate([worked, late.ravel()]),
-        np.concatenate([base.weights * (1 - stalled), weights.ravel()]),
+        np.concatenate([usual * (1 - stalled), weights.ravel()]),
     )

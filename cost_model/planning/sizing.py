@@ -85,8 +85,8 @@ class Sizing:
         found = []
         for threads in self.threads:
             (values, weights), starts = self.pool.services(threads)
-            each = self.pool.cold * self.pool.memory_factor / self.pool.factors
-            alone = values * np.repeat(each, np.diff([*starts, len(values)]))
+            each = self.pool.memory_factor / self.pool.factors
+            alone = self.pool.cold_us + values * np.repeat(each, np.diff([*starts, len(values)]))
             found.append(np.add.reduceat(weights * (alone > self._slo_us(starts, len(values))), starts))
         return np.asarray(np.min(found, axis=0))
 
@@ -115,7 +115,7 @@ class Sizing:
         if threads not in self._points:
             (values, weights), starts = self.pool.services(threads)
             slo_us = self._slo_us(starts, len(values))
-            self._points[threads] = (slo_us - values, slo_us - self.pool.cold * values, weights, starts)
+            self._points[threads] = (slo_us - values, slo_us - self.pool.cold_us - values, weights, starts)
         return self._points[threads]
 
     def late(self, sessions: int, threads: int, scale: float = 1.0) -> Floats:

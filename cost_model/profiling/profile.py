@@ -80,7 +80,7 @@ class Profile:
             what = f"no times for {gaps[0][1]} rows on {gaps[0][0]} cores" if gaps else "no times for 1 core"
             raise ProfileError(f"profile {self.fingerprint}: {what} found, expected every pair of cores and rows")
         table = tuple(tuple(tuple(self.points[c, r]) for r in rows) for c in cores)
-        return ServiceTable(tuple(cores), tuple(rows), LEVELS, table, self.disturbed)
+        return ServiceTable(tuple(cores), tuple(rows), LEVELS, table, self.disturbed, self.fingerprint)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -176,21 +176,21 @@ class Pool:
         """Return the wait in so many sessions when all rates are multiplied by `scale`."""
         if threads not in self._renewals:
             service = self.service(threads)
-            cold = Points(service.values * self.cold, service.weights)
-            self._renewals[threads] = (Renewal(service), Renewal(cold) if self.cold > 1 else None)
+            cold = Points(service.values + self.cold_us, service.weights)
+            self._renewals[threads] = (Renewal(service), Renewal(cold) if self.cold_us > 0 else None)
         renewal, first = self._renewals[threads]
         return Waiting(renewal, scale * self.qps / 1e6, sessions, first)
 
     @property
-    def cold(self) -> float:
-        """Return the factor for requests that find their core idle."""
-        return 1 + self.interference.idle_start
+    def cold_us(self) -> float:
+        """Return how much longer requests take that find their core idle [µs]."""
+        return self.interference.idle_start_us
 
     def late(self, place: int, waiting: Waiting, threads: int = 1) -> float:
         """Return the part of a member's requests that take longer than its objective."""
         own = self.member_service(place, threads)
         time_us = self.members[place].model.slo_p99_ms * 1e3
-        return float(waiting.tail(time_us - own.values, time_us - self.cold * own.values) @ own.weights)
+        return float(waiting.tail(time_us - own.values, time_us - self.cold_us - own.values) @ own.weights)
 
     def predict(self, sessions: int, threads: int = 1, scale: float = 1.0) -> dict[str, Prediction]:
         """Predict every member."""
@@ -202,8 +202,8 @@ class Pool:
                 qps=scale * member.qps,
                 utilisation=waiting.utilisation,
                 mean_wait_ms=waiting.mean_us / 1e3,
-                p50_ms=response_quantile_us(waiting, own, 0.5, self.cold) / 1e3,
-                p99_ms=response_quantile_us(waiting, own, 0.99, self.cold) / 1e3,
+                p50_ms=response_quantile_us(waiting, own, 0.5, self.cold_us) / 1e3,
+                p99_ms=response_quantile_us(waiting, own, 0.99, self.cold_us) / 1e3,
                 late=self.late(place, waiting, threads),
                 slo_p99_ms=member.model.slo_p99_ms,
             )
@@ -221,16 +221,16 @@ def _merged(points: Points) -> Points:
     return _gathered(values, weights, bins)
 
 
-def response_quantile_us(waiting: Waiting, service: Points, level: float, cold: float = 1.0) -> float:
+def response_quantile_us(waiting: Waiting, service: Points, level: float, cold_us: float = 0.0) -> float:
     """Return the time [µs] that a request exceeds with probability 1 - level; infinity in overload."""
-    low, high = float(service.values.min()), cold * float(service.values.max()) + waiting.longest_us
+    low, high = float(service.values.min()), cold_us + float(service.values.max()) + waiting.longest_us
     if not np.isfinite(high):
         return float("inf")
     at = low
     for steps in (24, 24):
         times = low * (high / low) ** np.linspace(0.0, 1.0, steps)
-        left, idle = (times[:, None] - factor * service.values[None, :] for factor in (1.0, cold))
-        beyond = waiting.tail(left, idle) @ service.weights
+        left = times[:, None] - service.values[None, :]
+        beyond = waiting.tail(left, left - cold_us) @ service.weights
         right = int(np.argmax(beyond <= 1 - level))
         if right == 0:
             return low

@@ -73,7 +73,7 @@ struct Segment {
   const double* alias_share;
   const int64_t* alias_other;
   const double* factor;
-  double switch_cost, oversubscription, bandwidth, knee, node_bytes_per_us, idle_start;
+  double switch_cost, oversubscription, bandwidth, knee, node_bytes_per_us, idle_start_us;
 };
 }
 
@@ -153,7 +153,7 @@ void EndTask(State* s, const Load* load, int32_t model, int32_t slot, double arr
 
 /// Start a task: what it takes alone, times what its neighbours cost it.
 void Start(State* s, const Segment* g, int64_t core, const Task& task, int64_t group, bool idle) {
-  double slower = idle ? 1.0 + g->idle_start : 1.0;
+  double slower = 1.0;
   if (s->core_last[core] >= 0 && s->core_last[core] != task.model) slower += g->switch_cost;
   if (s->oversubscribed[group]) slower += g->oversubscription * double(s->queue_size[group]) / double(s->cores);
   const int32_t node = s->core_node[core];
@@ -162,7 +162,7 @@ void Start(State* s, const Segment* g, int64_t core, const Task& task, int64_t g
     const double use = (s->node_rate[node] + rate) / g->node_bytes_per_us;
     if (use > g->knee) slower *= std::max(use, 1.0 + g->bandwidth * (use - g->knee) / (1.0 - g->knee));
   }
-  const double took = task.work_us * slower;
+  const double took = task.work_us * slower + (idle ? g->idle_start_us : 0.0);
   s->node_rate[node] += rate;
   s->core_rate[core] = rate;
   s->core_last[core] = task.model;

@@ -64,7 +64,7 @@ _SEGMENT: list[tuple[str, Any]] = [
     ("alias_other", "i8"),
     ("factor", "f8"),
     *((name, "d") for name in ("switch_cost", "oversubscription", "bandwidth", "knee", "node_bytes_per_us")),
-    ("idle_start", "d"),
+    ("idle_start_us", "d"),
 ]
 _NUMBERS: dict[str, Any] = {"q": ctypes.c_int64, "Q": ctypes.c_uint64, "d": ctypes.c_double}
 

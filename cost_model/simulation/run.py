@@ -143,7 +143,7 @@ def simulate(
         end_us=0.0, rate_per_us=0.0, alias_share=np.ones(count), alias_other=np.arange(count), factor=np.ones(count),
         switch_cost=interference.switch, oversubscription=interference.shared_cache, knee=interference.knee,
         bandwidth=interference.bandwidth, node_bytes_per_us=machine.memory_bandwidth_gbs_per_node * 1e3,
-        idle_start=interference.idle_start,
+        idle_start_us=interference.idle_start_us,
     )  # fmt: skip
     deadline_us = load.deadline_us.copy()
     owners: list[tuple[float, Any]] = [(0.0, assignment)]

@@ -6,11 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from cost_model.interference import NONE, Interference
 from cost_model.machine import Machine
 from cost_model.simulation.inputs import build_inputs, schedule
 from cost_model.simulation.policies import Dynamic, Fixed, Policy, fixed
 from cost_model.simulation.run import ModelResult, simulate
+from cost_model.simulation.slices import play_slices
 from cost_model.traffic import Traffic
 from cost_model.workload import ModelLoad, Workload
 
@@ -47,7 +50,6 @@ def predict_small(
     traffic: Traffic | None = None,
     seeds: Sequence[int] = (1, 2, 3),
     dynamic: bool = False,
-    deadlines: bool = True,
 ) -> dict[str, Prediction]:
     """Predict latency of a few models on a few cores.
 
@@ -67,14 +69,10 @@ def predict_small(
     seeds : sequence of int
     dynamic : bool
         Let the controller own the cores instead of `cores_of`.
-    deadlines : bool
-        Requests that have waited longer than their objective are dropped, as by a host that was given deadlines.
     """
     total = sum(model.qps or 0.0 for model in models)
     workload = Workload(machine, tuple(models), (), tuple(seeds), total)
     inputs = build_inputs(workload, threads)
-    if not deadlines:
-        inputs.load.deadline_us[:] = float("inf")
     shape = traffic or Traffic("steady", "poisson", seconds)
     runs: dict[str, list[ModelResult]] = {model.name: [] for model in models}
     for seed in seeds:
@@ -94,6 +92,42 @@ def predict_small(
         )
         for name, of in runs.items()
     }
+
+
+def predict_sessions(
+    models: Sequence[ModelLoad],
+    cores: int,
+    *,
+    seconds: float,
+    interference: Interference = NONE,
+    seeds: Sequence[int] = (1, 2, 3),
+) -> dict[str, Prediction]:
+    """Predict latency of models that share cores, each with a session of its own, as hosts run them; see `slices`.
+
+    Parameters
+    ----------
+    models : sequence of ModelLoad
+        With `qps` each; arrivals are Poisson.
+    cores : int
+    seconds : float [s]
+        As long as the real run, so that spreads compare.
+    interference : Interference
+    seeds : sequence of int
+    """
+    runs = [play_slices(models, cores, seconds, seed, interference) for seed in seeds]
+    made = {}
+    for place, model in enumerate(models):
+        times = [run[place] for run in runs if len(run[place])]
+        p50, p99 = (np.array([np.quantile(one, level) for one in times]) / 1e3 for level in (0.5, 0.99))
+        made[model.name] = Prediction(
+            float(p50.mean()) if times else 0.0,
+            float(p99.mean()) if times else 0.0,
+            float(np.mean([one.mean() for one in times])) / 1e3 if times else 0.0,
+            float(p99.max() - p99.min()) if times else 0.0,
+            sum(len(one) for one in times) / len(seeds) / seconds,
+            0,
+        )
+    return made
 
 
 def _cpusets(models: Sequence[ModelLoad], machine: Machine, cores_of: Mapping[str, Sequence[int]] | None) -> Fixed:

@@ -33,7 +33,8 @@ def play(
     factor: float = 1.0,
     stall_us: float = 0.0,
     stalls_per_s: float = 0.0,
-    idle_start: float = 0.0,
+    idle_start_us: float = 0.0,
+    spread: float = 0.03,
     switch: float = 0.0,
 ) -> Run:
     """Play models (profile, weights of rows, requests/s) on one core, first come first served."""
@@ -48,16 +49,16 @@ def play(
         total = sum(weights.values())
         rows[own] = rng.choice(list(weights), int(own.sum()), p=[one / total for one in weights.values()])
         usual = {size: profile.points[1, size][LEVELS.index(0.5)] for size in weights}
-        base = np.array([usual[size] for size in rows[own].tolist()]) * rng.normal(1.0, 0.03, int(own.sum()))
+        base = np.array([usual[size] for size in rows[own].tolist()]) * rng.normal(1.0, spread, int(own.sum())).clip(0.3)
         work[own] = overhead_us + factor * base
     work += stall_us * rng.poisson(work * stalls_per_s / 1e6)
     free, last, busy = 0.0, -1, 0.0
     done, idle = np.empty(count), np.empty(count, bool)
     for place in range(count):
         idle[place] = due[place] >= free
-        slower = 1 + idle_start * idle[place] + switch * (last not in (-1, which[place]))
+        slower = 1 + switch * (last not in (-1, which[place]))
         begin = max(due[place], free)
-        free = begin + work[place] * slower
+        free = begin + work[place] * slower + idle_start_us * idle[place]
         busy += free - begin
         done[place] = free
         last = int(which[place])

@@ -2,6 +2,7 @@
 #include "src/kernels/onednn_matmul.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -192,6 +193,10 @@ absl::Status OnednnMatmul::Prepare(const Call& call) const try {
   return absl::OkStatus();
 } catch (const dnnl::error& error) {
   return Refusal(error);
+}
+
+bool OnednnMatmul::IsReference(const Call& call) const {
+  return std::string_view(Describe(call, weights_desc_).impl_info_str()).substr(0, 3) == "ref";
 }
 
 absl::Status OnednnMatmul::Run(const Call& call) const try {

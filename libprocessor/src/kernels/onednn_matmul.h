@@ -26,7 +26,7 @@ class OnednnMatmul {
   struct Call {
     int64_t rows = 0;  // a multiple of kRowUnit, at most kMaxRows
     const void* src = nullptr;
-    int64_t src_stride = 0;
+    int64_t src_stride = 0;  // of both: the width, where time counts; see IsReference()
     const float* bias = nullptr;  // [n]; null: none
     bool accumulate = false;      // dst is added too
     bool activate = false;        // with what Create was given
@@ -48,6 +48,10 @@ class OnednnMatmul {
 
   /// Makes a kernel, if it is not there, without running it.
   absl::Status Prepare(const Call& call) const;
+
+  /// Would oneDNN compute it with the code that defines the right answer, hundreds of times slower? So it does for bfloat16
+  /// if rows, of sources or of sums, have gaps between them.
+  bool IsReference(const Call& call) const;
 
   size_t bytes() const { return packed_.size(); }
 

@@ -27,6 +27,8 @@ int64_t StrideFor(int64_t width) {
   return width >= 128 && stride % 32 == 0 ? stride + 16 : stride;
 }
 
+int64_t HalfFloats(const TowerPlace& place) { return (place.half_stride + 1) / 2; }
+
 bool HalfSources(const DenseTower& tower, int64_t rows) { return tower.rounds_activations() && rows > kFewHalfRows; }
 
 }  // namespace
@@ -224,7 +226,8 @@ class TowerLayoutMaker {
         if (half) widest = std::max(widest, place.width);
         if (half && layout_.half_sources_ && !place.single) {
           place.half_offset = 0;
-          place.half_stride = RoundUp(place.width, 32) + 32;
+          // Without gaps: for rows with gaps between them oneDNN has bfloat16 only in a form that serves as its reference.
+          place.half_stride = place.width;
         } else {
           use_float(value);
         }
@@ -259,14 +262,15 @@ class TowerLayoutMaker {
 
     for (size_t i = 0; i < layout_.inputs_.size(); ++i) {
       TowerPlace& place = layout_.inputs_[i];
-      if (place.half_offset >= 0) place.half_offset = AddBlock(place.half_stride / 2, 0, input_uses[i]);
+      if (place.half_offset >= 0) place.half_offset = AddBlock(HalfFloats(place), 0, input_uses[i]);
     }
     for (size_t i = 0; i < plan_.layers.size(); ++i) {
       TowerLayerPlace& place = layout_.layers_[i];
       const int now = static_cast<int>(i);
-      if (place.half_offset >= 0) place.half_offset = AddBlock(place.half_stride / 2, now, layer_uses[i]);
+      if (place.half_offset >= 0) place.half_offset = AddBlock(HalfFloats(place), now, layer_uses[i]);
       if (place.area == TowerPlace::Area::kOutput || half_only_[i]) continue;
-      place.stride = place.single ? 0 : StrideFor(place.width);
+      const bool by_onednn = layout_.half_sources_ && tower_.dense(i).bfloat16;
+      place.stride = place.single ? 0 : by_onednn ? place.width : StrideFor(place.width);
       place.area = place.single ? TowerPlace::Area::kSingle : TowerPlace::Area::kBlock;
       place.offset = place.single ? AddSingle(place.width) : AddBlock(place.stride, now, std::max(now, layer_uses[i]));
     }

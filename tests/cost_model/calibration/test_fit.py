@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from calibration_runs import CPU, make_profile, play
@@ -12,7 +13,7 @@ from cost_model.errors import ProfileError
 from cost_model.interference import default_interference
 
 PROFILES = [make_profile("small", {1: 300.0, 16: 600.0}), make_profile("large", {64: 2000.0})]
-TRUTH = {"overhead_us": 60.0, "factor": 1.2, "stall_us": 5000.0, "stalls_per_s": 4.0, "idle_start": 0.3}
+TRUTH = {"overhead_us": 60.0, "factor": 1.2, "stall_us": 5000.0, "stalls_per_s": 4.0, "idle_start_us": 200.0}
 SMALL, LARGE = {1: 0.5, 16: 0.5}, {64: 1.0}
 
 
@@ -31,7 +32,7 @@ def test_what_disturbed_the_runs_is_found(trace: Trace) -> None:
     assert made.disturbance.factor == pytest.approx(1.2, rel=0.03)
     # Work per stall is counted with the stalls in it.
     assert made.disturbance.stalled == pytest.approx(4 * 5000e-6, rel=0.25)
-    assert made.interference.idle_start == pytest.approx(0.3, abs=0.03)
+    assert made.interference.idle_start_us == pytest.approx(200, rel=0.1)
     assert made.interference.switch == pytest.approx(0.15, abs=0.06)
     assert made.interference.bandwidth == default_interference().bandwidth
 
@@ -60,13 +61,37 @@ def test_files_are_read_back(trace: Trace, tmp_path_factory: pytest.TempPathFact
     read = load_calibration(folder / "calibration.json", any_cpu=True)
     assert read.disturbance.factor == pytest.approx(made.disturbance.factor, abs=1e-4)
     assert len(read.disturbance.stalls) == len(made.disturbance.stalls)
-    assert read.interference.idle_start == pytest.approx(made.interference.idle_start, abs=1e-4)
+    assert read.interference.idle_start_us == pytest.approx(made.interference.idle_start_us, abs=1e-4)
 
 
 def test_one_size_of_requests_gives_a_factor_alone(trace: Trace) -> None:
     made = calibrate(PROFILES[1:], Trace(CPU, trace.runs[2:4]))
     assert made.disturbance.overhead_us == 0
     assert made.disturbance.factor == pytest.approx(1.2 + 60 / 2000, rel=0.03)
+
+
+def test_what_a_profile_has_beyond_requests_under_traffic_is_taken_off() -> None:
+    truth = {"overhead_us": -100.0, "factor": 1.1, "spread": 0.15}
+    runs = [play([(PROFILES[0], SMALL, qps)], seed, 60, **truth) for seed, qps in ((1, 600), (2, 1400))]
+    made = calibrate(PROFILES, Trace(CPU, tuple(runs)))
+    assert made.disturbance.overhead_us == pytest.approx(-100, abs=15)
+    assert made.disturbance.factor == pytest.approx(1.1, rel=0.04)
+    assert made.disturbance.cv == pytest.approx(0.15, abs=0.03)
+    # What varies is no stall.
+    assert made.disturbance.stalled < 0.005
+
+
+def test_graphs_that_ran_alone_have_a_map_of_their_own(tmp_path: Path) -> None:
+    runs = [play([(PROFILES[0], SMALL, 800)], 1, 60), play([(PROFILES[1], LARGE, 200)], 2, 120, factor=1.5)]
+    made = calibrate(PROFILES, Trace(CPU, tuple(runs)))
+    made.save(tmp_path / "calibration.json")
+    for one in (made, load_calibration(tmp_path / "calibration.json", any_cpu=True)):
+        small, large = (one.disturbance_of(profile.service) for profile in PROFILES)
+        assert small.factor == pytest.approx(1, rel=0.03)
+        assert large.factor == pytest.approx(1.5, rel=0.03)
+        assert large.stalls == small.stalls
+        unknown = one.disturbance_of(make_profile("third", {1: 300.0}).service)
+        assert unknown == one.disturbance
 
 
 def test_what_cannot_be_fitted_is_refused(trace: Trace) -> None:

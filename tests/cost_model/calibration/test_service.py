@@ -8,7 +8,7 @@ from calibration_runs import make_profile
 from cost_model.calibration import CalibratedService, Disturbance
 from cost_model.service import RowDistribution, Service, ServiceTime
 
-AT_WORK = Disturbance(50.0, 1.3, ((200.0, 30.0), (4000.0, 5.0)))
+AT_WORK = Disturbance(50.0, 1.3, 0.15, ((200.0, 30.0), (4000.0, 5.0)))
 ROWS = RowDistribution("table", maximum=64, table=((1, 0.5), (64, 0.5)))
 BASES = [ServiceTime(100.0, 12.0, 0.3), make_profile("a", {1: 300.0, 64: 1500.0}).service]
 
@@ -45,3 +45,18 @@ def test_stalls_stand_in_place_of_those_of_the_profile() -> None:
     assert base.points(RowDistribution.constant(1)).values.max() > 900
     assert quiet.values.max() < 350
     assert quiet.mean < base.points(RowDistribution.constant(1)).mean
+
+
+def test_variation_leaves_the_mean_and_widens_the_rest() -> None:
+    base, rows = make_profile("a", {1: 300.0}).service, RowDistribution.constant(1)
+    steady, varied = (CalibratedService(base, Disturbance(cv=cv)).points(rows) for cv in (0.0, 0.3))
+    assert varied.mean == pytest.approx(steady.mean, rel=0.001)
+    assert varied.second_moment / varied.mean**2 - 1 == pytest.approx(0.3**2, rel=0.1)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_overhead_below_zero_leaves_times_above_it(base: ServiceTime) -> None:
+    service = CalibratedService(base, Disturbance(-1000.0))
+    assert service.points(ROWS).values.min() > 0
+    assert service.sample(np.random.default_rng(1), np.ones(1000)).min() > 0
+    assert float(service.mean_us([1.0])[0]) > 0

@@ -20,7 +20,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("calibrate")
     profile = make_profile("small", {1: 300.0})
     profile.save(folder / "profile.json")
-    Trace(CPU, (play([(profile, {1: 1.0}, 1000.0)], 1, 20, factor=1.5, idle_start=0.2),)).save(folder / "trace.json")
+    Trace(CPU, (play([(profile, {1: 1.0}, 1000.0)], 1, 20, factor=1.5, idle_start_us=60.0),)).save(folder / "trace.json")
     return folder
 
 
@@ -36,7 +36,7 @@ def test_calibration_is_written_and_taken_by_the_other_verbs(files: Path) -> Non
     assert "small" in answer.output
     made = json.loads(out.read_text())
     assert made["factor"] == pytest.approx(1.5, rel=0.03)
-    assert made["interference"]["idle_start"] == pytest.approx(0.2, abs=0.03)
+    assert made["interference"]["idle_start_us"] == pytest.approx(60, abs=9)
     foreign = run("plan", BOX, "--total-qps", "5000", "--calibration", out)
     assert foreign.exit_code == 2
     assert "a calibration from 'Example CPU' found" in foreign.stderr

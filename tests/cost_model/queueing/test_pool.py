@@ -31,8 +31,8 @@ def simulated(pool: Pool, servers: int, scale: float) -> dict[str, np.ndarray]:
     free = [0.0] * servers
     response = []
     for arrival, length in zip(arrivals.tolist(), service.tolist(), strict=True):
-        slower = pool.cold if arrival >= free[0] else 1.0
-        end = max(arrival, free[0]) + slower * length
+        cold_us = pool.cold_us if arrival >= free[0] else 0.0
+        end = max(arrival, free[0]) + cold_us + length
         heapq.heapreplace(free, end)
         response.append(end - arrival)
     warm = np.arange(REQUESTS) > REQUESTS // 10
@@ -65,7 +65,7 @@ def test_one_model_is_as_simulated(servers: int, utilisation: float) -> None:
 @pytest.mark.parametrize("servers", [1, 2, 8])
 @pytest.mark.parametrize("utilisation", [0.3, 0.7])
 def test_cold_cores_are_as_simulated(servers: int, utilisation: float) -> None:
-    check([(BOX.model("ranking"), 1.0)], servers, utilisation, 0.08, Interference(0.0, 0.0, 0.0, idle_start=0.5))
+    check([(BOX.model("ranking"), 1.0)], servers, utilisation, 0.08, Interference(0.0, 0.0, 0.0, idle_start_us=1000.0))
 
 
 @pytest.mark.parametrize("servers", [2, 8])

@@ -27,7 +27,7 @@ def make_load(work: np.ndarray, mean_us: float, models: int = 1, threads: int = 
 
 def make_segment(end_s: float, qps: float, models: int = 1, **costs: float) -> Any:
     values = {"switch_cost": 0.0, "oversubscription": 0.0, "bandwidth": 0.0, "knee": 0.6, "node_bytes_per_us": 1e5}
-    values["idle_start"] = 0.0
+    values["idle_start_us"] = 0.0
     return engine.make_segment(
         end_us=end_s * 1e6, rate_per_us=qps * 1e-6, alias_share=np.ones(models), alias_other=np.arange(models),
         factor=np.ones(models), **(values | costs),

@@ -65,6 +65,19 @@ struct Tower {
   }
 };
 
+// What oneDNN multiplies as bfloat16 must have no gaps between rows; see OnednnMatmul::IsReference().
+void CheckHalvesHaveNoGaps(const TowerLayout& layout) {
+  const TowerPlan& plan = layout.tower().plan();
+  for (size_t i = 0; layout.half_sources() && i < plan.layers.size(); ++i) {
+    const processor::TowerLayerPlace& place = layout.layer(i);
+    if (!layout.tower().dense(i).bfloat16 || place.single) continue;
+    for (const processor::TowerValue& value : plan.layers[i].inputs) {
+      if (!layout.place(value).single) EXPECT_EQ(layout.place(value).half_stride, layout.place(value).width);
+    }
+    EXPECT_EQ(place.offset < 0 ? place.half_stride : place.stride, place.width);
+  }
+}
+
 // Runs a tower in `parts` calls, with one row for the inputs in `singles`, and compares all outputs.
 void Check(const Tower& spec, const TowerOptions& options, int64_t rows, const std::vector<size_t>& singles = {},
            int parts = 1) {
@@ -93,6 +106,7 @@ void Check(const Tower& spec, const TowerOptions& options, int64_t rows, const s
   const absl::Status laid_out = TowerLayout::Create(tower, inputs, rows, &layout);
   ASSERT_TRUE(laid_out.ok()) << laid_out;
   EXPECT_TRUE(layout->Fits(inputs, rows));
+  CheckHalvesHaveNoGaps(*layout);
   std::vector<std::vector<float>> got;
   std::vector<float*> outputs;
   for (int i = 0; i < spec.num_outputs; ++i) {

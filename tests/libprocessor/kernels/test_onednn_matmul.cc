@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/kernels/cpu_features.h"
 #include "src/kernels/row_math.h"
 
 namespace {
@@ -123,6 +124,36 @@ TEST(OnednnMatmul, AppliesActivations) {
     Check(16, 64, 17, activation, {PanelType::kFloat32, false, true, true});
     Check(16, 64, 17, activation, {PanelType::kFloat32, false, true, false, false});
     Check(16, 64, 17, activation, {PanelType::kBfloat16});
+  }
+}
+
+TEST(OnednnMatmul, HasFastCodeForRowsWithoutGaps) {
+  for (PanelType type : {PanelType::kFloat32, PanelType::kBfloat16}) {
+    if (type == PanelType::kBfloat16 && processor::ThisCpu().isa != processor::Isa::kAvx512) continue;
+    for (int64_t k : {1, 13, 429, 512, 1024}) {
+      for (int64_t n : {1, 17, 64, 272, 1024}) {
+        const std::vector<float> weights(k * n, 0.5f), bias(n);
+        for (int kind = 0; kind <= static_cast<int>(ActivationKind::kDice); ++kind) {
+          const Activation activation{static_cast<ActivationKind>(kind), 0.2f};
+          if (!OnednnMatmul::CanApply(activation)) continue;
+          std::unique_ptr<OnednnMatmul> matmul;
+          ASSERT_TRUE(OnednnMatmul::Create(weights.data(), false, {k, n, type}, nullptr, activation, &matmul).ok());
+          for (int64_t rows : {8, 40, 128}) {
+            for (bool first : {true, false}) {
+              OnednnMatmul::Call call;
+              call.rows = rows;
+              call.src_stride = k;
+              call.dst_stride = n;
+              call.bias = first ? bias.data() : nullptr;
+              call.accumulate = !first;
+              call.activate = true;
+              call.dst_bfloat16 = first && type == PanelType::kBfloat16;
+              EXPECT_FALSE(matmul->IsReference(call)) << rows << "x" << k << "x" << n << " activation " << kind;
+            }
+          }
+        }
+      }
+    }
   }
 }
 
