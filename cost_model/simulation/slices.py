@@ -44,12 +44,15 @@ def play_slices(
 ) -> list[Floats]:
     """Return the response times [µs] of the requests of each model, Poisson arrivals at `qps`.
 
-    Each model has a session that runs as many requests at once as there are cores. What a request has left takes `switch`
-    times longer when it starts or goes on where another model has just run, and `idle_start_us` more on a core that slept;
-    of memory's bandwidth there is enough.
+    Each model has a session that runs as many requests at once as there are cores. Where another model has just run, a
+    request that starts or goes on takes longer, by `switch` times what its model's requests take on average (what is to
+    be brought back into caches does not depend on how much is left), and `idle_start_us` longer on a core that slept; of
+    memory's bandwidth there is enough.
     """
     rng = np.random.default_rng(seed)
     due, which, work = _arrivals(models, seconds, rng)
+    counts, sums = (np.bincount(which, weights, minlength=len(models)) for weights in (None, work))
+    refill_us = (interference.switch * sums / np.maximum(counts, 1)).tolist()
     response: list[list[float]] = [[] for _ in models]
     waiting: list[deque[tuple[float, float]]] = [deque() for _ in models]
     asleep = [[_Worker(place) for _ in range(cores)] for place in range(len(models))]
@@ -66,7 +69,7 @@ def play_slices(
 
     def begin(worker: _Worker, core: int, now_us: float, idle: bool) -> None:
         if last[core] not in (-1, worker.model):
-            worker.left_us *= 1 + interference.switch
+            worker.left_us += refill_us[worker.model]
         if idle:
             worker.left_us += interference.idle_start_us
         running[core], last[core], used[core] = worker, worker.model, 0.0

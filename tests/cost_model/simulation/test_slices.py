@@ -54,6 +54,13 @@ def test_switches_cost_where_another_model_has_run() -> None:
     assert np.quantile(both, 0.4) >= 1499
 
 
+def test_long_requests_end_although_each_switch_costs() -> None:
+    """Three slices' worth of work, and switches that cost more than a slice gives."""
+    pair = [model("long", 9000.0, 30.0), model("short", 1000.0, 300.0)]
+    times = play_slices(pair, 1, 20, 1, Interference(0.35, 0.0, 0.0))
+    assert len(times[0]) == pytest.approx(600, rel=0.15)
+
+
 def test_model_without_traffic_is_no_division_by_zero() -> None:
     found = predict_sessions([model("a", 1000.0, 100.0), model("b", 1000.0, 0.0)], 1, seconds=5)
     assert found["b"].throughput_qps == 0
