@@ -16,11 +16,15 @@
 #include "absl/strings/str_cat.h"
 #include "src/kernels/tower_team.h"
 #include "src/runtime/exception_status.h"
+#include "src/runtime/thread_slice.h"
 
 namespace processor {
 namespace {
 
 constexpr int kMostPasses = 8;
+// Where they share CPUs with sessions: they work for some tens of microseconds at a time, and others compute for
+// milliseconds.
+constexpr int64_t kShortSliceNs = 100'000;
 
 class KeptThread;
 
@@ -43,6 +47,7 @@ class KeptThread {
     next_ = GetKept().first;
     if (next_ != nullptr) next_->before_ = this;
     GetKept().first = this;
+    SetSlice(id_, 0);
     // Whoever started it may have been moved, or it itself, as nobody knew yet that it is kept. Where a thread runs is
     // advice: without memory it stays there.
     (void)Attempt([this] {
@@ -117,6 +122,8 @@ void MoveThreads(const CpuSet& cpus) {
   std::lock_guard<std::mutex> lock(GetKept().mutex);
   const CpuMove before = PlacesOfThreads();
   PinMainThread(cpus);
+  const int64_t slice_ns = cpus == before.from ? 0 : kShortSliceNs;
+  SetSlice(main, slice_ns);
   TowerTeams::SetUsableCpus(cpus == before.from ? 0 : static_cast<int>(before.from.size()));
   // Threads start others meanwhile.
   bool moved = true;
@@ -125,6 +132,7 @@ void MoveThreads(const CpuSet& cpus) {
     for (int thread : ListThreads(GetKept(), before)) {
       if (thread == main || CpusOfThread(thread) == cpus) continue;
       PinThread(thread, cpus);
+      SetSlice(thread, slice_ns);
       moved = true;
     }
   }

@@ -16,7 +16,8 @@ namespace processor {
 void KeepThreadInPlace();
 
 /// Moves them, the main thread included, which does not change what AllowedCpus() answers. Those that they start later
-/// inherit their CPUs; a thread that one of the others starts has to be moved again.
+/// inherit their CPUs; a thread that one of the others starts has to be moved again. On fewer CPUs than the process may use
+/// they ask for a short slice of time, so that what computes there lets them in at once.
 void MoveThreads(const CpuSet& cpus);
 
 struct ThreadTime {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "src/runtime/placed_threads.h"
+#include "src/runtime/thread_slice.h"
 
 namespace processor {
 namespace {
@@ -61,6 +62,24 @@ TEST_F(ProcessThreads, MovesAllButThoseThatHaveAPlace) {
   MoveThreads(allowed_);
   EXPECT_EQ(CpusOfThread(any_id), allowed_);
   EXPECT_EQ(CpusOfThread(getpid()), allowed_);
+}
+
+TEST_F(ProcessThreads, AreLetInSoonWhereTheyShareCpus) {
+  const int64_t usual = SliceOfThread(0);
+  SetSlice(0, 300'000);
+  if (usual == 0 || SliceOfThread(0) != 300'000) GTEST_SKIP() << "this kernel has no slices of threads";
+  SetSlice(0, 0);
+  EXPECT_EQ(SliceOfThread(0), usual);
+  Servant any([] {});
+  const int any_id = any.id();
+  MoveThreads(last_);
+  EXPECT_LT(SliceOfThread(any_id), usual);
+  EXPECT_LT(SliceOfThread(getpid()), usual);
+  Servant kept([] { KeepThreadInPlace(); });
+  EXPECT_EQ(SliceOfThread(kept.id()), usual) << "inherited";
+  MoveThreads(allowed_);
+  EXPECT_EQ(SliceOfThread(any_id), usual);
+  EXPECT_EQ(SliceOfThread(getpid()), usual);
 }
 
 TEST_F(ProcessThreads, DoNotChangeWhatTheProcessMayUse) {
