@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""Fit what a machine at work adds to profiles, from a trace of models alone on a core and of models that share one.
 
-* **Overhead and factor**, of each graph and of all together: the median service time of each number of rows in each run, of requests that waited, against
-  the profile's, by least squares of relative errors; with the factor alone where the medians do not differ enough (less
-  than twofold) to tell both.
+* **Overhead and factor**, of each graph and of all together: the median service time of each number of rows in each
+  run, of requests that waited, against the profile's, by least squares of relative errors; with the factor alone where
+  the medians do not differ enough (less than twofold) to tell both.
 * **Variation**: by how much the logarithms of the same times vary more than the profile's, from the 10th percentile to
   the 90th, as of normal distributions.
-* **Stalls**: what the slowest requests of a number of rows take beyond their 90th percentile and what a lognormal of that
-  variation goes on to. A step of the quantiles of weight w and excess e is w stalls of length e per request; those of all
-  runs are gathered by length, in octaves.
+* **Stalls**: what the slowest requests of a number of rows take beyond their 90th percentile and what a lognormal of
+  that variation goes on to. A step of the quantiles of weight w and excess e is w stalls of length e per request; those
+  of all runs are gathered by length, in octaves.
 * **Idle start**: the mean of requests that found the core idle less that of those that waited, in the same run.
 * **Switch**: how much longer a core is busy with several models than the models alone say, over the part of requests
   that follow another model's.
@@ -193,7 +193,7 @@ def _costs(profiles: Sequence[Profile], idle_start_us: float) -> Interference:
         for name in ("switch", "shared_cache")
         if any(name in one.interference for one in profiles)
     }
-    return replace(made, idle_start_us=idle_start_us, **measured)
+    return replace(made, guessed=made.guessed, idle_start_us=idle_start_us, **measured)
 
 
 def _switch(run: Run, tables: Mapping[str, ServiceTable], calibration: Calibration) -> float:

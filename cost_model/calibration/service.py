@@ -9,9 +9,9 @@ is taken away now and then by the kernel or the hypervisor:
 
     S' = W + \sum_{j=1}^{N} D_j, \qquad W = (o + f\,S)\,J, \qquad N \sim \mathrm{Poisson}(\nu\,W)
 
-with an overhead o, a factor f, a lognormal J with mean 1 and coefficient of variation c, and stalls of the core that last
-D and come at the rate :math:`\nu` while requests run. The overhead may be below 0: whoever waits for each answer pays for
-waking the session each time, and requests that have waited do not.
+with an overhead o, a factor f, a lognormal J with mean 1 and coefficient of variation c, and stalls of the core that
+last D and come at the rate :math:`\nu` while requests run. The overhead may be below 0: whoever waits for each answer
+pays for waking the session each time, and requests that have waited do not.
 That is the *completion time* of a queue whose server breaks down (B. Avi-Itzhak and P. Naor, Operations Research 11,
 1963, model A; D. P. Gaver, Journal of the Royal Statistical Society B 24, 1962). Stalls of idle cores are left out:
 they delay few, for they end while nobody waits.

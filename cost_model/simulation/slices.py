@@ -20,8 +20,8 @@ from cost_model.interference import Interference
 from cost_model.service import Floats
 from cost_model.workload import ModelLoad
 
-# Linux lets a thread run for some milliseconds where others wait: its slice (0.7 ms, times 1 + log2 of the CPUs, up to 8)
-# is looked at when the timer ticks, which is every 4 ms in most kernels of servers, or when a thread wakes.
+# Linux lets a thread run for some milliseconds where others wait: its slice (0.7 ms, times 1 + log2 of the CPUs, up to
+# 8) is looked at when the timer ticks, which is every 4 ms in most kernels of servers, or when a thread wakes.
 SLICE_US = 3000.0
 
 
@@ -46,8 +46,8 @@ def play_slices(
 
     Each model has a session that runs as many requests at once as there are cores. Where another model has just run, a
     request that starts or goes on takes longer, by `switch` times what its model's requests take on average (what is to
-    be brought back into caches does not depend on how much is left), and `idle_start_us` longer on a core that slept; of
-    memory's bandwidth there is enough.
+    be brought back into caches does not depend on how much is left), and `idle_start_us` longer on a core that slept.
+    Of memory's bandwidth there is enough.
     """
     rng = np.random.default_rng(seed)
     due, which, work = _arrivals(models, seconds, rng)

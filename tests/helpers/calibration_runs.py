@@ -49,7 +49,8 @@ def play(
         total = sum(weights.values())
         rows[own] = rng.choice(list(weights), int(own.sum()), p=[one / total for one in weights.values()])
         usual = {size: profile.points[1, size][LEVELS.index(0.5)] for size in weights}
-        base = np.array([usual[size] for size in rows[own].tolist()]) * rng.normal(1.0, spread, int(own.sum())).clip(0.3)
+        base = np.array([usual[size] for size in rows[own].tolist()])
+        base *= rng.normal(1.0, spread, int(own.sum())).clip(0.3)
         work[own] = overhead_us + factor * base
     work += stall_us * rng.poisson(work * stalls_per_s / 1e6)
     free, last, busy = 0.0, -1, 0.0

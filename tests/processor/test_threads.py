@@ -7,6 +7,7 @@ from pathlib import Path
 
 import model_builders
 import numpy as np
+from slow_requests import loops_for
 
 import processor
 from processor import Model

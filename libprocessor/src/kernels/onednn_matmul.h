@@ -26,7 +26,7 @@ class OnednnMatmul {
   struct Call {
     int64_t rows = 0;  // a multiple of kRowUnit, at most kMaxRows
     const void* src = nullptr;
-    int64_t src_stride = 0;  // of both: the width, where time counts; see IsReference()
+    int64_t src_stride = 0;       // of both: the width, where time counts; see IsReference()
     const float* bias = nullptr;  // [n]; null: none
     bool accumulate = false;      // dst is added too
     bool activate = false;        // with what Create was given

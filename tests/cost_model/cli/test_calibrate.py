@@ -20,7 +20,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("calibrate")
     profile = make_profile("small", {1: 300.0})
     profile.save(folder / "profile.json")
-    Trace(CPU, (play([(profile, {1: 1.0}, 1000.0)], 1, 20, factor=1.5, idle_start_us=60.0),)).save(folder / "trace.json")
+    run = play([(profile, {1: 1.0}, 1000.0)], 1, 20, factor=1.5, idle_start_us=60.0)
+    Trace(CPU, (run,)).save(folder / "trace.json")
     return folder
 
 
