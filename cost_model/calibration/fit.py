@@ -3,15 +3,15 @@ r"""Fit what a machine at work adds to profiles, from a trace of models alone on
 
 * **Overhead and factor**, of each graph and of all together: the median service time of each number of rows in each
   run, of requests that waited, against the profile's, by least squares of relative errors; with the factor alone where
-  the medians do not differ enough (less than twofold) to tell both.
+  the medians do not differ enough to tell both.
 * **Variation**: by how much the logarithms of the same times vary more than the profile's, from the 10th percentile to
   the 90th, as of normal distributions.
 * **Stalls**: what the slowest requests of a number of rows take beyond their 90th percentile and what a lognormal of
   that variation goes on to. A step of the quantiles of weight w and excess e is w stalls of length e per request; those
   of all runs are gathered by length, in octaves.
 * **Idle start**: the mean of requests that found the core idle less that of those that waited, in the same run.
-* **Switch**: how much longer a core is busy with several models than the models alone say, over the part of requests
-  that follow another model's.
+* **Switch**: how much longer a core is busy with several models than the models alone say, over the part of this work
+  that follows another model's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from cost_model.profiling.profile import Profile
 from cost_model.service import ServiceTable
 
 # Medians of service times that tell an overhead from a factor differ at least as much.
-_APART = 2.0
+_APART = 1.8
 # Shorter ones are part of every request.
 _SHORTEST_STALL_US = 20.0
 # Requests whose median counts.
@@ -203,13 +203,12 @@ def _switch(run: Run, tables: Mapping[str, ServiceTable], calibration: Calibrati
     """
     cold = sum(one.requests for one in run.models) / run.seconds / 1e6 * calibration.interference.idle_start_us
     cold *= 1 - run.utilisation
-    expected = sum(
-        one.requests
-        / run.seconds
-        / 1e6
-        * CalibratedService(table, calibration.disturbance_of(table)).points(rows_of(one)).mean
-        for one, table in ((one, tables[one.fingerprint]) for one in run.models)
-    )
     total = sum(one.requests for one in run.models)
-    followed = sum(one.requests / total * (1 - one.requests / total) for one in run.models)
-    return ((run.utilisation - cold) / expected - 1) / followed
+    expected = followed = 0.0
+    for one in run.models:
+        table = tables[one.fingerprint]
+        service = CalibratedService(table, calibration.disturbance_of(table)).points(rows_of(one))
+        work = one.requests / run.seconds / 1e6 * service.mean
+        expected += work
+        followed += work * (1 - one.requests / total)
+    return float((run.utilisation - cold - expected) / followed)

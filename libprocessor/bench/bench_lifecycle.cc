@@ -125,6 +125,11 @@ void MeasureCycles(const Subject& subject, size_t cycles, size_t baseline) {
     subject.library.model_free(model);
     if (cycle < baseline) continue;
     last = ReadProcessState();
+    // The kernel counts a thread for a moment after it was joined.
+    for (int tries = 0; cycle > baseline && last.threads > extremes.low.threads && tries < 200; ++tries) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      last = ReadProcessState();
+    }
     if (cycle == baseline) extremes = {first = last, last};
     extremes.Add(last);
     if (cycle % baseline == 0) points.push_back(last);

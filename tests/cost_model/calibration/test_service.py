@@ -24,7 +24,7 @@ def test_points_are_those_of_samples(base: ServiceTime) -> None:
     assert points.second_moment == pytest.approx(float((drawn**2).mean()), rel=0.03)
     order = np.argsort(points.values)
     below = np.cumsum(points.weights[order])
-    for level in (0.25, 0.9, 0.99, 0.995):
+    for level in (0.25, 0.9, 0.99, 0.998):  # the longest stalls begin at 0.995
         found = points.values[order][np.searchsorted(below, level)]
         assert found == pytest.approx(np.quantile(drawn, level), rel=0.06), level
 
