@@ -131,10 +131,12 @@ def load_calibration(path: str | Path, *, any_cpu: bool = False) -> Calibration:
     )
     costs.end()
     graphs = {}
-    for graph in reader.take("graphs", {}):
-        own = Reader(f"{path}: graphs.{graph}", data["graphs"][graph], ProfileError)
-        graphs[str(graph)] = Linear(*_linear(own))
-        own.end()
+    if "graphs" in reader:
+        of_graphs = reader.inner("graphs")
+        for graph in data["graphs"]:
+            own = of_graphs.inner(graph)
+            graphs[graph] = _linear(own)
+            own.end()
     made = Calibration(
         reader.text("cpu_model"),
         Disturbance(*_linear(reader), reader.number("cv", 0.0), tuple(stalls)),
@@ -149,5 +151,5 @@ def load_calibration(path: str | Path, *, any_cpu: bool = False) -> Calibration:
     return made
 
 
-def _linear(reader: Reader) -> tuple[float, float]:
-    return reader.number("overhead_us", least=-math.inf), reader.number("factor", positive=True)
+def _linear(reader: Reader) -> Linear:
+    return Linear(reader.number("overhead_us", least=-math.inf), reader.number("factor", positive=True))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,3 +108,14 @@ def test_what_cannot_be_fitted_is_refused(trace: Trace) -> None:
     lost = replace(trace.runs[0], models=(replace(trace.runs[0].models[0], failed=3),))
     with pytest.raises(ProfileError, match="3 failed requests found, expected none"):
         calibrate(PROFILES, Trace(CPU, (lost,)))
+
+
+@pytest.mark.parametrize(
+    ("graphs", "message"),
+    [([], "mapping"), ({"a": 3}, "graphs.a"), ({"a": {"overhead_us": 1.0, "factor": 0}}, "graphs.a.factor: 0 found")],
+)
+def test_damaged_graphs_of_a_calibration_are_named(trace: Trace, tmp_path: Path, graphs: object, message: str) -> None:
+    made = calibrate(PROFILES, trace).to_json() | {"graphs": graphs}
+    (tmp_path / "calibration.json").write_text(json.dumps(made))
+    with pytest.raises(ProfileError, match=message):
+        load_calibration(tmp_path / "calibration.json", any_cpu=True)

@@ -30,7 +30,7 @@ def test_model_alone_is_a_queue(cores: int, idle_start_us: float) -> None:
 
 
 def test_short_slices_are_processor_sharing() -> None:
-    """Two models with one request each at most are a processor-sharing queue, whose mean is S/(1 - rho) at any S."""
+    """Models that hardly ever have two requests are processor sharing, whose mean is S/(1 - rho) for any S."""
     models = [model(str(number), 1000.0, 10.0, cv=1.0) for number in range(60)]
     times = np.concatenate(play_slices(models, 1, 400, 1, NONE, slice_us=20.0))
     assert times.mean() == pytest.approx(1000 / (1 - 0.6), rel=0.06)
