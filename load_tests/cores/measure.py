@@ -187,7 +187,8 @@ def _add(side: Side, loops: Sequence[Loop], span: Span, lasted: float) -> None:
     side.cpu.append(sum(one.cpu_s for one in loops) / lasted)
     for one in others:
         side.shed += sum(one.failed.values())
-        side.variant_per_s.append(one.latencies.within(*span).size / (span[1] - span[0]))
+        # Where it falls behind, what it answers now was to be sent long ago.
+        side.variant_per_s.append(one.latencies.answered(*span) / (span[1] - span[0]))
 
 
 def measure_bursts(

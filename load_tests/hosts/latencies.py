@@ -44,6 +44,11 @@ class Latencies:
         """Answer the latencies of requests from `begin` up to `end` [µs]."""
         return self._us[np.searchsorted(self._at, begin) : np.searchsorted(self._at, end)]
 
+    def answered(self, begin: float, end: float) -> int:
+        """Answer how many requests were answered from `begin` up to `end`, whenever they were to be sent."""
+        answers = self._at + self._us / 1e6
+        return int(np.count_nonzero((answers >= begin) & (answers < end)))
+
     def pooled(self, spans: Iterable[tuple[float, float]]) -> Floats:
         """Answer the latencies within any of the spans [µs]."""
         return np.concatenate([np.empty(0), *(self.within(*span) for span in spans)])

@@ -55,6 +55,8 @@ def _latencies() -> Latencies:
 def test_latencies_in_spans_and_around_moments() -> None:
     found = _latencies()
     assert found.within(0, 1).size == 1000
+    late = Latencies(np.array([0.0, 1.0, 2.0]), np.array([1.5e6, 2.5e6, 0.5e6]))
+    assert [late.answered(0, 1), late.answered(1, 2), late.answered(2, 4)] == [0, 1, 2], "by when they were answered"
     assert found.windows([(0, 2.5), (5, 6)], 1.0) == [99.0, 99.0, 990.0]
     course = found.around([5.0, 20.0], 0.2, 0.1)
     assert [one["from"] for one in course] == [-0.2, -0.1, 0.0, 0.1]
