@@ -11,12 +11,11 @@ targets, and writes results/bench_cores.json and a picture beside it.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,24 +59,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parsed
 
 
-@contextlib.contextmanager
-def _aside(cpu: int) -> Iterator[None]:
-    """Keep this process, which follows what the hosts tell of themselves, where the generators are."""
-
-    def place(threads: Iterable[int], cpus: Collection[int]) -> None:
-        for thread in threads:
-            with contextlib.suppress(ProcessLookupError):
-                os.sched_setaffinity(thread, cpus)
-
-    threads = [int(one.name) for one in Path("/proc/self/task").iterdir()]
-    before = os.sched_getaffinity(0)
-    place(threads, {cpu})
-    try:
-        yield
-    finally:
-        place(threads, before)
-
-
 def _measure(stage: Stage, options: argparse.Namespace, console: Console) -> dict[str, Any]:
     stage.wait_for_profiles()
     every = sorted(os.sched_getaffinity(0))
@@ -93,20 +74,19 @@ def _measure(stage: Stage, options: argparse.Namespace, console: Console) -> dic
         f"{rates.baseline:,.0f}, the variant {rates.overload:,.0f}; objective {slo_ms:.1f} ms.\n"
         f"Generators: {placement(generator)}."
     )
-    with _aside(generator):
-        address = stage.divided.address
-        with (
-            open_loop(address, stage.requests[BASELINE], rates.baseline, generator),
-            open_loop(address, stage.requests[VARIANT], rates.overload, generator),
-        ):
-            cpus = stage.wait_for_division()
-            time.sleep(2.0)
-            explained = stage.divided.client.explain("ranking")["versions"]
-        settle_s = 0.5 if options.quick else SETTLE_S
-        sides = measure_sides(stage, rates, cpus, generator, options.rounds, options.seconds, console, settle_s)
-        bursts = {}
-        if options.bursts:
-            bursts = measure_bursts(stage, rates, slo_ms * 1000, generator, options.bursts, console)
+    address = stage.divided.address
+    with (
+        open_loop(address, stage.requests[BASELINE], rates.baseline, generator),
+        open_loop(address, stage.requests[VARIANT], rates.overload, generator),
+    ):
+        cpus = stage.wait_for_division()
+        time.sleep(2.0)
+        explained = stage.divided.client.explain("ranking")["versions"]
+    settle_s = 0.5 if options.quick else SETTLE_S
+    sides = measure_sides(stage, rates, cpus, generator, options.rounds, options.seconds, console, settle_s)
+    bursts = {}
+    if options.bursts:
+        bursts = measure_bursts(stage, rates, slo_ms * 1000, generator, options.bursts, console)
     return {
         "core_requests_per_s": rates.core,
         "baseline_requests_per_s": rates.baseline,
