@@ -68,14 +68,18 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   libprocessor/src/runtime/histogram.cc
   libprocessor/src/runtime/log.cc
   libprocessor/src/runtime/pinned_pool.cc
+  libprocessor/src/runtime/placed_threads.cc
+  libprocessor/src/runtime/process_threads.cc
   libprocessor/src/runtime/session_slot.cc
   libprocessor/src/runtime/stats.cc
+  libprocessor/src/runtime/thread_slice.cc
   libprocessor/src/runtime/thread_starter.cc
   tests/libprocessor/runtime/test_batcher.cc
   tests/libprocessor/runtime/test_cpuset.cc
   tests/libprocessor/runtime/test_deadline_reaper.cc
   tests/libprocessor/runtime/test_histogram.cc
   tests/libprocessor/runtime/test_log.cc
+  tests/libprocessor/runtime/test_process_threads.cc
   tests/libprocessor/runtime/test_session_slot.cc
   tests/libprocessor/runtime/test_thread_starter.cc)
 target_include_directories(processor_thread_tests PRIVATE tests/libprocessor/runtime)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +15,10 @@ from build_lock import build_lock
 BUILD = Path("build") / "release"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1500)  # the first time, everything is compiled
-@pytest.mark.parametrize("name", ["processor_tests", "processor_kernel_tests"])
-def test_program(name: str, repository: Path, tmp_path: Path) -> None:
+PROGRAMS = ["processor_tests", "processor_kernel_tests"]
+
+
+def build_program(name: str, repository: Path) -> None:
     if not Path("/usr/include/gtest/gtest.h").exists():
         if os.environ.get("CI") == "true":
             pytest.fail("GoogleTest: not installed (libgtest-dev), and CI=true")
@@ -31,8 +32,45 @@ def test_program(name: str, repository: Path, tmp_path: Path) -> None:
         for command in (configure, build):
             done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
             assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)  # the first time, everything is compiled
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str, repository: Path, tmp_path: Path) -> None:
+    build_program(name, repository)
     program = repository / BUILD / "tests" / name
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     ended = subprocess.run([program], cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)
     assert ended.returncode == 0, (ended.stdout + ended.stderr)[-6000:]
     assert "[  PASSED  ]" in ended.stdout
+
+
+def symbols_of(objects: list[Path]) -> tuple[set[str], set[str]]:
+    """Answer what objects define of the library, and what they need of it."""
+    defined, needed = set(), set()
+    listed = subprocess.run(["nm", *objects], capture_output=True, text=True, check=True).stdout
+    for line in listed.splitlines():
+        *_, kind, symbol = ["", "", *line.split()]
+        if "9processor" in symbol and len(kind) == 1:
+            (needed if kind == "U" else defined).add(symbol)
+    return defined, needed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_the_sources_for_thread_sanitizer_are_complete(repository: Path) -> None:
+    """`make test-tsan` compiles a part of the library: it has to link, and nobody links it every day."""
+    for name in PROGRAMS:
+        build_program(name, repository)
+    program = (repository / "cmake" / "tests.cmake").read_text().partition("add_executable(processor_thread_tests")[2]
+    sources = re.findall(r"[\w/]+\.cc", program.partition(")")[0])
+    folders = ["processor_objects", "processor_kernels", *PROGRAMS]
+    objects = []
+    for source in sources:
+        places = (repository / BUILD / "CMakeFiles" / f"{folder}.dir" / f"{source}.o" for folder in folders)
+        objects.append(next(place for place in places if place.exists()))
+    assert len(objects) > 20
+    defined, needed = symbols_of(objects)
+    assert needed - defined == set()
+    assert symbols_of(objects[:-1])[1] - symbols_of(objects[len(objects) // 2 :])[0], "half of them do not do"
