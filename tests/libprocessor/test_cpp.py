@@ -7,14 +7,14 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from build_lock import build_lock
+from host_support import run_ok
 
 BUILD = Path("build") / "release"
-
-
 PROGRAMS = ["processor_tests", "processor_kernel_tests"]
 
 
@@ -30,8 +30,7 @@ def build_program(name: str, repository: Path) -> None:
     build += ["--parallel", str(len(os.sched_getaffinity(0)))]
     with build_lock():
         for command in (configure, build):
-            done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
+            run_ok(command, cwd=repository, timeout=1400)
 
 
 @pytest.mark.slow
@@ -46,14 +45,13 @@ def test_program(name: str, repository: Path, tmp_path: Path) -> None:
     assert "[  PASSED  ]" in ended.stdout
 
 
-def symbols_of(objects: list[Path]) -> tuple[set[str], set[str]]:
+def symbols_of(objects: Iterable[Path]) -> tuple[set[str], set[str]]:
     """Answer what objects define of the library, and what they need of it."""
     defined, needed = set(), set()
-    listed = subprocess.run(["nm", *objects], capture_output=True, text=True, check=True).stdout
-    for line in listed.splitlines():
-        *_, kind, symbol = ["", "", *line.split()]
-        if "9processor" in symbol and len(kind) == 1:
-            (needed if kind == "U" else defined).add(symbol)
+    for line in run_ok(["nm", "--format=posix", *objects]).splitlines():
+        symbol, *more = line.split()
+        if "9processor" in symbol and more:
+            (needed if more[0] == "U" else defined).add(symbol)
     return defined, needed
 
 
@@ -66,11 +64,13 @@ def test_the_sources_for_thread_sanitizer_are_complete(repository: Path) -> None
     program = (repository / "cmake" / "tests.cmake").read_text().partition("add_executable(processor_thread_tests")[2]
     sources = re.findall(r"[\w/]+\.cc", program.partition(")")[0])
     folders = ["processor_objects", "processor_kernels", *PROGRAMS]
-    objects = []
+    objects = {}
     for source in sources:
         places = (repository / BUILD / "CMakeFiles" / f"{folder}.dir" / f"{source}.o" for folder in folders)
-        objects.append(next(place for place in places if place.exists()))
+        objects[source] = next(place for place in places if place.exists())
     assert len(objects) > 20
-    defined, needed = symbols_of(objects)
+    defined, needed = symbols_of(objects.values())
     assert needed - defined == set()
-    assert symbols_of(objects[:-1])[1] - symbols_of(objects[len(objects) // 2 :])[0], "half of them do not do"
+    # One is missed.
+    del objects["libprocessor/src/runtime/placed_threads.cc"]
+    assert needed - symbols_of(objects.values())[0]

@@ -67,7 +67,8 @@ def test_a_quick_run_measures_all_sides(tmp_path: Path) -> None:
     found = json.loads(output.read_text())
     assert found["sides"].keys() == {"alone", "planned", "shared", "alone again"}
     assert all(one["requests"] > 0 for one in found["sides"].values())
-    # Whether it is refused a part within so short a time is the controller's to decide.
-    assert all(found["sides"][name]["variant_per_s"] > 0 for name in ("planned", "shared"))
+    # It is overloaded; whether a part is refused within so short a time is the controller's to decide.
+    for name in ("planned", "shared"):
+        assert 0 < found["sides"][name]["variant_per_s"] < found["variant_requests_per_s"]
     assert any("Cores (control)" in line for line in found["explained"]["1"])
     assert output.with_suffix(".png").stat().st_size > 10_000
