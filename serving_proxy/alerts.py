@@ -1,14 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells a webhook of alerts: from a bounded queue, with retries, and never in anybody's way."""
+"""Tells a webhook of alerts: from a bounded queue, with retries, and never in anybody's way.
+
+The path and the query of a webhook's URL are as good as a password: they are in no log and in no message.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
+
+from serving_proxy.errors import InvalidError, ProxyError
+from serving_proxy.files import read_regular
 
 log = logging.getLogger("serving_proxy.alerts")
 
@@ -17,6 +25,33 @@ _TIMEOUT_S = 5.0
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
 ATTEMPTS = 6
+_MOST_BYTES = 8192
+
+
+def read_webhook(text: str) -> str:
+    """Return the URL of a webhook, which is given as it is or as `@FILE`.
+
+    Raises
+    ------
+    InvalidError
+        It is none; the message does not repeat it.
+    """
+    named = "--alert-webhook"
+    if text.startswith("@"):
+        named = f"--alert-webhook {text}"
+        try:
+            text = read_regular(Path(text[1:]), _MOST_BYTES, "a file with a URL").decode().strip()
+        except (ProxyError, ValueError) as error:
+            raise InvalidError(f"{named}: {error}") from error
+    try:
+        place = urlsplit(text)
+        good = place.scheme in {"http", "https"} and bool(place.hostname) and (place.port is None or place.port > 0)
+        httpx.URL(text)
+    except (ValueError, httpx.InvalidURL):
+        good = False
+    if not good:
+        raise InvalidError(f"{named}: {len(text)} characters that are no URL, expected an http or https URL, or @FILE")
+    return text
 
 
 class Alerts:
@@ -32,6 +67,7 @@ class Alerts:
 
     def __init__(self, url: str, first_pause_s: float = _FIRST_PAUSE_S) -> None:
         self._url = url
+        self._shown = "{0.scheme}://{0.hostname}/…".format(urlsplit(url))
         self._first_pause_s = first_pause_s
         self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_MOST_WAITING)
         self.sent = 0
@@ -53,8 +89,8 @@ class Alerts:
                 try:
                     await self._deliver(http, alert)
                 except Exception as error:
-                    log.exception("webhook")
-                    self._lose(f"{type(error).__name__}: {error}")
+                    # Its text, and a trace, may hold the URL.
+                    self._lose(type(error).__name__)
 
     async def _deliver(self, http: httpx.AsyncClient, alert: dict[str, Any]) -> None:
         found = ""
@@ -64,7 +100,7 @@ class Alerts:
             try:
                 answer = await http.post(self._url, json=alert)
             except (httpx.HTTPError, httpx.InvalidURL) as error:
-                found = f"{type(error).__name__}: {error}"
+                found = f"{type(error).__name__}: {error}".replace(self._url, self._shown)
                 continue
             if answer.is_success:
                 self.sent += 1
@@ -77,4 +113,4 @@ class Alerts:
 
     def _lose(self, why: str) -> None:
         self.lost += 1
-        log.error("alert lost: %s, expected the webhook to take it", why)
+        log.error("alert lost: %s, expected the webhook at %s to take it", why, self._shown)

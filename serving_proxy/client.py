@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from serving_proxy.access import check_clear_text, find_token
 from serving_proxy.errors import CancelledError, LateError, PreconditionError, UnavailableError, from_status
 
 DEFAULT_SERVER = "http://127.0.0.1:8502"
@@ -31,6 +32,7 @@ class Client:
     server : str
         URL of the admin port.
     token : str, optional
+        What the proxy wants; without one, that of a proxy which the same user runs on this machine is found.
     timeout : float [s]
         Of one request.
     verify : bool or path
@@ -43,6 +45,8 @@ class Client:
 
     Raises
     ------
+    InvalidError
+        The token would pass a network in clear text.
     ProxyError
         From every verb: the exception of `serving_proxy.errors` for the status that the proxy answers.
     """
@@ -57,15 +61,15 @@ class Client:
         told: Callable[[str], None] | None = None,
     ) -> None:
         self.server = server
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if token:
+            check_clear_text(server)
         trusted: bool | str = str(verify) if isinstance(verify, Path) else verify
         # What the environment says of proxies is about other networks.
         with self._faults():
             self._http = httpx.Client(
                 base_url=server,
-                headers=headers,
                 timeout=timeout,
-                transport=_Patient(server, trusted, start_timeout, told),
+                transport=_Patient(server, token, trusted, start_timeout, told),
                 trust_env=False,
                 follow_redirects=False,
             )
@@ -287,13 +291,20 @@ class Client:
 
 
 class _Patient(httpx.HTTPTransport):
-    """Tries again while the connection is refused: nothing was sent, and a proxy opens its port last."""
+    """Brings the token, and tries again while the connection is refused: nothing was sent, and a proxy may come."""
 
     def __init__(
-        self, server: str, verify: bool | str, start_timeout: float, told: Callable[[str], None] | None
+        self,
+        server: str,
+        token: str | None,
+        verify: bool | str,
+        start_timeout: float,
+        told: Callable[[str], None] | None,
     ) -> None:
         super().__init__(verify=verify, trust_env=False)
         self._server = server
+        self._given = token or None
+        self._found: str | None = None
         self._start_timeout = start_timeout
         self._told = told
 
@@ -301,7 +312,12 @@ class _Patient(httpx.HTTPTransport):
         begun, silent = time.monotonic(), True
         while True:
             try:
-                return super().handle_request(request)
+                answer = self._send(request)
+                if answer.status_code == 401 and self._given is None and self._find():
+                    # Another proxy has the port by now, or its token came with it.
+                    answer.close()
+                    answer = self._send(request)
+                return answer
             except httpx.ConnectError as error:
                 waited = time.monotonic() - begun
                 if not _is_refusal(error) or waited >= self._start_timeout:
@@ -312,6 +328,19 @@ class _Patient(httpx.HTTPTransport):
                     f"{self._server}: connection refused, waiting {self._start_timeout:g} s for a proxy to start"
                 )
             time.sleep(_POLL_S)
+
+    def _send(self, request: httpx.Request) -> httpx.Response:
+        if self._given is None and self._found is None:
+            self._find()
+        token = self._given or self._found
+        if token is not None:
+            request.headers["Authorization"] = f"Bearer {token}"
+        return super().handle_request(request)
+
+    def _find(self) -> bool:
+        """Look for the token, and say whether it is another one."""
+        before, self._found = self._found, find_token(self._server)
+        return self._found not in {None, before}
 
 
 def _is_refusal(error: BaseException | None) -> bool:

@@ -1,16 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are replaced whole: a reader sees the old one or the new one, also after a loss of power."""
+"""Files: replaced whole, so that a reader sees the old one or the new one; and read only if they are files."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from pathlib import Path
 
-from serving_proxy.errors import ExhaustedError
+from serving_proxy.errors import ExhaustedError, InvalidError, NotFoundError
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
-def replace(path: Path, data: bytes, mode: int = 0o644) -> None:
+def replace(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Write a file beside its place, sync it and rename it.
 
     Raises
@@ -20,7 +29,9 @@ def replace(path: Path, data: bytes, mode: int = 0o644) -> None:
     """
     beside = path.with_name(f".{path.name}.new")
     try:
-        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        # What a killed proxy has left there may be anything, and have another mode.
+        beside.unlink(missing_ok=True)
+        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
             view = memoryview(data)
             while view:
@@ -29,14 +40,91 @@ def replace(path: Path, data: bytes, mode: int = 0o644) -> None:
         finally:
             os.close(file)
         os.rename(beside, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
         raise ExhaustedError(f"{path}: {error.strerror}, expected to write {len(data)} bytes") from error
 
 
-def _sync_folder(folder: Path) -> None:
+def private_folder(path: Path, named: str = "--state-dir") -> Path:
+    """Return a folder, links followed, which is made if it is not there, and which nobody else may look into.
+
+    Raises
+    ------
+    InvalidError
+        It cannot be made.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place = path.resolve(strict=True)
+        mode = stat.S_IMODE(place.stat().st_mode)
+        if mode & 0o077:
+            # One that was made before, or by somebody else, who may not permit it: as a volume of a container.
+            with contextlib.suppress(PermissionError):
+                place.chmod(mode & 0o700)
+    except (OSError, RuntimeError, ValueError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        raise InvalidError(f"{named} {path}: {said}, expected a folder") from error
+    return place
+
+
+def open_regular(path: str | Path) -> int:
+    """Open a file to read from, without waiting; return its descriptor.
+
+    A named pipe would be waited for until somebody writes to it, and a device read without end.
+
+    Raises
+    ------
+    OSError
+        It is not there, or cannot be read.
+    InvalidError
+        It is no regular file.
+    """
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    kind = stat.S_IFMT(os.fstat(file).st_mode)
+    if kind != stat.S_IFREG:
+        os.close(file)
+        raise InvalidError(f"{path}: {_KINDS.get(kind, 'no file')}, expected a regular file")
+    return file
+
+
+def read_regular(path: str | Path, most_bytes: int, expected: str = "a readable file") -> bytes:
+    """Read a regular file of at most some size.
+
+    Parameters
+    ----------
+    path : path
+    most_bytes : int [byte]
+    expected : str
+        What the file should be, for messages.
+
+    Raises
+    ------
+    NotFoundError, InvalidError
+        It is not there, cannot be read, is no regular file, or is too large.
+    """
+    try:
+        file = open_regular(path)
+    except FileNotFoundError as error:
+        raise NotFoundError(f"{path}: not there, expected {expected}") from error
+    except (OSError, ValueError) as error:
+        raise InvalidError(f"{path}: {getattr(error, 'strerror', None) or error}, expected {expected}") from error
+    try:
+        with os.fdopen(file, "rb", closefd=True) as opened:
+            found = os.fstat(opened.fileno()).st_size
+            if found > most_bytes:
+                raise InvalidError(f"{path}: {found} bytes, expected {expected} of at most {most_bytes}")
+            data = opened.read(most_bytes + 1)
+    except OSError as error:
+        raise InvalidError(f"{path}: {error.strerror}, expected {expected}") from error
+    if len(data) > most_bytes:
+        raise InvalidError(f"{path}: more than {most_bytes} bytes, expected {expected} of at most that")
+    return data
+
+
+def sync_folder(folder: Path) -> None:
+    """Make what was renamed in a folder outlive a loss of power."""
     file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(file)

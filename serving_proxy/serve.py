@@ -6,18 +6,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import uvicorn
 
-from serving_proxy.access import is_loopback, read_token
+from serving_proxy.access import announced, own_token, read_token
 from serving_proxy.api import create_app
 from serving_proxy.api.patience import PatientProtocol
 from serving_proxy.control.plane import Plane
-from serving_proxy.errors import InvalidError, UnavailableError
+from serving_proxy.errors import UnavailableError
+from serving_proxy.files import private_folder
 from serving_proxy.settings import ServeSettings
 from serving_proxy.store import Database, Repository, StateLock
 from serving_proxy.supervisor.command import host_program
@@ -45,6 +48,8 @@ def serve(settings: ServeSettings) -> None:
     ProxyError
         It cannot start: a setting is wrong, the state directory is in use or damaged, the port is taken.
     """
+    # What requests, logs and models hold is nobody else's business: it goes for hosts and workers as well.
+    os.umask(0o077)
     asyncio.run(_until_signalled(settings))
 
 
@@ -58,30 +63,49 @@ async def _until_signalled(settings: ServeSettings) -> None:
 async def run(settings: ServeSettings, ended: asyncio.Event) -> None:
     """Run the proxy until an event is set; errors as `serve`."""
     settings.check()
-    try:
-        settings.state_dir.mkdir(mode=0o750, parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidError(f"--state-dir {settings.state_dir}: {error.strerror}, expected a folder") from error
-    token = None if settings.token_file is None else read_token(settings.token_file)
-    with StateLock(settings.state_dir.resolve()) as lock:
-        database = Database(settings.state_dir.resolve() / "proxy.sqlite3")
+    if settings.token_file is not None:
+        read_token(settings.token_file)
+    state_dir = private_folder(settings.state_dir)
+    with StateLock(state_dir) as lock:
+        database = Database(state_dir / "proxy.sqlite3")
         try:
-            await _run(settings, lock, Repository(database), token, ended)
+            await _run(settings, lock, Repository(database), ended)
         finally:
             database.close()
 
 
-async def _run(
-    settings: ServeSettings, lock: StateLock, repository: Repository, token: str | None, ended: asyncio.Event
-) -> None:
-    listener = _listen(settings.admin_address, settings.admin_port)
-    tls = settings.tls_cert is not None and not is_loopback(settings.admin_address)
+async def _run(settings: ServeSettings, lock: StateLock, repository: Repository, ended: asyncio.Event) -> None:
+    listener = _bound(settings.admin_address, settings.admin_port)
     host, port = listener.getsockname()[:2]
-    url = f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+    url = f"{'http' if settings.admin_tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
+    with contextlib.ExitStack() as stack:
+        stack.callback(listener.close)
+        token_file, token = settings.token_file, None
+        if settings.admin_auth == "token":
+            token_file = token_file or own_token(settings.state_dir.resolve())
+            token = read_token(token_file, "")
+            # Before anybody can connect: a client that waits for the port finds the token with it.
+            stack.enter_context(announced(url, token_file.resolve()))
+        _listen(listener, settings)
+        await _answer(settings, lock, repository, listener, url, token_file, token, ended)
+
+
+async def _answer(
+    settings: ServeSettings,
+    lock: StateLock,
+    repository: Repository,
+    listener: socket.socket,
+    url: str,
+    token_file: Path | None,
+    token: str | None,
+    ended: asyncio.Event,
+) -> None:
     # Hosts are on this machine: where the proxy listens everywhere, it is to be found here.
-    options = settings.host_options(url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:"))
+    here = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+    options = settings.host_options(here, token_file)
     if settings.host != "none":
         host_program(options)
+    tls = settings.admin_tls or (None, None)
     plane = Plane(settings.control_options(), options, repository, settings.config)
     server = _Server(
         uvicorn.Config(
@@ -94,8 +118,8 @@ async def _run(
             limit_concurrency=_MOST_CONNECTIONS,
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=5,
-            ssl_certfile=settings.tls_cert if tls else None,
-            ssl_keyfile=settings.tls_key if tls else None,
+            ssl_certfile=tls[0],
+            ssl_keyfile=tls[1],
         )
     )
     serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -121,16 +145,24 @@ async def _run(
         plane.failed.result()
 
 
-def _listen(address: str, port: int) -> socket.socket:
-    """Open the admin port; here, since it has to be known before hosts start."""
+def _bound(address: str, port: int) -> socket.socket:
+    """Take the admin port; here, since it has to be known before hosts start."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    # With the protocol named, asyncio turns Nagle's algorithm off.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        # With the protocol named, asyncio turns Nagle's algorithm off.
-        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address, port))
-        listener.listen(_BACKLOG)
     except OSError as error:
+        listener.close()
         raise UnavailableError(f"--admin-port {address}:{port}: {error.strerror}, expected a free port") from error
     listener.setblocking(False)
     return listener
+
+
+def _listen(listener: socket.socket, settings: ServeSettings) -> None:
+    try:
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        place = f"{settings.admin_address}:{settings.admin_port}"
+        raise UnavailableError(f"--admin-port {place}: {error.strerror}, expected a free port") from error

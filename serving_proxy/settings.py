@@ -11,6 +11,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from serving_proxy.access import is_loopback
+from serving_proxy.alerts import read_webhook
 from serving_proxy.control.control import ControlOptions
 from serving_proxy.cpus import parse_cpus
 from serving_proxy.errors import InvalidError
@@ -32,6 +33,11 @@ class ServeSettings(BaseSettings):
     drain_timeout : float [s]
     memory_limit_mb : int
         0: the hosts' own limit.
+    admin_auth : str
+        `token`: clients of the admin port send that of `token_file`, else the state directory's own; `none`: this
+        machine's need none.
+    admin_tls_cert, admin_tls_key : Path or None
+        Of the admin port; None: those of the hosts, where others can reach it.
     keep_hosts : bool
         Leave hosts running when the proxy ends.
     """
@@ -50,6 +56,9 @@ class ServeSettings(BaseSettings):
     maintenance_cpus: str | None = None
     cores: Literal["off", "plan", "control"] = "off"
     memory_limit_mb: Annotated[int, Field(ge=0)] = 0
+    admin_auth: Literal["token", "none"] = "token"
+    admin_tls_cert: Path | None = None
+    admin_tls_key: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
     client_ca: Path | None = None
@@ -65,31 +74,56 @@ class ServeSettings(BaseSettings):
 
     def check(self) -> None:
         """Raise `InvalidError` where settings do not fit together."""
-        if not is_loopback(self.admin_address) and self.token_file is None:
-            raise InvalidError(
-                f"--admin-address {self.admin_address}: reachable from elsewhere, expected a --token-file"
-            )
-        if (self.tls_cert is None) != (self.tls_key is None):
-            raise InvalidError("--tls-cert, --tls-key: one of them, expected both or none")
+        if self.admin_auth == "none" and self.token_file is not None:
+            raise InvalidError(f"--admin-auth none: with --token-file {self.token_file}, expected one of them")
+        for prefix in ("", "admin_"):
+            if (getattr(self, f"{prefix}tls_cert") is None) != (getattr(self, f"{prefix}tls_key") is None):
+                flag = f"--{prefix}tls".replace("_", "-")
+                raise InvalidError(f"{flag}-cert, {flag}-key: one of them, expected both or none")
+        self._check_reachable()
         if self.client_ca is not None and self.tls_cert is None:
             raise InvalidError("--client-ca: without --tls-cert, expected both")
-        if self.allow_reload_rpc and self.tls_cert is not None and not is_loopback(self.admin_address):
+        if self.allow_reload_rpc and self.admin_tls is not None:
             raise InvalidError(
                 f"--allow-reload-rpc: with TLS on --admin-address {self.admin_address}, which hosts do not trust, "
                 "expected an admin address of this machine"
             )
-        for name in ("tls_cert", "tls_key", "client_ca"):
+        for name in ("tls_cert", "tls_key", "client_ca", "admin_tls_cert", "admin_tls_key"):
             file = getattr(self, name)
             if file is not None and not file.is_file():
                 raise InvalidError(f"--{name.replace('_', '-')} {file}: not there, expected a file")
         for name in ("cpus", "maintenance_cpus"):
             if getattr(self, name):
                 parse_cpus(getattr(self, name), f"--{name.replace('_', '-')}")
-        if self.alert_webhook is not None and not self.alert_webhook.startswith(("http://", "https://")):
-            raise InvalidError(f"--alert-webhook '{self.alert_webhook}': expected an http or https URL")
+        if self.alert_webhook is not None:
+            read_webhook(self.alert_webhook)
         for root in self.model_root:
             if not root.is_dir():
                 raise InvalidError(f"--model-root {root}: not there, expected a folder")
+
+    @property
+    def admin_tls(self) -> tuple[Path, Path] | None:
+        """Certificate and key of the admin port; None: it speaks clear text."""
+        if self.admin_tls_cert is not None and self.admin_tls_key is not None:
+            return self.admin_tls_cert, self.admin_tls_key
+        if self.tls_cert is not None and self.tls_key is not None and not is_loopback(self.admin_address):
+            return self.tls_cert, self.tls_key
+        return None
+
+    def _check_reachable(self) -> None:
+        """Check that an admin port that others can reach is protected."""
+        if is_loopback(self.admin_address):
+            return
+        if self.admin_auth == "none":
+            raise InvalidError(
+                f"--admin-auth none: with --admin-address {self.admin_address}, which is reachable from elsewhere, "
+                "expected an address of this machine"
+            )
+        if self.admin_tls is None:
+            raise InvalidError(
+                f"--admin-address {self.admin_address}: reachable from elsewhere, and the token would pass the network "
+                "in clear text, expected --admin-tls-cert and --admin-tls-key (or --tls-cert and --tls-key)"
+            )
 
     def control_options(self) -> ControlOptions:
         """Return what the control plane is told."""
@@ -97,7 +131,7 @@ class ServeSettings(BaseSettings):
         return ControlOptions(
             state_dir=self.state_dir.resolve(),
             model_roots=tuple(root.resolve() for root in self.model_root),
-            webhook=self.alert_webhook,
+            webhook=None if self.alert_webhook is None else read_webhook(self.alert_webhook),
             host_settings=HostSettings(
                 memory_limit_bytes=self.memory_limit_mb * 1_000_000,
                 maintenance_cpus=self.maintenance_cpus,
@@ -107,7 +141,7 @@ class ServeSettings(BaseSettings):
             cpus=frozenset(cpus),
         )
 
-    def host_options(self, admin_url: str) -> HostOptions:
+    def host_options(self, admin_url: str, token_file: Path | None) -> HostOptions:
         """Return how hosts are started."""
 
         def absolute(path: Path | None) -> Path | None:
@@ -127,5 +161,5 @@ class ServeSettings(BaseSettings):
             drain_seconds=self.drain_timeout,
             allow_reload_rpc=self.allow_reload_rpc,
             admin_url=admin_url,
-            token_file=absolute(self.token_file),
+            token_file=absolute(token_file),
         )

@@ -15,8 +15,8 @@ _LIVE_MS = 10_000
 _WATCH_MS = 2_000
 
 
-def draw(terminal: Terminal, url: str, file: Path) -> str | None:
-    """Write a picture of the whole page to a file; answer why not, if there is none."""
+def draw(terminal: Terminal, url: str, token: str, file: Path) -> str | None:
+    """Log in, and write a picture of the whole page to a file; answer why not, if there is none."""
     command = next((path for name in _COMMANDS if (path := shutil.which(name))), None)
     if command is None:
         return "no Chromium was found"
@@ -24,10 +24,10 @@ def draw(terminal: Terminal, url: str, file: Path) -> str | None:
         return "playwright is not installed"
     file.parent.mkdir(parents=True, exist_ok=True)
     with terminal.step("Draw the page"):
-        return _picture(command, url, file)
+        return _picture(command, url, token, file)
 
 
-def _picture(command: str, url: str, file: Path) -> str | None:
+def _picture(command: str, url: str, token: str, file: Path) -> str | None:
     from playwright.sync_api import Error, sync_playwright
 
     try:
@@ -39,6 +39,8 @@ def _picture(command: str, url: str, file: Path) -> str | None:
             try:
                 page = browser.new_page(viewport={"width": 1280, "height": 900})
                 page.goto(url)
+                page.get_by_label("Token", exact=True).fill(token)
+                page.keyboard.press("Enter")
                 page.locator(".connection.up").wait_for(timeout=_LIVE_MS)
                 page.wait_for_timeout(_WATCH_MS)
                 page.screenshot(path=file, full_page=True)

@@ -16,7 +16,7 @@ from demo.measure import ServingError
 from demo.proxy import report, story
 from demo.proxy.clients import clients
 from demo.proxy.page import draw
-from demo.proxy.server import serve_words, serving
+from demo.proxy.server import Proxy, serve_words, serving
 from demo.proxy.stages import Stage, faults
 from demo.proxy.story import Story
 from demo.proxy.traffic import RATE_PER_S, Request, Traffic
@@ -66,13 +66,14 @@ def run(options: Options, terminal: Terminal) -> int:
                 log = options.work / "proxy.log"
                 proxy = stack.enter_context(serving(options.root, state, log))
             terminal.console.print(f"  Its page, to look at meanwhile: [bold]{proxy.url}/[/]", soft_wrap=True)
+            terminal.console.print(f"  It asks for the token in {proxy.token_file}", soft_wrap=True)
             typed = {number: _relative(path, options.root) for number, path in models.items()}
             told = Story(terminal, proxy, typed, optimize=options.optimize)
             told.deploy_first()
             asking = stack.enter_context(clients(proxy.grpc, proxy.rest, story.MODEL))
             traffic = stack.enter_context(Traffic(asking, requests))
             stages = told.under_traffic(traffic, options.seconds)
-            status = _tell(options, terminal, traffic, stages, proxy.url)
+            status = _tell(options, terminal, traffic, stages, proxy)
             with terminal.step("Stop the proxy and its host"):
                 stack.close()
             return status
@@ -111,7 +112,7 @@ def _prepare(options: Options, terminal: Terminal, folder: Path) -> tuple[dict[i
     ]
 
 
-def _tell(options: Options, terminal: Terminal, traffic: Traffic, stages: list[Stage], url: str) -> int:
+def _tell(options: Options, terminal: Terminal, traffic: Traffic, stages: list[Stage], proxy: Proxy) -> int:
     """Print the tables, write the JSON, show the page, and answer the exit status."""
     console, sent = terminal.console, traffic.sent()
     found = faults(sent, stages, [client.key for client in traffic.clients])
@@ -132,13 +133,13 @@ def _tell(options: Options, terminal: Terminal, traffic: Traffic, stages: list[S
             f"answered, within {TOLERANCE:g}."
         )
     console.print(f"All figures: {_relative(options.json, Path.cwd())}")
-    why_not = draw(terminal, url, options.picture)
+    why_not = draw(terminal, proxy.url, proxy.token_file.read_text(encoding="ascii").strip(), options.picture)
     if why_not is None:
         console.print(f"The page: {_relative(options.picture, Path.cwd())}")
     else:
         console.print(f"The page is not drawn: {why_not}.")
     if options.wait:
-        console.print(f"The page is at [bold]{url}/[/] while the clients go on. Enter ends it.", soft_wrap=True)
+        console.print(f"The page is at [bold]{proxy.url}/[/] while the clients go on. Enter ends it.", soft_wrap=True)
         with contextlib.suppress(EOFError, KeyboardInterrupt):
             input()
     return 1 if found else 0

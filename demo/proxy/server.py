@@ -37,14 +37,16 @@ class Proxy:
     ----------
     url : str
         Its page and admin API.
+    token_file : Path
+        What the page asks for; verbs find it by themselves.
     grpc, rest : str
         Where its host answers requests.
     client : Client
         For what the demo looks at; what it changes, it changes by `verb`.
     """
 
-    def __init__(self, root: Path, url: str, client: Client) -> None:
-        self._root, self.url, self.client = root, url, client
+    def __init__(self, root: Path, url: str, token_file: Path, client: Client) -> None:
+        self._root, self.url, self.token_file, self.client = root, url, token_file, client
         self.grpc, self.rest = "", ""
 
     def verb(self, *words: str) -> dict[str, Any]:
@@ -115,7 +117,7 @@ def serving(root: Path, state: Path, log: Path) -> Iterator[Proxy]:
 
         url = _until(told, START_S, f"a proxy that answers; its log is {log}")
         client = stack.enter_context(Client(url))
-        proxy = Proxy(root, url, client)
+        proxy = Proxy(root, url, state / "admin.token", client)
         proxy.wait_for_host()
         yield proxy
 

@@ -11,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from serving_proxy.api.errors import add_handlers
 from serving_proxy.api.guarding import Guarding
+from serving_proxy.api.login import Sessions, login_routes
 from serving_proxy.api.metrics import registry
 from serving_proxy.api.routes import routes
 from serving_proxy.api.stream import stream_route
@@ -39,7 +40,10 @@ def create_app(plane: Plane, token: str | None) -> FastAPI:
     app.include_router(stream_route(plane))
     add_page(app)
     _add_health(app, plane)
-    app.add_middleware(Guarding, token=token)
+    sessions = None if token is None else Sessions(token)
+    if sessions is not None:
+        app.include_router(login_routes(sessions))
+    app.add_middleware(Guarding, sessions=sessions)
     app.openapi = lambda: _openapi(app, token)  # type: ignore[method-assign]
     return app
 

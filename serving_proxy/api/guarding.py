@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -12,26 +11,33 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving_proxy.access import is_loopback
 from serving_proxy.api.errors import answer
+from serving_proxy.api.login import LOGIN_PATH, Sessions, port_of
 
 MOST_BODY_BYTES = 1024 * 1024
 _BODY_S = 10.0
+_NO_TOKEN = (
+    "token: none or a wrong one, expected 'Authorization: Bearer …' with that of `admin.token` in the state directory, "
+    "or of its --token-file"
+)
 OPEN_PATHS = frozenset({"/", "/healthz", "/page/"})
 
 
 class Guarding:
-    """Lets requests through that have the token; without one, those that come from this machine and from no web page.
+    """Lets requests through that have the token, or a session that it began.
+
+    Without a token, those that come from this machine and from no web page.
 
     Parameters
     ----------
     app : ASGI application
-    token : str or None
+    sessions : Sessions or None
     open_paths : frozenset of str
         What anybody may ask for. One that ends with "/" stands for all below it, but "/" for itself.
     """
 
-    def __init__(self, app: ASGIApp, token: str | None, open_paths: frozenset[str] = OPEN_PATHS) -> None:
+    def __init__(self, app: ASGIApp, sessions: Sessions | None, open_paths: frozenset[str] = OPEN_PATHS) -> None:
         self._app = app
-        self._token = None if token is None else f"Bearer {token}".encode()
+        self._sessions = sessions
         self._open = open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,10 +61,9 @@ class Guarding:
             for one in self._open
         ):
             return None
-        if self._token is not None:
-            found = headers.get("authorization", "").encode("latin-1", "replace")
-            if not hmac.compare_digest(found, self._token):
-                return "UNAUTHENTICATED", "token: none or a wrong one, expected 'Authorization: Bearer …'", 401
+        if self._sessions is not None:
+            if scope["path"] != LOGIN_PATH and not self._sessions.permits(headers, port_of(scope)):
+                return "UNAUTHENTICATED", _NO_TOKEN, 401
         elif not _from_here(scope, headers):
             return "PERMISSION_DENIED", "no token is configured, expected a request of this machine", 403
         if not _same_origin(headers):

@@ -51,12 +51,19 @@ def serve_command(
     ] = None,
     tls_key: Annotated[Path | None, _option("FILE", "Its key.")] = None,
     client_ca: Annotated[Path | None, _option("FILE", "Clients of the hosts need a certificate of these.")] = None,
-    token_file: Annotated[Path | None, _option("FILE", "Token of the admin port; needed if it is reachable.")] = None,
+    admin_auth: Annotated[
+        str | None, _option("token|none", "Whether the admin port wants a token: token, one that is made.")
+    ] = None,
+    token_file: Annotated[Path | None, _option("FILE", "Token of the admin port, in the place of one's own.")] = None,
+    admin_tls_cert: Annotated[Path | None, _option("FILE", "Certificate of the admin port, if not the hosts'.")] = None,
+    admin_tls_key: Annotated[Path | None, _option("FILE", "Its key.")] = None,
     model_root: Annotated[list[Path] | None, _option("DIR", "Models must lie below; repeatable.")] = None,
     config: Annotated[
         Path | None, _option("FILE", "TensorFlow Serving's models.config, or a DeepRec Processor's JSON.")
     ] = None,
-    alert_webhook: Annotated[str | None, _option("URL", "Where the guard's alerts are posted to, as JSON.")] = None,
+    alert_webhook: Annotated[
+        str | None, _option("URL|@FILE", "Where the guard's alerts are posted to, as JSON.")
+    ] = None,
     allow_reload_rpc: Annotated[
         bool | None, typer.Option("--allow-reload-rpc", metavar="", show_default=False, help="Accept reload requests.")
     ] = None,

@@ -15,7 +15,7 @@ _TAIL_BYTES = 4096
 def open_log(folder: Path) -> int:
     """Open a host's log to append to."""
     folder.mkdir(parents=True, exist_ok=True)
-    return os.open(folder / "host.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+    return os.open(folder / "host.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
 def bound_log(folder: Path, most: int = MOST_BYTES) -> bool:

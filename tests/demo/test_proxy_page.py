@@ -23,7 +23,7 @@ def test_what_is_not_drawn_is_no_step(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "playwright", None)
     out = io.StringIO()
-    assert draw(Terminal(Console(file=out)), "http://127.0.0.1:9/", tmp_path / "page.png") == why_not
+    assert draw(Terminal(Console(file=out)), "http://127.0.0.1:9/", "token", tmp_path / "page.png") == why_not
     assert out.getvalue() == ""
 
 
@@ -34,7 +34,7 @@ def test_a_browser_that_fails_is_said_after_the_step(tmp_path: Path, monkeypatch
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     out = io.StringIO()
-    found = draw(Terminal(Console(file=out)), "http://127.0.0.1:9/", tmp_path / "page.png")
+    found = draw(Terminal(Console(file=out)), "http://127.0.0.1:9/", "token", tmp_path / "page.png")
     assert found is not None
     assert found.startswith("the browser failed: ")
     assert out.getvalue().startswith("Draw the page: ")

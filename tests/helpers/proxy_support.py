@@ -84,6 +84,11 @@ class Proxy:
         """Make a client of it."""
         return Client(self.url, token)
 
+    def headers(self) -> dict[str, str]:
+        """Return what a request of its own user brings, for clients that are none of ours."""
+        token = (self.state_dir / "admin.token").read_text(encoding="ascii").strip()
+        return {"Authorization": f"Bearer {token}"}
+
     def desired(self) -> dict[str, Any]:
         """Read what it tells hosts, without the generation."""
         found: dict[str, Any] = json.loads((self.state_dir / "desired.json").read_bytes())

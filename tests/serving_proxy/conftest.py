@@ -15,8 +15,15 @@ from serving_proxy import Client
 
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyThread]:
-    """A proxy with one scripted host, without a token."""
+    """A proxy with one scripted host, and a token that its clients find."""
     with ProxyThread(tmp_path_factory.mktemp("proxy")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def open_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyThread]:
+    """A proxy that wants no token."""
+    with ProxyThread(tmp_path_factory.mktemp("open"), "--admin-auth", "none", host="none") as running:
         yield running
 
 

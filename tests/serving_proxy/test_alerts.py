@@ -3,15 +3,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from serving_proxy.alerts import ATTEMPTS, Alerts
+from serving_proxy import logs
+from serving_proxy.alerts import ATTEMPTS, Alerts, read_webhook
+from serving_proxy.errors import InvalidError
 
 
 @contextmanager
@@ -82,6 +86,44 @@ def test_a_webhook_that_is_not_there_is_given_up() -> None:
     alerts = Alerts("http://127.0.0.1:1/hook", first_pause_s=0.001)
     deliver(alerts, "one")
     assert alerts.lost == 1
+
+
+@pytest.mark.parametrize("code", [200, 500, None])
+def test_what_is_secret_in_a_webhook_is_in_no_log(capfd: pytest.CaptureFixture[str], code: int | None) -> None:
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    logs.set_up("DEBUG")
+    try:
+        with webhook(code or 200) as (url, _):
+            url = f"{url if code else 'http://127.0.0.1:1/hook'}/T0KEN-s3cret?key=s3cret"
+            deliver(Alerts(url, first_pause_s=0.001), "one")
+        # Each byte is sent as it is, and a port that no URL can have is noticed late.
+        deliver(Alerts("http://127.0.0.1:99999/s3cret", first_pause_s=0.001), "one")
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
+    said = capfd.readouterr().err
+    assert "alert lost: " in said
+    assert "s3cret" not in said
+
+
+def test_a_webhook_may_be_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "hook"
+    file.write_text("https://hooks.example/s3cret\n", encoding="ascii")
+    assert read_webhook(f"@{file}") == "https://hooks.example/s3cret"
+    for text in (
+        "hooks.example/s3cret",
+        "ftp://x/s3cret",
+        "https://",
+        "http://[s3cret",
+        "https://x:s3cret/",
+        "http://x:0/",
+    ):
+        file.write_text(text, encoding="ascii")
+        for given in (text, f"@{file}"):
+            with pytest.raises(InvalidError, match=r"--alert-webhook.*: \d+ characters that are no URL") as refused:
+                read_webhook(given)
+            assert "s3cret" not in str(refused.value)
 
 
 def test_a_full_queue_loses_the_oldest() -> None:

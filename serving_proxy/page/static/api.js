@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The admin API: requests with the token, and its stream, which reconnects by itself.
+// The admin API: requests of a session, and its stream, which reconnects by itself.
 
-const TOKEN = "serving-proxy-token";
+// The session's cookie is out of reach here; requests need this key beside it. The token itself is not kept.
+const KEY = "serving-proxy-key";
 // The server sends something every fifteen seconds; after this long the connection is dead, whatever TCP thinks.
 const SILENCE_MS = 25000;
 const FIRST_PAUSE_MS = 500;
@@ -15,13 +16,26 @@ export class ApiError extends Error {
   }
 }
 
-export const hasToken = () => sessionStorage.getItem(TOKEN) !== null;
-export const setToken = (token) => sessionStorage.setItem(TOKEN, token);
-export const forgetToken = () => sessionStorage.removeItem(TOKEN);
+export const hasSession = () => localStorage.getItem(KEY) !== null;
+
+/** Begin a session. */
+export async function logIn(token) {
+  const { key } = await ask("POST", "/v1/login", { token });
+  localStorage.setItem(KEY, key);
+}
+
+/** End the session, in this browser and at the proxy. */
+export async function logOut() {
+  try {
+    await ask("POST", "/v1/logout");
+  } finally {
+    localStorage.removeItem(KEY);
+  }
+}
 
 function headers(more) {
-  const token = sessionStorage.getItem(TOKEN);
-  return token === null ? { ...more } : { Authorization: `Bearer ${token}`, ...more };
+  const key = localStorage.getItem(KEY);
+  return key === null ? { ...more } : { "X-Session-Key": key, ...more };
 }
 
 async function failure(answer) {
@@ -47,7 +61,8 @@ export async function ask(method, path, body) {
     throw new ApiError("UNAVAILABLE", 0, "the proxy does not answer");
   }
   if (!answer.ok) throw await failure(answer);
-  return parse(await answer.text());
+  const text = await answer.text();
+  return text === "" ? null : parse(text);
 }
 
 /** Read JSON; whole numbers that JavaScript would round, as versions made of nanoseconds are, stay text. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Follows the proxy, keeps what it says, and draws it, at most once a frame.
 
-import { ask, forgetToken, hasToken, setToken, Stream } from "./api.js";
+import { ask, hasSession, logIn, logOut, Stream } from "./api.js";
 import { question } from "./dialogs.js";
 import { h, render } from "./dom.js";
 import { eventsView, jobsView } from "./events.js";
@@ -20,7 +20,7 @@ const state = {
   history: new Map(),
   spanSeconds: 300,
   events: [],
-  token: hasToken(),
+  session: hasSession(),
   // `loading`, `up`, `down` or `refused`.
   connection: "loading",
   lostAt: null,
@@ -49,7 +49,7 @@ function draw() {
   render(place("banners"), banners());
   document.body.classList.toggle("stale", state.connection === "down");
   if (state.status === null) {
-    const waiting = state.connection === "refused" ? "The token is needed to see anything." : "Asking the proxy…";
+    const waiting = state.connection === "refused" ? "Log in to see anything." : "Asking the proxy…";
     render(place("models"), h("h2", { id: "models-heading", tabindex: "-1" }, "Models"), h("p", { class: "muted" }, waiting));
     return;
   }
@@ -86,7 +86,7 @@ function header() {
         h("a", { href: `#${id}-heading`, key: id }, text),
       ),
     ),
-    state.token ? h("button", { key: "forget", onclick: leave }, "Forget token") : null,
+    state.session ? h("button", { key: "leave", onclick: leave }, "Log out") : null,
   ];
 }
 
@@ -109,7 +109,7 @@ function banners() {
         "p",
         { class: "banner bad", key: "refused" },
         `${state.problem} `,
-        state.needsToken ? h("button", { onclick: askForToken }, "Enter the token") : h("button", { onclick: () => stream.retry() }, "Try now"),
+        state.needsToken ? h("button", { onclick: askForToken }, "Log in") : h("button", { onclick: () => stream.retry() }, "Try now"),
       ),
     );
   }
@@ -118,27 +118,29 @@ function banners() {
   return found;
 }
 
-function leave() {
-  forgetToken();
+async function leave() {
+  try {
+    await logOut();
+  } catch {
+    // It ends by itself, and nobody has its key any more.
+  }
   location.reload();
 }
 
 function askForToken() {
   if (dialog !== null) return;
   dialog = question({
-    title: "Token of this proxy",
-    lines: ["The content of its --token-file. It is kept until this tab is closed."],
+    title: "Log in to this proxy",
+    lines: ["With its token: the content of admin.token in its state directory, or of its --token-file. You are logged out after 12 hours."],
     fields: [{ name: "token", label: "Token", type: "password", check: (text) => (/^[\x21-\x7e]+$/.test(text) ? null : "Token: expected one word") }],
-    verb: "Go on",
+    verb: "Log in",
     act: async ({ token }) => {
-      setToken(token);
       try {
-        await ask("GET", "/v1/jobs?limit=1");
+        await logIn(token);
       } catch (error) {
-        if (error.code === 401) forgetToken();
         throw error.code === 401 ? new Error("That is not the token of this proxy.") : error;
       }
-      state.token = true;
+      state.session = true;
       stream.retry();
     },
     onClose: () => {
@@ -198,7 +200,7 @@ const told = {
   refused(error) {
     state.connection = "refused";
     state.needsToken = error.code === 401;
-    state.problem = state.needsToken ? "This proxy wants its token." : error.message;
+    state.problem = state.needsToken ? "You are not logged in." : error.message;
     redraw();
     if (state.needsToken) askForToken();
   },

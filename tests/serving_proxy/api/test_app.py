@@ -12,7 +12,7 @@ from proxy_support import ProxyThread
 
 @pytest.fixture(scope="module")
 def described(proxy: ProxyThread) -> dict[str, Any]:
-    found: dict[str, Any] = httpx.get(f"{proxy.url}/openapi.json", trust_env=False).json()
+    found: dict[str, Any] = httpx.get(f"{proxy.url}/openapi.json", headers=proxy.headers(), trust_env=False).json()
     return found
 
 
@@ -41,4 +41,4 @@ def test_every_operation_says_what_it_does(described: dict[str, Any]) -> None:
 
 def test_no_page_is_fetched_from_elsewhere(proxy: ProxyThread) -> None:
     for path in ("/docs", "/redoc"):
-        assert httpx.get(proxy.url + path, trust_env=False).status_code == 404
+        assert httpx.get(proxy.url + path, headers=proxy.headers(), trust_env=False).status_code == 404

@@ -53,37 +53,37 @@ def test_the_token_opens(guarded: ProxyThread) -> None:
     assert ask(guarded, "/healthz").status_code == 200
 
 
-def test_without_a_token_only_this_machine_is_answered(proxy: ProxyThread) -> None:
-    port = urlsplit(proxy.url).port
+def test_without_a_token_only_this_machine_is_answered(open_proxy: ProxyThread) -> None:
+    port = urlsplit(open_proxy.url).port
     for host in ("127.0.0.1", f"127.0.0.1:{port}", "localhost", "[::1]:8502"):
-        assert ask(proxy, headers={"Host": host}).status_code == 200, host
+        assert ask(open_proxy, headers={"Host": host}).status_code == 200, host
     # A name of somebody else that leads here, as a page in a browser can make one.
     for host in ("evil.example", f"evil.example:{port}", "192.0.2.1", "127.0.0.1.evil.example"):
-        answer = ask(proxy, headers={"Host": host})
+        answer = ask(open_proxy, headers={"Host": host})
         assert (answer.status_code, answer.json()["error"]["status"]) == (403, "PERMISSION_DENIED"), host
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1"])
-def test_pages_of_other_sites_are_refused(proxy: ProxyThread, origin: str) -> None:
-    answer = ask(proxy, "/v1/models/x/rollback", "POST", headers={"Origin": origin})
+def test_pages_of_other_sites_are_refused(open_proxy: ProxyThread, origin: str) -> None:
+    answer = ask(open_proxy, "/v1/models/x/rollback", "POST", headers={"Origin": origin})
     assert answer.status_code == 403
-    own = {"Origin": proxy.url}
-    assert ask(proxy, "/v1/models/x/rollback", "POST", headers=own).status_code == 404
+    own = {"Origin": open_proxy.url}
+    assert ask(open_proxy, "/v1/models/x/rollback", "POST", headers=own).status_code == 404
 
 
-def test_a_form_is_no_request(proxy: ProxyThread) -> None:
+def test_a_form_is_no_request(open_proxy: ProxyThread) -> None:
     body = json.dumps({"version": 3})
-    answer = ask(proxy, "/v1/models/x/promote", "POST", content=body, headers={"Content-Type": "text/plain"})
+    answer = ask(open_proxy, "/v1/models/x/promote", "POST", content=body, headers={"Content-Type": "text/plain"})
     assert answer.status_code == 400
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_giant_bodies_are_refused(proxy: ProxyThread, chunked: bool) -> None:
+def test_giant_bodies_are_refused(open_proxy: ProxyThread, chunked: bool) -> None:
     body = b'{"weights": {' + b" " * (guarding.MOST_BODY_BYTES + 1)
     pieces = (body[place : place + 65536] for place in range(0, len(body), 65536))
     headers = {"Content-Type": "application/json"}
     try:
-        answer = ask(proxy, "/v1/models/x/traffic", "PUT", content=pieces if chunked else body, headers=headers)
+        answer = ask(open_proxy, "/v1/models/x/traffic", "PUT", content=pieces if chunked else body, headers=headers)
     except httpx.TransportError:
         assert not chunked  # it was closed while we were sending
         return
@@ -94,8 +94,8 @@ def test_giant_bodies_are_refused(proxy: ProxyThread, chunked: bool) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"null", b'{"version": "x"}', b'{"version": 1e400}', b"\xff", b"[" * 10_000]
 )
-def test_malformed_bodies_are_refused(proxy: ProxyThread, body: bytes) -> None:
-    answer = ask(proxy, "/v1/models/x/promote", "POST", content=body, headers={"Content-Type": "application/json"})
+def test_malformed_bodies_are_refused(open_proxy: ProxyThread, body: bytes) -> None:
+    answer = ask(open_proxy, "/v1/models/x/promote", "POST", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400
     assert answer.json()["error"]["status"] == "INVALID_ARGUMENT"
 
@@ -109,21 +109,21 @@ def test_malformed_bodies_are_refused(proxy: ProxyThread, body: bytes) -> None:
         ("GET", "/v1/models/a b/versions", 400),
     ],
 )
-def test_paths_that_are_not_there(proxy: ProxyThread, method: str, path: str, code: int) -> None:
-    answer = ask(proxy, path, method)
+def test_paths_that_are_not_there(open_proxy: ProxyThread, method: str, path: str, code: int) -> None:
+    answer = ask(open_proxy, path, method)
     assert answer.status_code == code
     assert set(answer.json()["error"]) == {"status", "message"}
 
 
-def test_methods_of_a_path_are_named(proxy: ProxyThread) -> None:
-    assert ask(proxy, "/v1/jobs/1", "OPTIONS").headers["allow"] == "DELETE, GET"
-    assert ask(proxy, "/v1/status", "POST").headers["allow"] == "GET"
+def test_methods_of_a_path_are_named(open_proxy: ProxyThread) -> None:
+    assert ask(open_proxy, "/v1/jobs/1", "OPTIONS").headers["allow"] == "DELETE, GET"
+    assert ask(open_proxy, "/v1/status", "POST").headers["allow"] == "GET"
 
 
 @pytest.mark.parametrize("body", ['{"paused": 0}', '{"paused": "yes"}', '{"pause": true}'])
-def test_what_is_almost_right_is_refused(proxy: ProxyThread, body: str) -> None:
+def test_what_is_almost_right_is_refused(open_proxy: ProxyThread, body: str) -> None:
     headers = {"Content-Type": "application/json"}
-    assert ask(proxy, "/v1/models/x/pause", "POST", content=body, headers=headers).status_code == 400
+    assert ask(open_proxy, "/v1/models/x/pause", "POST", content=body, headers=headers).status_code == 400
 
 
 def connect(proxy: ProxyThread, data: bytes) -> socket.socket:
@@ -133,13 +133,13 @@ def connect(proxy: ProxyThread, data: bytes) -> socket.socket:
     return made
 
 
-def test_clients_that_do_not_go_on_are_left(proxy: ProxyThread, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_that_do_not_go_on_are_left(open_proxy: ProxyThread, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "HEAD_S", 0.3)
     monkeypatch.setattr(guarding, "_BODY_S", 0.3)
     head = b"GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\n"
     body = b'POST /v1/models/x/promote HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20\r\n\r\n{"version": '
-    silent, slow, stuck = connect(proxy, b""), connect(proxy, head), connect(proxy, body)
-    again = connect(proxy, head + b"\r\n")
+    silent, slow, stuck = connect(open_proxy, b""), connect(open_proxy, head), connect(open_proxy, body)
+    again = connect(open_proxy, head + b"\r\n")
     assert b"200 OK" in again.recv(65536)
     again.sendall(head)
     started = time.monotonic()
@@ -149,17 +149,17 @@ def test_clients_that_do_not_go_on_are_left(proxy: ProxyThread, monkeypatch: pyt
     while again.recv(65536):
         pass
     assert time.monotonic() - started < 4
-    assert ask(proxy).status_code == 200
+    assert ask(open_proxy).status_code == 200
 
 
-def test_a_thousand_idle_connections_hold_up_nobody(proxy: ProxyThread, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thousand_idle_connections_hold_up_nobody(open_proxy: ProxyThread, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "HEAD_S", 0.5)
-    idle = [connect(proxy, b"") for _ in range(400)]
-    assert ask(proxy).status_code == 200
+    idle = [connect(open_proxy, b"") for _ in range(400)]
+    assert ask(open_proxy).status_code == 200
     for one in idle:
         assert one.recv(10) == b""
         one.close()
-    assert ask(proxy).status_code == 200
+    assert ask(open_proxy).status_code == 200
 
 
 def settings(tmp_path: Path, **values: object) -> ServeSettings:
@@ -167,11 +167,18 @@ def settings(tmp_path: Path, **values: object) -> ServeSettings:
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
-def test_a_reachable_port_needs_a_token(tmp_path: Path, address: str) -> None:
-    with pytest.raises(InvalidError, match=r"reachable from elsewhere, expected a --token-file"):
-        settings(tmp_path, admin_address=address).check()
+def test_a_reachable_port_needs_a_token_that_nobody_overhears(tmp_path: Path, address: str) -> None:
     (tmp_path / "token").write_text(TOKEN, encoding="utf-8")
-    settings(tmp_path, admin_address=address, token_file=tmp_path / "token").check()
+    for given in ({}, {"token_file": tmp_path / "token"}):
+        with pytest.raises(
+            InvalidError, match=r"reachable from elsewhere, .* in clear text, expected --admin-tls-cert"
+        ):
+            settings(tmp_path, admin_address=address, **given).check()
+    with pytest.raises(InvalidError, match=r"--admin-auth none: with --admin-address .*, expected an address of this"):
+        settings(tmp_path, admin_address=address, admin_auth="none").check()
+    for prefix in ("", "admin_"):
+        pair = {f"{prefix}tls_cert": tmp_path / "token", f"{prefix}tls_key": tmp_path / "token"}
+        settings(tmp_path, admin_address=address, **pair).check()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])

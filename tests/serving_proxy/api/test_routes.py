@@ -301,7 +301,7 @@ def test_status_and_events(client: Client, proxy: ProxyThread, model: Make, name
 
 def test_metrics_and_health(proxy: ProxyThread, client: Client, model: Make, name: str) -> None:
     client.deploy(name, model(3), wait=True)
-    text = httpx.get(f"{proxy.url}/metrics", trust_env=False).text
+    text = httpx.get(f"{proxy.url}/metrics", headers=proxy.headers(), trust_env=False).text
     assert f'recprocessor_proxy_version_state{{model="{name}",state="ready",version="3"}} 1.0' in text
     assert 'recprocessor_proxy_host_up{host="host-0",origin="started"} 1.0' in text
     assert httpx.get(f"{proxy.url}/healthz", trust_env=False).json() == {"status": "ok"}

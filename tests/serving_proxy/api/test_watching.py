@@ -71,7 +71,10 @@ def test_a_bad_variant_of_a_running_proxy_loses_its_traffic(
     shown = client.versions(name)["versions"][1]
     assert shown["role"] == "rolled back"
     assert client.guard(name)["versions"]["3"]["ruling"] in {"ok", "wait"}
-    assert f'recprocessor_proxy_guard_ruling{{model="{name}",ruling=' in httpx.get(f"{proxy.url}/metrics").text
+    assert (
+        f'recprocessor_proxy_guard_ruling{{model="{name}",ruling='
+        in httpx.get(f"{proxy.url}/metrics", headers=proxy.headers()).text
+    )
     points = wait_for(lambda: client.history()["models"].get(name, {}).get("3"))
     assert points[-1][1] > 0
     (folder / "stats.json").unlink()

@@ -36,7 +36,12 @@ def refused(*words: str) -> str:
         (["--tls-cert", "/gone"], "--tls-cert, --tls-key: one of them, expected both or none"),
         (["--client-ca", "/gone"], "--client-ca: without --tls-cert, expected both"),
         (["--token-file", "/gone"], "--token-file /gone: "),
-        (["--admin-address", "0.0.0.0"], "--admin-address 0.0.0.0: reachable from elsewhere, expected a --token-file"),
+        (["--admin-address", "0.0.0.0"], "--admin-address 0.0.0.0: reachable from elsewhere, and the token would pass"),
+        (["--admin-auth", "none", "--token-file", "TOKEN"], "--admin-auth none: with --token-file "),
+        (["--admin-auth", "what"], "--admin-auth: 'what', "),
+        (["--admin-tls-cert", "TOKEN"], "--admin-tls-cert, --admin-tls-key: one of them, expected both or none"),
+        (["--alert-webhook", "hooks.example/s3cret"], "--alert-webhook: 20 characters that are no URL, expected an "),
+        (["--alert-webhook", "@/gone"], "--alert-webhook @/gone: /gone: not there, expected a file with a URL"),
         (
             [
                 "--allow-reload-rpc",
@@ -51,7 +56,10 @@ def refused(*words: str) -> str:
             ],
             "--allow-reload-rpc: with TLS on --admin-address 0.0.0.0, which hosts do not trust, expected",
         ),
-        (["--admin-address", "192.0.2.1", "--token-file", "TOKEN"], "--admin-port 192.0.2.1:8502: "),
+        (
+            ["--admin-address", "192.0.2.1", "--admin-tls-cert", "TOKEN", "--admin-tls-key", "TOKEN"],
+            "--admin-port 192.0.2.1:8502: ",
+        ),
     ],
 )
 def test_wrong_settings_are_one_line(tmp_path: Path, words: list[str], said: str) -> None:

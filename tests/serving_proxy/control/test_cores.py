@@ -324,7 +324,7 @@ def test_a_hot_baseline_gets_cores_and_variants_are_pooled(tmp_path: Path) -> No
         lines = client.explain("ranking")["versions"]
         assert any("Cores (control): CPUs" in line for line in lines["3"])
         assert any("shared with ranking/5" in line for line in lines["4"])
-        metrics = httpx.get(f"{proxy.url}/metrics").text
+        metrics = httpx.get(f"{proxy.url}/metrics", headers=proxy.headers()).text
         assert 'recprocessor_proxy_cores{model="ranking",version="3"}' in metrics
         assert proxy.desired()["models"]["ranking"]["versions"]["3"]["config"]["worker_threads"] >= 1
         client.deploy("ranking", str(tmp_path / "models" / "5"), cpuset="0")

@@ -34,7 +34,7 @@ def visit(chrome: Browser, proxy: ProxyThread) -> Callable[..., Visit]:
 def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyThread]:
     """A proxy with `ranking`: baseline 3, variant 4, shadow 5, and 6, which failed with markup in its message."""
     folder = tmp_path_factory.mktemp("page")
-    with ProxyThread(folder / "proxy") as running, running.client() as client:
+    with ProxyThread(folder / "proxy", "--admin-auth", "none") as running, running.client() as client:
         models = folder / "models"
         client.deploy("ranking", write_model(models / "3"), wait=True, slo_p99_ms=20)
         client.deploy("ranking", write_model(models / "4"), traffic=10, wait=True, slo_p99_ms=20, labels=["canary"])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 Make = Callable[..., Visit]
+STREAM_QUERY = "topics=events&topics=status&topics=watch"
 
 
 def test_it_shows_what_is_deployed_and_lines_of_what_hosts_count(visit: Make, proxy: ProxyThread) -> None:
@@ -197,10 +198,10 @@ def test_colours_and_motion_are_as_the_system_has_them(visit: Make) -> None:
     assert back(color_scheme="dark", reduced_motion="reduce") == ("rgb(18, 21, 26)", "0s")
 
 
-def test_the_token_is_asked_for_once(chrome: Browser, tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    file.write_text("a-token-that-is-long-enough\n", encoding="ascii")
-    with ProxyThread(tmp_path / "proxy", "--token-file", str(file)) as proxy, Visit(chrome, proxy.url) as seen:
+def test_a_login_lasts_over_a_restart_and_until_the_logout(chrome: Browser, tmp_path: Path) -> None:
+    with ProxyThread(tmp_path / "proxy") as proxy:
+        url, token = proxy.url, (proxy.state_dir / "admin.token").read_text(encoding="ascii").strip()
+        seen = Visit(chrome, url).__enter__()
         page = seen.page
         page.get_by_role("dialog").wait_for()
         assert "generation" not in page.inner_text("body")
@@ -208,7 +209,7 @@ def test_the_token_is_asked_for_once(chrome: Browser, tmp_path: Path) -> None:
         page.keyboard.press("Enter")
         page.get_by_text("That is not the token of this proxy.").wait_for()
         seen.picture("token")
-        page.get_by_label("Token", exact=True).fill("a-token-that-is-long-enough")
+        page.get_by_label("Token", exact=True).fill(token)
         page.keyboard.press("Enter")
         seen.live()
         page.get_by_text("serving-proxy deploy NAME").wait_for()
@@ -216,14 +217,28 @@ def test_the_token_is_asked_for_once(chrome: Browser, tmp_path: Path) -> None:
         page.reload()
         seen.live()
         assert page.get_by_role("dialog").count() == 0
-        page.get_by_role("button", name="Forget token").click()
+        # The token is nowhere in the browser, and what is there no script of another page can use.
+        kept = page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])")
+        assert token not in kept
+        assert page.evaluate("document.cookie") == ""
+        (cookie,) = seen.context.cookies()
+        assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/")
+        assert token not in "".join(seen.asked)
+        assert {one.partition("?")[2] for one in seen.asked} <= {"", "limit=200", STREAM_QUERY}
+    with ProxyThread(tmp_path / "proxy", "--admin-port", url.rpartition(":")[2]):
+        seen.live()
+        assert page.get_by_role("dialog").count() == 0
+        page.get_by_role("button", name="Log out").click()
         page.get_by_role("dialog").wait_for()
-        assert page.evaluate("sessionStorage.length") == 0
-        assert all("401 (Unauthorized)" in one for one in seen.complaints)
+        assert page.evaluate("localStorage.length") == 0
+        assert seen.context.cookies() == []
+        allowed = ("401 (Unauthorized)", "ERR_CONNECTION", "ERR_EMPTY", "ERR_INCOMPLETE", "503 (Service")
+        assert all(any(one in text for one in allowed) for text in seen.complaints), seen.complaints
+    seen.__exit__()
 
 
 def test_a_lost_connection_is_said_and_comes_back(chrome: Browser, tmp_path: Path) -> None:
-    with ProxyThread(tmp_path / "proxy") as proxy:
+    with ProxyThread(tmp_path / "proxy", "--admin-auth", "none") as proxy:
         url = proxy.url
         with proxy.client() as client:
             client.deploy("ranking", write_model(tmp_path / "1"), wait=True)
@@ -235,7 +250,7 @@ def test_a_lost_connection_is_said_and_comes_back(chrome: Browser, tmp_path: Pat
     assert page.locator("#model-ranking").count() == 1
     seen.picture("lost")
     port = url.rpartition(":")[2]
-    with ProxyThread(tmp_path / "proxy", "--admin-port", port):
+    with ProxyThread(tmp_path / "proxy", "--admin-auth", "none", "--admin-port", port):
         page.get_by_role("button", name="Try now").click()
         seen.live()
         page.get_by_text("No connection to the proxy since").wait_for(state="detached")
@@ -252,7 +267,7 @@ def test_the_map_of_the_cores_is_what_was_decided(
 ) -> None:
     monkeypatch.setattr(allocator, "LOOK_S", 0.5)
     cpus = sorted(os.sched_getaffinity(0))
-    running = ProxyThread(tmp_path / "proxy", "--cores", "control")
+    running = ProxyThread(tmp_path / "proxy", "--admin-auth", "none", "--cores", "control")
     folder = running.state_dir / "hosts" / "host-0"
     folder.mkdir(parents=True)
     (folder / "cpus").write_text(",".join(map(str, cpus)), encoding="utf-8")
