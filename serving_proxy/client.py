@@ -100,7 +100,8 @@ class Client:
             How long to wait at most.
         options
             `version`, `optimize`, `precision`, `traffic` [%], `shadow` [%], `slo_p99_ms`, `profile`, `warmup`,
-            `config`, `cpuset`, `batching`, `limits`, `priority`, `labels`, `layer`, `key_input`, `other_signature`.
+            `config`, `cpuset`, `batching`, `limits`, `priority`, `labels`, `layer`, `key_input`, `other_signature`,
+            `allow_ops`.
 
         Returns
         -------

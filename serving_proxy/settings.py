@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from serving_proxy.access import is_loopback
@@ -15,6 +15,7 @@ from serving_proxy.alerts import read_webhook
 from serving_proxy.control.control import ControlOptions
 from serving_proxy.cpus import parse_cpus
 from serving_proxy.errors import InvalidError
+from serving_proxy.gates.ops import check_allowed
 from serving_proxy.lifecycle.rendering import HostSettings
 from serving_proxy.supervisor.command import HostOptions
 
@@ -64,6 +65,7 @@ class ServeSettings(BaseSettings):
     client_ca: Path | None = None
     token_file: Path | None = None
     model_root: Annotated[tuple[Path, ...], NoDecode] = ()
+    allow_op: Annotated[tuple[str, ...], NoDecode] = ()
     config: Path | None = None
     alert_webhook: str | None = None
     allow_reload_rpc: bool = False
@@ -71,6 +73,14 @@ class ServeSettings(BaseSettings):
     drain_timeout: Annotated[float, Field(ge=0, le=3600)] = 30.0
     keep_hosts: bool = False
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    @field_validator("model_root", "allow_op", mode="before")
+    @classmethod
+    def _several(cls, given: Any, info: ValidationInfo) -> Any:
+        """Take what a variable names: folders as in PATH, and names between commas."""
+        if not isinstance(given, str):
+            return given
+        return tuple(one for one in given.split(os.pathsep if info.field_name == "model_root" else ",") if one)
 
     def check(self) -> None:
         """Raise `InvalidError` where settings do not fit together."""
@@ -97,6 +107,7 @@ class ServeSettings(BaseSettings):
                 parse_cpus(getattr(self, name), f"--{name.replace('_', '-')}")
         if self.alert_webhook is not None:
             read_webhook(self.alert_webhook)
+        check_allowed(self.allow_op)
         for root in self.model_root:
             if not root.is_dir():
                 raise InvalidError(f"--model-root {root}: not there, expected a folder")
@@ -139,6 +150,7 @@ class ServeSettings(BaseSettings):
             ),
             cores=self.cores,
             cpus=frozenset(cpus),
+            allowed_ops=check_allowed(self.allow_op),
         )
 
     def host_options(self, admin_url: str, token_file: Path | None) -> HostOptions:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from serving_proxy.control.views import JobView, ModelView, View
 from serving_proxy.experiments.traffic import to_weight
+from serving_proxy.gates.ops import check_allowed
 from serving_proxy.lifecycle.deployment import Deployment
 from serving_proxy.lifecycle.records import Batching, Limits, Settings, VersionNumber
 
@@ -43,6 +44,7 @@ class DeployBody(Body):
     layer: Annotated[str, Field(max_length=128)] | None = None
     key_input: Annotated[str, Field(max_length=1024)] | None = None
     other_signature: bool = False
+    allow_ops: Annotated[list[Annotated[str, Field(max_length=128)]], Field(max_length=200)] = []
 
     def deployment(self) -> Deployment:
         """Return what the control plane is asked for."""
@@ -64,6 +66,7 @@ class DeployBody(Body):
             labels=tuple(self.labels),
             layer=self.layer,
             key_input=self.key_input,
+            allowed_ops=check_allowed(self.allow_ops, "allow_ops"),
         )
 
 

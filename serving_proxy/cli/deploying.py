@@ -132,6 +132,12 @@ def deploy_command(
     other_signature: Annotated[
         bool, typer.Option("--other-signature", metavar="", help="Its signature need not be the baseline's.")
     ] = False,
+    allow_op: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OP", show_default=False, help="An op that touches files or more, and that it may use; repeatable."
+        ),
+    ] = None,
     wait: Wait = False,
     timeout: Annotated[
         str | None, typer.Option(metavar="TIME", show_default=False, help="Wait at most so long: 30s, 15m, 1h.")
@@ -162,6 +168,7 @@ def deploy_command(
         "layer": layer,
         "key_input": key_input,
         "other_signature": other_signature or None,
+        "allow_ops": allow_op or None,
     }
     with connect(server, token_file, ca_file) as client:
         # A relative path is meant where the command is given, which is where the proxy is as a rule.

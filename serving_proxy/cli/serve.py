@@ -58,6 +58,9 @@ def serve_command(
     admin_tls_cert: Annotated[Path | None, _option("FILE", "Certificate of the admin port, if not the hosts'.")] = None,
     admin_tls_key: Annotated[Path | None, _option("FILE", "Its key.")] = None,
     model_root: Annotated[list[Path] | None, _option("DIR", "Models must lie below; repeatable.")] = None,
+    allow_op: Annotated[
+        list[str] | None, _option("OP", "An op that touches files or more, and that models may use; repeatable.")
+    ] = None,
     config: Annotated[
         Path | None, _option("FILE", "TensorFlow Serving's models.config, or a DeepRec Processor's JSON.")
     ] = None,

@@ -53,6 +53,8 @@ class ControlOptions:
         Who divides cores: nobody (`off`), a `plan` whenever something is deployed, or also `control` once a second.
     cpus : frozenset of int
         Those that hosts may use.
+    allowed_ops : tuple of str
+        Ops that every model may reach although they touch files, the process or the network.
     """
 
     state_dir: Path
@@ -61,6 +63,7 @@ class ControlOptions:
     webhook: str | None = None
     cores: Literal["off", "plan", "control"] = "off"
     cpus: frozenset[int] = frozenset()
+    allowed_ops: tuple[str, ...] = ()
 
     @property
     def artefacts(self) -> Path:

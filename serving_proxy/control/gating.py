@@ -162,6 +162,7 @@ class Gates:
                 lambda: cancelled,
                 lambda done, total: job.told("validating", done, total, "bytes"),
                 self._control.options.host_settings.maintenance_cpus,
+                {*self._control.options.allowed_ops, *version.allowed_ops},
             )
         finally:
             # The thread cannot be stopped from outside; it looks here.
@@ -228,7 +229,7 @@ class Gates:
             self._current(name, number, deployed_at)
             change = move(self._control.model(name), number, State.LOADING, time.time())
             values: dict[str, Any] = {"path": str(path), "signatures": signatures}
-            values |= {"sha256": found.files.sha256, "bytes": found.files.bytes}
+            values |= {"sha256": found.files.sha256, "bytes": found.files.bytes, "ops": found.ops}
             return Change(
                 change.model.with_version(change.model.versions[number].model_copy(update=values)), change.notes
             )

@@ -20,6 +20,7 @@ from serving_proxy.control.gating import Gates
 from serving_proxy.control.jobs import Jobs
 from serving_proxy.control.logging_requests import RequestLogs
 from serving_proxy.control.observing import Observer
+from serving_proxy.control.op_warnings import warn_of_ops
 from serving_proxy.control.profiling import Profiler
 from serving_proxy.control.status import job_view, model_view
 from serving_proxy.control.verbs import Verbs
@@ -66,6 +67,7 @@ class Plane:
         await self.watcher.load()
         loops = [self.control.run(), self.supervisor.run(), self.watcher.run(), self.gates.run(), self.cleaner.run()]
         loops += [self.observer.run(), self.cores.run(), self.profiler.run()]
+        loops.append(warn_of_ops(self.control))
         if self.alerts is not None:
             loops.append(self.alerts.run())
         tasks = [asyncio.create_task(loop) for loop in loops]

@@ -11,6 +11,7 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from serving_proxy.errors import InvalidError, NotFoundError
+from serving_proxy.files import read_regular
 from serving_proxy.sources import messages
 
 # TensorFlow's DataType, by number.
@@ -20,6 +21,8 @@ DTYPES = (
     "variant", "uint32", "uint64",
 )  # fmt: skip
 _HIDDEN = "__saved_model_"
+# What protobuf can read.
+_MOST_BYTES = 2**31 - 1
 
 Signatures = dict[str, dict[str, dict[str, dict[str, Any]]]]
 """Signature, `inputs` or `outputs`, name: its `dtype` and `shape`; -1 is any size, a shape of None any rank."""
@@ -31,6 +34,34 @@ def check_graph(folder: Path) -> None:
         raise NotFoundError(f"{folder}: no saved_model.pb, expected the folder of a SavedModel")
 
 
+def read_meta_graph(folder: Path) -> Any:
+    """Read the graph of a SavedModel that is served, as a `MetaGraphDef`.
+
+    Raises
+    ------
+    NotFoundError, InvalidError
+        There is no graph, or it is damaged.
+    """
+    binary, text = folder / "saved_model.pb", folder / "saved_model.pbtxt"
+    message = messages.new("tensorflow.SavedModel")
+    check_graph(folder)
+    try:
+        if binary.is_file():
+            message.ParseFromString(read_regular(binary, _MOST_BYTES))
+        else:
+            pool = message.DESCRIPTOR.file.pool
+            data = read_regular(text, _MOST_BYTES)
+            text_format.Parse(data, message, allow_unknown_field=True, descriptor_pool=pool)
+    except (DecodeError, text_format.ParseError, UnicodeDecodeError) as error:
+        raise InvalidError(f"{folder}: a graph that does not parse, expected a SavedModel") from error
+    except RecursionError as error:
+        raise InvalidError(f"{folder}: messages within messages too deep to read, expected a SavedModel") from error
+    graphs = [one for one in message.meta_graphs if "serve" in one.meta_info_def.tags] or list(message.meta_graphs)
+    if len(graphs) != 1:
+        raise InvalidError(f"{folder}: {len(graphs)} graphs, expected one with the tag 'serve'")
+    return graphs[0]
+
+
 def read_signatures(folder: Path) -> Signatures:
     """Read what clients may ask of a SavedModel.
 
@@ -39,25 +70,14 @@ def read_signatures(folder: Path) -> Signatures:
     NotFoundError, InvalidError
         There is no graph, or it is damaged, or serves nothing.
     """
-    binary, text = folder / "saved_model.pb", folder / "saved_model.pbtxt"
-    message = messages.new("tensorflow.SavedModel")
-    check_graph(folder)
-    try:
-        if binary.is_file():
-            message.ParseFromString(binary.read_bytes())
-        else:
-            pool = message.DESCRIPTOR.file.pool
-            text_format.Parse(text.read_bytes(), message, allow_unknown_field=True, descriptor_pool=pool)
-    except (DecodeError, text_format.ParseError, UnicodeDecodeError) as error:
-        raise InvalidError(f"{folder}: a graph that does not parse, expected a SavedModel") from error
-    except OSError as error:
-        raise InvalidError(f"{error.filename or folder}: {error.strerror}, expected a readable file") from error
-    graphs = [one for one in message.meta_graphs if "serve" in one.meta_info_def.tags] or list(message.meta_graphs)
-    if len(graphs) != 1:
-        raise InvalidError(f"{folder}: {len(graphs)} graphs, expected one with the tag 'serve'")
+    return signatures_of(folder, read_meta_graph(folder))
+
+
+def signatures_of(folder: Path, graph: Any) -> Signatures:
+    """Return what clients may ask of the graph of a SavedModel; errors as `read_signatures`."""
     found = {
         name: {"inputs": _tensors(one.inputs), "outputs": _tensors(one.outputs)}
-        for name, one in sorted(graphs[0].signature_def.items())
+        for name, one in sorted(graph.signature_def.items())
         if not name.startswith(_HIDDEN) and one.outputs
     }
     if not found:

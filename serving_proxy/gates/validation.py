@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of a model in one go, on a thread of their own: place, files, signature, hash."""
+"""The checks of a model in one go, on a thread of their own: place, files, signature, ops, hash."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from serving_proxy.errors import InvalidError, PreconditionError
 from serving_proxy.gates.fingerprint import Fingerprint
 from serving_proxy.gates.hashing import fingerprint_apart
+from serving_proxy.gates.ops import check_ops
 from serving_proxy.gates.paths import check_tree, resolved
-from serving_proxy.gates.saved_model import Signatures, differences, read_signatures
+from serving_proxy.gates.saved_model import Signatures, differences, read_meta_graph, signatures_of
 
 _MOST_NAMED = 6
 
@@ -26,11 +27,14 @@ class Validated:
         The folder, links followed.
     signatures : Signatures
     files : Fingerprint
+    ops : tuple of str
+        Those that touch more than the graph, all of which are allowed.
     """
 
     path: Path
     signatures: Signatures
     files: Fingerprint
+    ops: tuple[str, ...] = ()
 
 
 def validate(
@@ -40,6 +44,7 @@ def validate(
     cancelled: Callable[[], bool],
     told: Callable[[int, int], None],
     cpus: str | None = None,
+    allowed_ops: Collection[str] = (),
 ) -> Validated:
     """Check a model.
 
@@ -55,6 +60,8 @@ def validate(
         As `fingerprint` takes them.
     cpus : str, optional
         Where large files are read, else in the idle time of all.
+    allowed_ops : collection of str
+        Ops that may be reached although they touch files, the process or the network.
 
     Raises
     ------
@@ -64,10 +71,12 @@ def validate(
     if not path.is_dir():
         raise InvalidError(f"model {source}: a file, expected the folder of a SavedModel")
     check_tree(path, roots)
-    signatures = read_signatures(path)
+    graph = read_meta_graph(path)
+    signatures = signatures_of(path, graph)
     if expected is not None:
         check_signatures(source, expected, signatures)
-    return Validated(path, signatures, fingerprint_apart(path, cancelled, told, cpus))
+    ops = check_ops(source, graph, allowed_ops)
+    return Validated(path, signatures, fingerprint_apart(path, cancelled, told, cpus), ops)
 
 
 def check_signatures(source: str, expected: Signatures, found: Signatures) -> None:

@@ -40,6 +40,8 @@ class Deployment(Record):
     labels : tuple of str
     layer, key_input : str or None
         None: as they are.
+    allowed_ops : tuple of str
+        Ops that touch files, the process or the network, and that it may reach.
     """
 
     source: str
@@ -55,6 +57,7 @@ class Deployment(Record):
     labels: tuple[str, ...] = ()
     layer: str | None = None
     key_input: str | None = None
+    allowed_ops: tuple[str, ...] = ()
 
     @property
     def given_profile(self) -> str | None:
@@ -193,6 +196,7 @@ def _entered(model: Model, before: Version | None, number: int, asked: Deploymen
         other_signature=asked.other_signature,
         slo_p99_ms=asked.slo_p99_ms,
         profile=asked.given_profile,
+        allowed_ops=asked.allowed_ops,
     )
     data = {"source": asked.source, "optimize": asked.optimize}
     message = f"{model.name}/{number}: deployed from {asked.source}"

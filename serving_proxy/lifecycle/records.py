@@ -82,6 +82,10 @@ class Version(Record):
         As `serving_proxy.gates.saved_model` reads them.
     sha256 : str or None
         Of all its files.
+    allowed_ops : tuple of str
+        Ops that touch files, the process or the network, and that the operator permits it.
+    ops : tuple of str or None
+        Those of them that it reaches; None: it was deployed before anybody looked.
     """
 
     number: VersionNumber
@@ -103,6 +107,8 @@ class Version(Record):
     signatures: dict[str, Any] | None = None
     sha256: str | None = None
     bytes: int | None = None
+    allowed_ops: tuple[str, ...] = ()
+    ops: tuple[str, ...] | None = None
 
     @property
     def active(self) -> bool:

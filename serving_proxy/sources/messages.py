@@ -15,6 +15,7 @@ from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_fa
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _SCALARS = {
     "string": _FIELD.TYPE_STRING,
+    "bytes": _FIELD.TYPE_BYTES,
     "int32": _FIELD.TYPE_INT32,
     "int64": _FIELD.TYPE_INT64,
     "uint32": _FIELD.TYPE_UINT32,
@@ -56,8 +57,32 @@ _SAVED_MODEL = {
         "outputs": (2, "<>TensorInfo"),
         "method_name": (3, "string"),
     },
+    "TensorProto": {"string_val": (8, "[]bytes")},
+    "NameAttrList": {"name": (1, "string")},
+    "ListValue": {"s": (2, "[]bytes"), "func": (9, "[]NameAttrList")},
+    "AttrValue": {
+        "list": (1, "|ListValue"),
+        "s": (2, "|bytes"),
+        "tensor": (8, "|TensorProto"),
+        "func": (10, "|NameAttrList"),
+    },
+    "NodeDef": {"name": (1, "string"), "op": (2, "string"), "input": (3, "[]string"), "attr": (5, "<>AttrValue")},
+    "ArgDef": {"name": (1, "string")},
+    "OpDef": {"name": (1, "string"), "input_arg": (2, "[]ArgDef")},
+    "FunctionDef": {"signature": (1, "OpDef"), "node_def": (3, "[]NodeDef")},
+    "FunctionDefLibrary": {"function": (1, "[]FunctionDef")},
+    "GraphDef": {"node": (1, "[]NodeDef"), "library": (2, "FunctionDefLibrary")},
+    "NodeList": {"value": (1, "[]string")},
+    "CollectionDef": {"node_list": (1, "NodeList")},
+    "AssetFileDef": {"tensor_info": (1, "TensorInfo"), "filename": (2, "string")},
     "MetaInfoDef": {"tags": (4, "[]string")},
-    "MetaGraphDef": {"meta_info_def": (1, "MetaInfoDef"), "signature_def": (5, "<>SignatureDef")},
+    "MetaGraphDef": {
+        "meta_info_def": (1, "MetaInfoDef"),
+        "graph_def": (2, "GraphDef"),
+        "collection_def": (4, "<>CollectionDef"),
+        "signature_def": (5, "<>SignatureDef"),
+        "asset_file_def": (6, "[]AssetFileDef"),
+    },
     "SavedModel": {"saved_model_schema_version": (1, "int64"), "meta_graphs": (2, "[]MetaGraphDef")},
 }
 _FILES = {"tensorflow.serving": _SERVING, "tensorflow": _SAVED_MODEL}

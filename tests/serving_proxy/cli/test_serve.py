@@ -29,6 +29,7 @@ def refused(*words: str) -> str:
         ([], "--state-dir: nothing, Field required"),
         (["--admin-port", "70000"], "--admin-port: 70000, "),
         (["--host", "rust"], "--host: 'rust', "),
+        (["--allow-op", "MatMul"], "--allow-op 'MatMul': expected an op that is refused, such as ReadFile or PyFunc"),
         (["--host-processes", "0"], "--host-processes: 0, "),
         (["--cpus", "0-99999"], "--cpus: '0-99999', expected CPUs such as 0-3,8"),
         (["--cpus", "60000"], "--cpus: CPUs 60000, expected some of "),
@@ -87,3 +88,8 @@ def test_settings_come_from_variables_too(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("SERVING_PROXY_HOST", "none")
     settings = ServeSettings(state_dir=tmp_path, host="go")
     assert (settings.admin_port, settings.host) == (1234, "go")
+    monkeypatch.setenv("SERVING_PROXY_MODEL_ROOT", "/models:/more")
+    monkeypatch.setenv("SERVING_PROXY_ALLOW_OP", "ReadFile,PyFunc")
+    settings = ServeSettings(state_dir=tmp_path)
+    assert settings.model_root == (Path("/models"), Path("/more"))
+    assert settings.allow_op == ("ReadFile", "PyFunc")

@@ -102,9 +102,7 @@ def test_a_place_to_write_to_lies_below_a_root_and_need_not_be_there(tmp_path: P
     check_writable("/anywhere", (), "timeline_path")
     (roots[0] / "away").symlink_to(tmp_path)
     for path in ("/etc", str(roots[0] / "away" / "new"), str(roots[0] / ".." / "new")):
-        with pytest.raises(
-            DeniedError, match=r"timeline_path .*: leads elsewhere, expected a place"
-        ):
+        with pytest.raises(DeniedError, match=r"timeline_path .*: leads elsewhere, expected a place"):
             check_writable(path, roots, "timeline_path")
     with pytest.raises(InvalidError, match="expected an absolute path"):
         check_writable("relative", roots, "timeline_path")
