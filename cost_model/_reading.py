@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import stat
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -120,6 +123,27 @@ def workload_file(path: str | Path) -> Path:
     return shipped if place.name == str(place) and not place.is_file() and shipped.is_file() else place
 
 
+def read_json(path: Path, error: type[CostModelError], expected: str, most_bytes: int = 64 * 1024 * 1024) -> Any:
+    """Read a JSON file; a named pipe or a device, which might never end, is refused.
+
+    Raises
+    ------
+    CostModelError
+        It is missing, no regular file, too large or no JSON.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        with os.fdopen(file, "rb") as opened:
+            found = os.fstat(opened.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise OSError("no regular file")
+            if found.st_size > most_bytes:
+                raise OSError(f"{found.st_size} bytes, more than {most_bytes}")
+            return json.loads(opened.read(most_bytes))
+    except (OSError, ValueError, RecursionError) as problem:
+        raise error(f"{path}: {problem}, expected {expected}") from problem
+
+
 def read_yaml(path: Path, error: type[CostModelError] = WorkloadError) -> Any:
     """Read a YAML (or JSON) file.
 
@@ -134,5 +158,5 @@ def read_yaml(path: Path, error: type[CostModelError] = WorkloadError) -> Any:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise error(f"{path}: {problem.strerror}, expected a file that can be read") from problem
-    except (yaml.YAMLError, UnicodeDecodeError) as problem:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as problem:
         raise error(f"{path}: {' '.join(str(problem).split())}, expected YAML") from problem

@@ -11,9 +11,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from serving_proxy.lifecycle.observation import HostSeen, VersionSeen
+from serving_proxy.errors import ProxyError
+from serving_proxy.files import read_regular
+from serving_proxy.heartbeats import Heartbeats
+from serving_proxy.lifecycle.observation import HUNG, HostSeen, VersionSeen
 
 _MOST_BYTES = 64 * 1024 * 1024
+# A host that is busy is late now and then; one that is stopped is not.
+_SILENT_S = 3.0
+_STOPPED_S = 1.0
 _STATES = {"loading", "warming", "ready", "draining", "failed"}
 
 
@@ -34,6 +40,7 @@ class ActualFiles:
 
     def __init__(self, state_dir: Path) -> None:
         self.folder = state_dir / "hosts"
+        self.heartbeats = Heartbeats()
         self._files: dict[Path, _Cached] = {}
 
     def read(self) -> tuple[HostSeen, ...]:
@@ -43,6 +50,7 @@ class ActualFiles:
                 names = sorted(entry.name for entry in entries if entry.is_dir())
         except OSError:
             return ()
+        self.heartbeats.begin()
         hosts = [self._host(name) for name in names]
         return tuple(host for host in hosts if host is not None)
 
@@ -59,7 +67,13 @@ class ActualFiles:
         counted = {} if stats is None else stats.data
         if shadow is not None:
             counted = {**counted, "shadow": shadow.data}
-        return replace(actual.seen, alive=alive, stats=counted, counted_at=0.0 if stats is None else stats.written_s)
+        seen = replace(actual.seen, alive=alive, stats=counted, counted_at=0.0 if stats is None else stats.written_s)
+        return replace(seen, state=HUNG) if alive and self._hangs(name, seen.pid) else seen
+
+    def _hangs(self, name: str, pid: int) -> bool:
+        self.heartbeats.look(name, self.folder / name, pid)
+        silent, stopped = self.heartbeats.silence(name)
+        return silent >= _SILENT_S or stopped >= _STOPPED_S
 
     def _load(self, path: Path) -> _Cached | None:
         try:
@@ -71,8 +85,8 @@ class ActualFiles:
         key = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
         if key != cached.key and found.st_size <= _MOST_BYTES:
             try:
-                data = json.loads(path.read_bytes())
-            except (OSError, ValueError):
+                data = json.loads(read_regular(path, _MOST_BYTES))
+            except (ProxyError, ValueError, RecursionError):
                 # Half-written, by a host that does not rename: what it said before counts until it is whole.
                 return cached if cached.key is not None else None
             self._files[path] = cached = _Cached(key, data if isinstance(data, dict) else {})
@@ -87,7 +101,7 @@ def is_alive(lock: Path, pid: int) -> bool:
     if not process_runs(pid):
         return False
     try:
-        file = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(lock, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     except OSError:

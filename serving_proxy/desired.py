@@ -7,7 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from serving_proxy.files import replace
+from serving_proxy.errors import ProxyError
+from serving_proxy.files import read_regular, replace
+
+_MOST_BYTES = 256 * 1024 * 1024
 
 
 class DesiredFile:
@@ -39,14 +42,14 @@ class DesiredFile:
             return False
         generation = max(self.generation, known_generation) + 1
         text = json.dumps({"schema": body["schema"], "generation": generation, **body}, indent=1)
-        replace(self.path, text.encode() + b"\n")
+        replace(self.path, text.encode() + b"\n", spare=True)
         self.generation, self._body = generation, body
         return True
 
     def _read(self) -> tuple[int, dict[str, Any] | None]:
         try:
-            body = json.loads(self.path.read_bytes())
+            body = json.loads(read_regular(self.path, _MOST_BYTES))
             generation = int(body.pop("generation"))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (ProxyError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return 0, None
         return generation, body

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from pathlib import Path
 
 from serving_proxy.errors import ExhaustedError, InvalidError, NotFoundError
 
+_LEAST_SPARE = 65536
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a named pipe",
@@ -19,32 +21,86 @@ _KINDS = {
 }
 
 
-def replace(path: Path, data: bytes, mode: int = 0o600) -> None:
+def replace(path: Path, data: bytes, mode: int = 0o600, spare: bool = False) -> None:
     """Write a file beside its place, sync it and rename it.
+
+    Parameters
+    ----------
+    path : Path
+    data : bytes
+    mode : int
+    spare : bool
+        Keep room for the next one, so that it can be written on a full disk too.
 
     Raises
     ------
     ExhaustedError
         It cannot be written; what was there before is as it was.
     """
-    beside = path.with_name(f".{path.name}.new")
+    beside, kept = path.with_name(f".{path.name}.new"), path.with_name(f".{path.name}.spare")
     try:
-        # What a killed proxy has left there may be anything, and have another mode.
-        beside.unlink(missing_ok=True)
-        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(file, view) :]
-            os.fsync(file)
-        finally:
-            os.close(file)
+            _write_anew(beside, data, mode)
+        except OSError:
+            if not spare or not kept.exists():
+                raise
+            _write_within(kept, data)
+            beside = kept
         os.rename(beside, path)
         sync_folder(path.parent)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
+        if beside != kept:
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)
         raise ExhaustedError(f"{path}: {error.strerror}, expected to write {len(data)} bytes") from error
+    if spare:
+        _keep_room(kept, 2 * len(data), mode)
+
+
+def _write_anew(path: Path, data: bytes, mode: int) -> None:
+    # What a killed proxy has left there may be anything, and have another mode.
+    path.unlink(missing_ok=True)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        _write_all(file, data)
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _write_within(path: Path, data: bytes) -> None:
+    """Write into a file that has its room already."""
+    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        _write_all(file, data)
+        os.ftruncate(file, len(data))
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _write_all(file: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
+
+
+def _keep_room(path: Path, size: int, mode: int) -> None:
+    """Keep a file of at least some size; without room there is none."""
+    size = max(size, _LEAST_SPARE)
+    with contextlib.suppress(OSError):
+        if path.exists() and path.stat().st_size >= size:
+            return
+        path.unlink(missing_ok=True)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        try:
+            os.posix_fallocate(file, 0, size)
+        except OSError:
+            path.unlink()
+        finally:
+            os.close(file)
 
 
 def private_folder(path: Path, named: str = "--state-dir") -> Path:
@@ -67,6 +123,30 @@ def private_folder(path: Path, named: str = "--state-dir") -> Path:
         said = getattr(error, "strerror", None) or str(error)
         raise InvalidError(f"{named} {path}: {said}, expected a folder") from error
     return place
+
+
+def open_private(path: Path) -> int:
+    """Open a file of the state directory to read and write, made if it is not there, and for its user alone.
+
+    Raises
+    ------
+    ExhaustedError, InvalidError
+        It cannot be made, or is no regular file.
+    """
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        kind = ExhaustedError if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EROFS} else InvalidError
+        raise kind(f"{path}: {error.strerror}, expected a file of this proxy") from error
+    found = os.fstat(file)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(file)
+        said = _KINDS.get(stat.S_IFMT(found.st_mode), "no file")
+        raise InvalidError(f"{path}: {said}, expected a file of this proxy")
+    if found.st_mode & 0o077:
+        with contextlib.suppress(PermissionError):
+            os.fchmod(file, 0o600)
+    return file
 
 
 def open_regular(path: str | Path) -> int:

@@ -11,6 +11,8 @@ from typing import Any
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
+_MOST_PLACES = 10_000
+
 
 class JsonFormatter(logging.Formatter):
     """One JSON object a line: time, level, logger, message, whatever was given as `extra`, and the trace."""
@@ -30,10 +32,49 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+class Moderation(logging.Filter):
+    """Lets a message of one place through so often in a while, and says then how many were left out.
+
+    Where descriptors or room have run out, a program may have megabytes a second to say of it.
+
+    Parameters
+    ----------
+    most : int
+    period_s : float [s]
+    """
+
+    def __init__(self, most: int = 10, period_s: float = 10.0) -> None:
+        super().__init__()
+        self._most = most
+        self._period_s = period_s
+        # Place: when its period began, how many came, and how many of those were left out.
+        self._places: dict[tuple[str, int, str, int], tuple[float, int, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether a record is written."""
+        if record.levelno < logging.WARNING:
+            return True
+        error = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else ""
+        place = (record.name, record.lineno, error, record.levelno)
+        now = time.monotonic()
+        begun, count, left_out = self._places.get(place, (now, 0, 0))
+        if now - begun >= self._period_s:
+            begun, count = now, 0
+            if left_out:
+                record.left_out = left_out
+                left_out = 0
+        if len(self._places) > _MOST_PLACES:
+            self._places.clear()
+        written = count < self._most
+        self._places[place] = (begun, count + 1, left_out + (not written))
+        return written
+
+
 def set_up(level: str = "INFO") -> None:
     """Send all logs of this process to stderr as JSON."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
+    handler.addFilter(Moderation())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

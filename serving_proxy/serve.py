@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,11 @@ import uvicorn
 
 from serving_proxy.access import announced, own_token, read_token
 from serving_proxy.api import create_app
-from serving_proxy.api.patience import PatientProtocol
+from serving_proxy.api.patience import patient_protocol
 from serving_proxy.control.plane import Plane
 from serving_proxy.errors import UnavailableError
 from serving_proxy.files import private_folder
+from serving_proxy.listening import Server, most_connections, raise_file_limit
 from serving_proxy.settings import ServeSettings
 from serving_proxy.store import Database, Repository, StateLock
 from serving_proxy.supervisor.command import host_program
@@ -30,14 +30,6 @@ log = logging.getLogger("serving_proxy.serve")
 _MOST_CONNECTIONS = 512
 _KEEP_ALIVE_S = 30
 _BACKLOG = 128
-
-
-class _Server(uvicorn.Server):
-    """A uvicorn server that leaves signals to us: they mean more than the end of the admin port."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 def serve(settings: ServeSettings) -> None:
@@ -50,12 +42,14 @@ def serve(settings: ServeSettings) -> None:
     """
     # What requests, logs and models hold is nobody else's business: it goes for hosts and workers as well.
     os.umask(0o077)
+    raise_file_limit()
     asyncio.run(_until_signalled(settings))
 
 
 async def _until_signalled(settings: ServeSettings) -> None:
     ended = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    # SIGHUP as well: what a closed terminal leaves behind is drained, not cut off.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     await run(settings, ended)
 
@@ -107,15 +101,14 @@ async def _answer(
         host_program(options)
     tls = settings.admin_tls or (None, None)
     plane = Plane(settings.control_options(), options, repository, settings.config)
-    server = _Server(
+    server = Server(
         uvicorn.Config(
             create_app(plane, token),
-            http=PatientProtocol,
+            http=patient_protocol(most_connections(_MOST_CONNECTIONS)),
             log_config=None,
             access_log=False,
             lifespan="off",
             ws="none",
-            limit_concurrency=_MOST_CONNECTIONS,
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=5,
             ssl_certfile=tls[0],

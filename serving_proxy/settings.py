@@ -31,7 +31,7 @@ class ServeSettings(BaseSettings):
         Where hosts listen.
     cores : str
         Who divides the hosts' cores among versions.
-    drain_timeout : float [s]
+    drain_timeout, hang_timeout : float [s]
     memory_limit_mb : int
         0: the hosts' own limit.
     admin_auth : str
@@ -71,6 +71,7 @@ class ServeSettings(BaseSettings):
     allow_reload_rpc: bool = False
     max_message_mb: Annotated[int, Field(ge=1, le=2047)] | None = None
     drain_timeout: Annotated[float, Field(ge=0, le=3600)] = 30.0
+    hang_timeout: Annotated[float, Field(ge=0, le=3600)] = 20.0
     keep_hosts: bool = False
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
@@ -171,6 +172,7 @@ class ServeSettings(BaseSettings):
             client_ca=absolute(self.client_ca),
             max_message_mb=self.max_message_mb,
             drain_seconds=self.drain_timeout,
+            hang_seconds=self.hang_timeout,
             allow_reload_rpc=self.allow_reload_rpc,
             admin_url=admin_url,
             token_file=absolute(token_file),

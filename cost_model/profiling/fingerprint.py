@@ -27,6 +27,8 @@ def fingerprint(model: Path) -> str:
         There is no readable SavedModel.
     """
     file = model / "saved_model.pb"
+    if file.exists() and not file.is_file():
+        raise ProfileError(f"{file}: no regular file, expected a SavedModel")
     try:
         data = file.read_bytes()
         ops = Counter(_ops(data))

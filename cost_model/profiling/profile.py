@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cost_model._reading import Reader
+from cost_model._reading import Reader, read_json
 from cost_model.errors import ProfileError
 from cost_model.service import Floats, ServiceTable
 
@@ -121,10 +121,7 @@ def load_profile(path: str | Path, *, any_cpu: bool = False) -> Profile:
     ProfileError
         It cannot be read, is damaged, or comes from another CPU model.
     """
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ProfileError(f"{path}: {error}, expected a profile") from error
+    data = read_json(Path(path), ProfileError, "a profile")
     reader = Reader(str(path), data, ProfileError)
     reader.text("schema", one_of=[SCHEMA])
     if tuple(reader.items("levels")) != LEVELS:

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""uvicorn's HTTP protocol with a limit for how long a client may take to send the head of a request."""
+"""uvicorn's HTTP protocol with limits: of connections, and of the time that a client has for the head of a request.
+
+Where there are too many, the one that has been idle longest is closed, so that a new one is always answered.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from typing import ClassVar
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -14,17 +18,26 @@ HEAD_S = 10.0
 class PatientProtocol(H11Protocol):
     """Closes connections whose next request has not been named in time: a slow client must not hold a place."""
 
+    most_connections = 512
+    # By age; those of one server, see `patient_protocol`.
+    idle: ClassVar[dict[PatientProtocol, None]] = {}
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
         super().connection_made(transport)
+        if len(self.connections) > self.most_connections:
+            oldest = next(iter(self.idle), self)
+            self.idle.pop(oldest, None)
+            oldest.transport.abort()
+        self._set_idle(not transport.is_closing())
         self._wait()
 
     def data_received(self, data: bytes) -> None:
         """Go on waiting unless that was the end of the head."""
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
+            self._set_idle(False)
             self._end_wait()
         elif self._timer is None:
             self._wait()
@@ -32,12 +45,19 @@ class PatientProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._end_wait()
+        self._set_idle(False)
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
         """Leave the time until the next request to the keep-alive limit."""
         self._end_wait()
         super().on_response_complete()
+        self._set_idle(not self.transport.is_closing())
+
+    def _set_idle(self, is_idle: bool) -> None:
+        self.idle.pop(self, None)
+        if is_idle:
+            self.idle[self] = None
 
     def _wait(self) -> None:
         self._timer = self.loop.call_later(HEAD_S, self._give_up)
@@ -51,3 +71,13 @@ class PatientProtocol(H11Protocol):
         self._timer = None
         if not self.transport.is_closing():
             self.transport.close()
+
+
+def patient_protocol(most: int) -> type[PatientProtocol]:
+    """Make the protocol of one server, which may have so many connections."""
+
+    class Protocol(PatientProtocol):
+        most_connections = most
+        idle: ClassVar[dict[PatientProtocol, None]] = {}
+
+    return Protocol

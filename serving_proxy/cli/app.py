@@ -76,6 +76,11 @@ def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
         except ProxyError as error:
             complain(str(error))
             raise typer.Exit(2 if isinstance(error, _WRONG_USE) else 1) from error
+        except OSError as error:
+            # Of the machine: a file that is something else, a disk that fails, no more descriptors.
+            named = f"{error.filename}: " if error.filename else ""
+            complain(f"{named}{error.strerror or error}, expected to go on")
+            raise typer.Exit(1) from error
         except KeyboardInterrupt:
             # Raised in code from a string (named tuples, data classes), it leaves a mark by which `python -m` dies of
             # the signal although it was caught; other code from a string takes the mark away.

@@ -14,7 +14,8 @@ import typer
 from serving_proxy.access import read_token
 from serving_proxy.cli.app import remark
 from serving_proxy.client import DEFAULT_SERVER, Client
-from serving_proxy.errors import InvalidError
+from serving_proxy.errors import InvalidError, ProxyError
+from serving_proxy.files import read_regular
 
 # The empty metavar: newer versions of typer show a flag's type, as if it took a value.
 AsJson = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON instead of tables.")]
@@ -42,6 +43,7 @@ Wait = Annotated[bool, typer.Option("--wait", metavar="", help="Return once it i
 SERVER = DEFAULT_SERVER
 # A verb is often typed right after `serve &`, which opens its port a second or two later.
 _START_S = 10.0
+_MOST_BYTES = 1024 * 1024
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
 _UNITS = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -109,9 +111,9 @@ def json_object(text: str | None, option: str) -> dict[str, Any] | None:
         return None
     try:
         if text.startswith("@"):
-            text = Path(text[1:]).read_text(encoding="utf-8")
+            text = read_regular(Path(text[1:]), _MOST_BYTES, "a file with a JSON object").decode()
         found = json.loads(text)
-    except (OSError, ValueError) as error:
+    except (ProxyError, ValueError, RecursionError) as error:
         raise InvalidError(f"{option}: {error}, expected a JSON object, or @FILE") from error
     if not isinstance(found, dict):
         raise InvalidError(f"{option}: a JSON {type(found).__name__}, expected an object")

@@ -72,6 +72,9 @@ def serve_command(
     ] = None,
     max_message_mb: Annotated[int | None, _option("MB", "Largest request of the hosts.")] = None,
     drain_timeout: Annotated[float | None, _option("SECONDS", "Time for the last requests at the end: 30.")] = None,
+    hang_timeout: Annotated[
+        float | None, _option("SECONDS", "A host that is silent for so long is started anew: 20; 0: never.")
+    ] = None,
     keep_hosts: Annotated[
         bool | None,
         typer.Option("--keep-hosts", metavar="", show_default=False, help="Leave hosts running at the end."),

@@ -26,13 +26,15 @@ from serving_proxy.lifecycle.reconcile import Snapshot, reconcile, taken_by_othe
 from serving_proxy.lifecycle.records import Arm, Model, Note
 from serving_proxy.lifecycle.rendering import HostSettings
 from serving_proxy.lifecycle.states import State
-from serving_proxy.store import Repository
+from serving_proxy.store import Repository, Reserve
 
 log = logging.getLogger("serving_proxy.control")
 
 STEP_S = 0.2
 # While the disk is full: often enough to go on soon, not so often that the log fills it again.
 _RETRY_S = 2.0
+_PROBE_S = 5.0
+_MOST_UNSAVED = 100
 # A machine that slept, or a process that was stopped, does not let a ramp jump.
 _MOST_PASSED_S = 2.0
 
@@ -99,6 +101,11 @@ class Control:
         self.models: dict[str, Model] = repository.models()
         self.hosts: tuple[HostSeen, ...] = self.actual.read()
         self.fault: str | None = None
+        self._reserve = Reserve(options.state_dir)
+        # What an operator has changed on a full disk: in force, and not in the store yet.
+        self._unsaved: list[Note] = []
+        self._unsaved_models: set[str] = set()
+        self._probe_at = 0.0
         self.last_event = repository.last_event()
         self.closing = False
         self._clocks: dict[str, dict[int, float]] = {}
@@ -126,8 +133,10 @@ class Control:
         """Return the buckets that other models of its layer have."""
         return taken_by_others(self.models, model)
 
-    def commit(self, change: Change) -> bool:
+    def commit(self, change: Change, urgent: bool = False) -> bool:
         """Write a changed model and what happened, and say whether anything has changed.
+
+        What is urgent comes into force on a full disk as well, and is written as soon as there is room.
 
         Raises
         ------
@@ -141,7 +150,10 @@ class Control:
             return False
         if self.closing:
             raise UnavailableError("the proxy is going down, expected one that stays")
-        self.store([change.model], change.notes)
+        if urgent:
+            self._store_or_keep([change.model], change.notes)
+        else:
+            self.store([change.model], change.notes)
         if before is not None and before.ramps != change.model.ramps:
             self._clocks.pop(change.model.name, None)
         return True
@@ -159,12 +171,63 @@ class Control:
         self.bus.changed()
         self._wake.set()
 
+    def _store_or_keep(self, models: Iterable[Model], notes: Sequence[Note]) -> None:
+        """Write models as `store` does; where there is no room, keep them in memory until there is."""
+        changed = {name: self.models[name] for name in self._unsaved_models if name in self.models}
+        changed |= {one.name: one for one in models}
+        told = [*self._unsaved, *notes]
+        try:
+            try:
+                self.store(changed.values(), told)
+            except ExhaustedError:
+                self._reserve.release()
+                self.store(changed.values(), told)
+        except (ExhaustedError, UnavailableError) as error:
+            for note in notes:
+                log.warning("%s; not written yet, there is no room", note.message)
+            self._unsaved, self._unsaved_models = told[-_MOST_UNSAVED:], set(changed)
+            self.models.update(changed)
+            self._hold(error)
+            self._dirty = True
+            self.bus.changed()
+            self._wake.set()
+        else:
+            self._unsaved, self._unsaved_models = [], set()
+
+    def _hold(self, error: ProxyError) -> None:
+        """Say that the state directory cannot be written to, once."""
+        if self.fault is None:
+            log.error("%s", error)
+        self.fault = str(error)
+
+    def _check_room(self, now: float) -> None:
+        """Find out whether the state directory can be written to, whether or not there is anything to write."""
+        if now < self._probe_at:
+            return
+        self._probe_at = now + (_PROBE_S if self.fault is None else _RETRY_S)
+        try:
+            self._reserve.probe()
+            if self._unsaved_models:
+                self._store_or_keep([], [])
+            elif self.fault is not None:
+                # Files may be written where the database may not.
+                self.repository.set_setting("written", time.time())
+        except (ExhaustedError, UnavailableError) as error:
+            self._hold(error)
+            return
+        if not self._unsaved_models:
+            if self.fault is not None:
+                self.fault = None
+                log.info("the state directory can be written to again")
+                self.bus.changed()
+            self._reserve.renew()
+
     def note(self, kind: str, message: str, model: str | None = None, version: int | None = None) -> None:
         """Enter an event that changes nothing; a full disk must not keep its cause from being seen to."""
         try:
             self.store([], [Note(kind=kind, message=message, model=model, version=version)])
-        except ProxyError:
-            log.exception(message)
+        except ProxyError as error:
+            log.error("%s (not entered: %s)", message, error)
 
     @contextlib.contextmanager
     def going_on(self, what: str) -> Iterator[None]:
@@ -214,19 +277,14 @@ class Control:
             self._dirty = True
         self.hosts = hosts
         self._note_host_faults()
-        if now < self._retry_at or not (self._dirty or self._clocks):
+        self._check_room(now)
+        if (now < self._retry_at and not self._unsaved_models) or not (self._dirty or self._clocks):
             return
         try:
             self._reconcile()
         except (ExhaustedError, UnavailableError) as error:
             self._retry_at = now + _RETRY_S
-            if self.fault is None:
-                log.error("%s", error)
-            self.fault = str(error)
-            return
-        if self.fault is not None:
-            self.fault = None
-            log.info("the state directory can be written to again")
+            self._hold(error)
 
     def _reconcile(self) -> None:
         snapshot = Snapshot(self.models, self.hosts, time.time(), self._clocks, self.host_settings)
@@ -236,7 +294,10 @@ class Control:
             for name, model in plan.changed.items():
                 if model.ramps != self.models[name].ramps:
                     self._clocks.pop(name, None)
-            self.store(plan.changed.values(), plan.notes)
+            if self._unsaved_models:
+                self._store_or_keep(plan.changed.values(), plan.notes)
+            else:
+                self.store(plan.changed.values(), plan.notes)
         known = max((host.generation for host in self.hosts), default=0)
         if self.desired.write(plan.desired, known):
             log.info("desired.json written", extra={"generation": self.desired.generation})

@@ -18,6 +18,7 @@ from serving_proxy.control.profiles import check_profile
 from serving_proxy.cpus import parse_cpus
 from serving_proxy.errors import InvalidError, NotFoundError, PreconditionError
 from serving_proxy.experiments.traffic import to_weight
+from serving_proxy.files import read_regular
 from serving_proxy.gates.fingerprint import stamp_of
 from serving_proxy.gates.paths import check_tree, check_writable, resolved
 from serving_proxy.gates.saved_model import check_graph
@@ -93,7 +94,7 @@ class Verbs:
                 f"{name}: comes from {model.base_path}, expected it to be taken from the configuration"
             )
         change = changes.undeploy(model, version, time.time())
-        self._control.commit(change)
+        self._control.commit(change, urgent=not by_policy)
         for job in self._jobs.running(name, version):
             job.cancel()
 
@@ -120,16 +121,16 @@ class Verbs:
         self._stepped(changes.promote(self._control.model(name), version))
 
     def rollback(self, name: str) -> None:
-        """Send everything to the last good baseline."""
-        self._stepped(changes.roll_back(self._control.model(name)))
+        """Send everything to the last good baseline; a full disk does not prevent it."""
+        self._stepped(changes.roll_back(self._control.model(name)), urgent=True)
 
     def pause(self, name: str, paused: bool = True) -> None:
-        """Send everything to the baseline for a while, or let experiments go on."""
-        self._stepped(changes.pause(self._control.model(name), paused))
+        """Send everything to the baseline for a while, which a full disk does not prevent, or let experiments go on."""
+        self._stepped(changes.pause(self._control.model(name), paused), urgent=paused)
 
-    def _stepped(self, change: Change) -> None:
+    def _stepped(self, change: Change, urgent: bool = False) -> None:
         """Write a change and take the next step at once: what can be done now has been done when this returns."""
-        if self._control.commit(change):
+        if self._control.commit(change, urgent):
             self._control.step()
 
     def _prepared(self, asked: Deployment) -> Deployment:
@@ -140,7 +141,7 @@ class Verbs:
             asked, place = self._deeprec(asked, place)
         elif not os.path.isdir(place):
             raise InvalidError(
-                f"model {asked.source}: a file, expected a SavedModel's folder or a DeepRec Processor's JSON"
+                f"model {asked.source}: no folder, expected a SavedModel's folder or a DeepRec Processor's JSON"
             )
         settings = asked.settings
         if settings.warmup_file is not None:
@@ -148,7 +149,7 @@ class Verbs:
             allowed = (*roots, self._control.options.warmups) if roots else ()
             file = resolved(_beside(settings.warmup_file, place), allowed, "warm-up file")
             if not os.path.isfile(file):
-                raise NotFoundError(f"warm-up file {file}: a folder, expected a file")
+                raise NotFoundError(f"warm-up file {file}: no regular file, expected one")
             settings = settings.model_copy(update={"warmup_file": str(file)})
         checkpoints = settings.config.get("checkpoint_dir")
         if isinstance(checkpoints, str) and checkpoints:
@@ -172,9 +173,8 @@ class Verbs:
 
     def _deeprec(self, asked: Deployment, file: Path) -> tuple[Deployment, Path]:
         """Take a DeepRec Processor's JSON in the place of a folder."""
-        if file.stat().st_size > _MOST_CONFIG_BYTES:
-            raise InvalidError(f"{file}: {file.stat().st_size} bytes, expected the JSON of a DeepRec Processor")
-        found = parse_deeprec(file.read_text(encoding="utf-8", errors="replace"), str(file))
+        text = read_regular(file, _MOST_CONFIG_BYTES, "the JSON of a DeepRec Processor").decode("utf-8", "replace")
+        found = parse_deeprec(text, str(file))
         own = asked.settings.model_dump(exclude_unset=True, exclude={"config"})
         config = {**found.settings.config, **asked.settings.config}
         settings = found.settings.model_copy(update={**own, "config": config})

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from serving_proxy.control.control import Control
 from serving_proxy.control.verbs import Verbs
-from serving_proxy.errors import InvalidError, PreconditionError, ProxyError
+from serving_proxy.errors import PreconditionError, ProxyError
+from serving_proxy.files import read_regular
 from serving_proxy.gates.paths import resolved
 from serving_proxy.lifecycle.changes import Change
 from serving_proxy.lifecycle.deployment import Deployment
@@ -178,10 +179,4 @@ class Watcher:
             self.apply(parse_text(text, str(self._config)))
 
     def _read(self, path: Path) -> str:
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise InvalidError(f"{path}: {error.strerror}, expected a models.config") from error
-        if len(data) > _MOST_BYTES:
-            raise InvalidError(f"{path}: {len(data)} bytes, expected at most {_MOST_BYTES}")
-        return data.decode("utf-8", "replace")
+        return read_regular(path, _MOST_BYTES, "a models.config").decode("utf-8", "replace")

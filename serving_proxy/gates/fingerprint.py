@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serving_proxy.errors import CancelledError, InvalidError
+from serving_proxy.files import open_regular
 
 _CHUNK = 4 * 1024 * 1024
 
@@ -88,7 +89,7 @@ def fingerprint(folder: Path, cancelled: Callable[[], bool], told: Callable[[int
         for path, size in sizes.items():
             name = str(path.relative_to(folder)).encode("utf-8", "surrogateescape")
             digest.update(b"%d %d " % (len(name), size) + name)
-            with path.open("rb") as file:
+            with os.fdopen(open_regular(path), "rb") as file:
                 while chunk := file.read(_CHUNK):
                     digest.update(chunk)
                     done += len(chunk)

@@ -7,6 +7,7 @@ Of places outside, nothing is told: not whether there is anything, and not where
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -59,20 +60,22 @@ def check_writable(path: str, roots: Sequence[Path], named: str) -> None:
 
 
 def check_tree(folder: Path, roots: Sequence[Path]) -> None:
-    """Check that no file of a model leads out of the roots by a link.
+    """Check that no file of a model leads out of the roots by a link, and that all are such as end when they are read.
 
     Raises
     ------
     DeniedError, InvalidError
     """
-    if not roots:
-        return
     for path in files_of(folder):
         _check_inside(_real(str(path)), str(path), roots, "file")
         try:
-            path.resolve(strict=True)
+            kind = path.stat().st_mode
         except (OSError, RuntimeError) as error:
+            if not roots:
+                continue
             raise InvalidError(f"{path}: a link that leads nowhere, expected a file") from error
+        if not stat.S_ISREG(kind):
+            raise InvalidError(f"{path}: a named pipe, socket or device, expected regular files")
 
 
 def _real(path: str) -> Path:

@@ -20,8 +20,10 @@ from serving_proxy.host.patience import Patience
 from serving_proxy.host.reflection import add_reflection
 from serving_proxy.host.reload import Reload
 from serving_proxy.host.tls import grpc_credentials
+from serving_proxy.listening import most_connections
 
 _MOST_RPCS = 8192
+_MOST_CONNECTIONS = 1_000_000
 # For answers that are written but not sent.
 _FLUSH_SECONDS = 0.5
 _SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -62,6 +64,8 @@ class GrpcServer:
                 # Several processes share one port.
                 ("grpc.so_reuseport", 1),
                 ("grpc.max_concurrent_streams", 1024),
+                # Descriptors are left for files; the other half is for HTTP.
+                ("grpc.max_allowed_incoming_connections", most_connections(_MOST_CONNECTIONS, servers=2)),
                 # Who has connected says HTTP/2 soon, and who has vanished without a word is found out.
                 ("grpc.server_handshake_timeout_ms", int(1000 * options.read_seconds)),
                 ("grpc.keepalive_time_ms", 120_000),

@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from asyncio import TimerHandle
-from collections.abc import Iterator
 from typing import Any
 
 import uvicorn
@@ -15,6 +13,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from serving_proxy.host.options import HostOptions
 from serving_proxy.host.tls import http_context
+from serving_proxy.listening import Server
+from serving_proxy.listening import most_connections as most
 
 _MOST_HEAD_BYTES = 65536
 # A client that takes nothing of its answer for so long is cut off.
@@ -92,7 +92,8 @@ class HttpServer:
 
         class Protocol(GuardedProtocol):
             read_seconds = options.read_seconds
-            most_connections = options.max_connections
+            # The other half is for gRPC.
+            most_connections = most(options.max_connections, servers=2)
 
         config = uvicorn.Config(
             app,
@@ -104,11 +105,10 @@ class HttpServer:
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=max(1, int(options.idle_seconds)),
-            backlog=2048,
         )
         config.load()
         config.ssl = http_context(options)
-        self._server = _Server(config)
+        self._server = Server(config)
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -127,13 +127,6 @@ class HttpServer:
         self._server.config.timeout_graceful_shutdown = max(1, int(seconds))
         self._server.should_exit = True
         await self._running
-
-
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the host."""
-        yield
 
 
 def _listen(address: str, port: int) -> socket.socket:

@@ -6,12 +6,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import resource
 from collections.abc import Sequence
 
 from processor import Host, ProcessorError
 from serving_proxy.cpus import parse_cpus
 from serving_proxy.host.options import HostOptions, parse
+from serving_proxy.listening import raise_file_limit
 
 log = logging.getLogger("serving_proxy.host")
 
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.cpus is not None:
             # Before the library is loaded: its threads take over what the process may use.
             os.sched_setaffinity(0, parse_cpus(options.cpus, "--cpus"))
-        _raise_file_limit()
+        raise_file_limit()
         with Host(options.state_dir, options.host_id, options.maintenance_cpus, owns_process=True) as host:
             asyncio.run(_serve(host, options))
     except (ProcessorError, OSError, ValueError, RuntimeError) as error:
@@ -48,9 +48,3 @@ def _set_up_logs(options: HostOptions) -> None:
         formatter = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
         for handler in logging.getLogger().handlers:
             handler.setFormatter(formatter)
-
-
-def _raise_file_limit() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

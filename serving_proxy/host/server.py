@@ -9,6 +9,7 @@ import signal
 import time
 
 from processor import DeadlineExceededError, Host
+from serving_proxy.heartbeats import PERIOD_S, Heartbeat
 from serving_proxy.host.grpc_server import GrpcServer
 from serving_proxy.host.http_app import Application
 from serving_proxy.host.http_server import HttpServer
@@ -32,9 +33,9 @@ class HostServer:
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
-        """Serve until SIGTERM or SIGINT; a second one ends the process at once."""
+        """Serve until SIGTERM, SIGINT or SIGHUP; a second one ends the process at once."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._on_signal, number)
         await self._grpc.start()
         await self._http.start()
@@ -42,8 +43,17 @@ class HostServer:
             self._host.set_endpoint(name, f"{self._options.address}:{port}")
             log.info("%s: listening on %s:%d", name, self._options.address, port)
         watching = asyncio.create_task(self._readiness.watch())
+        beating = asyncio.create_task(self._beat())
         await self._stop.wait()
         await self._end(watching)
+        beating.cancel()
+
+    async def _beat(self) -> None:
+        """Give signs of life from the loop that answers, until cancelled."""
+        heartbeat = Heartbeat(self._options.state_dir, self._options.host_id)
+        while True:
+            heartbeat.beat()
+            await asyncio.sleep(PERIOD_S)
 
     def _on_signal(self, number: int) -> None:
         if self._stop.is_set():

@@ -9,6 +9,9 @@ from typing import Any
 
 from serving_proxy.lifecycle.states import State
 
+HUNG = "hung"
+_GOING_DOWN = "every host is going down"
+
 
 @dataclass(frozen=True)
 class VersionSeen:
@@ -42,7 +45,7 @@ class HostSeen:
     alive : bool
         Its process runs and holds its lock.
     state : str
-        `starting`, `ready` or `draining`.
+        `starting`, `ready` or `draining`; `hung` if it gives no sign of life.
     models : dict
         Model, version, what it says of it.
     stats : dict
@@ -82,15 +85,15 @@ class Seen:
 def observe(hosts: Sequence[HostSeen], model: str, number: int, path: str | None) -> Seen:
     """Sum up what the live hosts say of a version.
 
-    It has failed if it has on one of them, and is ready only if it is on all of them. A host that is going down does
-    not count, nor does another folder under the same number, which it is about to replace.
+    It has failed if it has on one of them, and is ready only if it is on all of them. A host that is going down, or
+    does not respond, does not count, nor does another folder under the same number, which it is about to replace.
     """
     live = [host for host in hosts if host.alive]
     if not live:
         return Seen(State.STOPPED, "no host is running")
-    serving = [host for host in live if host.state != "draining"]
+    serving = [host for host in live if host.state not in {"draining", HUNG}]
     if not serving:
-        return Seen(State.LOADING, "every host is going down")
+        return Seen(State.LOADING, "no host responds" if any(host.state == HUNG for host in live) else _GOING_DOWN)
     entries = [(host.name, host.models.get(model, {}).get(number)) for host in serving]
     if all(entry is None for _, entry in entries):
         return Seen(State.STOPPED, "no host has it yet")

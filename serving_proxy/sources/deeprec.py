@@ -51,7 +51,7 @@ def parse_deeprec(text: str, named: str) -> DeepRecModel:
     """
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidError(f"{named}: {error}, expected the JSON of a DeepRec Processor") from error
     if not isinstance(data, dict):
         raise InvalidError(f"{named}: a JSON {type(data).__name__}, expected an object")

@@ -40,6 +40,8 @@ def parse_text(text: str, named: str = "models.config") -> tuple[ConfiguredModel
         text_format.Parse(text, message, descriptor_pool=message.DESCRIPTOR.file.pool)
     except text_format.ParseError as error:
         raise InvalidError(f"{named}: {error}, expected a ModelServerConfig") from error
+    except RecursionError as error:
+        raise InvalidError(f"{named}: messages within messages too deep, expected a ModelServerConfig") from error
     return _models(message, named)
 
 

@@ -5,5 +5,6 @@ from __future__ import annotations
 
 from serving_proxy.store.database import Database, StateLock
 from serving_proxy.store.repository import Event, JobRow, Repository
+from serving_proxy.store.reserve import Reserve
 
-__all__ = ["Database", "Event", "JobRow", "Repository", "StateLock"]
+__all__ = ["Database", "Event", "JobRow", "Repository", "Reserve", "StateLock"]

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from serving_proxy.errors import ExhaustedError, PreconditionError, ProxyError, UnavailableError
+from serving_proxy.files import open_private
 
 _NAME = re.compile(r"(\d{4})_\w+\.sql")
 
@@ -31,7 +32,7 @@ class StateLock:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "proxy.lock"
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = open_private(self.path)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -77,8 +78,11 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        # SQLite makes it with the modes of others, and those that belong to it with those of this one.
+        os.close(open_private(path))
         # Statements commit by themselves; `transaction` begins one that spans several.
-        self.connection = sqlite3.connect(path, isolation_level=None, timeout=5.0)
+        with self.faults():
+            self.connection = sqlite3.connect(path, isolation_level=None, timeout=5.0)
         try:
             with self.faults():
                 self.connection.execute("PRAGMA journal_mode = WAL")

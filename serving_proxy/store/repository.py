@@ -6,10 +6,14 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import ValidationError
+
+from serving_proxy.errors import ProxyError
 from serving_proxy.lifecycle.records import Model, Note, Version
 from serving_proxy.store.database import Database
 
@@ -83,9 +87,14 @@ class Repository:
             for name, number, record in connection.execute(
                 "SELECT model, number, record FROM versions ORDER BY model, number"
             ):
-                versions.setdefault(name, {})[number] = Version.model_validate_json(record)
+                with self._damage(f"version {name}/{number}"):
+                    versions.setdefault(name, {})[number] = Version.model_validate_json(record)
             rows = connection.execute("SELECT name, record FROM models ORDER BY name").fetchall()
-        return {name: Model.model_validate_json(text).change(versions=versions.get(name, {})) for name, text in rows}
+        found = {}
+        for name, text in rows:
+            with self._damage(f"model {name}"):
+                found[name] = Model.model_validate_json(text).change(versions=versions.get(name, {}))
+        return found
 
     def save(self, models: Iterable[Model], notes: Sequence[Note] = (), at: float | None = None) -> list[Event]:
         """Write models and what happened to them, all or nothing, and return the events."""
@@ -113,10 +122,11 @@ class Repository:
                 f"ORDER BY id {order} LIMIT ?",
                 values,
             ).fetchall()
-        found = [
-            Event(number, at, kind, of, version, message, json.loads(data))
-            for number, at, kind, of, version, message, data in rows
-        ]
+        with self._damage("events"):
+            found = [
+                Event(number, at, kind, of, version, message, json.loads(data))
+                for number, at, kind, of, version, message, data in rows
+            ]
         return sorted(found, key=lambda one: one.id)
 
     def last_event(self) -> int:
@@ -178,18 +188,32 @@ class Repository:
             rows = self._database.connection.execute(
                 "SELECT name, pid, started_ticks, command, restarts FROM hosts"
             ).fetchall()
-        return {row[0]: HostRow(row[0], row[1], row[2], json.loads(row[3]), row[4]) for row in rows}
+        with self._damage("hosts"):
+            return {row[0]: HostRow(row[0], row[1], row[2], json.loads(row[3]), row[4]) for row in rows}
 
     def setting(self, name: str) -> Any:
         """Read a value that is kept under a name; None if there is none."""
         with self._database.faults():
             row = self._database.connection.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
-        return None if row is None else json.loads(row[0])
+        with self._damage(f"setting {name}"):
+            return None if row is None else json.loads(row[0])
 
     def set_setting(self, name: str, value: Any) -> None:
         """Keep a value under a name."""
         with self._database.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, json.dumps(value)))
+
+    @contextmanager
+    def _damage(self, what: str) -> Iterator[None]:
+        """Say in one line that a row is not as this proxy writes it."""
+        try:
+            yield
+        except (ValueError, TypeError, RecursionError) as error:
+            said = error.errors()[0] if isinstance(error, ValidationError) else {"msg": str(error)}
+            place = ".".join(map(str, said.get("loc", ())))
+            found = " ".join(f"{place}: {said['msg']}".removeprefix(": ").split())
+            path = self._database.path
+            raise ProxyError(f"{path}: {what} is damaged, {found}, expected a record of this proxy") from error
 
     def _prune(self, connection: sqlite3.Connection, added: int) -> None:
         self._since_pruning += added

@@ -29,6 +29,8 @@ class HostOptions:
         Replaces the program of `kind`.
     drain_seconds : float [s]
         For a host's last requests.
+    hang_seconds : float [s]
+        A host that gives no sign of life for so long is started anew; 0: none is.
     admin_url : str
         Where a host forwards reload requests.
     """
@@ -44,6 +46,7 @@ class HostOptions:
     client_ca: Path | None = None
     max_message_mb: int | None = None
     drain_seconds: float = 30.0
+    hang_seconds: float = 20.0
     allow_reload_rpc: bool = False
     admin_url: str = ""
     token_file: Path | None = None

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
+import stat
 from pathlib import Path
 
 MOST_BYTES = 16 * 1024 * 1024
@@ -15,7 +17,13 @@ _TAIL_BYTES = 4096
 def open_log(folder: Path) -> int:
     """Open a host's log to append to."""
     folder.mkdir(parents=True, exist_ok=True)
-    return os.open(folder / "host.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    file = os.open(folder / "host.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise FileExistsError(errno.EEXIST, "no regular file", str(folder / "host.log"))
+    # For whoever inherits it: it is a file as any other.
+    os.set_blocking(file, True)
+    return file
 
 
 def bound_log(folder: Path, most: int = MOST_BYTES) -> bool:

@@ -32,6 +32,8 @@ POLL_S = 0.2
 _LOG_CHECK_S = 10.0
 # Hosts get the same limit: what they cancel then, and their end, takes a moment.
 _GRACE_S = 2.0
+# A process that a signal has stopped does nothing by itself until another lets it go on.
+_STOPPED_S = 5.0
 
 
 @dataclass
@@ -48,6 +50,7 @@ class _Host:
     note: str = ""
     adopted: bool = False
     drained: bool = False
+    killed: str = ""
 
 
 class Supervisor:
@@ -165,6 +168,7 @@ class Supervisor:
     def _watch(self, host: _Host, seen: HostSeen | None) -> None:
         if host.row is not None:
             if self._runs(host):
+                self._end_if_hung(host)
                 return
             self._ended(host)
         if self._somebody_elses(host, seen):
@@ -177,6 +181,17 @@ class Supervisor:
             self._control.note("host", f"{host.name}: the adopted process is gone")
         if not host.drained and not self._control.closing and time.monotonic() >= host.start_at:
             self._start(host)
+
+    def _end_if_hung(self, host: _Host) -> None:
+        """Kill a host that gives no sign of life: its ports are free then, and it is started again."""
+        limit = self._options.hang_seconds
+        silent, stopped = self._control.actual.heartbeats.silence(host.name)
+        if not limit or host.killed or not (silent >= limit or stopped >= min(limit, _STOPPED_S)):
+            return
+        how = f"stopped for {stopped:.0f} s" if stopped >= min(limit, _STOPPED_S) else f"silent for {silent:.0f} s"
+        host.killed = how
+        self._control.note("host", f"{host.name}: {how}, killed")
+        self._signal(host, signal.SIGKILL)
 
     def _somebody_elses(self, host: _Host, seen: HostSeen | None) -> bool:
         return seen is not None and is_alive(self._folder / host.name / "lock", seen.pid)
@@ -206,12 +221,15 @@ class Supervisor:
     def _ended(self, host: _Host) -> None:
         code = None if host.child is None else host.child.poll()
         host.row, host.child = None, None
+        killed, host.killed = host.killed, ""
         if host.drained:
             host.note = "drained"
             self._control.note("host", f"{host.name}: drained")
             return
         how = "ended" if code is None else f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         said = last_line(self._folder / host.name)
+        if killed:
+            how, said = f"killed, it was {killed}", ""
         host.restarts += 1
         self._failed(host, f"{host.name}: {how}" + (f", '{said}'" if said else ""))
 

@@ -51,13 +51,14 @@ def test_new_desired_state_loses_no_request(start_host, served_models) -> None:
     assert set(load.versions) == {"1", "2"}
 
 
-def test_sigterm_answers_what_is_in_flight(start_host, served_models) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_answers_what_is_in_flight(start_host, served_models, number: signal.Signals) -> None:
     with start_host({"slow": served_models["slow"]}) as host:
         running = SlowRequest(host, loops=800)
         wait_until(lambda: in_flight(host) == 1)
         waiting = SlowRequest(host, loops=1)
         wait_until(lambda: in_flight(host) == 2)
-        assert host.end(signal.SIGTERM) == 0
+        assert host.end(number) == 0
         assert [one.end().status_code for one in (running, waiting)] == [200, 200]
     assert host.actual()["endpoints"] == {}
 

@@ -203,6 +203,10 @@ class ProxyProcess(Proxy):
     def start(self) -> ProxyProcess:
         """Start it and wait until it answers."""
         self.spawn()
+        return self.start_waiting()
+
+    def start_waiting(self) -> ProxyProcess:
+        """Wait until one that was spawned answers."""
         wait_for(self._is_up, _START_S, "a proxy that answers")
         return self
 

@@ -4,12 +4,14 @@
 It takes its lock, follows `desired.json` and says of every version that it loads, warms up and is ready. A path with a
 file `refuse` in it fails with that file's text. On SIGTERM it drains for as long as the file `drain_s` beside its lock
 says, and ends; a file `exit_code` there ends it at once. A file `cpus` there has the CPUs that it says to have, and
-it says that versions have those that `desired.json` gives them. A path with a file `precision` computes with that.
+it says that versions have those that `desired.json` gives them. It gives signs of life unless there is a file
+`silent`. A path with a file `precision` computes with that.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
 import json
 import os
@@ -50,6 +52,8 @@ class Host:
 
     def run(self) -> None:
         while not self.ending:
+            if not self.read("silent"):
+                (self.folder / "heartbeat").touch()
             self.follow()
             self.write()
             code = self.read("exit_code")
@@ -109,9 +113,11 @@ class Host:
         text = json.dumps(actual)
         if text != self.written:
             beside = self.folder / "actual.json.new"
-            beside.write_text(text, encoding="utf-8")
-            beside.rename(self.folder / "actual.json")
-            self.written = text
+            # On a full disk as a host does: it goes on, and tries again.
+            with contextlib.suppress(OSError):
+                beside.write_text(text, encoding="utf-8")
+                beside.rename(self.folder / "actual.json")
+                self.written = text
 
 
 def main() -> None:

@@ -51,14 +51,26 @@ def test_a_file_that_vanished_is_written_again(tmp_path: Path) -> None:
 def test_what_cannot_be_written_leaves_the_old_file(tmp_path: Path) -> None:
     file = DesiredFile(tmp_path)
     file.write(BODY)
-    # A folder in the way: root may write everywhere.
+    # A folder in the way: root may write everywhere. The room that is kept is not enough then.
     (tmp_path / ".desired.json.new").mkdir()
+    (tmp_path / ".desired.json.spare").unlink()
     with pytest.raises(ExhaustedError, match="expected to write"):
         file.write(OTHER)
     assert read(tmp_path) == {**BODY, "generation": 1}
     os.rmdir(tmp_path / ".desired.json.new")
     assert file.write(OTHER)
     assert read(tmp_path)["generation"] == 2
+
+
+def test_without_room_for_another_file_it_is_written_into_the_one_that_is_kept(tmp_path: Path) -> None:
+    file = DesiredFile(tmp_path)
+    file.write(BODY)
+    (tmp_path / ".desired.json.new").mkdir()
+    for number in (2, 3):
+        assert file.write(OTHER if number == 2 else BODY)
+        assert read(tmp_path)["generation"] == number
+        assert (tmp_path / "desired.json").stat().st_size < 65536
+        assert (tmp_path / ".desired.json.spare").stat().st_size == 65536
 
 
 def test_readers_never_see_half_of_it(tmp_path: Path) -> None:
@@ -68,4 +80,4 @@ def test_readers_never_see_half_of_it(tmp_path: Path) -> None:
         file.write(body)
         inodes.add(os.stat(tmp_path / "desired.json").st_ino)
     assert len(inodes) > 1
-    assert sorted(os.listdir(tmp_path)) == ["desired.json"]
+    assert sorted(os.listdir(tmp_path)) == [".desired.json.spare", "desired.json"]

@@ -100,7 +100,7 @@ export function hostsView(state) {
                 "tr",
                 { role: "row", key: one.name },
                 h("th", { role: "rowheader", scope: "row" }, one.name),
-                cell(1, h("span", { class: `state ${one.alive ? one.state : "failed"}` }, one.alive ? one.state : "not running"), one.note ? h("p", { class: "reason" }, one.note) : null, one.desired_error ? h("p", { class: "reason bad" }, one.desired_error) : null),
+                cell(1, h("span", { class: `state ${one.alive && one.state !== "hung" ? one.state : "failed"}` }, one.alive ? one.state : "not running"), one.note ? h("p", { class: "reason" }, one.note) : null, one.desired_error ? h("p", { class: "reason bad" }, one.desired_error) : null),
                 cell(2, Object.entries(one.endpoints).map(([name, place]) => h("div", { key: name }, `${name} ${place}`))),
                 cell(3, one.cpus || "all"),
                 cell(4, String(one.generation), one.alive && one.generation < generation ? h("span", { class: "muted" }, ` of ${generation}`) : null),

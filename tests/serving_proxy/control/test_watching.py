@@ -143,7 +143,7 @@ def test_a_configuration_that_cannot_be_read_is_no_start(place: Path) -> None:
     (place / "models.config").write_text("nonsense", encoding="utf-8")
     with pytest.raises(InvalidError, match="expected a ModelServerConfig"):
         ProxyThread(place, "--config", str(place / "models.config"), host="none").start()
-    with pytest.raises(InvalidError, match="No such file"):
+    with pytest.raises(NotFoundError, match=r"gone: not there, expected a models\.config"):
         ProxyThread(place, "--config", str(place / "gone"), host="none").start()
 
 

@@ -43,9 +43,9 @@ func newServer(host *processor.Host, options hostOptions) (*server, error) {
 	return s, err
 }
 
-// run serves until SIGTERM or SIGINT; a second one ends the process at once.
+// run serves until SIGTERM, SIGINT or SIGHUP; a second one ends the process at once.
 func (s *server) run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer stop()
 	failed := make(chan error, 2)
 	for name, one := range map[string]interface {
@@ -64,6 +64,7 @@ func (s *server) run() error {
 	}
 	s.profile()
 	s.host.Watch(s.readiness.update)
+	go beat(s.options.stateDir, s.options.hostID)
 	select {
 	case err := <-failed:
 		return err

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What both servers, the proxy's and the host's, do about sockets: none is so many that nothing else can be opened."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import uvicorn
+
+#: For files, databases, models and processes that are started, whatever clients do.
+RESERVED = 96
+# After one that cannot be accepted, asyncio tries as often as this at once, and logs every time.
+_AT_ONCE = 8
+_BACKLOG = 2048
+
+
+class Server(uvicorn.Server):
+    """A uvicorn server that leaves signals to its owner, and accepts few connections at once out of a long queue."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the owner: they mean more than the end of this server."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        self.config.backlog = _AT_ONCE
+        await super().startup(sockets)
+        for one in sockets or []:
+            one.listen(_BACKLOG)
+
+
+def raise_file_limit() -> None:
+    """Let this process open as many files as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def most_connections(wanted: int, servers: int = 1) -> int:
+    """Return how many connections each of some servers may have, so that `RESERVED` descriptors are left.
+
+    Parameters
+    ----------
+    wanted : int
+        More than these are never needed.
+    servers : int
+    """
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return wanted
+    used = len(os.listdir(Path("/proc/self/fd")))
+    return max(8, min(wanted, (limit - used - RESERVED) // servers))
