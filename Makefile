@@ -191,12 +191,12 @@ endurance: lib $(VENV)/.stamp-bench
 
 CLANG := $(firstword $(foreach name,clang++ clang++-19 clang++-18 clang++-17 clang++-16 clang++-15 clang++-14,$(shell command -v $(name))))
 
-## fuzz: fuzz the codecs, the readers of tables and plans (libFuzzer if there is clang) and the Python binding for FUZZ_SECONDS=60 each
+## fuzz: fuzz the codecs, the readers of tables, plans and desired.json (libFuzzer if there is clang) and the Python binding for FUZZ_SECONDS=60 each
 fuzz: lib $(VENV)/.stamp-test
 	$(Q)$(CONFIGURE) -B build/fuzz -DPROCESSOR_FUZZ=ON $(if $(CLANG),-DCMAKE_CXX_COMPILER=$(CLANG)) $(QUIET)
 	$(Q)$(BIN)/cmake --build build/fuzz --parallel $(JOBS) \
-		--target fuzz_codec_driver fuzz_table_driver fuzz_plan_driver \
-		$(if $(CLANG),fuzz_codec fuzz_table fuzz_plan)
+		--target fuzz_codec_driver fuzz_table_driver fuzz_desired_driver fuzz_plan_driver \
+		$(if $(CLANG),fuzz_codec fuzz_table fuzz_desired fuzz_plan)
 	$(Q)libprocessor/fuzz/run.sh build/fuzz $(or $(FUZZ_SECONDS),60)
 	$(Q)$(BIN)/python -m pytest tests/processor/test_random_requests.py --hypothesis-profile=fuzz
 
@@ -241,4 +241,4 @@ check: lint typecheck test
 ## clean: remove what was built, but not .venv
 clean:
 	$(Q)rm -rf build dist results .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	$(Q)rm -f processor/libprocessor.so processor/_abi.py processor/_build.py
+	$(Q)rm -f processor/libprocessor.so processor/libprocessor_rules.so processor/_abi.py processor/_build.py

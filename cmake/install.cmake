@@ -19,7 +19,7 @@ else()
     DEPENDS ${BINDING_FILES})
 endif()
 
-install(TARGETS processor LIBRARY DESTINATION processor)
+install(TARGETS processor processor_rules LIBRARY DESTINATION processor)
 install(TARGETS cost_model_engine LIBRARY DESTINATION cost_model/simulation)
 install(FILES libprocessor/include/processor/processor.h libprocessor/include/processor/deeprec.h
         DESTINATION processor/include/processor)

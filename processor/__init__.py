@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from processor._lib import library_path, load_library
 from processor._result import Answer
+from processor.desired import DesiredFault, check_desired
 from processor.errors import (
     AbortedError,
     AlreadyExistsError,
@@ -46,6 +47,7 @@ __all__ = [
     "CancelledError",
     "DataLossError",
     "DeadlineExceededError",
+    "DesiredFault",
     "FailedPreconditionError",
     "Host",
     "InternalError",
@@ -63,6 +65,7 @@ __all__ = [
     "UnimplementedError",
     "UnknownError",
     "__version__",
+    "check_desired",
     "library_path",
     "load_library",
 ]

@@ -17,6 +17,8 @@ from processor.errors import FailedPreconditionError, NotFoundError
 
 _VARIABLE = "PROCESSOR_LIBRARY"
 _PACKAGED = Path(__file__).with_name("libprocessor.so")
+# Beside it: the rules of desired.json alone.
+_RULES = "libprocessor_rules.so"
 # TensorFlow tells of every model that it reads, and how it was compiled; warnings and errors stay.
 _LOG_LEVEL, _WARNINGS = "TF_CPP_MIN_LOG_LEVEL", "1"
 # LOCAL keeps its symbols apart from the rest of the process, NODELETE because TensorFlow's threads outlive a dlclose.
@@ -25,6 +27,7 @@ _ONEDNN = "libdnnl.so.3"
 
 _lock = threading.Lock()
 _lib: Any = None
+_rules: Any = None
 _loaded_from: Path | None = None
 
 
@@ -91,6 +94,40 @@ def get_lib() -> Any:
     return _lib
 
 
+def get_rules() -> Any:
+    """Return a library that has `processor_desired_check`: the small one, which loads in a fraction of time and memory.
+
+    The whole library is taken where it is loaded already, or lies somewhere without the small one.
+
+    Raises
+    ------
+    NotFoundError, FailedPreconditionError
+        As `load_library`.
+    """
+    global _rules
+    if _lib is not None:
+        return _lib
+    with _lock:
+        if _rules is None:
+            path = Path(os.environ.get(_VARIABLE) or _PACKAGED).with_name(_RULES)
+            if path.is_file():
+                _rules = _open_rules(path.resolve())
+    return get_lib() if _rules is None else _rules
+
+
+def _open_rules(path: Path) -> Any:
+    os.environ.setdefault(_LOG_LEVEL, _WARNINGS)
+    _tensorflow.open_libraries(path, _FLAGS, (_tensorflow.FRAMEWORK,))
+    try:
+        lib = ffi.dlopen(str(path), _FLAGS)
+        _check_version(lib, path)
+    except (OSError, ffi.error) as error:
+        raise FailedPreconditionError(
+            f"library {path}: {error}, expected one built against TensorFlow {TENSORFLOW_VERSION}"
+        ) from error
+    return lib
+
+
 def _open(path: Path) -> Any:
     os.environ.setdefault(_LOG_LEVEL, _WARNINGS)
     _tensorflow.open_libraries(path, _FLAGS)
@@ -130,14 +167,18 @@ def struct_sizes() -> dict[str, int]:
     return sizes
 
 
-def _check_abi(lib: Any, path: Path) -> None:
-    # Nothing else notices: cffi takes a struct of the wrong size without a word.
+def _check_version(lib: Any, path: Path) -> None:
     ours: int = ffi.integer_const("PROCESSOR_ABI_VERSION")
     theirs: int = lib.processor_abi_version()
     if theirs >> 16 != ours >> 16 or theirs & 0xFFFF < ours & 0xFFFF:
         raise FailedPreconditionError(
             f"library {path}: ABI {format_abi(theirs)}, expected {format_abi(ours)} or a later {ours >> 16}.x"
         )
+
+
+def _check_abi(lib: Any, path: Path) -> None:
+    _check_version(lib, path)
+    # Nothing else notices: cffi takes a struct of the wrong size without a word.
     for name, size in struct_sizes().items():
         found = lib.processor_sizeof(name.encode())
         if found != size:

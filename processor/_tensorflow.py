@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from processor._ffi import TENSORFLOW_VERSION, ffi
 from processor.errors import FailedPreconditionError
 
 # In the order in which they must be opened: the second needs the first.
-_LIBRARIES = ("libtensorflow_framework.so.2", "libtensorflow_cc.so.2")
+FRAMEWORK = "libtensorflow_framework.so.2"
+LIBRARIES = (FRAMEWORK, "libtensorflow_cc.so.2")
 _DISTRIBUTIONS = ("tensorflow-cpu", "tensorflow")
 
 
@@ -78,7 +80,7 @@ def check_versions(versions: dict[str, str], built: str = TENSORFLOW_VERSION) ->
         )
 
 
-def open_libraries(library: Path, flags: int) -> list[Any]:
+def open_libraries(library: Path, flags: int, names: Sequence[str] = LIBRARIES) -> list[Any]:
     """Open TensorFlow's libraries for `library`, unless it finds them by itself.
 
     Parameters
@@ -87,6 +89,8 @@ def open_libraries(library: Path, flags: int) -> list[Any]:
         libprocessor.so, a real path. Its RUNPATH leads to `../tensorflow`.
     flags : int
         For dlopen.
+    names : sequence of str
+        Those that it needs.
 
     Returns
     -------
@@ -100,7 +104,7 @@ def open_libraries(library: Path, flags: int) -> list[Any]:
     """
     beside = library.parent.parent / "tensorflow"
     installed = package_folder()
-    has_own = all((beside / name).is_file() for name in _LIBRARIES)
+    has_own = all((beside / name).is_file() for name in names)
     if has_own and (installed is None or not beside.samefile(installed)):
         return []  # an unpacked archive brings the TensorFlow that it was built against
     if installed is None:
@@ -111,6 +115,6 @@ def open_libraries(library: Path, flags: int) -> list[Any]:
     if has_own:
         return []
     try:
-        return [ffi.dlopen(str(installed / name), flags) for name in _LIBRARIES]
+        return [ffi.dlopen(str(installed / name), flags) for name in names]
     except OSError as error:
         raise FailedPreconditionError(f"TensorFlow: {error}, expected a complete package: {_what_to_do()}") from error

@@ -41,7 +41,8 @@ class DesiredFile:
         if body == self._body and self.path.exists():
             return False
         generation = max(self.generation, known_generation) + 1
-        text = json.dumps({"schema": body["schema"], "generation": generation, **body}, indent=1)
+        # What is no JSON would have every host refuse the file.
+        text = json.dumps({"schema": body["schema"], "generation": generation, **body}, indent=1, allow_nan=False)
         replace(self.path, text.encode() + b"\n", spare=True)
         self.generation, self._body = generation, body
         return True

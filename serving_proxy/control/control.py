@@ -18,6 +18,7 @@ from typing import Literal
 
 from serving_proxy.actual import ActualFiles
 from serving_proxy.control.bus import Bus
+from serving_proxy.control.checking import Checker
 from serving_proxy.desired import DesiredFile
 from serving_proxy.errors import ExhaustedError, NotFoundError, ProxyError, UnavailableError
 from serving_proxy.lifecycle.changes import Change
@@ -98,6 +99,7 @@ class Control:
         self.desired = DesiredFile(options.state_dir)
         self.actual = ActualFiles(options.state_dir)
         self.bus = Bus()
+        self.checker = Checker(options.cpus)
         self.models: dict[str, Model] = repository.models()
         self.hosts: tuple[HostSeen, ...] = self.actual.read()
         self.fault: str | None = None
@@ -140,6 +142,8 @@ class Control:
 
         Raises
         ------
+        InvalidError
+            Hosts would refuse what the change leads to.
         ExhaustedError
             The disk is full: nothing was changed.
         UnavailableError
@@ -150,6 +154,8 @@ class Control:
             return False
         if self.closing:
             raise UnavailableError("the proxy is going down, expected one that stays")
+        if change.model != before:
+            self.checker.check(before, change.model, self.host_settings)
         if urgent:
             self._store_or_keep([change.model], change.notes)
         else:

@@ -30,7 +30,7 @@ class Batching(Record):
     model_config = ConfigDict(strict=True)
 
     mode: Literal["off", "zero_wait", "timed"] = "off"
-    max_rows: Annotated[int, Field(ge=1, le=65536)] = 256
+    max_rows: Annotated[int, Field(ge=1, le=2**24)] = 256
     max_wait_us: Annotated[int, Field(ge=0, le=10_000_000)] = 1000
 
 
@@ -70,6 +70,8 @@ class Version(Record):
     since, deployed_at : float [s since 1970]
     held : bool
         Loaded and warm, but without traffic: the last good version, or one that was rolled back.
+    chosen : bool
+        The version policy of its model chooses it: it answers requests that name it, whatever share it has.
     rejected : bool
         Was rolled back: no policy makes it the baseline again, only an operator.
     shadow : int
@@ -81,7 +83,9 @@ class Version(Record):
     signatures : dict or None
         As `serving_proxy.gates.saved_model` reads them.
     sha256 : str or None
-        Of all its files.
+        Of all files that are served.
+    seal : str or None
+        Of their names, sizes and times when the hash was taken; hosts read files again once it is another.
     allowed_ops : tuple of str
         Ops that touch files, the process or the network, and that the operator permits it.
     ops : tuple of str or None
@@ -97,6 +101,7 @@ class Version(Record):
     since: float = 0.0
     deployed_at: float = 0.0
     held: bool = False
+    chosen: bool = False
     rejected: bool = False
     shadow: Weight = 0
     settings: Settings = Settings()
@@ -106,6 +111,7 @@ class Version(Record):
     profile: str | None = None
     signatures: dict[str, Any] | None = None
     sha256: str | None = None
+    seal: str | None = None
     bytes: int | None = None
     allowed_ops: tuple[str, ...] = ()
     ops: tuple[str, ...] | None = None

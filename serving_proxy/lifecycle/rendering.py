@@ -40,7 +40,11 @@ class HostSettings(Record):
 
 
 def render(models: Mapping[str, Model], settings: HostSettings) -> dict[str, Any]:
-    """Write what hosts are to serve: versions that have passed their gates and are not on their way out."""
+    """Write what hosts are to serve: versions that have passed their gates and are not on their way out.
+
+    Beside it stands, as annotations that hosts pass over, what a proxy needs that has lost its database
+    (`serving_proxy.lifecycle.adoption`).
+    """
     body: dict[str, Any] = {"schema": SCHEMA, "models": {}}
     if settings.memory_limit_bytes:
         body["memory_limit_bytes"] = settings.memory_limit_bytes
@@ -79,7 +83,36 @@ def _model(model: Model, host: HostSettings) -> dict[str, Any] | None:
         rendered["shadow"] = shadow
     if model.request_log is not None:
         rendered["request_log"] = model.request_log.model_dump()
+    kept = annotations(model)
+    if kept:
+        rendered["annotations"] = kept
     return rendered
+
+
+def annotations(model: Model) -> dict[str, Any]:
+    """Return what hosts need not know of a model, and a proxy that has lost its database does."""
+    fields = {"base_path", "policy", "settings", "candidate", "going_back", "last_good", "guard", "ramps"}
+    kept = model.model_dump(mode="json", include=fields, exclude_defaults=True)
+    if model.labels != model.published:
+        kept["labels"] = dict(sorted(model.labels.items()))
+    return kept
+
+
+def version_annotations(version: Version, rendered: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same of a version; `rendered` is its entry, which need not be said again."""
+    fields = {"chosen", "rejected", "optimize", "other_signature", "slo_p99_ms", "profile", "allowed_ops", "ops"}
+    kept = version.model_dump(mode="json", include=fields, exclude_defaults=True)
+    if version.source != version.path:
+        kept["source"] = version.source
+    if version.optimize is not None:
+        # By which its artefact is named.
+        kept["deployed_at"] = version.deployed_at
+    if version.held and "traffic" not in rendered:
+        kept["held"] = True
+    own = _settings(version.settings)
+    if any(rendered.get(key) != own.get(key) for key in ("config", "limits")):
+        kept["settings"] = {key: own[key] for key in ("config", "limits") if key in own}
+    return kept
 
 
 def _routing(model: Model, there: set[int]) -> dict[str, Any]:
@@ -101,8 +134,13 @@ def _version(model: Model, version: Version, host: HostSettings) -> dict[str, An
         own = rendered.setdefault("limits", {})
         own["max_in_flight"] = min(most, own.get("max_in_flight", most))
     reachable = version.number in {*model.published.values(), *model.weights, model.baseline}
-    if version.held and not reachable:
+    if version.held and not reachable and not version.chosen:
         rendered["traffic"] = False
+    if version.sha256 is not None:
+        rendered["files"] = {"sha256": version.sha256} | ({"seal": version.seal} if version.seal else {})
+    kept = version_annotations(version, rendered)
+    if kept:
+        rendered["annotations"] = kept
     return rendered
 
 

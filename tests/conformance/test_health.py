@@ -101,3 +101,31 @@ def _watched(health: health_pb2_grpc.HealthStub, service: str) -> list[int]:
 
     threading.Thread(target=watch, daemon=True).start()
     return seen
+
+
+def test_a_host_that_never_accepted_a_state_is_not_ready(start_host, served_models) -> None:
+    """One that has is, whatever becomes of the file, and serves what it had after a restart."""
+    ranking = served_models["ranking"]
+    with start_host({"ranking": ranking}) as host:
+        desired = host.state_dir / "desired.json"
+        desired.write_text("{", encoding="utf-8")
+        host.wait_for(lambda state: "not JSON" in (state["desired_error"] or ""))
+        assert httpx.get(f"http://{host.rest}/readyz").status_code == 200
+        host.end(signal.SIGKILL)
+        host.start()
+        (first, *_) = httpx.get(f"http://{host.rest}/v1/models/ranking").json()["model_version_status"]
+        assert first["state"] == "AVAILABLE"
+        assert "not JSON" in host.actual()["desired_error"]
+
+        host.end(signal.SIGKILL)
+        (host.state_dir / "hosts" / host.name / "accepted.json").unlink()
+        starting = threading.Thread(target=host.start)
+        starting.start()
+        wait_until(lambda: host.actual().get("desired_error"))
+        time.sleep(0.5)
+        assert host.actual()["state"] == "starting"
+        rest = host.actual()["endpoints"].get("rest")
+        assert rest is None or httpx.get(f"http://{rest}/readyz").status_code == 503
+        host.desire({"ranking": ranking})
+        starting.join(60)
+        assert httpx.get(f"http://{host.rest}/readyz").status_code == 200

@@ -70,7 +70,7 @@ extern "C" {
  * @{ */
 
 /** Version of the ABI that this header describes: major << 16 | minor. */
-#define PROCESSOR_ABI_VERSION 0x00010001
+#define PROCESSOR_ABI_VERSION 0x00010002
 
 /** \brief Answer the ABI version of the library, major << 16 | minor. */
 PROCESSOR_API uint32_t processor_abi_version(void);
@@ -671,6 +671,23 @@ PROCESSOR_API processor_status processor_host_drain(const processor_host *host, 
  * A version that is being loaded is given up, as in processor_model_free(). A second call on the same handle does nothing.
  */
 PROCESSOR_API void processor_host_free(processor_host *host);
+
+/**
+ * \brief Check a desired.json by the rules with which a host reads it, before it is written.
+ *
+ * No file is opened and no TensorFlow is needed: libprocessor_rules.so, which loads in a fraction of the time and memory,
+ * has this function, too.
+ *
+ * \param json  [size] the text; it need not end with a NUL.
+ * \param cpus  CPUs that hosts may use, as in "0-7"; NULL: those of this process.
+ * \param[out] faults  [capacity] what hosts would refuse, as a JSON list of {"model": "m", "version": 4, "message": "..."},
+ *                     which ends with a NUL and is cut where it does not fit. `version` is null where the model is refused
+ *                     as a whole, and `model` as well where no model is concerned. May be NULL if capacity is 0.
+ * \param[out] faults_size  the size of the whole list, without the NUL.
+ * \return OK also if there are faults; INVALID_ARGUMENT if hosts would refuse the file as a whole.
+ */
+PROCESSOR_API processor_status processor_desired_check(const void *json, size_t size, const char *cpus, char *faults,
+                                                       size_t capacity, size_t *faults_size, processor_error *error);
 
 /** @} */
 

@@ -60,8 +60,6 @@ std::string BuildInfo() {
 
 extern "C" {
 
-uint32_t processor_abi_version(void) { return PROCESSOR_ABI_VERSION; }
-
 const char *processor_version(void) { return PROCESSOR_VERSION; }
 
 const char *processor_build_info(void) {

@@ -7,6 +7,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "src/host/json_value.h"
+#include "src/host/version_config.h"
+#include "src/runtime/config_check.h"
 #include "src/runtime/json_text.h"
 
 namespace processor {
@@ -14,6 +16,8 @@ namespace {
 
 constexpr char kNameRule[] = "1 to 128 letters, digits, '_', '-' and '.', the first no '-' or '.'";
 constexpr int kMaxCount = 1 << 24;
+
+using Faults = std::map<std::vector<std::string>, std::string>;
 
 // Keys of versions are written as numbers are printed, so that none is there twice.
 bool ParseVersion(std::string_view text, int64_t* number) {
@@ -43,8 +47,8 @@ void ReadBatching(const JsonValue& batching, BatchOptions* dst) {
   } else if (mode != "off") {
     named.Refuse("\"off\", \"zero_wait\" or \"timed\"");
   }
-  batching.Member("max_rows").Integer(1, kMaxCount, &dst->max_rows);
-  batching.Member("max_wait_us").Integer(0, 60 * 1000 * 1000, &dst->max_wait_us);
+  batching.Member("max_rows").Integer(1, kMostBatchRows, &dst->max_rows);
+  batching.Member("max_wait_us").Integer(0, kLongestBatchWaitUs, &dst->max_wait_us);
 }
 
 void ReadConfig(const JsonValue& config, std::string* dst) {
@@ -58,8 +62,30 @@ void ReadConfig(const JsonValue& config, std::string* dst) {
   *dst = JsonText(config.json());
 }
 
-void ReadVersion(const JsonValue& value, DesiredVersion* dst) {
-  value.Allow({"path", "config", "warmup_file", "cpuset", "batching", "limits", "priority", "traffic"});
+void ReadFiles(const JsonValue& files, DesiredFiles* dst) {
+  files.Allow({"sha256", "seal"});
+  if (!files.present()) return;
+  const auto is_hash = [](const std::string& text) {
+    return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
+             return absl::ascii_isdigit(static_cast<unsigned char>(c)) || (c >= 'a' && c <= 'f');
+           });
+  };
+  const JsonValue hash = files.Required("sha256", "64 hexadecimal digits");
+  hash.String(&dst->sha256);
+  if (hash.present() && !is_hash(dst->sha256)) hash.Refuse("64 hexadecimal digits");
+  const JsonValue seal = files.Member("seal");
+  seal.String(&dst->seal);
+  if (seal.present() && !is_hash(dst->seal)) seal.Refuse("64 hexadecimal digits");
+}
+
+// What a control plane keeps for itself in the file.
+void PassOver(const JsonValue& annotations) {
+  if (annotations.present() && !annotations.json().is_object()) annotations.Refuse("an object");
+}
+
+void ReadVersion(const JsonValue& value, int64_t number, DesiredVersion* dst) {
+  value.Allow(
+      {"path", "config", "warmup_file", "cpuset", "batching", "limits", "priority", "traffic", "files", "annotations"});
   value.Required("path", "the folder of a SavedModel").String(&dst->path, /*nonempty=*/true);
   if (!dst->path.empty() && dst->path.front() != '/') value.Member("path").Refuse("a path that begins with '/'");
   ReadConfig(value.Member("config"), &dst->config);
@@ -72,6 +98,32 @@ void ReadVersion(const JsonValue& value, DesiredVersion* dst) {
   limits.Member("max_in_flight").Integer(1, kMaxCount, &dst->limits.max_in_flight);
   value.Member("priority").Integer(INT32_MIN, INT32_MAX, &dst->priority);
   value.Member("traffic").Boolean(&dst->traffic);
+  ReadFiles(value.Member("files"), &dst->files);
+  PassOver(value.Member("annotations"));
+  value.Check([&] {
+    ModelConfig config;
+    return CheckVersionConfig(*dst, number, &config);
+  });
+}
+
+// Reads a version whose faults are its own.
+void ReadVersionApart(const JsonValue& value, int64_t number, const std::string& model, const std::string* form_fault,
+                      DesiredVersion* dst, std::vector<DesiredFault>* faults) {
+  absl::Status fault;
+  const JsonValue own = value.Apart(&fault);
+  if (form_fault != nullptr) {
+    own.Fault(*form_fault);
+  } else if (!value.present()) {
+    own.Refuse("an object");
+  } else {
+    ReadVersion(own, number, dst);
+  }
+  if (fault.ok()) return;
+  const std::string path = dst->path;
+  *dst = DesiredVersion();
+  dst->path = path;
+  dst->fault = fault;
+  faults->push_back({model, number, std::string(fault.message())});
 }
 
 void ReadArms(const JsonValue& arms, DesiredModel* model) {
@@ -117,15 +169,17 @@ void ReadRouting(const JsonValue& value, const std::map<std::string, std::string
 }
 
 void ReadModel(const JsonValue& value, const std::map<std::string, std::string>& salts, const std::string& name,
-               DesiredModel* model) {
-  value.Allow({"baseline", "labels", "request_log", "routing", "shadow", "versions"});
+               const Faults& form, DesiredModel* model, std::vector<DesiredFault>* faults) {
+  value.Allow({"annotations", "baseline", "labels", "request_log", "routing", "shadow", "versions"});
   if (!IsServingName(name)) return value.Fault(absl::StrCat("the name of a model, expected ", kNameRule));
+  PassOver(value.Member("annotations"));
   const JsonValue versions = value.Required("versions", "versions by their numbers");
   versions.ForEachMember([&](const std::string& key, const JsonValue& version) {
     int64_t number = 0;
     if (!ParseVersion(key, &number)) return version.Fault("the number of a version, expected 1 or more in decimal");
-    if (!version.present()) return version.Refuse("an object");
-    ReadVersion(version, &model->versions[number]);
+    const auto wrong = form.find({"models", name, "versions", key});
+    ReadVersionApart(version, number, name, wrong == form.end() ? nullptr : &wrong->second, &model->versions[number],
+                     faults);
   });
   const JsonValue baseline = value.Required("baseline", "the number of a version");
   ReadVersionNumber(baseline, model->versions, &model->baseline);
@@ -153,6 +207,29 @@ void ReadModel(const JsonValue& value, const std::map<std::string, std::string>&
   }
 }
 
+// Reads a model whose faults are its own.
+void ReadModelApart(const JsonValue& value, const std::map<std::string, std::string>& salts, const std::string& name,
+                    const Faults& form, DesiredState* state) {
+  absl::Status fault;
+  const JsonValue own = value.Apart(&fault);
+  DesiredModel model;
+  std::vector<DesiredFault> faults;
+  const auto wrong = form.find({"models", name});
+  if (wrong != form.end()) {
+    own.Fault(wrong->second);
+  } else if (!value.present()) {
+    own.Refuse("an object");
+  } else {
+    ReadModel(own, salts, name, form, &model, &faults);
+  }
+  if (fault.ok()) {
+    state->models[name] = std::move(model);
+    state->faults.insert(state->faults.end(), faults.begin(), faults.end());
+  } else {
+    state->faults.push_back({name, 0, std::string(fault.message())});
+  }
+}
+
 // Cpusets that a host has instead of those of the versions, by "MODEL/VERSION".
 void ReadHost(const JsonValue& host, bool is_this, DesiredState* state) {
   host.Allow({"cpusets"});
@@ -160,14 +237,37 @@ void ReadHost(const JsonValue& host, bool is_this, DesiredState* state) {
     const size_t slash = key.rfind('/');
     int64_t number = 0;
     const auto model = state->models.find(key.substr(0, slash));
-    if (slash == std::string::npos || !ParseVersion(std::string_view(key).substr(slash + 1), &number) ||
-        model == state->models.end() || model->second.versions.count(number) == 0) {
-      return cpuset.Fault("no version that is there, expected MODEL/VERSION");
-    }
     std::string text;
     cpuset.String(&text);
-    if (is_this && cpuset.present()) model->second.versions[number].cpuset = text;
+    if (slash == std::string::npos || !ParseVersion(std::string_view(key).substr(slash + 1), &number) ||
+        model == state->models.end() || model->second.versions.count(number) == 0) {
+      // A version that is not there needs no CPUs.
+      state->faults.push_back(
+          {"", 0, absl::StrCat(cpuset.name(), ": no version that is there, expected MODEL/VERSION")});
+    } else if (is_this && cpuset.present()) {
+      model->second.versions[number].cpuset = text;
+    }
   });
+}
+
+// Faults of form by what they spoil: a version, a model, or all ("").
+Faults FormFaults(const std::vector<JsonFault>& faults, std::string* whole) {
+  Faults sorted;
+  for (const JsonFault& fault : faults) {
+    std::vector<std::string> path = fault.path;
+    const bool in_model = path.size() >= 2 && path[0] == "models";
+    const bool in_version = path.size() >= 4 && in_model && path[2] == "versions";
+    if (!in_model) {
+      if (whole->empty()) *whole = fault.what;
+      continue;
+    }
+    const size_t owner = in_version ? 4 : 2;
+    // The key of the version or model in which it lies.
+    const std::string key = path.size() > owner ? absl::StrCat("key '", path[owner], "': ") : "";
+    path.resize(owner);
+    sorted.emplace(std::move(path), key + fault.what);
+  }
+  return sorted;
 }
 
 }  // namespace
@@ -178,11 +278,18 @@ bool IsServingName(std::string_view name) {
          std::all_of(name.begin(), name.end(), [&](char c) { return good(c) || c == '-' || c == '.'; });
 }
 
-std::string DesiredVersion::Identity() const { return absl::StrCat(path, "\n", warmup_file, "\n", config); }
+std::string DesiredVersion::Identity() const {
+  if (!fault.ok()) return absl::StrCat("\n", fault.message());
+  return absl::StrCat(path, "\n", warmup_file, "\n", config);
+}
 
 absl::Status ParseDesiredState(std::string_view text, std::string_view host_id, DesiredState* state) {
   nlohmann::json document;
-  if (absl::Status s = ParseStrictJson("desired.json", text, &document); !s.ok()) return s;
+  std::vector<JsonFault> form_faults;
+  if (absl::Status s = ParseJson("desired.json", text, &document, &form_faults); !s.ok()) return s;
+  std::string spoiled;
+  const Faults form = FormFaults(form_faults, &spoiled);
+  if (!spoiled.empty()) return absl::InvalidArgumentError(absl::StrCat("desired.json: ", spoiled));
   absl::Status fault;
   const JsonValue root("desired.json: ", document, &fault);
   // First: of a later schema nothing else can be judged.
@@ -201,8 +308,7 @@ absl::Status ParseDesiredState(std::string_view text, std::string_view host_id, 
     salts[name] = salt;
   });
   root.Required("models", "models by their names").ForEachMember([&](const std::string& name, const JsonValue& model) {
-    if (!model.present()) return model.Refuse("an object");
-    ReadModel(model, salts, name, &read.models[name]);
+    ReadModelApart(model, salts, name, form, &read);
   });
   root.Member("hosts").ForEachMember(
       [&](const std::string& id, const JsonValue& host) { ReadHost(host, id == host_id, &read); });

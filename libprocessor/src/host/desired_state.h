@@ -43,8 +43,16 @@ struct AdmissionLimits {
   int max_in_flight = 0;  // 0: none
 };
 
+/// The files that a version had when it was deployed; empty: nobody knows.
+struct DesiredFiles {
+  std::string sha256;  // of names, sizes and contents
+  std::string seal;    // of names, sizes and times: while it is the same, nothing need be read
+};
+
 struct DesiredVersion {
+  absl::Status fault;  // not OK: the entry is wrong, and the version cannot be loaded
   std::string path;
+  DesiredFiles files;
   std::string config = "{}";  // JSON
   std::string warmup_file;
   std::string cpuset;  // of this host
@@ -53,7 +61,7 @@ struct DesiredVersion {
   int priority = 0;
   bool traffic = true;
 
-  /// What makes it another version: one with another identity is loaded anew.
+  /// What makes it another version: one with another identity is loaded anew. Entries that are wrong differ by their fault.
   std::string Identity() const;
 };
 
@@ -66,15 +74,29 @@ struct DesiredModel {
   std::map<int64_t, DesiredVersion> versions;
 };
 
+/// What is wrong with a part of a desired state, of which the rest stands.
+struct DesiredFault {
+  std::string model;    // empty: of no model, and without effect on any
+  int64_t version = 0;  // 0: the model is refused as a whole
+  std::string message;
+
+  bool refuses_model() const { return !model.empty() && version == 0; }
+};
+
 struct DesiredState {
   int64_t generation = 0;
   int64_t memory_limit_bytes = 0;  // 0: what the machine has
   std::string maintenance_cpus;    // empty: all
   std::map<std::string, DesiredModel, std::less<>> models;
+  std::vector<DesiredFault> faults;
 };
 
 /// Reads desired.json for a host: the cpusets that it gives that host overrule those of the versions.
-/// \return INVALID_ARGUMENT that names the place in the file, what stands there and what was expected.
+///
+/// What is wrong within a version refuses that version, which is there with its fault; what is wrong within a model
+/// refuses that model, which is not there. Both are told in `state->faults`.
+/// \return INVALID_ARGUMENT if the file as a whole cannot be followed: it does not parse, or is of another schema. Messages
+///         name the place in the file, what stands there and what was expected.
 absl::Status ParseDesiredState(std::string_view text, std::string_view host_id, DesiredState* state);
 
 /// May it be the name of a model or a label? 1 to 128 letters, digits, '_', '-' and '.', the first no '-' or '.'.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/host/accepted_state.h"
 #include "src/runtime/exception_status.h"
 #include "src/runtime/log.h"
 #include "src/runtime/process_threads.h"
@@ -37,6 +38,7 @@ HostControl::HostControl(const HostOptions& options, std::unique_ptr<StateDirect
       directory_(std::move(directory)),
       front_end_(options.owns_process),
       request_log_(directory_->host_path() + "/requests"),
+      files_(directory_->host_path() + "/verified_files.json"),
       maintenance_([this] {
         std::lock_guard<std::mutex> lock(wake_mutex_);
         woken_ = true;
@@ -57,6 +59,7 @@ absl::Status HostControl::Start(const HostOptions& options, std::unique_ptr<Host
   std::unique_ptr<StateDirectory> directory;
   if (absl::Status s = StateDirectory::Open(options.state_dir, options.host_id, &directory); !s.ok()) return s;
   std::unique_ptr<HostControl> made(new HostControl(options, std::move(directory)));
+  made->ServeAccepted();
   // The first look comes before anybody can ask: a host without desired.json is ready at once, and one with it starting.
   made->Tick();
   made->thread_ = std::thread([raw = made.get()] { raw->Run(); });
@@ -136,6 +139,7 @@ void HostControl::Tick() {
   }
   Apply();
   PlaceFrontEnd(NowNs());
+  WriteAccepted();
   WriteActual();
   WriteStats();
 }
@@ -149,6 +153,17 @@ void HostControl::PlaceFrontEnd(int64_t now_ns) {
   actual_dirty_ = true;
 }
 
+// Begins with what was accepted last: what is written in desired.json takes its place at once, if it can be followed.
+void HostControl::ServeAccepted() {
+  const std::string text = directory_->ReadHostFile(kAcceptedFile);
+  AcceptedState accepted;
+  if (text.empty() || !AcceptDesired(text, "", host_id_, &accepted).ok()) return;
+  desired_ = std::move(accepted.state);
+  accepted_ = std::move(accepted.text);
+  memory_limit_ = desired_.memory_limit_bytes > 0 ? desired_.memory_limit_bytes : MemoryOfMachine();
+  directory_->ExpectDesired();
+}
+
 void HostControl::ReadDesired() {
   std::string text;
   bool changed = false;
@@ -159,17 +174,21 @@ void HostControl::ReadDesired() {
     return;
   }
   if (changed) {
-    DesiredState read;
-    status = ParseDesiredState(text, host_id_, &read);
-    refused_ = status.ok() ? "" : std::string(status.message());
+    AcceptedState accepted;
+    status = AcceptDesired(text, accepted_, host_id_, &accepted);
+    refused_ = status.ok() ? accepted.error : absl::StrCat(status.message(), "; what was desired before stays");
     if (status.ok()) {
-      desired_ = std::move(read);
+      desired_ = std::move(accepted.state);
+      accepted_ = std::move(accepted.text);
+      accepted_dirty_ = true;
       memory_limit_ = desired_.memory_limit_bytes > 0 ? desired_.memory_limit_bytes : MemoryOfMachine();
       changed_ = true;
     }
+    SetDesiredError(refused_);
+  } else {
+    SetDesiredError(absl::StrCat(status.message(), "; what was desired before stays"));
   }
   desired_missing_ = !changed;
-  SetDesiredError(status.ok() ? "" : std::string(status.message()));
 }
 
 void HostControl::SetDesiredError(const std::string& error) {
@@ -177,7 +196,7 @@ void HostControl::SetDesiredError(const std::string& error) {
   if (error == actual_.desired_error) return;
   actual_.desired_error = error;
   actual_dirty_ = true;
-  if (!error.empty()) Log(Severity::kError, absl::StrCat(error, "; what was desired before stays"));
+  if (!error.empty()) Log(Severity::kError, error);
 }
 
 void HostControl::SetState(Instance& instance, VersionState state) {
@@ -189,7 +208,7 @@ void HostControl::SetState(Instance& instance, VersionState state) {
 void HostControl::Fail(Instance& instance, const absl::Status& status) {
   instance.error = status;
   instance.retry_at_ns = 0;
-  if (IsWorthRetrying(status, instance.settings.path)) {
+  if (instance.settings.fault.ok() && IsWorthRetrying(status, instance.settings.path)) {
     instance.retry_delay_ns = std::clamp(2 * instance.retry_delay_ns, kSecondNs, kLongestRetryNs);
     instance.retry_at_ns = NowNs() + instance.retry_delay_ns;
   }
@@ -256,7 +275,9 @@ void HostControl::Apply() {
   // What begins here changes the state of its version, which the next turn publishes.
   if (MayStartJob()) StartUnload();
   if (MayStartJob()) StartLoad(plan.load);
-  if (plan.load.empty() && !started_) {
+  // A host that was told what to serve and cannot follow it is not ready to be asked, unless it knows what it served.
+  const bool knows = !accepted_.empty() || (refused_.empty() && !desired_missing_);
+  if (plan.load.empty() && !started_ && knows) {
     const bool loading = std::any_of(instances_.begin(), instances_.end(), [](const auto& item) {
       return item.second->view.state == VersionState::kLoading;
     });
@@ -329,7 +350,8 @@ void HostControl::StartLoad(const std::vector<VersionToLoad>& waiting) {
     const uint64_t id = next.instead_of.value_or(next_instance_ - 1);
     Instance& instance = At(id);
     instance.progress = std::make_shared<LoadProgress>();
-    absl::Status status = ResolvePath(wanted.path, &instance.path);
+    absl::Status status = wanted.fault;
+    if (status.ok()) status = ResolvePath(wanted.path, &instance.path);
     if (status.ok()) status = EstimateMemory(instance.path, CheckpointDirOf(wanted), &instance.memory);
     if (status.ok()) status = FitsIntoMemory(instance);
     if (absl::IsResourceExhausted(status) && AnyDraining()) {
@@ -342,13 +364,26 @@ void HostControl::StartLoad(const std::vector<VersionToLoad>& waiting) {
       const int64_t number = next.number;
       status = maintenance_.Start(MaintenanceCpus(), [this, id, number, wanted, progress = instance.progress] {
         std::unique_ptr<HostedVersion> version;
-        const absl::Status loaded = Attempt([&] { return HostedVersion::Load(wanted, number, progress, &version); });
+        const absl::Status loaded = Attempt([&] { return LoadVersion(wanted, number, progress, &version); });
         Finish(id, /*load=*/true, loaded, std::move(version));
       });
     }
     if (status.ok()) return;
     Fail(instance, status);
   }
+}
+
+absl::Status HostControl::LoadVersion(const DesiredVersion& wanted, int64_t number,
+                                      const std::shared_ptr<LoadProgress>& progress,
+                                      std::unique_ptr<HostedVersion>* version) {
+  std::string folder, seal;
+  if (absl::Status s = ResolvePath(wanted.path, &folder); !s.ok()) return s;
+  const auto give_up = [&progress] { return progress->unwanted.load(); };
+  if (absl::Status s = files_.Check(folder, wanted.files, give_up, &seal); !s.ok()) return s;
+  if (absl::Status s = HostedVersion::Load(wanted, number, progress, version); !s.ok()) return s;
+  absl::Status status = FileChecker::Unchanged(folder, seal);
+  if (!status.ok()) version->reset();
+  return status;
 }
 
 CpuSet HostControl::MaintenanceCpus() {

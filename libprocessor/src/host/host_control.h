@@ -22,6 +22,7 @@
 #include "src/host/hosted_version.h"
 #include "src/host/maintenance.h"
 #include "src/host/memory_budget.h"
+#include "src/host/model_files.h"
 #include "src/host/reconcile.h"
 #include "src/host/request_log.h"
 #include "src/host/route_table.h"
@@ -98,7 +99,9 @@ class HostControl {
   HostControl(const HostOptions& options, std::unique_ptr<StateDirectory> directory);
   void Run();
   void Tick();
+  void ServeAccepted();
   void ReadDesired();
+  void WriteAccepted();
   void PlaceFrontEnd(int64_t now_ns);
   void CollectJob();
   void Apply();
@@ -112,6 +115,8 @@ class HostControl {
   bool MayStartJob();
   void StartUnload();
   void StartLoad(const std::vector<VersionToLoad>& waiting);
+  absl::Status LoadVersion(const DesiredVersion& wanted, int64_t number, const std::shared_ptr<LoadProgress>& progress,
+                           std::unique_ptr<HostedVersion>* version);
   void Finish(uint64_t id, bool load, const absl::Status& status, std::unique_ptr<HostedVersion> version);
   absl::Status FitsIntoMemory(const Instance& instance) const;
   void SetState(Instance& instance, VersionState state);
@@ -146,15 +151,18 @@ class HostControl {
   bool changed_ = true;  // since the table was made
   bool started_ = false;
   bool desired_missing_ = false;
-  std::string refused_;  // why desired.json, as it is, is not followed
+  std::string refused_;   // why desired.json, as it is, is not followed, or not whole
+  std::string accepted_;  // the text of what is followed; empty: nothing was ever accepted
+  bool accepted_dirty_ = false;
   bool written_warming_ = false;
   int64_t memory_limit_ = 0;
   std::string write_error_;
   std::string maintenance_error_;
-  int64_t write_again_ns_ = 0, write_stats_ns_ = 0;
+  int64_t write_again_ns_ = 0, write_accepted_ns_ = 0, write_stats_ns_ = 0;
 
   HostStats stats_;
   RequestLog request_log_;
+  FileChecker files_;
 
   std::map<HostStats::Key, Lane> lanes_;
   std::vector<std::shared_ptr<ShadowLane>> old_lanes_;

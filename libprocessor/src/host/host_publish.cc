@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "src/host/accepted_state.h"
 #include "src/host/host_control.h"
 #include "src/host/host_metrics.h"
 #include "src/runtime/log.h"
@@ -57,7 +58,9 @@ void HostControl::SettleServing(const Plan& plan) {
     if (model.baseline.has_value()) baselines_[name] = *model.baseline;
     for (const auto& [number, id] : model.serving) {
       Instance& instance = At(id);
-      UpdateSettings(instance, desired_.models.at(name).versions.at(number));
+      const DesiredVersion& wanted = desired_.models.at(name).versions.at(number);
+      // Beside an entry that is wrong the version goes on as it was.
+      if (wanted.fault.ok()) UpdateSettings(instance, wanted);
       const CpuSet cpus = instance.version->model().Cpus();
       apart = apart && !cpus.empty() && instance.version->model().execution() == Execution::kPinned;
       (id == model.baseline ? of_baselines : of_others).insert(cpus.begin(), cpus.end());
@@ -106,6 +109,7 @@ void HostControl::Publish(const Plan& plan) {
       route.traffic = version.traffic;
       const auto serving = planned.serving.find(number);
       if (serving != planned.serving.end()) {
+        if (!version.fault.ok()) route.traffic = At(serving->second).settings.traffic;
         const bool is_baseline = planned.baseline == serving->second;
         route.servable = is_baseline ? routes->baseline : MakeServable(At(serving->second), false, routes->log);
         continue;
@@ -223,6 +227,14 @@ void HostControl::SetDraining() {
   std::lock_guard<std::mutex> lock(actual_mutex_);
   actual_.state = HostState::kDraining;
   actual_dirty_ = true;
+}
+
+void HostControl::WriteAccepted() {
+  if (!accepted_dirty_ || NowNs() < write_accepted_ns_) return;
+  // A failure is told of where actual.json fails, on the same disk.
+  const absl::Status status = directory_->WriteHostFile(kAcceptedFile, accepted_, /*durable=*/true);
+  accepted_dirty_ = !status.ok();
+  if (!status.ok()) write_accepted_ns_ = NowNs() + kSecondNs;
 }
 
 void HostControl::WriteActual() {

@@ -7,41 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
-#include "src/runtime/json_text.h"
+#include "src/host/version_config.h"
 #include "src/runtime/model_config.h"
 
 namespace processor {
-namespace {
-
-constexpr int kNoQueueLimit = 1 << 24;
-
-// One group for all sessions is written once.
-std::string PerSession(const std::string& cpuset, int sessions) {
-  if (cpuset.empty() || cpuset.find(';') != std::string::npos) return cpuset;
-  std::string all = cpuset;
-  for (int i = 1; i < sessions; ++i) absl::StrAppend(&all, ";", cpuset);
-  return all;
-}
-
-bool SaysExecution(const ModelConfig& config) { return config.source.contains("execution"); }
-
-absl::Status MakeConfig(const DesiredVersion& wanted, int64_t number, ModelConfig* config) {
-  nlohmann::json keys = nlohmann::json::parse(wanted.config);
-  keys["model_version"] = number;
-  if (!wanted.warmup_file.empty()) keys["warmup_file_name"] = wanted.warmup_file;
-  // The host itself waits for folders and limits queues; it can do so without keeping other loads waiting.
-  keys["init_timeout_minutes"] = -1;
-  keys["batching"] = BatchOptionsJson(wanted.batching);
-  if (!keys.contains("max_queue_size")) keys["max_queue_size"] = kNoQueueLimit;
-  if (absl::Status s = ParseModelConfig(JsonText(keys), ConfigDialect::kModern, config); !s.ok()) return s;
-  if (wanted.cpuset.empty()) return absl::OkStatus();
-  const std::string cpusets = PerSession(wanted.cpuset, config->session_num);
-  if (absl::Status s = ParseCpusets(cpusets, config->session_num, AllowedCpus(), &config->cpusets); !s.ok()) return s;
-  if (!SaysExecution(*config)) config->execution = Execution::kPinned;
-  return absl::OkStatus();
-}
-
-}  // namespace
 
 absl::Status ResolvePath(const std::string& path, std::string* resolved) {
   char* const real = realpath(path.c_str(), nullptr);
@@ -63,7 +32,7 @@ std::string CheckpointDirOf(const DesiredVersion& wanted) {
 absl::Status HostedVersion::Load(const DesiredVersion& wanted, int64_t number, std::shared_ptr<LoadProgress> progress,
                                  std::unique_ptr<HostedVersion>* version) {
   ModelConfig config;
-  if (absl::Status s = MakeConfig(wanted, number, &config); !s.ok()) return s;
+  if (absl::Status s = MakeVersionConfig(wanted, number, AllowedCpus(), &config); !s.ok()) return s;
   std::string path;
   if (absl::Status s = ResolvePath(wanted.path, &path); !s.ok()) return s;
   std::shared_ptr<Model> model;
@@ -73,7 +42,7 @@ absl::Status HostedVersion::Load(const DesiredVersion& wanted, int64_t number, s
 }
 
 absl::Status HostedVersion::SetCpuset(const std::string& cpuset) {
-  if (absl::Status s = model_->SetCpuset(PerSession(cpuset, sessions())); !s.ok()) return s;
+  if (absl::Status s = model_->SetCpuset(CpusetPerSession(cpuset, sessions())); !s.ok()) return s;
   if (!SaysExecution(model_->config())) {
     model_->SetExecution(cpuset.empty() ? Execution::kInline : Execution::kPinned);
   }

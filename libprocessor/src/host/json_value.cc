@@ -13,11 +13,32 @@ namespace {
 
 // Copying and printing a value take stack for each level of it.
 constexpr int kMaxDepth = 32;
+// What is nested more deeply than this is not even parsed: it costs memory for each level.
+constexpr int kMostDepth = 1000;
 constexpr size_t kMaxShown = 100;
 
 std::string Shown(std::string_view text) {
   const std::string escaped = absl::Utf8SafeCHexEscape(text.substr(0, kMaxShown));
   return text.size() > kMaxShown ? absl::StrCat(escaped, "...") : escaped;
+}
+
+// How many objects and lists are open at once, at most.
+int Depth(std::string_view text) {
+  int depth = 0, deepest = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted && c == '\\') {
+      ++i;
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (!quoted && (c == '{' || c == '[')) {
+      deepest = std::max(deepest, ++depth);
+    } else if (!quoted && (c == '}' || c == ']')) {
+      --depth;
+    }
+  }
+  return deepest;
 }
 
 // "models.ranking"; the name of the document ends with ": " and takes no point.
@@ -28,32 +49,49 @@ std::string MemberName(const std::string& object, std::string_view key) {
 
 }  // namespace
 
-absl::Status ParseStrictJson(std::string_view name, std::string_view text, nlohmann::json* object) {
+absl::Status ParseJson(std::string_view name, std::string_view text, nlohmann::json* object,
+                       std::vector<JsonFault>* faults) {
+  if (Depth(text) > kMostDepth)
+    return absl::InvalidArgumentError(absl::StrCat(name, ": nested deeper than ", kMostDepth));
   using Event = nlohmann::json::parse_event_t;
-  bool too_deep = false;
-  std::vector<std::set<std::string>> keys;
-  std::string repeated;
-  const auto watch = [&](int depth, Event event, nlohmann::json& parsed) {
-    too_deep = too_deep || depth > kMaxDepth;
-    if (event == Event::object_start) keys.emplace_back();
-    if (event == Event::object_end) keys.pop_back();
-    if (event == Event::key && repeated.empty()) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!keys.back().insert(key).second) repeated = Shown(key);
+  // The objects and lists that are open. The parser does not tell of every end, but says how many are open.
+  struct Open {
+    std::set<std::string> keys;
+    std::string key;
+  };
+  std::vector<Open> open;
+  const auto fault = [&](std::string what) {
+    JsonFault& made = faults->emplace_back();
+    for (const Open& one : open) {
+      if (!one.key.empty()) made.path.push_back(one.key);
     }
-    return !too_deep;
+    made.what = std::move(what);
+  };
+  const auto watch = [&](int depth, Event event, nlohmann::json& parsed) {
+    if (event == Event::object_start || event == Event::array_start) {
+      open.resize(static_cast<size_t>(depth));
+      if (depth >= kMaxDepth) {
+        fault(absl::StrCat("nested deeper than ", kMaxDepth));
+        return false;
+      }
+      open.emplace_back();
+    } else if (event == Event::key) {
+      open.resize(static_cast<size_t>(depth));
+      if (open.empty()) return true;
+      open.back().key = parsed.get_ref<const std::string&>();
+      if (!open.back().keys.insert(open.back().key).second) {
+        fault(absl::StrCat("key '", Shown(open.back().key), "' twice in one object, expected once"));
+      }
+    }
+    return true;
   };
   try {
     *object = nlohmann::json::parse(text.begin(), text.end(), watch);
   } catch (const nlohmann::json::exception& e) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": not JSON: ", e.what()));
   }
-  if (too_deep) return absl::InvalidArgumentError(absl::StrCat(name, ": nested deeper than ", kMaxDepth));
   if (!object->is_object()) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": JSON ", object->type_name(), ", expected an object"));
-  }
-  if (!repeated.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": key '", repeated, "' twice in one object, expected once"));
   }
   return absl::OkStatus();
 }
@@ -144,6 +182,11 @@ void JsonValue::Refuse(std::string_view expected) const {
       value_ == nullptr ? "nothing" : value_->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   const std::string shown = text.size() > kMaxShown ? absl::StrCat(text.substr(0, kMaxShown), "...") : text;
   Fault(absl::StrCat(shown, " found, expected ", expected));
+}
+
+void JsonValue::Check(const std::function<absl::Status()>& check) const {
+  if (!Readable()) return;
+  if (const absl::Status status = check(); !status.ok()) Fault(status.message());
 }
 
 void JsonValue::Fault(std::string_view what) const {

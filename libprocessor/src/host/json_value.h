@@ -8,15 +8,24 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "nlohmann/json.hpp"
 
 namespace processor {
 
-/// Parses a text that is one JSON object, in which no object has a key twice.
-/// \return INVALID_ARGUMENT that begins with `name`.
-absl::Status ParseStrictJson(std::string_view name, std::string_view text, nlohmann::json* object);
+/// What is wrong with the form of a document at one place of it, of which the rest can be read.
+struct JsonFault {
+  std::vector<std::string> path;  // keys from the top; what lies in a list has the path of the list
+  std::string what;
+};
+
+/// Parses a text that is one JSON object. Keys that an object has twice, and what is nested too deeply to be copied and
+/// printed, are told in `faults`; the latter is left out.
+/// \return INVALID_ARGUMENT that begins with `name` for what is no JSON object.
+absl::Status ParseJson(std::string_view name, std::string_view text, nlohmann::json* object,
+                       std::vector<JsonFault>* faults);
 
 /// One value of a document. The first fault of the document is kept, and nothing is called for what comes after it.
 /// What is absent, or null, leaves defaults alone.
@@ -26,6 +35,10 @@ class JsonValue {
   JsonValue(std::string name, const nlohmann::json& value, absl::Status* fault)
       : name_(std::move(name)), value_(&value), fault_(fault) {}
 
+  /// The same value; its faults, and those of what is in it, are of `fault` alone.
+  JsonValue Apart(absl::Status* fault) const { return {name_, value_, fault}; }
+
+  const std::string& name() const { return name_; }
   bool present() const { return value_ != nullptr; }
   const nlohmann::json& json() const { return *value_; }
 
@@ -46,6 +59,8 @@ class JsonValue {
 
   /// A fault of this value: "NAME: 7 found, expected EXPECTED".
   void Refuse(std::string_view expected) const;
+  /// A fault with the words of a status that is not OK; nothing is asked where there is a fault already.
+  void Check(const std::function<absl::Status()>& check) const;
   /// A fault with words of its own: "NAME: WHAT".
   void Fault(std::string_view what) const;
 

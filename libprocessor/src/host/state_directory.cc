@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <tuple>
 
 #include "absl/strings/ascii.h"
@@ -91,7 +93,7 @@ absl::Status StateDirectory::ReadDesired(std::string* text, bool* changed) {
   const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (file.get() < 0) {
     // A host may start before anybody has said what to serve.
-    if (errno == ENOENT && seen_.size < 0) return absl::OkStatus();
+    if (errno == ENOENT && seen_.size < 0 && !expected_) return absl::OkStatus();
     return FileError(path, "cannot be read", errno);
   }
   struct stat found;
@@ -116,6 +118,14 @@ absl::Status StateDirectory::ReadDesired(std::string* text, bool* changed) {
   *text = std::move(read);
   *changed = true;
   return absl::OkStatus();
+}
+
+std::string StateDirectory::ReadHostFile(const std::string& name) const {
+  const std::string path = absl::StrCat(host_path_, "/", name);
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return "";
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 absl::Status StateDirectory::WriteHostFile(const std::string& name, std::string_view text, bool durable) const {

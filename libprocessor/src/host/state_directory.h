@@ -35,6 +35,12 @@ class StateDirectory {
   /// \return NOT_FOUND once it is gone (if it was there before), or why it cannot be read; told again at every call.
   absl::Status ReadDesired(std::string* text, bool* changed);
 
+  /// From now on a desired.json that is not there is told, also if it never was.
+  void ExpectDesired() { expected_ = true; }
+
+  /// Reads a file of the host; "" if it is not there or cannot be read.
+  std::string ReadHostFile(const std::string& name) const;
+
   /// Replaces a file of the host, such that a reader sees the old one or the new one. `durable`: and that it outlives a
   /// loss of power.
   absl::Status WriteHostFile(const std::string& name, std::string_view text, bool durable) const;
@@ -52,6 +58,7 @@ class StateDirectory {
   const std::string path_;
   const std::string host_path_;
   int lock_ = -1;
+  bool expected_ = false;
   Stamp seen_;
 };
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "src/runtime/config_check.h"
 #include "src/runtime/config_reader.h"
 
 namespace processor {
@@ -23,8 +24,8 @@ absl::Status ParseBatchOptions(std::string_view json, BatchOptions* dst) {
   int mode = static_cast<int>(options.mode);
   reader.Choice("mode", ModeNames(), &mode);
   options.mode = static_cast<BatchMode>(mode);
-  reader.Int64("max_rows", 1, int64_t{1} << 24, &options.max_rows);
-  reader.Int64("max_wait_us", 0, 10'000'000, &options.max_wait_us);
+  reader.Int64("max_rows", 1, kMostBatchRows, &options.max_rows);
+  reader.Int64("max_wait_us", 0, kLongestBatchWaitUs, &options.max_wait_us);
   if (absl::Status s = reader.Finish(); !s.ok()) return s;
   *dst = options;
   return absl::OkStatus();

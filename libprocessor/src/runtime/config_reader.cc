@@ -53,6 +53,10 @@ void ConfigReader::Refuse(const std::string& key, std::string_view why) {
   if (status_.ok()) status_ = absl::InvalidArgumentError(absl::StrCat("config key '", key, "': ", why));
 }
 
+void ConfigReader::Notice(const std::string& key, std::string_view why) {
+  notices_.push_back(absl::StrCat("config key '", key, "': accepted without effect: ", why));
+}
+
 void ConfigReader::WrongType(const std::string& key, std::string_view expected) {
   Refuse(key, absl::StrCat(Show(key), " found, expected ", expected));
 }

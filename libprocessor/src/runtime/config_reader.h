@@ -40,6 +40,10 @@ class ConfigReader {
   /// Marks a key as known without looking at its value.
   void Ignore(const std::string& key) { known_.insert(key); }
 
+  /// Remembers that a key is accepted and has no effect, and why.
+  void Notice(const std::string& key, std::string_view why);
+  const std::vector<std::string>& notices() const { return notices_; }
+
   /// The value as JSON text, for messages.
   std::string Show(const std::string& key) const;
 
@@ -54,6 +58,7 @@ class ConfigReader {
 
   nlohmann::json object_ = nlohmann::json::object();
   std::set<std::string> known_;
+  std::vector<std::string> notices_;
   absl::Status status_;
 };
 

@@ -6,15 +6,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "src/runtime/config_check.h"
 #include "src/runtime/config_reader.h"
 #include "src/runtime/log.h"
 
 namespace processor {
 namespace {
-
-void Notice(const std::string& key, std::string_view why) {
-  Log(Severity::kWarning, absl::StrCat("config key '", key, "': accepted without effect: ", why));
-}
 
 // Half of the CPUs that the scheduler of the cluster granted, as the contract has it.
 int DefaultParallelism() {
@@ -159,7 +156,7 @@ void ReadStores(ConfigReader& reader) {
                              Range{"update_thread_num", 2, 1, 16}}) {
     int number = range.neutral;
     reader.Int(range.key, range.low, range.high, &number);
-    if (number != range.neutral) Notice(range.key, "it concerns the Redis store");
+    if (number != range.neutral) reader.Notice(range.key, "it concerns the Redis store");
   }
 }
 
@@ -176,9 +173,9 @@ void ReadDevices(ConfigReader& reader) {
     int number = -1;
     reader.Int(key, -1, INT32_MAX, &number);
     if (reader.Has(key)) {
-      Notice(key,
-             "OpenMP settings concern the whole process; sessions have thread pools of their own "
-             "(intra_op_parallelism_threads)");
+      reader.Notice(key,
+                    "OpenMP settings concern the whole process; sessions have thread pools of their own "
+                    "(intra_op_parallelism_threads)");
     }
   }
 }
@@ -205,7 +202,7 @@ void ReadEmbeddings(ConfigReader& reader) {
                       absl::StrCat(reader.Show("ev_storage_size"), " found, expected sizes in bytes"));
       }
     }
-    Notice("ev_storage_size", "tables are served from memory, whole");
+    reader.Notice("ev_storage_size", "tables are served from memory, whole");
   }
   bool shard = false;
   reader.Bool("shard_embedding", &shard);
@@ -217,14 +214,11 @@ void ReadEmbeddings(ConfigReader& reader) {
   int count = 0;
   reader.Int("shard_instance_count", 0, INT32_MAX, &count);
   for (const char* key : {"embedding_names", "id_type", "shard_instance_count"}) {
-    if (reader.Has(key)) Notice(key, "shard_embedding is off");
+    if (reader.Has(key)) reader.Notice(key, "shard_embedding is off");
   }
 }
 
-}  // namespace
-
-absl::Status ParseModelConfig(std::string_view json, ConfigDialect dialect, ModelConfig* dst) {
-  ConfigReader reader;
+absl::Status Read(ConfigReader& reader, std::string_view json, ConfigDialect dialect, ModelConfig* dst) {
   if (absl::Status status = reader.Parse(json); !status.ok()) return status;
   ModelConfig config;
   ReadSource(reader, dialect, &config);
@@ -238,6 +232,20 @@ absl::Status ParseModelConfig(std::string_view json, ConfigDialect dialect, Mode
   config.source = reader.object();
   *dst = std::move(config);
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ParseModelConfig(std::string_view json, ConfigDialect dialect, ModelConfig* dst) {
+  ConfigReader reader;
+  const absl::Status status = Read(reader, json, dialect, dst);
+  for (const std::string& notice : reader.notices()) Log(Severity::kWarning, notice);
+  return status;
+}
+
+absl::Status ReadModelConfig(std::string_view json, ConfigDialect dialect, ModelConfig* dst) {
+  ConfigReader reader;
+  return Read(reader, json, dialect, dst);
 }
 
 }  // namespace processor

@@ -96,25 +96,69 @@ struct Fault {
 
 void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.text; }
 
-class DesiredFault : public testing::TestWithParam<Fault> {};
+class DesiredDocument : public testing::TestWithParam<Fault> {};
+class DesiredModelFault : public testing::TestWithParam<Fault> {};
+class DesiredVersionFault : public testing::TestWithParam<Fault> {};
 
-TEST_P(DesiredFault, IsToldWithItsPlace) {
+bool Names(std::string_view message, const Fault& fault) {
+  return message.find(fault.place) != std::string_view::npos && message.find(fault.words) != std::string_view::npos;
+}
+
+TEST_P(DesiredDocument, IsRefusedAsAWhole) {
   DesiredState state;
   state.generation = 7;
   const absl::Status status = ParseDesiredState(GetParam().text, "host-0", &state);
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-  EXPECT_NE(status.message().find(GetParam().place), std::string::npos) << status;
-  EXPECT_NE(status.message().find(GetParam().words), std::string::npos) << status;
+  EXPECT_TRUE(Names(status.message(), GetParam())) << status;
   EXPECT_EQ(state.generation, 7) << "nothing of it is taken";
+}
+
+// A model "good" beside what is wrong.
+std::string WithAnother(std::string text) {
+  constexpr char kModels[] = R"("models": {)";
+  const size_t at = text.find(kModels) + sizeof kModels - 1;
+  return text.insert(at, R"("good": {"baseline": 1, "versions": {"1": {"path": "/good"}}}, )");
+}
+
+TEST_P(DesiredModelFault, RefusesThatModelAlone) {
+  DesiredState state;
+  const absl::Status status = ParseDesiredState(WithAnother(GetParam().text), "host-0", &state);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(state.generation, 1);
+  ASSERT_EQ(state.models.size(), 1u);
+  EXPECT_EQ(state.models.at("good").versions.at(1).path, "/good");
+  ASSERT_EQ(state.faults.size(), 1u);
+  EXPECT_EQ(state.faults[0].version, 0);
+  EXPECT_TRUE(Names(state.faults[0].message, GetParam())) << state.faults[0].message;
+}
+
+TEST_P(DesiredVersionFault, RefusesThatVersionAlone) {
+  DesiredState state;
+  const absl::Status status = ParseDesiredState(WithAnother(GetParam().text), "host-0", &state);
+  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(state.models.size(), 2u);
+  const DesiredModel& model = state.models.at("m");
+  EXPECT_EQ(model.baseline, 1);
+  EXPECT_TRUE(absl::IsInvalidArgument(model.versions.at(1).fault));
+  EXPECT_TRUE(Names(model.versions.at(1).fault.message(), GetParam())) << model.versions.at(1).fault;
+  EXPECT_TRUE(model.versions.at(2).fault.ok()) << "the other one stands";
+  ASSERT_EQ(state.faults.size(), 1u);
+  EXPECT_EQ(state.faults[0].model, "m");
+  EXPECT_EQ(state.faults[0].version, 1);
+  EXPECT_EQ(state.faults[0].message, model.versions.at(1).fault.message());
+  DesiredVersion mended;
+  mended.path = model.versions.at(1).path;
+  EXPECT_NE(mended.Identity(), model.versions.at(1).Identity());
 }
 
 #define DOCUMENT(members) R"({"schema": 1, "generation": 1, )" members "}"
 #define MODEL(members) \
   DOCUMENT(R"("models": {"m": {"versions": {"1": {"path": "/1"}, "2": {"path": "/2"}}, )" members "}}")
-#define VERSION(members) DOCUMENT(R"("models": {"m": {"baseline": 1, "versions": {"1": {)" members "}}}}")
+#define VERSION(members) \
+  DOCUMENT(R"("models": {"m": {"baseline": 1, "versions": {"2": {"path": "/2"}, "1": {)" members "}}}}")
 
 INSTANTIATE_TEST_SUITE_P(
-    Documents, DesiredFault,
+    Documents, DesiredDocument,
     testing::Values(
         Fault{"", "desired.json: ", "not JSON"}, Fault{"[]", "desired.json: ", "expected an object"},
         Fault{R"({"schema": 1, "schema": 1})", "'schema'", "twice"},
@@ -129,19 +173,19 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{R"({"schema": 1, "generation": 1.5, "models": {}})", "generation: 1.5 found", "an integer"},
         Fault{R"({"schema": 1, "generation": 18446744073709551615, "models": {}})", "generation", "to 9223"},
         Fault{DOCUMENT(R"("models": [])"), "models: [] found", "expected an object"},
-        Fault{DOCUMENT(R"("models": {"": {}})"), "models.", "the name of a model"},
-        Fault{DOCUMENT(R"("models": {"a b": {}})"), "models.a b", "the name of a model"},
-        Fault{DOCUMENT(R"("models": {"m": null})"), "models.m: nothing found", "an object"},
-        Fault{DOCUMENT(R"("models": {"m": {"baseline": 1}})"), "models.m.versions: missing", "versions"},
-        Fault{DOCUMENT(R"("models": {"m": {"baseline": 1, "versions": {}}})"), "models.m.baseline", "one of"},
-        Fault{DOCUMENT(R"("models": {}, "hosts": {"h": {"cpusets": {"m/1": "0"}}})"), "hosts.h.cpusets.m/1",
-              "MODEL/VERSION"},
         Fault{DOCUMENT(R"("models": {}, "layers": {"l": {"pepper": "x"}})"), "layers.l.pepper", "salt"},
         Fault{DOCUMENT(R"("models": {}, "memory_limit_bytes": "1G")"), "memory_limit_bytes: \"1G\"", "an integer"}));
 
 INSTANTIATE_TEST_SUITE_P(
-    Models, DesiredFault,
+    Models, DesiredModelFault,
     testing::Values(
+        Fault{DOCUMENT(R"("models": {"a b": {}})"), "models.a b", "the name of a model"},
+        Fault{DOCUMENT(R"("models": {"m": null})"), "models.m: nothing found", "an object"},
+        Fault{DOCUMENT(R"("models": {"m": {"baseline": 1}})"), "models.m.versions: missing", "versions"},
+        Fault{DOCUMENT(R"("models": {"m": {"baseline": 1, "versions": {}}})"), "models.m.baseline", "one of"},
+        Fault{VERSION(R"("path": "/a", "traffic": false)"), "models.m.baseline: 1 found", "with traffic"},
+        Fault{MODEL(R"("baseline": 1, "labels": {"l": 1, "l": 2})"), "models.m: key 'labels': key 'l'", "twice"},
+        Fault{MODEL(R"("baseline": 1, "annotations": [])"), "models.m.annotations: [] found", "an object"},
         Fault{MODEL(R"("x": 1)"), "models.m.x: unknown key", "baseline"},
         Fault{MODEL(R"("labels": {})"), "models.m.baseline: missing", "the number of a version"},
         Fault{MODEL(R"("baseline": 3)"), "models.m.baseline: 3 found", "versions 1, 2"},
@@ -163,12 +207,21 @@ INSTANTIATE_TEST_SUITE_P(
               "models.m.shadow[0].weight: 10001 found", "to 10000"}));
 
 INSTANTIATE_TEST_SUITE_P(
-    Versions, DesiredFault,
+    Versions, DesiredVersionFault,
     testing::Values(
+        Fault{VERSION(R"("path": "/a", "path": "/b")"), "models.m.versions.1: key 'path'", "twice"},
+        Fault{VERSION(R"("path": "/a", "config": {"x": 1, "x": 2})"), "versions.1: key 'config': key 'x'", "twice"},
+        Fault{VERSION(R"("path": "/a", "config": {"session_num": 0})"), "versions.1: config key 'session_num'",
+              "0 found"},
+        Fault{VERSION(R"("path": "/a", "config": {"oss_endpoint": "x"})"), "config key 'oss_endpoint'", "set"},
+        Fault{VERSION(R"("path": "/a", "batching": {"max_wait_us": 10000001})"), "batching.max_wait_us: 10000001",
+              "to 10000000"},
+        Fault{VERSION(R"("path": "/a", "files": {"seal": ""})"), "versions.1.files.sha256: missing", "64"},
+        Fault{VERSION(R"("path": "/a", "files": {"sha256": "0"})"), "versions.1.files.sha256: \"0\" found", "64"},
+        Fault{VERSION(R"("path": "/a", "annotations": 1)"), "versions.1.annotations: 1 found", "an object"},
         Fault{VERSION(""), "models.m.versions.1.path: missing", "SavedModel"},
         Fault{VERSION(R"("path": "")"), "models.m.versions.1.path: \"\" found", "not empty"},
         Fault{VERSION(R"("path": "a/b")"), "models.m.versions.1.path: \"a/b\" found", "begins with '/'"},
-        Fault{VERSION(R"("path": "/a", "traffic": false)"), "models.m.baseline: 1 found", "with traffic"},
         Fault{VERSION(R"("path": "/a", "config": [])"), "models.m.versions.1.config: [] found", "an object"},
         Fault{VERSION(R"("path": "/a", "config": {"cpusets": "0"})"), "versions.1.config.cpusets", "of its own"},
         Fault{VERSION(R"("path": "/a", "batching": {"mode": "on"})"), "versions.1.batching.mode: \"on\"", "zero_wait"},
@@ -183,8 +236,54 @@ TEST(DesiredState, VersionsAreNumbersInPlainDecimal) {
     const absl::Status status = ParseDesiredState(
         absl::StrCat(R"({"schema":1,"generation":1,"models":{"m":{"baseline":1,"versions":{")", key, R"(":{}}}}})"),
         "h", &state);
-    EXPECT_TRUE(absl::IsInvalidArgument(status)) << key;
-    EXPECT_NE(status.message().find("the number of a version"), std::string::npos) << status;
+    ASSERT_TRUE(status.ok()) << key << status;
+    ASSERT_EQ(state.faults.size(), 1u) << key;
+    EXPECT_NE(state.faults[0].message.find("the number of a version"), std::string::npos) << state.faults[0].message;
+    EXPECT_TRUE(state.models.empty());
+  }
+}
+
+TEST(DesiredState, CpusOfAVersionThatIsNotThereHarmNobody) {
+  DesiredState state;
+  const absl::Status status =
+      ParseDesiredState(DOCUMENT(R"("models": {"m": {"baseline": 1, "versions": {"1": {"path": "/1"}}}},
+                  "hosts": {"h": {"cpusets": {"m/7": "0", "m/1": "1"}}})"),
+                        "h", &state);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(state.models.at("m").versions.at(1).cpuset, "1");
+  ASSERT_EQ(state.faults.size(), 1u);
+  EXPECT_FALSE(state.faults[0].refuses_model());
+  EXPECT_NE(state.faults[0].message.find("hosts.h.cpusets.m/7: no version that is there"), std::string::npos);
+}
+
+std::string Nested(int depth) { return std::string(depth, '[') + std::string(depth, ']'); }
+
+std::string WithConfig(const std::string& config) {
+  return absl::StrCat(
+      R"({"schema":1,"generation":1,"models":{"m":{"baseline":2,"versions":{"1":{"path":"/1","config":)",
+      R"({"timeline_path":)", config, R"(}},"2":{"path":"/2"}}}}})");
+}
+
+TEST(DesiredState, DeepNestingRefusesTheVersionThatHasIt) {
+  for (const int depth : {26, 27, 100, 900}) {
+    DesiredState state;
+    const absl::Status status = ParseDesiredState(WithConfig(Nested(depth)), "h", &state);
+    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_EQ(state.faults.size(), 1u) << depth;
+    EXPECT_EQ(state.faults[0].version, 1);
+    EXPECT_NE(state.faults[0].message.find(depth > 26 ? "key 'config': nested deeper than 32" : "key 'timeline_"),
+              std::string::npos)
+        << depth << state.faults[0].message;
+    EXPECT_TRUE(state.models.at("m").versions.at(2).fault.ok());
+  }
+}
+
+TEST(DesiredState, NumbersThatJsonCannotHoldAreNoJson) {
+  for (const char* number : {"1e400", "-1e400", "NaN", "Infinity", "01"}) {
+    DesiredState state;
+    const absl::Status status = ParseDesiredState(WithConfig(number), "h", &state);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << number;
+    EXPECT_NE(status.message().find("not JSON"), std::string::npos) << status;
   }
 }
 
