@@ -7,12 +7,15 @@ import asyncio
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from serving_proxy.control.control import Control
 from serving_proxy.control.jobs import Job, Jobs, Work
 from serving_proxy.errors import CancelledError, ExhaustedError, PreconditionError, ProxyError, UnavailableError
+from serving_proxy.gates.hashing import fingerprint_apart
 from serving_proxy.gates.saved_model import Signatures, read_signatures
 from serving_proxy.gates.validation import Validated, check_signatures, validate
 from serving_proxy.lifecycle.changes import Change, move, stop
@@ -27,6 +30,10 @@ _VALIDATIONS = 2
 _WAITING_S = 5.0
 _FULL_DISK_S = 2.0
 _LONGEST_FORGETTING_S = 5.0
+
+_T = TypeVar("_T")
+Cancelled = Callable[[], bool]
+Told = Callable[[int, int], None]
 
 
 class Gates:
@@ -123,7 +130,6 @@ class Gates:
             await self._move(job, name, number, deployed_at, State.VALIDATING)
             found = await self._validate(job, name, number, deployed_at)
         version = self._current(name, number, deployed_at)
-        path, signatures = found.path, found.signatures
         if version.optimize is not None:
             if self.optimising.locked():
                 job.told("waiting for another optimisation")
@@ -132,11 +138,14 @@ class Gates:
                 await self._move(job, name, number, deployed_at, State.OPTIMIZING)
                 path = await self._optimise(job, name, version, found.path)
             signatures = await asyncio.to_thread(read_signatures, path)
+            # What is shown is the hash of what is served.
+            files = await self._in_thread(job, "reading the optimised model", partial(fingerprint_apart, path))
+            found = replace(found, path=path, signatures=signatures, files=files)
             expected = self._expected(name, version)
             if expected is not None:
                 check_signatures(str(path), expected, signatures)
         await self._forgotten(job, name, number, deployed_at)
-        await self._admit(job, name, number, deployed_at, path, signatures, found)
+        await self._admit(job, name, number, deployed_at, found)
 
     async def _forgotten(self, job: Job, name: str, number: int, deployed_at: float) -> None:
         """Wait until no host shows what has failed under this number before.
@@ -151,18 +160,21 @@ class Gates:
 
     async def _validate(self, job: Job, name: str, number: int, deployed_at: float) -> Validated:
         version = self._current(name, number, deployed_at)
+        expected = self._expected(name, version)
+        allowed = {*self._control.options.allowed_ops, *version.allowed_ops}
+        work = partial(validate, version.source, self._control.options.model_roots, expected, allowed_ops=allowed)
+        return await self._in_thread(job, "validating", work)
+
+    async def _in_thread(self, job: Job, step: str, work: Callable[[Cancelled, Told, str | None], _T]) -> _T:
+        """Read files of a model on a thread, which looks whether it is cancelled and tells how far it is."""
         cancelled = False
-        job.told("validating")
+        job.told(step)
         try:
             return await asyncio.to_thread(
-                validate,
-                version.source,
-                self._control.options.model_roots,
-                self._expected(name, version),
+                work,
                 lambda: cancelled,
-                lambda done, total: job.told("validating", done, total, "bytes"),
+                lambda done, total: job.told(step, done, total, "bytes"),
                 self._control.options.host_settings.maintenance_cpus,
-                {*self._control.options.allowed_ops, *version.allowed_ops},
             )
         finally:
             # The thread cannot be stopped from outside; it looks here.
@@ -222,14 +234,14 @@ class Gates:
 
         await self._written(job, moved)
 
-    async def _admit(
-        self, job: Job, name: str, number: int, deployed_at: float, path: Path, signatures: Signatures, found: Validated
-    ) -> None:
+    async def _admit(self, job: Job, name: str, number: int, deployed_at: float, found: Validated) -> None:
+        files = found.files
+
         def admitted() -> Change:
             self._current(name, number, deployed_at)
             change = move(self._control.model(name), number, State.LOADING, time.time())
-            values: dict[str, Any] = {"path": str(path), "signatures": signatures}
-            values |= {"sha256": found.files.sha256, "bytes": found.files.bytes, "ops": found.ops}
+            values: dict[str, Any] = {"path": str(found.path), "signatures": found.signatures, "ops": found.ops}
+            values |= {"sha256": files.sha256, "bytes": files.bytes, "seal": files.seal}
             return Change(
                 change.model.with_version(change.model.versions[number].model_copy(update=values)), change.notes
             )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the files of a model are: a stamp that is cheap, and a hash that is sure."""
+"""What the files of a model are: a stamp and a seal that are cheap, and a hash that is sure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from serving_proxy.errors import CancelledError, InvalidError
 from serving_proxy.files import open_regular
 
 _CHUNK = 4 * 1024 * 1024
+# Links that several models share: one more changes their ctime.
+_TABLE = ".emb"
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Hash and size of all files of a model."""
+    """Hash and size of all files of a model, and the seal that they had meanwhile."""
 
     sha256: str
     bytes: int
+    seal: str
 
 
 def files_of(folder: Path) -> Iterator[Path]:
@@ -31,7 +34,7 @@ def files_of(folder: Path) -> Iterator[Path]:
         try:
             found = place.stat()
             with os.scandir(place) as entries:
-                sorted_entries = sorted(entries, key=lambda one: one.name)
+                sorted_entries = sorted(entries, key=lambda one: os.fsencode(one.name))
         except OSError:
             continue
         known = (found.st_dev, found.st_ino)
@@ -67,6 +70,27 @@ def stamp_of(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
+def seal_of(folder: Path) -> str:
+    """Return a text that changes when anything is written below a folder, though sizes and times be put back.
+
+    Hosts compute the same (`libprocessor/src/host/model_files.h`), and read all files again where it is another.
+
+    Raises
+    ------
+    InvalidError
+    """
+    digest = hashlib.sha256()
+    try:
+        for path in files_of(folder):
+            found = path.stat()
+            name = os.fsencode(path.relative_to(folder))
+            changed = 0 if path.name.endswith(_TABLE) else found.st_ctime_ns
+            digest.update(name + b"\0%d %d %d\n" % (found.st_size, found.st_mtime_ns, changed))
+    except OSError as error:
+        raise InvalidError(f"{error.filename or folder}: {error.strerror}, expected a readable file") from error
+    return digest.hexdigest()
+
+
 def fingerprint(folder: Path, cancelled: Callable[[], bool], told: Callable[[int, int], None]) -> Fingerprint:
     """Read all files of a model.
 
@@ -81,13 +105,15 @@ def fingerprint(folder: Path, cancelled: Callable[[], bool], told: Callable[[int
     Raises
     ------
     CancelledError, InvalidError
+        It says so; a file cannot be read, or was written to meanwhile.
     """
+    seal = seal_of(folder)
     try:
         sizes = {path: path.stat().st_size for path in files_of(folder)}
         total, done = sum(sizes.values()), 0
         digest = hashlib.sha256()
         for path, size in sizes.items():
-            name = str(path.relative_to(folder)).encode("utf-8", "surrogateescape")
+            name = os.fsencode(path.relative_to(folder))
             digest.update(b"%d %d " % (len(name), size) + name)
             with os.fdopen(open_regular(path), "rb") as file:
                 while chunk := file.read(_CHUNK):
@@ -98,4 +124,6 @@ def fingerprint(folder: Path, cancelled: Callable[[], bool], told: Callable[[int
                         raise CancelledError(f"{folder}: cancelled")
     except OSError as error:
         raise InvalidError(f"{error.filename or folder}: {error.strerror}, expected a readable file") from error
-    return Fingerprint(digest.hexdigest(), total)
+    if seal_of(folder) != seal:
+        raise InvalidError(f"model {folder}: written to while its files were read, expected files at rest")
+    return Fingerprint(digest.hexdigest(), total, seal)

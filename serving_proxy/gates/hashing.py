@@ -55,7 +55,7 @@ def fingerprint_apart(
                 if "error" in line:
                     raise InvalidError(line["error"])
                 if "sha256" in line:
-                    return Fingerprint(line["sha256"], line["bytes"])
+                    return Fingerprint(line["sha256"], line["bytes"], line["seal"])
                 told(line["done"], line["total"])
         finally:
             process.kill()
@@ -99,7 +99,7 @@ def main(folder: str, cpus: str) -> int:
     except InvalidError as error:
         print(json.dumps({"error": str(error)}), flush=True)
         return 1
-    print(json.dumps({"sha256": found.sha256, "bytes": found.bytes}), flush=True)
+    print(json.dumps({"sha256": found.sha256, "bytes": found.bytes, "seal": found.seal}), flush=True)
     return 0
 
 
