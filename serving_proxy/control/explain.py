@@ -11,7 +11,7 @@ from serving_proxy.experiments import ramps
 from serving_proxy.experiments.traffic import to_percent
 from serving_proxy.lifecycle.observation import HostSeen
 from serving_proxy.lifecycle.records import Model, Version
-from serving_proxy.lifecycle.states import State
+from serving_proxy.lifecycle.states import SERVED, State
 
 
 def explain(
@@ -41,15 +41,29 @@ def _model(model: Model, hosts: Sequence[HostSeen], generation: int) -> list[str
     if model.candidate is not None:
         state = model.versions[model.candidate].state
         lines.append(f"Version {model.candidate} becomes the baseline once it is ready; it is {state}.")
-    if model.last_good == model.baseline and model.baseline is not None:
-        lines.append("It was rolled back; there is no earlier version to go back to.")
-    elif model.last_good is not None:
-        lines.append(f"Version {model.last_good} is kept warm: `rollback` returns to it at once.")
+    lines += _way_back(model)
     if model.policy is not None:
         lines.append(f"Its versions come from {model.base_path}: {policy_text(model.policy)}.")
     lines += [f"'{label}' names version {number}." for label, number in sorted(model.labels.items())]
     lines += _hosts(hosts, generation)
     return lines
+
+
+def _way_back(model: Model) -> list[str]:
+    """Say where `rollback` leads: only what is there is promised."""
+    if model.baseline is None or model.last_good is None:
+        return []
+    if model.last_good == model.baseline:
+        return ["It was rolled back; there is no earlier version to go back to."]
+    good = model.versions[model.last_good]
+    why = f" ({good.reason})" if good.reason else ""
+    if good.state == State.READY:
+        return [f"Version {good.number} is kept warm: `rollback` returns to it at once."]
+    if good.state in SERVED:
+        return [
+            f"Version {good.number} is the last good one, and is {good.state}{why}; after a `rollback` it has to load."
+        ]
+    return [f"Version {good.number} was the last good one and is {good.state}{why}: there is nothing to roll back to."]
 
 
 def _hosts(hosts: Sequence[HostSeen], generation: int) -> list[str]:
@@ -71,7 +85,8 @@ def _version(model: Model, version: Version, hosts: Sequence[HostSeen]) -> list[
     if what:
         lines.append(f"It is the {what}." if what in {"baseline", "candidate"} else f"Role: {what}.")
     if version.held:
-        lines.append("It is loaded without traffic: no arm and no request may choose it.")
+        named = "only requests that name it" if version.chosen else "no arm and no request"
+        lines.append(f"It is loaded without a share of the traffic: {named} may choose it.")
     if version.rejected:
         lines.append("It was rolled back or passed over: only `promote` or `traffic` gives it requests again.")
     if version.shadow:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,8 +120,15 @@ class Verbs:
         """Make a version the baseline once it is ready; the baseline before it stays warm."""
         self._stepped(changes.promote(self._control.model(name), version))
 
+    def choose(self, name: str, numbers: Iterable[int]) -> None:
+        """Have the versions answer that a version policy chooses, with or without a share of the traffic."""
+        self._control.commit(changes.choose(self._control.model(name), numbers))
+
     def rollback(self, name: str) -> None:
-        """Send everything to the last good baseline; a full disk does not prevent it."""
+        """Send everything to the last good baseline, or say by a PreconditionError why there is nothing to roll back.
+
+        A full disk does not prevent it.
+        """
         self._stepped(changes.roll_back(self._control.model(name)), urgent=True)
 
     def pause(self, name: str, paused: bool = True) -> None:

@@ -13,7 +13,7 @@ from serving_proxy.control.verbs import Verbs
 from serving_proxy.errors import PreconditionError, ProxyError
 from serving_proxy.files import read_regular
 from serving_proxy.gates.paths import resolved
-from serving_proxy.lifecycle.changes import Change
+from serving_proxy.lifecycle.changes import Change, choose
 from serving_proxy.lifecycle.deployment import Deployment
 from serving_proxy.lifecycle.records import Model, Note
 from serving_proxy.lifecycle.version_policy import plan
@@ -87,7 +87,8 @@ class Watcher:
         for model in [one for one in self._control.models.values() if one.policy is not None and one.name not in names]:
             self._verbs.undeploy(model.name, by_policy=True)
             # From now on as any model that was undeployed.
-            self._control.commit(Change(self._control.model(model.name).change(policy=None, base_path=None)))
+            left = choose(self._control.model(model.name), ()).model
+            self._control.commit(Change(left.change(policy=None, base_path=None)))
             self._directories.pop(model.name, None)
         for one in configured:
             self._configure(one)
@@ -134,6 +135,7 @@ class Watcher:
             if self._directories.get(name) is not watched:
                 # Configured otherwise meanwhile.
                 return
+        self._verbs.choose(name, wanted.chosen)
         for number in wanted.unload:
             self._verbs.undeploy(name, number, by_policy=True)
         if wanted.follow is not None:

@@ -172,30 +172,57 @@ def promote(model: Model, number: int) -> Change:
     return Change(model.change(candidate=number, going_back=False), (note,))
 
 
+def choose(model: Model, numbers: Iterable[int]) -> Change:
+    """Mark the versions that the model's version policy chooses: they answer requests that name them."""
+    wanted = set(numbers)
+    versions = {
+        number: one if one.chosen == (number in wanted) else one.model_copy(update={"chosen": number in wanted})
+        for number, one in model.versions.items()
+    }
+    return Change(model if versions == model.versions else model.change(versions=versions))
+
+
 def roll_back(model: Model) -> Change:
     """Send everything to the last good baseline: no arms, no ramps, no promotion that waits.
 
     Raises
     ------
     PreconditionError
-        There was no other baseline, and no variant has traffic.
+        There is nothing to roll back: no variant has traffic, and there is no earlier baseline, or it has failed.
     """
     baseline, good = model.baseline, model.last_good
     if baseline is None:
         raise PreconditionError(f"{model.name}: has no baseline, expected a deployed version")
-    back = good is not None and good != baseline and model.versions[good].desired
+    earlier = None if good is None or good == baseline else model.versions[good]
+    back = earlier is not None and earlier.desired and earlier.state != State.FAILED
     pending = bool(model.arms or model.ramps or (model.candidate is not None and not model.going_back))
     if not back and not pending:
-        if good == baseline:
-            return Change(model)
-        raise PreconditionError(f"{model.name}: {baseline} is its first baseline, expected an earlier one")
+        raise PreconditionError(_nothing_to_roll_back(model, earlier))
     changed = model.change(arms=(), ramps=(), candidate=None, going_back=False)
-    changed = changed.change(candidate=good, going_back=True) if back else changed.change(last_good=baseline)
+    if back:
+        changed = changed.change(candidate=good, going_back=True)
+    elif earlier is None or not earlier.desired:
+        changed = changed.change(last_good=baseline)
     if changed == model:
         return Change(model)
     target = good if back else baseline
     note = Note(kind="rollback", message=f"{model.name}: back to {target}", model=model.name, version=target)
     return Change(changed, (note,))
+
+
+def _nothing_to_roll_back(model: Model, earlier: Version | None) -> str:
+    baseline = model.baseline
+    if earlier is None and model.last_good is None:
+        return f"{model.name}: {baseline} is its first baseline, expected an earlier one"
+    if earlier is None:
+        return (
+            f"{model.name}: was rolled back to {baseline} already, expected another baseline or a variant with traffic"
+        )
+    why = f" ({earlier.reason})" if earlier.reason else ""
+    return (
+        f"{model.name}: the last good baseline {earlier.number} is {earlier.state}{why}, expected one that hosts have; "
+        f"{baseline} stays"
+    )
 
 
 def pause(model: Model, paused: bool) -> Change:

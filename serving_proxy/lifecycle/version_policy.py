@@ -7,11 +7,11 @@ ready in its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from serving_proxy.lifecycle.records import Model, Policy, PolicyKind
-from serving_proxy.lifecycle.states import State
+from serving_proxy.lifecycle.states import SERVED, State
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,15 @@ class PolicyPlan:
         The version that is to become the baseline once it is ready.
     missing : tuple of int
         Versions that the policy or a label names and the directory does not have.
+    chosen : tuple of int
+        Versions that are to answer, with or without a share of the traffic.
     """
 
     load: tuple[int, ...] = ()
     unload: tuple[int, ...] = ()
     follow: int | None = None
     missing: tuple[int, ...] = ()
+    chosen: tuple[int, ...] = ()
 
 
 def wanted_versions(policy: Policy, there: Iterable[int]) -> frozenset[int]:
@@ -56,20 +59,28 @@ def plan(policy: Policy, there: Mapping[int, str], model: Model) -> PolicyPlan:
         As it is now.
     """
     found = set(there)
-    wanted = wanted_versions(policy, found)
+    wanted = wanted_versions(policy, found | _vanished(model, found))
     deployed = {number for number, one in model.versions.items() if one.active}
     failed = [one for one in model.versions.values() if one.state == State.FAILED]
     tried = {one.number for one in failed if there.get(one.number, one.stamp) == one.stamp}
     named = set(policy.versions) if policy.kind == PolicyKind.SPECIFIC else set()
     missing = (named | set(model.labels.values())) - found - deployed
     kept = wanted | {model.baseline, model.last_good, model.candidate} | set(model.labels.values()) | set(model.weights)
-    unload = (deployed | tried) - kept if _served_meanwhile(wanted, model) else set()
+    unload = (deployed | tried) - kept if _served_meanwhile(wanted & found, model) else set()
     return PolicyPlan(
-        load=tuple(sorted(wanted - deployed - tried)),
+        load=tuple(sorted((wanted & found) - deployed - tried)),
         unload=tuple(sorted(unload)),
         follow=_follow(wanted & (deployed | tried), model),
         missing=tuple(sorted(missing)),
+        chosen=tuple(sorted(wanted)),
     )
+
+
+def _vanished(model: Model, found: Set[int]) -> frozenset[int]:
+    """Return the baseline if its directory is gone while hosts have it: that is no reason to follow an older one."""
+    baseline = None if model.baseline is None else model.versions[model.baseline]
+    served = baseline is not None and baseline.state in SERVED
+    return frozenset({baseline.number} - found) if baseline is not None and served else frozenset()
 
 
 def _served_meanwhile(wanted: frozenset[int], model: Model) -> bool:

@@ -49,7 +49,11 @@ class Snapshot {
       version.state = PhaseOf(StateNow(entry.version));
       if (version.state == VersionPhase::kFailed) version.error = absl::UnknownError(entry.version.error);
       const auto route = routes.versions.find(number);
-      if (route != routes.versions.end()) AddSignatures(route->second.servable, &version);
+      if (route != routes.versions.end()) {
+        AddSignatures(route->second.servable, &version);
+        // Loaded and warm, but no request may choose it: whoever asks what is available must not be told that it is.
+        if (!route->second.traffic && version.state == VersionPhase::kReady) version.state = VersionPhase::kDraining;
+      }
       if (routes.baseline != nullptr && routes.baseline->number == number) AddSignatures(routes.baseline, &version);
     }
   }

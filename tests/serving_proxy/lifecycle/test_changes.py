@@ -5,7 +5,17 @@ import pytest
 from lifecycle_support import NOW, deployed, host, settled, stepped
 
 from serving_proxy.errors import ExhaustedError, InvalidError, NotFoundError, PreconditionError
-from serving_proxy.lifecycle.changes import move, pause, promote, roll_back, set_traffic, start_ramp, undeploy
+from serving_proxy.lifecycle.changes import (
+    Change,
+    choose,
+    move,
+    pause,
+    promote,
+    roll_back,
+    set_traffic,
+    start_ramp,
+    undeploy,
+)
 from serving_proxy.lifecycle.observation import HostSeen
 from serving_proxy.lifecycle.records import Arm, Model, Ramp
 from serving_proxy.lifecycle.states import State
@@ -125,14 +135,44 @@ def test_roll_back_returns_at_once_and_only_once(two: Model) -> None:
     assert model.versions[4].held
     assert model.versions[4].rejected
     assert plan.desired["models"]["ranking"]["versions"]["4"]["traffic"] is False
-    assert roll_back(model).model == model
+    with pytest.raises(PreconditionError, match="ranking: was rolled back to 3 already, expected another baseline"):
+        roll_back(model)
 
 
 def test_roll_back_takes_every_variant_away(two: Model) -> None:
     model = start_ramp(set_traffic(two, {4: 1000}, ()).model, 4, 5000, 60.0, ()).model
     model = settled(roll_back(model).model)
     assert (model.baseline, model.arms, model.ramps) == (3, (), ())
-    assert roll_back(model).model == model
+    with pytest.raises(PreconditionError, match="ranking: was rolled back to 3 already"):
+        roll_back(model)
+
+
+def test_roll_back_says_that_the_last_good_version_has_failed(two: Model) -> None:
+    promoted = settled(promote(two, 4).model)
+    model, _ = stepped(promoted, host({3: "failed: gone", 4: "ready"}))
+    with pytest.raises(PreconditionError, match=r"the last good baseline 3 is failed \(host-0: gone\).*; 4 stays"):
+        roll_back(model)
+    model = settled(deployed(model, 5, traffic=1000)).change(last_good=3)
+    model, _ = stepped(model, host({3: "failed: gone", 4: "ready", 5: "ready"}))
+    model = roll_back(model).model
+    assert (model.arms, model.baseline, model.candidate) == ((), 4, None), "variants are taken back all the same"
+    model = settled(model)
+    assert settled(roll_back(model).model).baseline == 3, "once hosts have it again"
+
+
+def test_what_the_policy_chooses_answers_by_number(two: Model) -> None:
+    promoted = settled(promote(two, 4).model)
+
+    def traffic(model: Model) -> dict[str, bool]:
+        versions = stepped(model, host({3: "ready", 4: "ready"}))[1].desired["models"]["ranking"]["versions"]
+        return {number: one.get("traffic", True) for number, one in versions.items()}
+
+    assert traffic(promoted) == {"3": False, "4": True}
+    chosen = choose(promoted, [3, 4, 9]).model
+    assert traffic(chosen) == {"3": True, "4": True}
+    assert choose(chosen, [3, 4]) == Change(chosen)
+    assert traffic(settled(roll_back(chosen).model)) == {"3": True, "4": True}
+    assert traffic(choose(chosen, ()).model) == {"3": False, "4": True}
 
 
 def test_roll_back_ends_a_promotion_that_waits() -> None:
