@@ -18,7 +18,7 @@ from serving_proxy.access import announced, own_token, read_token
 from serving_proxy.api import create_app
 from serving_proxy.api.patience import patient_protocol
 from serving_proxy.control.plane import Plane
-from serving_proxy.errors import UnavailableError
+from serving_proxy.errors import InvalidError, UnavailableError
 from serving_proxy.files import private_folder
 from serving_proxy.listening import Server, most_connections, raise_file_limit
 from serving_proxy.settings import ServeSettings
@@ -61,11 +61,35 @@ async def run(settings: ServeSettings, ended: asyncio.Event) -> None:
         read_token(settings.token_file)
     state_dir = private_folder(settings.state_dir)
     with StateLock(state_dir) as lock:
+        if settings.discard_state:
+            discard(state_dir)
         database = Database(state_dir / "proxy.sqlite3")
         try:
             await _run(settings, lock, Repository(database), ended)
         finally:
             database.close()
+
+
+def discard(state_dir: Path) -> None:
+    """Set aside what was deployed: `NAME.discarded`, in the place of what was discarded before.
+
+    Raises
+    ------
+    InvalidError
+        The folder cannot be written to.
+    """
+    for name in ("proxy.sqlite3", "proxy.sqlite3-wal", "proxy.sqlite3-shm", "desired.json"):
+        path = state_dir / name
+        try:
+            path.with_name(f"{name}.discarded").unlink(missing_ok=True)
+            path.rename(path.with_name(f"{name}.discarded"))
+            log.warning("--discard-state: %s is now %s.discarded", path, name)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise InvalidError(f"--discard-state {path}: {error.strerror}, expected to set it aside") from error
+    for accepted in state_dir.glob("hosts/*/accepted.json"):
+        accepted.unlink(missing_ok=True)
 
 
 async def _run(settings: ServeSettings, lock: StateLock, repository: Repository, ended: asyncio.Event) -> None:

@@ -41,6 +41,8 @@ class ServeSettings(BaseSettings):
         Of the admin port; None: those of the hosts, where others can reach it.
     keep_hosts : bool
         Leave hosts running when the proxy ends.
+    discard_state : bool
+        Begin as if nothing had been deployed; what was is set aside.
     """
 
     model_config = SettingsConfigDict(env_prefix="SERVING_PROXY_", extra="ignore")
@@ -73,6 +75,7 @@ class ServeSettings(BaseSettings):
     drain_timeout: Annotated[float, Field(ge=0, le=3600)] = 30.0
     hang_timeout: Annotated[float, Field(ge=0, le=3600)] = 20.0
     keep_hosts: bool = False
+    discard_state: bool = False
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
     @field_validator("model_root", "allow_op", mode="before")

@@ -79,6 +79,10 @@ def serve_command(
         bool | None,
         typer.Option("--keep-hosts", metavar="", show_default=False, help="Leave hosts running at the end."),
     ] = None,
+    discard_state: Annotated[
+        bool | None,
+        typer.Option("--discard-state", metavar="", show_default=False, help="Set aside what was deployed before."),
+    ] = None,
     log_level: Annotated[str | None, _option("LEVEL", "DEBUG, INFO, WARNING or ERROR: INFO.")] = None,
 ) -> None:
     given = {name: value for name, value in locals().items() if value is not None and value != []}

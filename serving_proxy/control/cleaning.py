@@ -56,6 +56,13 @@ class Cleaner:
             for version in model.versions.values()
             if version.optimize is not None and version.state != State.STOPPED
         }
+        # Of versions that were adopted nobody knows when they were deployed.
+        folders |= {
+            Path(version.path)
+            for model in self._control.models.values()
+            for version in model.versions.values()
+            if version.path is not None and version.state != State.STOPPED
+        }
         return folders | {folder.with_suffix(".json") for folder in folders}
 
 

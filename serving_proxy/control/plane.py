@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from serving_proxy.alerts import Alerts
+from serving_proxy.control.adopting import adopt_unknown
 from serving_proxy.control.cleaning import Cleaner
 from serving_proxy.control.control import Control, ControlOptions
 from serving_proxy.control.core_views import cores_view
@@ -61,6 +62,7 @@ class Plane:
     @asynccontextmanager
     async def running(self, drain_limit_s: float, keep_hosts: bool = False) -> AsyncIterator[None]:
         """Run while the block does; then stop jobs and, unless they are to be kept, the hosts that were started."""
+        adopt_unknown(self.control)
         # Before anything is started: what hosts find is what was deployed.
         self.control.step()
         self.gates.resume()

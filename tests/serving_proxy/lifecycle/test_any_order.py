@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from lifecycle_support import NOW, admitted, host, settled
 
-from serving_proxy.errors import ProxyError
+from serving_proxy.errors import PreconditionError, ProxyError
 from serving_proxy.experiments.traffic import BUCKETS, overlapping
 from serving_proxy.lifecycle import changes
+from serving_proxy.lifecycle.adoption import adopt
 from serving_proxy.lifecycle.changes import Change
 from serving_proxy.lifecycle.deployment import Deployment, deploy
 from serving_proxy.lifecycle.observation import HostSeen
 from serving_proxy.lifecycle.reconcile import Snapshot, reconcile, taken_by_others
 from serving_proxy.lifecycle.records import Model
+from serving_proxy.lifecycle.rendering import HostSettings, render
 from serving_proxy.lifecycle.states import GATED, LEGAL, State
 
 NAMES = st.sampled_from(["a", "b"])
@@ -42,7 +44,10 @@ class Lifecycle(RuleBasedStateMachine):
             change = verb(self.models[name])
         except ProxyError:
             return
-        assert verb(change.model).model == change.model
+        try:
+            assert verb(change.model).model == change.model
+        except PreconditionError:
+            assert verb is changes.roll_back, "what was rolled back cannot be rolled back again"
         self.check_transitions(name, change)
         self.models[name] = change.model
 
@@ -90,7 +95,17 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def roll_back(self, name: str) -> None:
+        before = self.models[name]
         self.apply(name, changes.roll_back)
+        # Never a success that changes nothing, but for one that is under way.
+        assert self.models[name] != before or self.models[name].going_back or not self.rolls_back(name)
+
+    def rolls_back(self, name: str) -> bool:
+        try:
+            changes.roll_back(self.models[name])
+        except ProxyError:
+            return False
+        return True
 
     @rule(name=NAMES, paused=st.booleans())
     def pause(self, name: str, paused: bool) -> None:
@@ -117,6 +132,10 @@ class Lifecycle(RuleBasedStateMachine):
         snapshot = Snapshot(self.models, hosts, NOW, clocks)
         plan = reconcile(snapshot)
         assert reconcile(snapshot) == plan
+        # A proxy that loses its database reads back what hosts are to serve, to the last word.
+        adopted = adopt(plan.desired, NOW)
+        assert adopted.left == ()
+        assert render(adopted.models, HostSettings()) == plan.desired
         for name, model in plan.changed.items():
             notes = tuple(note for note in plan.notes if note.model == name)
             self.check_transitions(name, Change(model, notes))
