@@ -204,6 +204,8 @@ class TestFiles:
         with processor.Host(state.path) as host:
             state.serve(host, models)
             assert served(host) == 1
+        record = state.path / "hosts" / "host-0" / "verified_files.json"
+        assert not record.exists(), "the seal that Python made is the one that the host finds: nothing was read"
         # What was trained later is written over it, with the times of what was there.
         later = model_builders.build_linear(tmp_path / "later", 2.0)
         for file in later.rglob("*"):
