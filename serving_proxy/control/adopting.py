@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from serving_proxy.control.control import Control
-from serving_proxy.errors import PreconditionError, ProxyError
+from serving_proxy.errors import NotFoundError, PreconditionError, ProxyError
 from serving_proxy.experiments.traffic import to_percent
+from serving_proxy.files import read_regular
 from serving_proxy.gates.fingerprint import files_of, stamp_of
 from serving_proxy.gates.saved_model import read_signatures
 from serving_proxy.lifecycle.adoption import adopt
@@ -21,6 +22,9 @@ from serving_proxy.lifecycle.changes import listed
 from serving_proxy.lifecycle.records import Model, Note, Version
 
 log = logging.getLogger("serving_proxy.adopting")
+
+# More than hosts read.
+_MOST_BYTES = 64 * 1024 * 1024
 
 
 def adopt_unknown(control: Control) -> None:
@@ -53,16 +57,16 @@ def _desired(control: Control) -> Mapping[str, Any] | None:
     path = control.desired.path
     try:
         return _read(path)
-    except FileNotFoundError:
+    except NotFoundError:
         # A proxy that has never told hosts anything, or hosts that were told of nothing else.
         damage = None
-    except (OSError, ValueError, RecursionError) as error:
-        damage = str(error)
+    except (ProxyError, ValueError, RecursionError) as error:
+        damage = str(error).removeprefix(f"{path}: ")
     if control.models:
         return None
     kept = []
     for accepted in path.parent.glob("hosts/*/accepted.json"):
-        with contextlib.suppress(OSError, ValueError, RecursionError):
+        with contextlib.suppress(ProxyError, ValueError, RecursionError):
             kept.append(_read(accepted))
     if kept:
         return max(kept, key=_generation)
@@ -75,7 +79,7 @@ def _desired(control: Control) -> Mapping[str, Any] | None:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    body = json.loads(path.read_bytes())
+    body = json.loads(read_regular(path, _MOST_BYTES))
     if not isinstance(body, dict) or not isinstance(body.get("models"), dict):
         raise ValueError("no models in it")
     return body
