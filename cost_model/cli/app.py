@@ -20,9 +20,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from cost_model.errors import CostModelError, UsageError
+from cost_model.once import OnceGroup
 
 app = typer.Typer(
     name="cost-model",
+    cls=OnceGroup,
     help="Decide which model gets which cores; explain it, and prove it on a simulated machine.",
     epilog="Start with `cost-model plan box128 --total-qps 20000 --explain`. Exit codes: 0 done, 1 the plan is not "
     "feasible or the model of --add does not fit, 2 wrong use or unreadable input.",

@@ -18,10 +18,12 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from graph_tools.cli.once import OnceGroup
 from graph_tools.errors import GraphToolsError
 
 app = typer.Typer(
     name="graph-tools",
+    cls=OnceGroup,
     help="Cut exported TensorFlow models down to what serving needs, fuse the rest, and prove that scores stay equal.",
     epilog="Start with `graph-tools inspect MODEL`, then `graph-tools cut MODEL --dry-run` or "
     "`graph-tools optimize MODEL OUT`. Exit codes: 0 done, 1 verification or conversion failed, 2 wrong use or "

@@ -17,10 +17,12 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from cost_model.once import OnceGroup
 from serving_proxy.errors import InvalidError, ProxyError, UnauthenticatedError, UnavailableError
 
 app = typer.Typer(
     name="serving-proxy",
+    cls=OnceGroup,
     help="Deploy recommendation models, split traffic between their versions, promote them and roll back.",
     epilog="Start with `serving-proxy serve --state-dir DIR`, then `serving-proxy deploy NAME PATH --wait`. Exit "
     "codes: 0 done, 1 refused or failed, 2 wrong use or no proxy.",

@@ -56,6 +56,18 @@ def _between(low: float, high: float, kind: type[int] | type[float]) -> Callable
     return read
 
 
+class _Once(argparse.Action):
+    """Takes a value, and refuses another: the last one would count otherwise."""
+
+    _taken: object = None
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, values: object, flag: str | None = None) -> None:
+        if self._taken is not None:
+            raise argparse.ArgumentError(self, f"'{self._taken}' and '{values}', expected it once")
+        self._taken = values
+        setattr(namespace, self.dest, values)
+
+
 _PORT = _between(0, 65535, int)
 _SECONDS = _between(0, 86400, float)
 
@@ -65,6 +77,8 @@ def parse(arguments: Sequence[str] | None = None) -> HostOptions:
     parser = argparse.ArgumentParser(
         prog="python -m serving_proxy.host", description="Serve the models of a state directory over gRPC and HTTP."
     )
+    for name in (None, "store"):
+        parser.register("action", name, _Once)
     add = parser.add_argument
     add("--state-dir", type=Path, required=True, metavar="DIR", help="folder with desired.json")
     add("--host-id", default="host-0", metavar="ID", help="name of this host: one process at a time has it")

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A group of commands whose options with one value are refused where they are given more than once.
+
+The last one would count otherwise, and whoever compares two policies would be told of one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+
+class OnceGroup(TyperGroup):
+    """Sees to it for itself and for every command of it."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        """Make the parser of the group's own options."""
+        return _strict(super().make_parser(ctx), ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command that is as strict."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and not isinstance(command, OnceGroup):
+            make = type(command).make_parser
+            command.make_parser = lambda ctx: _strict(make(command, ctx), ctx)  # type: ignore[method-assign]
+        return command
+
+
+def _strict(parser: Any, ctx: Any) -> Any:
+    """Let a parser refuse options that come again; those that collect values, and flags, may."""
+    options = {id(one): one for one in (*parser._long_opt.values(), *parser._short_opt.values())}
+    for option in options.values():
+        if option.action == "store":
+            option.process = _once(option, ctx)
+    return parser
+
+
+def _once(option: Any, ctx: Any) -> Any:
+    take = type(option).process
+
+    def process(value: Any, state: Any) -> None:
+        if option.dest in state.opts:
+            names = " / ".join(option.obj.opts)
+            found = f"{names}: '{state.opts[option.dest]}' and '{value}', expected it once"
+            raise typer.BadParameter(found, ctx=ctx)
+        take(option, value, state)
+
+    return process
