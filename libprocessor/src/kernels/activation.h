@@ -30,6 +30,8 @@ struct Activation {
   int weight = -1;
   int scale = -1;
   int shift = -1;
+  /// Of relu and relu6: a NaN becomes 0 where TensorFlow runs with oneDNN, which computes it with the product.
+  bool onednn = false;
 };
 
 constexpr double kSeluAlpha = 1.6732632423543772;

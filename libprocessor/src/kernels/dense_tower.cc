@@ -136,6 +136,7 @@ absl::Status DenseTower::Pack(absl::Span<const WeightView> weights) {
 
 absl::Status DenseTower::Create(TowerPlan plan, absl::Span<const WeightView> weights, const TowerOptions& options,
                                 std::shared_ptr<const DenseTower>* tower) try {
+  for (TowerLayer& layer : plan.layers) layer.activation.onednn = layer.activation.onednn && options.stock_onednn;
   std::shared_ptr<DenseTower> made(new DenseTower(std::move(plan), options));
   made->dense_.resize(made->plan_.layers.size());
   made->vectors_.resize(weights.size());

@@ -35,6 +35,8 @@ struct TowerOptions {
   /// Products of more than a few rows through oneDNN. Ours are faster or equal from AVX2 on, except where the CPU
   /// multiplies bfloat16 (measured by bench_kernels).
   bool onednn = false;
+  /// Does this process run TensorFlow's own products with oneDNN? See Activation::onednn.
+  bool stock_onednn = true;
 
   static TowerOptions For(Precision precision, const CpuFeatures& cpu) {
     return {precision, cpu.isa, precision == Precision::kBfloat16 || cpu.isa == Isa::kPlain};

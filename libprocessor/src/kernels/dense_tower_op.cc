@@ -22,6 +22,7 @@
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tensorflow/core/platform/hash.h"
+#include "tensorflow/core/util/util.h"
 #include "tensorflow/core/util/work_sharder.h"
 
 namespace processor {
@@ -99,6 +100,7 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
     Precision chosen = Precision::kFloat32;
     OP_REQUIRES_OK(context, Named(ChoosePrecision(precision, ThisCpu(), &chosen)));
     options_ = TowerOptions::For(chosen, ThisCpu());
+    options_.stock_onednn = tensorflow::IsMKLEnabled();
   }
 
   absl::Status Prepare(absl::Span<const Tensor* const> constant_inputs, ResourceMgr* resources) override {

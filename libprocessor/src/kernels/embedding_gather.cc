@@ -13,8 +13,8 @@ namespace {
 
 using Column = EmbeddingBinding::Column;
 
-// What the sum of a row's values is multiplied by. `counted`: whether there is a value.
-float ScaleOf(Combiner combiner, const uint32_t* numbers, const float* weights, size_t n, bool* counted) {
+// What the sum of a row's values is divided by. `counted`: whether there is a value.
+float DivisorOf(Combiner combiner, const uint32_t* numbers, const float* weights, size_t n, bool* counted) {
   float sum = 0;
   size_t count = 0;
   for (size_t i = 0; i < n; ++i) {
@@ -25,8 +25,7 @@ float ScaleOf(Combiner combiner, const uint32_t* numbers, const float* weights, 
   *counted = count > 0;
   if (combiner == Combiner::kSum) return 1;
   if (weights == nullptr) sum = static_cast<float>(count);
-  const float divisor = combiner == Combiner::kSqrtn ? std::sqrt(sum) : sum;
-  return divisor == 0 ? 0 : 1 / divisor;
+  return combiner == Combiner::kSqrtn ? std::sqrt(sum) : sum;
 }
 
 }  // namespace
@@ -76,14 +75,14 @@ void Gather::WriteLookup(const Column& column, int64_t begin, int64_t end, Gathe
   for (int64_t row = begin; row < end; ++row, dst += width) {
     const size_t n = key.Begin(row + 1) - key.Begin(row);
     bool counted = false;
-    const float scale = ScaleOf(planned.combiner, numbers, weights, n, &counted);
+    const float divisor = DivisorOf(planned.combiner, numbers, weights, n, &counted);
     if (!counted) {
       column.copy(column.source, &empty_row, 1, dst, 0);
-    } else if (scale == 0) {
+    } else if (divisor == 0) {
       // As TensorFlow does where weights add up to nothing.
       column.copy(column.source, &kNoRow, 1, dst, 0);
     } else {
-      column.pool(column.source, numbers, weights, n, scale, dst);
+      column.pool(column.source, numbers, weights, n, 1 / divisor, dst);
     }
     numbers += n;
     if (weights != nullptr) weights += n;

@@ -115,8 +115,21 @@ struct OnednnMatmul::Kernel {
 };
 
 bool OnednnMatmul::CanApply(const Activation& activation) {
-  return activation.kind != ActivationKind::kSoftmax && activation.kind != ActivationKind::kPrelu &&
-         activation.kind != ActivationKind::kDice;
+  switch (activation.kind) {
+    case ActivationKind::kRelu:
+    case ActivationKind::kRelu6:
+      // Here a NaN becomes 0.
+      return activation.onednn;
+    case ActivationKind::kGelu:
+      // Here an infinity becomes a NaN.
+      return false;
+    case ActivationKind::kSoftmax:
+    case ActivationKind::kPrelu:
+    case ActivationKind::kDice:
+      return false;
+    default:
+      return true;
+  }
 }
 
 OnednnMatmul::OnednnMatmul(const PanelShape& shape, const Activation& activation)

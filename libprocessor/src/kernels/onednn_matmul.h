@@ -35,7 +35,7 @@ class OnednnMatmul {
     bool dst_bfloat16 = false;
   };
 
-  /// Can oneDNN apply it to the sums?
+  /// Can oneDNN apply it to the sums, with the same answer for NaN and infinities as row_math.h?
   static bool CanApply(const Activation& activation);
 
   /// Takes weights [shape.k, shape.n] or, if `transposed`, [n, k], and keeps them in the form that oneDNN wants.

@@ -35,8 +35,10 @@ struct Plain {
       }
       for (int64_t j = 0; j < kPanelColumns; ++j) totals[j] += sums[j];
     }
-    // In this order a NaN stays one.
-    for (int j = 0; j < s.last_columns; ++j) s.dst[j] = totals[j] < s.floor ? s.floor : totals[j];
+    for (int j = 0; j < s.last_columns; ++j) {
+      const bool below = s.zero_nan ? !(totals[j] > s.floor) : totals[j] < s.floor;
+      s.dst[j] = below ? s.floor : totals[j];
+    }
   }
 };
 

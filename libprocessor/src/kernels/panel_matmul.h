@@ -10,7 +10,7 @@
 
 namespace processor {
 
-/// dst = max(floor, src · W + bias), or max(floor, src · W + dst).
+/// dst = max(floor, src · W + bias), or max(floor, src · W + dst). A NaN stays one unless `zero_nan`.
 ///
 /// For a few rows this reads the weights once, as one stream, and is as fast as they come: with bfloat16, which is
 /// widened in registers, half the time of float. Sums are float.
@@ -22,6 +22,7 @@ struct PanelMatmul {
   const void* panels = nullptr;
   const float* bias = nullptr;  // [n]; null: the sums start with what is in dst
   float floor = 0;              // 0 for relu, minus infinity for nothing
+  bool zero_nan = false;        // the floor for NaN
   float* dst = nullptr;         // [rows, n]
   int64_t dst_stride = 0;
 };

@@ -83,6 +83,7 @@ PROCESSOR_TARGET_AVX2 void Run(const Strip& s) {
     const float* bias = begin == 0 ? s.bias : nullptr;
     begin += kSumLength;
     const __m256 floor = _mm256_set1_ps(begin < s.k ? -std::numeric_limits<float>::infinity() : s.floor);
+    const bool zero_nan = begin >= s.k && s.zero_nan;
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       float* const dst = s.dst + r * s.dst_stride;
@@ -91,11 +92,11 @@ PROCESSOR_TARGET_AVX2 void Run(const Strip& s) {
 #pragma GCC unroll 16
       for (int v = 0; v + 1 < kVectors; ++v) {
         const __m256 sum = _mm256_add_ps(_mm256_loadu_ps(start + 8 * v), sums[r][v]);
-        _mm256_storeu_ps(dst + 8 * v, _mm256_max_ps(floor, sum));
+        _mm256_storeu_ps(dst + 8 * v, zero_nan ? _mm256_max_ps(sum, floor) : _mm256_max_ps(floor, sum));
       }
       constexpr int v = kVectors - 1;
       const __m256 sum = _mm256_add_ps(_mm256_maskload_ps(start + 8 * v, last), sums[r][v]);
-      _mm256_maskstore_ps(dst + 8 * v, last, _mm256_max_ps(floor, sum));
+      _mm256_maskstore_ps(dst + 8 * v, last, zero_nan ? _mm256_max_ps(sum, floor) : _mm256_max_ps(floor, sum));
     }
   } while (begin < s.k);
 }

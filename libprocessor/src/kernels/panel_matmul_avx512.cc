@@ -109,6 +109,7 @@ PROCESSOR_TARGET_AVX512 void Run(const Strip& s) {
     const float* bias = begin == 0 ? s.bias : nullptr;
     begin += kSumLength;
     const __m512 floor = _mm512_set1_ps(begin < s.k ? -std::numeric_limits<float>::infinity() : s.floor);
+    const bool zero_nan = begin >= s.k && s.zero_nan;
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       float* const dst = s.dst + r * s.dst_stride;
@@ -119,7 +120,8 @@ PROCESSOR_TARGET_AVX512 void Run(const Strip& s) {
         __m512 sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, start + 16 * v), sums[0][r][v]);
         if constexpr (kSets == 2) sum = _mm512_add_ps(sum, sums[1][r][v]);
         // Of two operands with a NaN the second is the answer.
-        _mm512_mask_storeu_ps(dst + 16 * v, mask, _mm512_maskz_max_ps(mask, floor, sum));
+        const __m512 most = zero_nan ? _mm512_max_ps(sum, floor) : _mm512_max_ps(floor, sum);
+        _mm512_mask_storeu_ps(dst + 16 * v, mask, most);
       }
     }
   } while (begin < s.k);

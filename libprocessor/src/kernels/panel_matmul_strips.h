@@ -28,6 +28,7 @@ struct Strip {
   int64_t fetch_step;
   const float* bias;
   float floor;
+  bool zero_nan;
   float* dst;
   int64_t dst_stride;
   int last_columns;  // of the last vector, 1 to its width
@@ -76,7 +77,9 @@ void MultiplyInStrips(const PanelMatmul& m) {
         strip.k = std::min(chunk, m.shape.k - begin);
         strip.weights = panel + begin / rows_per_step * kStepBytes + lane * 4;
         strip.bias = m.bias == nullptr || begin != 0 ? nullptr : m.bias + column + lane;
-        strip.floor = begin + strip.k == m.shape.k ? m.floor : -std::numeric_limits<float>::infinity();
+        const bool complete = begin + strip.k == m.shape.k;
+        strip.floor = complete ? m.floor : -std::numeric_limits<float>::infinity();
+        strip.zero_nan = complete && m.zero_nan;
         for (int64_t block = 0; block < blocks; ++block) {
           // Blocks of equal size, or one more: a rest of one row would cost almost as much as a full block.
           const int64_t row = m.rows * block / blocks, rows = m.rows * (block + 1) / blocks - row;

@@ -27,6 +27,7 @@ struct RowActivation {
   const float* weight = nullptr;
   const float* scale = nullptr;
   const float* shift = nullptr;
+  bool zero_nan = false;  // relu and relu6: 0 for NaN
 };
 
 /// Functions of [rows, n] for one instruction set. Errors are below 1e-6, absolute or relative. Where `dst` is read

@@ -28,11 +28,13 @@ PROCESSOR_ROW_MATH_INLINE int32_t ToBits(float value) {
   return bits;
 }
 
-// exp(x) for x <= 0, with a relative error below 1.2e-7; what is below the normal numbers becomes the least of them.
+// exp(x) for x <= 0, with a relative error below 1.2e-7; 0 for what is below the normal numbers, so that an infinity
+// times it is no number, as it is in TensorFlow.
 // x = n · ln 2 + r, and exp(r) by its series up to r^6 for |r| <= ln 2 / 2.
 PROCESSOR_ROW_MATH_INLINE float ExpOfNegative(float x) {
   constexpr float kRound = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer, in the low bits
-  x = x < -87.33654f ? -87.33654f : x;
+  const bool vanishes = x < -87.33654f;
+  x = vanishes ? -87.33654f : x;
   const float shifted = x * 1.44269504f + kRound;
   const float n = shifted - kRound;
   const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
@@ -43,7 +45,9 @@ PROCESSOR_ROW_MATH_INLINE float ExpOfNegative(float x) {
   series = series * r + 0.5f;
   series = series * r + 1.0f;
   series = series * r + 1.0f;
-  return series * FromBits(static_cast<int32_t>(static_cast<uint32_t>(ToBits(shifted)) << 23) + 0x3f800000);
+  const float power =
+      series * FromBits(static_cast<int32_t>(static_cast<uint32_t>(ToBits(shifted)) << 23) + 0x3f800000);
+  return vanishes ? 0.0f : power;
 }
 
 PROCESSOR_ROW_MATH_INLINE float Sigmoid(float x) {
@@ -82,15 +86,15 @@ PROCESSOR_ROW_MATH_INLINE float Log1p(float e) {
   return 2.0f * s * series;
 }
 
-// Comparisons are written so that a NaN stays one.
-template <ActivationKind kKind>
+// Comparisons are written so that a NaN stays one; with `kZeroNan`, of relu and relu6, it becomes 0.
+template <ActivationKind kKind, bool kZeroNan>
 PROCESSOR_ROW_MATH_INLINE float Apply(float x, float alpha) {
   const float negative = x > 0.0f ? 0.0f : x;
   switch (kKind) {
     case ActivationKind::kRelu:
-      return x < 0.0f ? 0.0f : x;
+      return kZeroNan ? (x > 0.0f ? x : 0.0f) : (x < 0.0f ? 0.0f : x);
     case ActivationKind::kRelu6:
-      x = x < 0.0f ? 0.0f : x;
+      x = kZeroNan ? (x > 0.0f ? x : 0.0f) : (x < 0.0f ? 0.0f : x);
       return x > 6.0f ? 6.0f : x;
     case ActivationKind::kLeakyRelu:
       return x < 0.0f ? alpha * x : x;
@@ -117,11 +121,11 @@ PROCESSOR_ROW_MATH_INLINE float Apply(float x, float alpha) {
   }
 }
 
-template <ActivationKind kKind>
+template <ActivationKind kKind, bool kZeroNan = false>
 PROCESSOR_ROW_MATH void ApplyAll(float alpha, int64_t rows, int64_t n, DstRows x) {
   for (int64_t r = 0; r < rows; ++r) {
     float* row = x.data + r * x.stride;
-    for (int64_t j = 0; j < n; ++j) row[j] = Apply<kKind>(row[j], alpha);
+    for (int64_t j = 0; j < n; ++j) row[j] = Apply<kKind, kZeroNan>(row[j], alpha);
   }
 }
 
@@ -138,7 +142,8 @@ PROCESSOR_ROW_MATH void Dice(const RowActivation& dice, int64_t rows, int64_t n,
     float* row = x.data + r * x.stride;
     for (int64_t j = 0; j < n; ++j) {
       const float p = Sigmoid(row[j] * scale[j] + shift[j]);
-      row[j] = row[j] * (p + (1.0f - p) * alpha[j]);
+      // The products are added as TensorFlow adds them: an infinity times 0 is no number.
+      row[j] = p * row[j] + alpha[j] * (1.0f - p) * row[j];
     }
   }
 }
@@ -179,9 +184,11 @@ PROCESSOR_ROW_MATH void Activate(const RowActivation& activation, int64_t rows, 
     case Kind::kNone:
       return;
     case Kind::kRelu:
-      return ApplyAll<Kind::kRelu>(alpha, rows, n, x);
+      return activation.zero_nan ? ApplyAll<Kind::kRelu, true>(alpha, rows, n, x)
+                                 : ApplyAll<Kind::kRelu>(alpha, rows, n, x);
     case Kind::kRelu6:
-      return ApplyAll<Kind::kRelu6>(alpha, rows, n, x);
+      return activation.zero_nan ? ApplyAll<Kind::kRelu6, true>(alpha, rows, n, x)
+                                 : ApplyAll<Kind::kRelu6>(alpha, rows, n, x);
     case Kind::kLeakyRelu:
       return ApplyAll<Kind::kLeakyRelu>(alpha, rows, n, x);
     case Kind::kElu:

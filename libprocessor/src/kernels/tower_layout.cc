@@ -163,6 +163,7 @@ class TowerLayoutMaker {
     const Activation& activation = layer.activation;
     place.activation.kind = activation.kind;
     place.activation.alpha = activation.alpha;
+    place.activation.zero_nan = activation.onednn;
     const float one = 1, zero = 0;
     const float *scale_default = nullptr, *shift_default = nullptr;
     if (layer.kind == LayerKind::kAffine || layer.kind == LayerKind::kLayerNorm) {

@@ -115,6 +115,9 @@ class PlanReader {
         1 + fields.Choice("kind", {"relu", "relu6", "leaky_relu", "elu", "selu", "sigmoid", "tanh", "gelu", "gelu_tanh",
                                    "swish", "softplus", "softmax", "prelu", "dice"}));
     const bool dice = activation.kind == ActivationKind::kDice;
+    if (activation.kind == ActivationKind::kRelu || activation.kind == ActivationKind::kRelu6) {
+      activation.onednn = fields.Bool("onednn", false);
+    }
     if (activation.kind == ActivationKind::kLeakyRelu) {
       if (!fields.Has("alpha")) fields.RefuseField("alpha", "a number");
       activation.alpha = static_cast<float>(fields.Double("alpha", -FLT_MAX, FLT_MAX, 0));

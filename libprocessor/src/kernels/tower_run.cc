@@ -220,7 +220,8 @@ absl::Status TowerRun::Multiply(size_t layer, size_t product, const Block& block
   const DenseTower::Dense& dense = tower_.dense(layer);
   const OnednnMatmul* onednn = dense.products[product].onednn.get();
   const bool half = dense.bfloat16 && layout_.half_sources() && !place.single;
-  const bool fused = activate && OnednnMatmul::CanApply(tower_.plan().layers[layer].activation);
+  // With float sources, oneDNN's answer to NaN hangs on the number of rows.
+  const bool fused = activate && half && OnednnMatmul::CanApply(tower_.plan().layers[layer].activation);
 
   OnednnMatmul::Call call;
   call.bias = bias;
@@ -278,6 +279,7 @@ void TowerRun::MultiplyPanels(size_t layer, size_t product, int64_t rows, SrcRow
   matmul.panels = dense.products[product].panels;
   matmul.bias = bias;
   matmul.floor = activate && relu ? 0 : -std::numeric_limits<float>::infinity();
+  matmul.zero_nan = activate && relu && activation.zero_nan;
   matmul.dst = dst.data;
   matmul.dst_stride = dst.stride;
   if (share != nullptr) {
