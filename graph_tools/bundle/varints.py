@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from mmap import mmap
+
 import numpy as np
 
 from graph_tools.tensors import Array
@@ -20,7 +22,7 @@ def encode(value: int) -> bytes:
     return bytes(out)
 
 
-def decode(data: bytes, position: int) -> tuple[int, int]:
+def decode(data: bytes | mmap, position: int) -> tuple[int, int]:
     """Return the integer at `position` and the position behind it; ValueError if it does not end."""
     value = 0
     for shift in range(0, 7 * MAX_BYTES, 7):

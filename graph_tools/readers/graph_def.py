@@ -11,6 +11,8 @@ from graph_tools.graph import Graph, Output, attribute, inline_calls, op_def, ou
 from graph_tools.graph.op_defs import tf_type
 from graph_tools.model import Endpoint, Model, Signature
 from graph_tools.op_library import load_for
+from graph_tools.readers.large_constants import split_graph_def
+from graph_tools.tensors import TensorSource
 
 SIGNATURE = "serving_default"
 
@@ -34,7 +36,8 @@ def read_graph_def(path: Path, outputs: tuple[str, ...] = ()) -> Model:
     ------
     UnreadableError, UsageError
     """
-    graph = Graph.from_graph_def(parse_graph_def(path), str(path))
+    graph_def, large = _parse(path)
+    graph = Graph.from_graph_def(graph_def, str(path))
     load_for(graph)
     chosen = [Output.parse(name) for name in outputs] or loose_ends(graph)
     for output in chosen:
@@ -49,7 +52,7 @@ def read_graph_def(path: Path, outputs: tuple[str, ...] = ()) -> Model:
     }
     named = {_key(output): Endpoint(output, _dtype(graph, output, path), None) for output in chosen}
     signature = Signature(inputs, named)
-    return Model(path=path, kind="GraphDef", graph=graph, signatures={SIGNATURE: signature})
+    return Model(path=path, kind="GraphDef", graph=graph, signatures={SIGNATURE: signature}, variables=large)
 
 
 def _key(output: Output) -> str:
@@ -57,28 +60,35 @@ def _key(output: Output) -> str:
 
 
 def parse_graph_def(path: Path) -> Any:
-    """Parse a GraphDef message."""
+    """Parse a GraphDef message, its large constants included."""
+    return _parse(path, whole=True)[0]
+
+
+def _parse(path: Path, whole: bool = False) -> tuple[Any, dict[str, TensorSource]]:
+    """Parse a GraphDef message; `whole` False: variables stand for large constants."""
     from google.protobuf import message, text_format
     from tensorflow.core.framework import graph_pb2
 
     graph_def = graph_pb2.GraphDef()
+    large: dict[str, TensorSource] = {}
     try:
         if path.suffix == ".pbtxt":
             text_format.Parse(path.read_text(encoding="utf-8"), graph_def)
         else:
-            graph_def.ParseFromString(path.read_bytes())
-    except (message.DecodeError, text_format.ParseError, UnicodeDecodeError) as error:
+            content, large = (path.read_bytes(), {}) if whole else split_graph_def(path)
+            graph_def.ParseFromString(content)
+    except (message.DecodeError, text_format.ParseError, ValueError) as error:
         raise UnreadableError(f"{path}: {error}, expected a GraphDef message") from error
     if not graph_def.node:
         raise UnreadableError(f"{path}: no node, expected a GraphDef message with some")
-    return graph_def
+    return graph_def, large
 
 
 def loose_ends(graph: Graph) -> list[Output]:
     """List the outputs that nothing uses."""
     ends: list[Output] = []
     for node in graph:
-        if graph.users(node.name) or node.op in {"Const", "NoOp", "Assert", "Placeholder"}:
+        if graph.users(node.name) or node.op in {"Const", "NoOp", "Assert", "Placeholder", "ReadVariableOp"}:
             continue
         described = op_def(node.op, graph.op_defs)
         ports = len(output_types(described, node.attrs)) if described is not None else 1
