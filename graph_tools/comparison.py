@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from graph_tools.inspection import Inspection, SignatureInfo, TensorInfo, by_name, inspect_model
-from graph_tools.op_library import load_library
+from graph_tools.op_library import Libraries, load_libraries
 from graph_tools.report.data import as_data
 
 SCHEMA = "diff_report/1"
@@ -90,7 +90,7 @@ class DiffReport:
         return {"schema": SCHEMA, "equal": self.equal, "same_interface": self.same_interface, **as_data(self)}
 
 
-def diff(a: str | Path, b: str | Path, *, op_library: str | Path | None = None) -> DiffReport:
+def diff(a: str | Path, b: str | Path, *, op_library: Libraries = None) -> DiffReport:
     """Compare what two exported models hold; `verify` compares what they answer.
 
     `op_library` is libprocessor.so, for models with its ops; it is found without where it is installed.
@@ -99,8 +99,7 @@ def diff(a: str | Path, b: str | Path, *, op_library: str | Path | None = None) 
     ------
     UnreadableError, UsageError
     """
-    if op_library is not None:
-        load_library(op_library)
+    load_libraries(op_library)
     first, second = inspect_model(Path(a)), inspect_model(Path(b))
     return DiffReport(
         a=_side(first),

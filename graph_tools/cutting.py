@@ -8,13 +8,13 @@ from pathlib import Path
 
 from graph_tools.conversion import Conversion, plain_options
 from graph_tools.errors import UsageError
+from graph_tools.leaving_out import Choice
 from graph_tools.model import Model
-from graph_tools.op_library import our_ops
+from graph_tools.op_library import Libraries, load_libraries, our_ops, require_for
 from graph_tools.options import CutOptions
-from graph_tools.passes import serving_passes
+from graph_tools.passes import check_skipped, cutting_pass_names, serving_passes
 from graph_tools.passes.base import PassResult, run_passes
 from graph_tools.progress import Progress, Silent
-from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.report.cut import CutReport, describe_source
 from graph_tools.tables.analysis import Progress as TableProgress
 from graph_tools.verification import SAMPLES, Tolerance
@@ -33,6 +33,9 @@ def cut(
     tolerance: Tolerance | str | None = None,
     dry_run: bool = False,
     check: bool = True,
+    accept_weak_proof: bool = False,
+    seed: int = 0,
+    op_library: Libraries = None,
     progress: Progress | None = None,
 ) -> CutReport:
     """Cut an exported model down to what serving needs.
@@ -54,6 +57,12 @@ def cut(
         Write nothing; the report forecasts bytes per table and technique.
     check : bool
         Compare the result with the source before it is put in place.
+    accept_weak_proof : bool
+        Put the result in place although too little was asked to say that both answer alike; see `weak` of the report.
+    seed : int
+        Of the generated requests.
+    op_library : path or sequence of path, optional
+        Libraries with ops of the model that TensorFlow does not have; without them it cannot be compared.
     progress : optional
         Told about each step.
 
@@ -71,6 +80,7 @@ def cut(
         Scores differ by more than the tolerance; nothing was left behind, and `report` of the error has the figures.
     """
     options, told = options or CutOptions(), progress or Silent()
+    load_libraries(op_library)
     asked = Conversion(
         Path(source),
         None if target is None else Path(target),
@@ -83,6 +93,8 @@ def cut(
         tolerance=tolerance,
         dry_run=dry_run,
         check=check,
+        accept_weak_proof=accept_weak_proof,
+        seed=seed,
         progress=told,
     )
 
@@ -95,23 +107,27 @@ def cut(
             )
         return CutReport(describe_source(model), plain_options(options), dry_run=dry_run)
 
+    check_skipped(options.skip_passes, cutting_pass_names())
     return asked.run(
         begin,
-        lambda model: rewrite(model, options, lambda _, count: told.advance(count)),
+        lambda model, choice: rewrite(model, options, lambda _, count: told.advance(count), choice),
     )
 
 
-def rewrite(model: Model, options: CutOptions, progress: TableProgress | None = None) -> list[PassResult]:
+def rewrite(
+    model: Model, options: CutOptions, progress: TableProgress | None = None, choice: Choice | None = None
+) -> list[PassResult]:
     """Run the passes of `cut` over a model as it was read.
 
     Raises
     ------
     UsageError
         An option names a table that the model does not have.
-    ConversionError
-        A kept output needs an op that stock TensorFlow does not have.
+    UnreadableError
+        Ops of libprocessor need the library, and it is not there or older.
     """
-    results = run_passes(model, serving_passes(options, progress))
+    passes = (choice or Choice()).of(serving_passes(options, progress))
+    results = run_passes(model, passes, options.skip_passes)
     options.check_names((one["name"] for one in model.table_records), model.merged_tables)
-    check_unknown_ops(model)
+    require_for(model.graph, model.path)
     return results

@@ -37,11 +37,18 @@ class VerificationError(GraphToolsError, RuntimeError):
     ----------
     report : dict
         The verification, as JSON has it; of `cut`, its whole report, without a target.
+    passes : list of PassResult
+        What a conversion had done.
     """
 
     def __init__(self, message: str, report: dict[str, Any]) -> None:
         super().__init__(message)
         self.report = report
+        self.passes: list[Any] = []
+
+
+class WeakProofError(VerificationError):
+    """Two models answered alike, and were asked too little to conclude anything from it."""
 
 
 @contextmanager

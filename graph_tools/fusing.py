@@ -7,19 +7,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from graph_tools.contractions import drop_marks, mark_contractions
 from graph_tools.conversion import Conversion, plain_options
 from graph_tools.cutting import rewrite
+from graph_tools.leaving_out import Choice
 from graph_tools.model import Model
-from graph_tools.op_library import load_library
+from graph_tools.op_library import Libraries, load_libraries, load_library, require_for
 from graph_tools.options import CutOptions, FuseOptions
+from graph_tools.passes import check_skipped, cutting_pass_names
 from graph_tools.passes.base import Pass
-from graph_tools.passes.fusing import check_skipped, fusing_passes
+from graph_tools.passes.fusing import fusing_pass_names, fusing_passes
 from graph_tools.passes.move_constants import MoveConstants
 from graph_tools.passes.prune_unreachable import PruneUnreachable
 from graph_tools.passes.shorten_names import ShortenNames
 from graph_tools.precision import decide, set_precision
 from graph_tools.progress import Progress, Silent
-from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.report.cut import describe_source
 from graph_tools.report.data import as_data
 from graph_tools.report.fuse import FusedPass, FuseReport, describe_sites, our_nodes
@@ -39,11 +41,13 @@ def fuse(
     samples: int = SAMPLES,
     tolerance: Tolerance | str | None = None,
     table_store: str | Path | None = None,
-    op_library: str | Path | None = None,
+    op_library: Libraries = None,
     user_inputs: Sequence[str] = (),
     memory_limit: int = CutOptions.memory_limit,
     dry_run: bool = False,
     check: bool = True,
+    accept_weak_proof: bool = False,
+    seed: int = 0,
     progress: Progress | None = None,
 ) -> FuseReport:
     """Put fused ops in the place of a model's lookups, interactions and dense layers.
@@ -61,13 +65,14 @@ def fuse(
         Of dense layers: `fp32`; `bf16`, which a CPU must be able to do to load the model; `auto`: bf16 where the CPU
         can, if no output loses more than 0.001 of AUC, or of rank correlation with the scores of fp32, on the requests.
     skip_passes : sequence of str
-        Fusing passes to leave out, by name.
+        Passes to leave out, by name.
     requests, samples, tolerance
         As `verify` takes them.
     table_store : path, optional
         Folder with the table files of all artefacts, which link to them; None: the artefact has its own.
-    op_library : path, optional
-        libprocessor.so; by default PROCESSOR_LIBRARY, or the one of the installed `processor` package.
+    op_library : path or sequence of path, optional
+        libprocessor.so; by default PROCESSOR_LIBRARY, or the one of the installed `processor` package. Others have ops
+        of the model that TensorFlow does not have.
     user_inputs : sequence of str
         Names or patterns (`fnmatch`) of inputs that are the user's where rows are items: their side is computed once
         for a request, which may have one row of them, or as many equal ones as there are items.
@@ -76,6 +81,10 @@ def fuse(
         Write nothing; the report says what would be fused.
     check : bool
         Compare the result with the source before it is put in place. Without, `auto` is fp32.
+    accept_weak_proof : bool
+        Put the result in place although too little was asked to say that both answer alike; `auto` is fp32 then.
+    seed : int
+        Of the generated requests.
     progress : optional
         Told about each step.
 
@@ -106,6 +115,8 @@ def fuse(
         user_inputs=user_inputs,
         dry_run=dry_run,
         check=check,
+        accept_weak_proof=accept_weak_proof,
+        seed=seed,
         progress=progress,
     )
 
@@ -124,10 +135,12 @@ def optimize(
     samples: int = SAMPLES,
     tolerance: Tolerance | str | None = None,
     table_store: str | Path | None = None,
-    op_library: str | Path | None = None,
+    op_library: Libraries = None,
     user_inputs: Sequence[str] = (),
     dry_run: bool = False,
     check: bool = True,
+    accept_weak_proof: bool = False,
+    seed: int = 0,
     progress: Progress | None = None,
 ) -> FuseReport:
     """Cut, fuse and verify in one go: what is written is compared with the source as it was.
@@ -135,9 +148,13 @@ def optimize(
     The parameters are those of `cut` and of `fuse`, and so are the result and the errors.
     """
     cutting, told = options or CutOptions(), progress or Silent()
+    check_skipped(skip_passes, [*fusing_pass_names(), *cutting_pass_names()])
+    cutting = replace(
+        cutting, skip_passes=(*cutting.skip_passes, *(one for one in skip_passes if one in cutting_pass_names()))
+    )
     store = None if table_store is None else Path(table_store)
-    fusing = FuseOptions(precision, tuple(skip_passes), tuple(user_inputs), store)
-    check_skipped(fusing.skip_passes)
+    left_out = tuple(one for one in skip_passes if one in fusing_pass_names())
+    fusing = FuseOptions(precision, left_out, tuple(user_inputs), store)
     asked = Conversion(
         Path(source),
         None if target is None else Path(target),
@@ -150,27 +167,32 @@ def optimize(
         tolerance=tolerance,
         dry_run=dry_run,
         check=check,
+        accept_weak_proof=accept_weak_proof,
+        seed=seed,
         table_store=store,
         progress=told,
     )
-    library = load_library(op_library)
+    load_libraries(op_library)
+    library = load_library()
 
     def begin(model: Model) -> FuseReport:
         fusing.check_inputs({name: one.inputs for name, one in model.signatures.items()})
+        mark_contractions(model)
         report = FuseReport(describe_source(model), plain_options(cutting), dry_run=dry_run)
         report.fuse_options, report.library = as_data(fusing), str(library)
         return report
 
-    def fuse_graph(model: Model, report: FuseReport) -> None:
+    def fuse_graph(model: Model, report: FuseReport, choice: Choice) -> None:
         told.begin("Fusing")
-        report.fused = [_run(model, one) for one in fusing_passes(fusing)]
+        report.fused = [_run(model, one) for one in choice.of(fusing_passes(fusing))]
         report.user_inputs = all_user_inputs(model, fusing.user_inputs)
+        drop_marks(model.graph)
         # Sites are named as the source names them until here.
         tidying: list[Pass] = [PruneUnreachable(), MoveConstants()]
         report.passes += [
             one.apply(model) for one in [*tidying, *([] if cutting.keep_graph_names else [ShortenNames()])]
         ]
-        check_unknown_ops(model)
+        require_for(model.graph, model.path)
         set_precision(model, "fp32")
 
     def compare(a: Path, b: Path) -> VerifyReport:
@@ -182,6 +204,7 @@ def optimize(
             samples=samples,
             tolerance=asked.tolerance,
             memory_limit=cutting.memory_limit,
+            seed=seed,
             asking=asked.read(),
             rounding=False,
             progress=told,
@@ -193,7 +216,9 @@ def optimize(
 
     return asked.run(
         begin,
-        lambda model: rewrite(model, replace(cutting, keep_graph_names=True), lambda _, count: told.advance(count)),
+        lambda model, choice: rewrite(
+            model, replace(cutting, keep_graph_names=True), lambda _, count: told.advance(count), choice
+        ),
         fuse_graph,
         settle,
     )

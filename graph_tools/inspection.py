@@ -11,7 +11,7 @@ from typing import Any
 
 from graph_tools.graph import is_native
 from graph_tools.model import Endpoint, HashTableContent, Model
-from graph_tools.op_library import is_ours, load_library
+from graph_tools.op_library import Libraries, is_ours, load_libraries
 from graph_tools.passes.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
 from graph_tools.readers.graph_def import is_graph_def, parse_graph_def
@@ -200,9 +200,7 @@ class InspectReport:
         return {"schema": SCHEMA, **data}
 
 
-def inspect(
-    *models: str | Path, checkpoint: str | Path | None = None, op_library: str | Path | None = None
-) -> InspectReport:
+def inspect(*models: str | Path, checkpoint: str | Path | None = None, op_library: Libraries = None) -> InspectReport:
     """Look at exported models without changing them.
 
     Parameters
@@ -218,8 +216,7 @@ def inspect(
     ------
     UnreadableError, UsageError
     """
-    if op_library is not None:
-        load_library(op_library)
+    load_libraries(op_library)
     return InspectReport([inspect_model(Path(one), checkpoint) for one in models])
 
 

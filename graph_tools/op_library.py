@@ -9,12 +9,14 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import json
+import mmap
 import os
 import re
 import site
 import sys
 import sysconfig
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,12 +28,16 @@ NAME = "libprocessor.so"
 #: Version of docs/fused_ops.md; an artefact's manifest says which one it needs.
 OPS_VERSION = 1
 
+Libraries = str | Path | Sequence[str | Path] | None
+"""One library of ops, several, or none that is named."""
+
 # No op of TensorFlow is named so: Reciprocal, RecordInput and Recv go on with a small letter.
 _OURS = re.compile("Rec[A-Z]")
 _ONEDNN = "libdnnl.so.3"
 
 _lock = threading.Lock()
 _loaded: Path | None = None
+_others: list[Path] = []
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,39 @@ def load_library(path: str | Path | None = None) -> Path:
         elif real != _loaded:
             raise UnreadableError(f"{real}: {_loaded} is loaded already, expected one op library in a process")
         return _loaded
+
+
+def load_libraries(given: Libraries) -> None:
+    """Let TensorFlow load libraries of ops: libprocessor, and others that have ops of a model's own.
+
+    Raises
+    ------
+    UnreadableError
+        One is not there or no library of ops, or there are two of libprocessor.
+    """
+    paths = [given] if isinstance(given, (str, Path)) else given or ()
+    for path in paths:
+        if not Path(path).is_file() or _is_libprocessor(Path(path)):
+            load_library(path)
+            continue
+        real = Path(os.path.realpath(path))
+        with _lock:
+            if real not in _others:
+                _load(real)
+                _others.append(real)
+
+
+def loaded_libraries() -> list[Path]:
+    """List the libraries of ops that were loaded, libprocessor among them."""
+    return [*([] if _loaded is None else [_loaded]), *_others]
+
+
+def _is_libprocessor(path: Path) -> bool:
+    """Say whether a library registers the ops of libprocessor."""
+    if not path.stat().st_size:
+        return True
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(b"RecInitializeEmbeddingTable") >= 0
 
 
 def load_for(graph: Graph) -> None:

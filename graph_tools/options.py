@@ -18,6 +18,9 @@ ROW_TYPES = ("fp32", "bf16", "fp16", "int8", "int4")
 PRECISIONS = ("fp32", "bf16", "auto")
 """In what dense layers compute; `auto` is bf16 where it was measured to change little."""
 
+NEEDED_PASSES = frozenset({"prune_unreachable", "use_resource_variables", "convert_sparse_lookups", "move_constants"})
+"""Without them there is nothing that stock TensorFlow runs, or too large a graph."""
+
 _Value = TypeVar("_Value")
 
 
@@ -38,6 +41,8 @@ class CutOptions:
     memory_limit : int [bytes]
         What a conversion may hold in memory; tables are streamed, and steps that need more are left out.
     keep_graph_names : bool
+    skip_passes : tuple of str
+        Passes to leave out, by name.
     absent_key : mapping of pattern to str
         `zero`, `row:K` (the row that the table holds for key K), or `default` (what the system itself does).
 
@@ -54,6 +59,7 @@ class CutOptions:
     memory_limit: int = 4 << 30
     keep_graph_names: bool = False
     absent_key: Mapping[str, str] = field(default_factory=dict)
+    skip_passes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         types = {f"--tensor-type {pattern}": name for pattern, name in self.tensor_types.items()}

@@ -15,6 +15,7 @@ from graph_tools.model import Model
 from graph_tools.op_library import is_ours, library_info, load_library
 from graph_tools.store import TableFile
 from graph_tools.verification import OutputComparison, VerifyReport
+from graph_tools.verification.compare import FAR
 from graph_tools.writer import write_graph
 
 #: What AUC, or the rank correlation with the scores of fp32, may lose.
@@ -205,13 +206,17 @@ def _problem(one: OutputComparison, ranked: float | None, area: float | None) ->
         return f"{place}: differs by {one.max_abs_difference:.2g} in bf16, and its answers have no order to compare"
     if lost > LIMIT:
         return f"{place}: loses {lost:.2g} of {measure} in bf16, expected at most {LIMIT:g}"
+    if one.far:
+        most = f"{FAR.absolute:g} + {FAR.relative:g} x |score|"
+        return f"{place}: differs by {one.max_abs_difference:.2g} in bf16, expected at most {most}"
     return None
 
 
 def _problems(measured: VerifyReport, losses: list[Loss]) -> list[str]:
     """Say what forbids bf16, a sentence each."""
     others = replace(measured, outputs=[]).reasons()
-    return others + [one.problem for one in losses if one.problem is not None]
+    weak = [f"too little was asked to permit bf16: {one}" for one in measured.weak]
+    return others + [one.problem for one in losses if one.problem is not None] + weak
 
 
 def _certificate(measured: VerifyReport, losses: list[Loss]) -> Certificate:

@@ -131,4 +131,4 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 def _environment() -> dict[str, str]:
     # One thread for each pool: what serves on this machine goes first.
-    return {**os.environ, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
+    return {**os.environ, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}

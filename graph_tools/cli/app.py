@@ -57,9 +57,9 @@ def _common(
 
 def main() -> None:
     """Run the command line."""
-    # TensorFlow reads these once, when it is loaded; what they silence is not about the user's model.
+    # Read once, when TensorFlow is loaded; what it silences is not about the user's model. Nothing else is set: models
+    # are compared as they are served.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     signal.signal(signal.SIGTERM, _terminated)
     load_verbs()
     app(prog_name="graph-tools")

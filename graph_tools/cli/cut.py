@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from graph_tools.cli.app import app, guarded
 from graph_tools.cli.options import (
+    AcceptWeakProof,
     Checkpoint,
     Json,
     MemoryLimit,
+    OpLibrary,
     Report,
     Requests,
     Samples,
+    Seed,
     Source,
     Target,
     Tolerance,
@@ -29,6 +32,7 @@ from graph_tools.cli.options_cut import (
     TensorType,
     cut_options,
 )
+from graph_tools.cli.options_fuse import ListCutPasses, SkipPass
 from graph_tools.cli.render_cut import render_cut
 from graph_tools.cli.terminal import console
 
@@ -66,18 +70,30 @@ def cut_command(
     min_norm: MinNorm = 0.0,
     min_frequency: MinFrequency = 0,
     keep_graph_names: KeepGraphNames = False,
+    skip_pass: SkipPass = None,
+    list_passes: ListCutPasses = False,
     report: Report = None,
     memory_limit: MemoryLimit = 4.0,
     requests: Requests = None,
     samples: Samples = 32,
     tolerance: Tolerance = None,
     verify: Verify = True,
+    accept_weak_proof: AcceptWeakProof = False,
+    seed: Seed = 0,
+    op_library: OpLibrary = None,
     as_json: Json = False,
 ) -> int:
     from graph_tools.cutting import cut
 
     options = cut_options(
-        embedding_dtype, tensor_type, absent_key, min_norm, min_frequency, keep_graph_names, memory_limit
+        embedding_dtype,
+        tensor_type,
+        absent_key,
+        min_norm,
+        min_frequency,
+        keep_graph_names,
+        memory_limit,
+        skip_pass or (),
     )
     return converted(
         lambda told: cut(
@@ -92,6 +108,9 @@ def cut_command(
             tolerance=tolerance,
             dry_run=dry_run,
             check=verify,
+            accept_weak_proof=accept_weak_proof,
+            seed=seed,
+            op_library=op_library,
             progress=told,
         ),
         report,

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from graph_tools.cli.app import app, guarded
 from graph_tools.cli.options import (
+    AcceptWeakProof,
     Json,
     MemoryLimit,
     OpLibrary,
     Report,
     Requests,
     Samples,
+    Seed,
     Source,
     Target,
     Tolerance,
@@ -66,6 +68,8 @@ def fuse_command(
     samples: Samples = 32,
     tolerance: Tolerance = None,
     verify: Verify = True,
+    accept_weak_proof: AcceptWeakProof = False,
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> int:
     from graph_tools.fusing import fuse
@@ -86,6 +90,8 @@ def fuse_command(
             memory_limit=memory,
             dry_run=dry_run,
             check=verify,
+            accept_weak_proof=accept_weak_proof,
+            seed=seed,
             progress=told,
         ),
         report,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from graph_tools.cli.app import app, guarded
 from graph_tools.cli.options import (
+    AcceptWeakProof,
     Checkpoint,
     Json,
     MemoryLimit,
@@ -12,6 +13,7 @@ from graph_tools.cli.options import (
     Report,
     Requests,
     Samples,
+    Seed,
     Source,
     Target,
     Tolerance,
@@ -80,6 +82,8 @@ def optimize_command(
     samples: Samples = 32,
     tolerance: Tolerance = None,
     verify: Verify = True,
+    accept_weak_proof: AcceptWeakProof = False,
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> int:
     from graph_tools.fusing import optimize
@@ -105,6 +109,8 @@ def optimize_command(
             user_inputs=names(user_inputs),
             dry_run=dry_run,
             check=verify,
+            accept_weak_proof=accept_weak_proof,
+            seed=seed,
             progress=told,
         ),
         report,

@@ -53,12 +53,24 @@ Tolerance = Annotated[
     ),
 ]
 Verify = Annotated[bool, typer.Option("--verify/--no-verify", metavar="", help="Compare the result with the source.")]
+AcceptWeakProof = Annotated[
+    bool,
+    typer.Option(
+        "--accept-weak-proof",
+        metavar="",
+        help="Take the result although few rows were answered, an input never changed or a table was not looked up.",
+    ),
+]
+Seed = Annotated[
+    int, typer.Option(metavar="N", min=0, help="Other generated requests for each number; the same for the same.")
+]
 OpLibrary = Annotated[
-    Path | None,
+    list[Path] | None,
     typer.Option(
         metavar="FILE.so",
         show_default=False,
-        help="libprocessor.so; else PROCESSOR_LIBRARY, or the one of the package processor.",
+        help="libprocessor.so; else PROCESSOR_LIBRARY, or the one of the package processor. Also libraries with other "
+        "ops of the model; repeatable.",
     ),
 ]
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -48,6 +49,7 @@ def cut_options(
     min_frequency: int,
     keep_graph_names: bool,
     memory_limit: float,
+    skip_passes: Iterable[str] = (),
 ) -> CutOptions:
     """Make the options of what the command line gives."""
     return CutOptions(
@@ -58,4 +60,5 @@ def cut_options(
         min_frequency=min_frequency,
         keep_graph_names=keep_graph_names,
         memory_limit=memory_bytes(memory_limit),
+        skip_passes=tuple(skip_passes),
     )

@@ -15,9 +15,20 @@ def _list_passes(wanted: bool) -> None:
     if wanted:
         from graph_tools.cli.render_fuse import render_passes
         from graph_tools.cli.terminal import console
+        from graph_tools.passes import cutting_pass_names
         from graph_tools.passes.fusing import fusing_pass_names
 
-        render_passes(fusing_pass_names(), console())
+        render_passes(fusing_pass_names() | cutting_pass_names(), console())
+        raise typer.Exit
+
+
+def _list_cut_passes(wanted: bool) -> None:
+    if wanted:
+        from graph_tools.cli.render_fuse import render_passes
+        from graph_tools.cli.terminal import console
+        from graph_tools.passes import cutting_pass_names
+
+        render_passes(cutting_pass_names(), console())
         raise typer.Exit
 
 
@@ -30,12 +41,16 @@ Precision = Annotated[
     ),
 ]
 SkipPass = Annotated[
-    list[str] | None, typer.Option(metavar="NAME", help="Leave out this fusing pass; repeatable.", show_default=False)
+    list[str] | None, typer.Option(metavar="NAME", help="Leave out this pass; repeatable.", show_default=False)
 ]
 ListPasses = Annotated[
     bool,
+    typer.Option("--list-passes", metavar="", callback=_list_passes, is_eager=True, help="Print the passes and exit."),
+]
+ListCutPasses = Annotated[
+    bool,
     typer.Option(
-        "--list-passes", metavar="", callback=_list_passes, is_eager=True, help="Print the fusing passes and exit."
+        "--list-passes", metavar="", callback=_list_cut_passes, is_eager=True, help="Print the passes and exit."
     ),
 ]
 Explain = Annotated[

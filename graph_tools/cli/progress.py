@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TaskID, Text
 from rich.progress import ProgressColumn as Column
 from rich.text import Text
 
+from graph_tools.cli.terminal import load_tensorflow
 from graph_tools.cli.units import bytes_text
 
 
@@ -58,6 +59,7 @@ class Steps:
 @contextmanager
 def steps() -> Iterator[Steps]:
     """Show steps while the block runs, if somebody sits at a terminal."""
+    load_tensorflow()
     screen = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), _Done(), TimeElapsedColumn())
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as progress:

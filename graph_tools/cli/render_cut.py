@@ -14,7 +14,15 @@ from rich.table import Table
 
 from graph_tools.cli.terminal import Columns, show
 from graph_tools.cli.terminal import table as make_table
-from graph_tools.cli.units import asked_text, bytes_text, change_text, difference_text, table_size_text
+from graph_tools.cli.units import (
+    asked_text,
+    bytes_text,
+    change_text,
+    difference_text,
+    settings_text,
+    table_size_text,
+    weak_text,
+)
 from graph_tools.options import ROW_TYPES
 
 _MOST = 12
@@ -157,19 +165,24 @@ def notes(report: dict[str, Any]) -> list[str]:
         for one in report["tables"]
         if one["lossy_rows"]
     ]
+    for one in report["left_out"]:
+        place = f" at {escape(one['site'])}" if one["site"] else ""
+        lines.append(f"[yellow]left out[/] {escape(one['name'])}{place}, since with it: {escape(one['reason'])}")
     found = report["verification"]
     if found is not None:
+        lines += [f"[yellow]warning[/] {escape(text)}" for text in weak_text(found)]
         lines.append(_verdict(found, report["scores_judged"]))
     elif not report["dry_run"]:
-        lines.append("[yellow]not verified[/]: --no-verify was given")
+        unknown = ", ".join(one["op"] for one in report["unknown_ops"])
+        unproved = f"; {escape(unknown)} of no library that was given: not run here" if unknown else ""
+        lines.append(f"[yellow]not verified[/]: --no-verify was given{unproved}")
     where = "nothing was written" if report["dry_run"] else f"written to {escape(report['target']['path'])}"
     lines.append(f"{where} in {report['seconds']:.1f} s")
     return lines
 
 
 def _verdict(found: dict[str, Any], judged_too: bool) -> str:
-    worst = max((float(one["max_abs_difference"]) for one in found["outputs"]), default=0.0)
-    difference = difference_text(0.0 if found["bit_exact"] else worst)
+    difference = difference_text(found)
     judged = f"tolerance {found['tolerance']['absolute']:g} + {found['tolerance']['relative']:g} x |score|"
     if not judged_too:
         judged = "not judged, since rows are stored lossily and no --tolerance was given"
@@ -177,4 +190,4 @@ def _verdict(found: dict[str, Any], judged_too: bool) -> str:
     unsettled = sum(one["unsettled"] for one in found["outputs"])
     if unsettled:
         judged += f"; {unsettled:,} of {sum(one['elements'] for one in found['outputs']):,} scores hang on rounding"
-    return f"{word} {asked_text(found)}: {difference}, {judged}"
+    return f"{word} {asked_text(found)}: {difference}, {judged}, {settings_text(found)}"

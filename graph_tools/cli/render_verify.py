@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from graph_tools.cli.terminal import Columns, show, table
-from graph_tools.cli.units import asked_text, bytes_text, difference_text
+from graph_tools.cli.units import asked_text, bytes_text, difference_text, settings_text, weak_text
 
 _MOST = 12
 
@@ -73,13 +73,13 @@ def _notes(report: dict[str, Any]) -> list[str]:
         times = f"{count} requests" if count > 1 else "1 request"
         notes.append(f"refused by both: {times} of '{escape(signature)}', {escape(error)}")
     notes += [f"[red]differs[/] {escape(text)}" for text in report["reasons"][:_MOST]]
+    notes += [f"[yellow]warning[/] {escape(text)}" for text in weak_text(report)]
     if len(report["reasons"]) > _MOST:
         notes.append(f"[red]differs[/] and {len(report['reasons']) - _MOST} more; the JSON report has all")
     tolerance = f"{report['tolerance']['absolute']:g} + {report['tolerance']['relative']:g} x |score|"
     asked = f"{asked_text(report)} in {report['seconds']:.1f} s"
-    worst = max((float(one["max_abs_difference"]) for one in report["outputs"]), default=0.0)
     verdict = "[green]equal[/]" if report["passed"] else "[bold red]not equal[/]"
     if report["passed"]:
-        asked += f": {difference_text(0.0 if report['bit_exact'] else worst)}" if worst or report["bit_exact"] else ""
-    notes.append(f"{verdict} {asked}, tolerance {tolerance}")
+        asked += f": {difference_text(report)}"
+    notes.append(f"{verdict} {asked}, tolerance {tolerance}, {settings_text(report)}")
     return notes

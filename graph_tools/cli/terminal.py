@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -19,6 +22,22 @@ Columns = dict[str, Kind]
 _NAME_CELLS = 24
 _TEXT_CELLS = 28
 _BETWEEN = 2
+
+
+def load_tensorflow() -> None:
+    """Load TensorFlow without what it prints of oneDNN before anybody can tell it not to."""
+    if "tensorflow" in sys.modules:
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        importlib.import_module("tensorflow")
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def console() -> Console:

@@ -26,9 +26,26 @@ def table_size_text(rows: int, dim: int) -> str:
     return f"{rows:,} x {dim}"
 
 
-def difference_text(worst: float) -> str:
-    """Write the largest difference between scores."""
-    return "scores are equal bit for bit" if worst == 0 else f"largest difference {worst:.2g}"
+def difference_text(found: dict[str, Any]) -> str:
+    """Write the largest difference between the scores of a verification."""
+    if found["bit_exact"]:
+        return "scores are equal bit for bit"
+    worst = max((float(one["max_abs_difference"]) for one in found["outputs"]), default=0.0)
+    return f"largest difference {worst:.2g}"
+
+
+def weak_text(found: dict[str, Any]) -> list[str]:
+    """Say what a verification warns of, and why it proves little, in lines without markup."""
+    return [*found["warnings"], *(f"weak proof: {one}" for one in found["weak"])]
+
+
+def settings_text(found: dict[str, Any]) -> str:
+    """Say how TensorFlow ran: `oneDNN on`."""
+    settings = found["settings"]
+    if settings is None:
+        return ""
+    variable = "" if settings["variable"] is None else f" (TF_ENABLE_ONEDNN_OPTS={settings['variable']})"
+    return f"oneDNN {'on' if settings['onednn'] else 'off'}{variable}"
 
 
 def asked_text(found: dict[str, Any]) -> str:

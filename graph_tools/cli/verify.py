@@ -9,7 +9,17 @@ from typing import Annotated
 import typer
 
 from graph_tools.cli.app import app, guarded
-from graph_tools.cli.options import Json, MemoryLimit, OpLibrary, Report, check_report, deliver, memory_bytes
+from graph_tools.cli.options import (
+    AcceptWeakProof,
+    Json,
+    MemoryLimit,
+    OpLibrary,
+    Report,
+    Seed,
+    check_report,
+    deliver,
+    memory_bytes,
+)
 from graph_tools.cli.progress import steps
 from graph_tools.cli.render_verify import render_verify
 from graph_tools.cli.terminal import console
@@ -39,9 +49,8 @@ def verify_command(
     tolerance: Annotated[
         str, typer.Option(metavar="ABS[,REL]", help="Scores may differ by ABS + REL x |score|.")
     ] = "1e-5,1e-5",
-    seed: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Other generated requests for each number; the same for the same.")
-    ] = 0,
+    seed: Seed = 0,
+    accept_weak_proof: AcceptWeakProof = False,
     op_library: OpLibrary = None,
     report: Report = None,
     memory_limit: MemoryLimit = 4.0,
@@ -67,4 +76,4 @@ def verify_command(
     deliver(data, report, as_json)
     if not as_json:
         render_verify(data, console())
-    return 0 if found.passed else 1
+    return 0 if found.passed and (accept_weak_proof or not found.weak) else 1

@@ -35,13 +35,17 @@ ACTIVATIONS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation; `weight`, `scale` and `shift` are numbers of weights [k] or [1]."""
+    """An activation; `weight`, `scale` and `shift` are numbers of weights [k] or [1].
+
+    With `onednn`, `relu` and `relu6` make 0 of NaN where TensorFlow runs with oneDNN, as its product with relu does.
+    """
 
     kind: str
     alpha: float | None = None
     weight: int | None = None
     scale: int | None = None
     shift: int | None = None
+    onednn: bool = False
 
 
 @dataclass(frozen=True)
@@ -197,6 +201,8 @@ def _check_shape(layer: Layer, where: str) -> None:
 def _check_activation(activation: Activation, where: str) -> None:
     if activation.kind not in ACTIVATIONS:
         raise wrong(where, f"activation '{activation.kind}'", f"one of {', '.join(ACTIVATIONS)}")
+    if activation.onednn and activation.kind not in {"relu", "relu6"}:
+        raise wrong(where, f"activation {activation.kind} with 'onednn'", "none")
     for name in ("alpha", "weight", "scale", "shift"):
         there, needed = getattr(activation, name) is not None, name in ACTIVATIONS[activation.kind]
         if there != needed:

@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
-from graph_tools.options import CutOptions
+import inspect
+from collections.abc import Iterable
+
+from graph_tools.errors import UsageError
+from graph_tools.options import NEEDED_PASSES, CutOptions
 from graph_tools.passes.base import Pass, PassResult, run_passes
 from graph_tools.passes.collapse_negative_index_fixup import CollapseNegativeIndexFixup
 from graph_tools.passes.collapse_partitioned_lookups import CollapsePartitionedLookups
@@ -85,4 +89,20 @@ def serving_passes(options: CutOptions, progress: Progress | None = None) -> lis
     return passes
 
 
-__all__ = ["Pass", "PassResult", "run_passes", "serving_passes"]
+def cutting_pass_names() -> dict[str, str]:
+    """Return the names of the passes that may be left out, in order, with what each does in a line."""
+    passes = [one for one in serving_passes(CutOptions()) if one.name not in NEEDED_PASSES]
+    return {one.name: (inspect.getdoc(one) or "").partition("\n")[0].rstrip(".") for one in passes}
+
+
+def check_skipped(names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `UsageError` for a name that is of none of the passes that may be left out."""
+    known = list(known)
+    for name in names:
+        if name in NEEDED_PASSES:
+            raise UsageError(f"--skip-pass {name}: nothing can be written without it, expected another pass")
+        if name not in known:
+            raise UsageError(f"--skip-pass {name}: no such pass, expected one of: {', '.join(known) or 'none'}")
+
+
+__all__ = ["Pass", "PassResult", "check_skipped", "cutting_pass_names", "run_passes", "serving_passes"]

@@ -62,11 +62,14 @@ class InteractionPass(Pass):
             if node.name not in model.graph or node.controls:
                 continue
             found = self.match(flat, node)
+            if found is not None and not isinstance(found, str):
+                found = self.left_alone.get(node.name, found)
             if isinstance(found, str):
                 result.refused.append((node.name, found))
             elif found is not None:
                 fuse(flat, found)
                 result.applied += 1
+                result.at.append(node.name)
         result.nodes_after = len(model.graph)
         return result
 

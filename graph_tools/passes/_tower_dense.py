@@ -92,6 +92,7 @@ def _with_fused_ops(site: Site, node: Node, piece: Piece) -> Piece | str:
     if rest:
         piece.activation = _FUSED[rest[0]]
         piece.alpha = attribute(node, "leakyrelu_alpha", 0.2) if rest[0] == "LeakyRelu" else None
+        piece.onednn = rest[0] in {"Relu", "Relu6"}
     return piece
 
 

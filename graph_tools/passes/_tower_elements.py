@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from graph_tools.contractions import is_marked
 from graph_tools.graph import Node, Output, attribute
 from graph_tools.passes._symbolic_shapes import Size
 from graph_tools.passes._tower_pieces import Piece, Site, Weight, columns
@@ -30,6 +31,7 @@ def _activation(site: Site, node: Node) -> Piece | None:
         return None
     piece = Piece("activation", node.output(), (x,), (width,), width, nodes={node.name})
     piece.activation = "softmax" if node.op == "Softmax" else _ACTIVATIONS[node.op]
+    piece.onednn = is_marked(node)
     if node.op == "LeakyRelu":
         piece.alpha = float(attribute(node, "alpha", 0.2))
     return piece

@@ -272,4 +272,4 @@ class _Maker:
             key: self.weight(piece.weights.get(key)) for key in plans.ACTIVATIONS[piece.activation] if key != "alpha"
         }
         alpha = piece.alpha if "alpha" in plans.ACTIVATIONS[piece.activation] else None
-        return plans.Activation(piece.activation, alpha, **numbers)
+        return plans.Activation(piece.activation, alpha, onednn=piece.onednn, **numbers)

@@ -39,6 +39,8 @@ class Piece:
     activation : str or None
     alpha : float or None
         Of the activation; epsilon of a layer normalisation.
+    onednn : bool
+        The activation is a relu that TensorFlow computes with the product before it; see `contractions`.
     transpose : bool
         The kernel is [units, k].
     nodes : set of str
@@ -53,6 +55,7 @@ class Piece:
     weights: dict[str, Weight] = field(default_factory=dict)
     activation: str | None = None
     alpha: float | None = None
+    onednn: bool = False
     transpose: bool = False
     nodes: set[str] = field(default_factory=set)
 

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from graph_tools.model import Model
 
@@ -21,6 +22,8 @@ class PassResult:
     refused : list of (site, reason)
         Sites that look alike and were left as they are.
     nodes_before, nodes_after : int
+    at : list of str
+        The sites that were rewritten, where they have names; not part of a report.
     """
 
     name: str
@@ -28,6 +31,7 @@ class PassResult:
     refused: list[tuple[str, str]] = field(default_factory=list)
     nodes_before: int = 0
     nodes_after: int = 0
+    at: list[str] = field(default_factory=list, metadata={"hidden": True})
 
 
 class Pass:
@@ -38,6 +42,8 @@ class Pass:
 
     #: As the report and `--skip-pass` name it.
     name: str
+    #: Sites to leave alone, by name, with the reason.
+    left_alone: Mapping[str, str] = MappingProxyType({})
 
     def candidates(self, model: Model) -> Iterable[str]:
         """Name the nodes at which the pattern may begin."""
@@ -59,8 +65,11 @@ class Pass:
                 continue
             reason = self.check(model, site)
             if reason is None:
+                reason = self.left_alone.get(site)
+            if reason is None:
                 self.rewrite(model, site)
                 result.applied += 1
+                result.at.append(site)
             elif reason:
                 result.refused.append((site, reason))
         result.nodes_after = len(model.graph)

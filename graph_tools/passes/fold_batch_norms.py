@@ -38,8 +38,14 @@ class FoldBatchNorms(Pass):
         for step in (self._into_previous, self._into_next, self._alone):
             affines = Affines(model, shapes(model))
             for node in model.graph:
-                if node.name in model.graph:
-                    step(affines, node, result)
+                if node.name not in model.graph:
+                    continue
+                if node.name in self.left_alone:
+                    result.refused.append((node.name, self.left_alone[node.name]))
+                    continue
+                before = result.applied
+                step(affines, node, result)
+                result.at += [node.name] * (result.applied > before)
         result.nodes_after = len(model.graph)
         return result
 

@@ -57,7 +57,11 @@ class FuseDenseTowers(Pass):
             result.nodes_after = result.nodes_before
             return result
         site = Site(model)
-        regions, wanted = _settle(site, find_pieces(site))
+        pairs = list(zip(*_settle(site, find_pieces(site)), strict=True))
+        result.at = [outputs[0].node for _, outputs in pairs if outputs[0].node not in self.left_alone]
+        kept = [(region, outputs) for region, outputs in pairs if outputs[0].node in result.at]
+        site.refused |= {one[0].node: self.left_alone[one[0].node] for _, one in pairs if one[0].node not in result.at}
+        regions, wanted = [one for one, _ in kept], [one for _, one in kept]
         towers = [make_tower(site, *both) for both in zip(regions, wanted, strict=True)]
         # Plans are made before the graph changes, of which `site` is a snapshot.
         edges = [_Edges(site, *both) for both in zip(regions, wanted, strict=True)]

@@ -10,7 +10,7 @@ import numpy as np
 from graph_tools.fused.lookups.batches import joined_parts
 from graph_tools.fused.lookups.emit import TableMaker, emit
 from graph_tools.fused.lookups.finder import PieceFinder
-from graph_tools.fused.lookups.groups import find_groups, partial_joins
+from graph_tools.fused.lookups.groups import Group, find_groups, partial_joins
 from graph_tools.graph import Node, Output
 from graph_tools.model import Model
 from graph_tools.passes._match import replace_output
@@ -39,7 +39,8 @@ class FuseEmbeddingGroups(Pass):
         result = PassResult(self.name, nodes_before=len(model.graph))
         finder = _find(model)
         tables = TableMaker(model, finder.lookups.vocabularies)
-        groups = find_groups(finder)
+        groups = [one for one in find_groups(finder) if self._keep(one, finder)]
+        result.at = [root.output.node for one in groups for root in one.roots]
         made = [(group, emit(model, group, tables, "embedding_group")) for group in groups]
         for group, outputs in made:
             for old, new in outputs.items():
@@ -50,6 +51,13 @@ class FuseEmbeddingGroups(Pass):
         PruneUnreachable().apply(model)
         result.nodes_after = len(model.graph)
         return result
+
+    def _keep(self, group: Group, finder: PieceFinder) -> bool:
+        """Take the roots out of a group that are to be left alone, and say whether others stay."""
+        left = {root.output.node for root in group.roots} & set(self.left_alone)
+        finder.refused |= {name: self.left_alone[name] for name in left}
+        group.roots = [root for root in group.roots if root.output.node not in left]
+        return bool(group.roots)
 
 
 def _find(model: Model) -> PieceFinder:

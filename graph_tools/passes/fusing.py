@@ -7,9 +7,8 @@ They come after the passes of `cut`, and put ops of libprocessor in the place of
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from graph_tools.errors import UsageError
 from graph_tools.options import FuseOptions
 from graph_tools.passes.base import Pass
 from graph_tools.passes.drop_field_reshapes import DropFieldReshapes
@@ -58,11 +57,3 @@ def fusing_passes(options: FuseOptions) -> list[Pass]:
 def fusing_pass_names() -> dict[str, str]:
     """Return the names of the passes in order, with what each does in a line."""
     return {one.name: (inspect.getdoc(one) or "").partition("\n")[0].rstrip(".") for one, _ in PASSES}
-
-
-def check_skipped(names: Iterable[str]) -> None:
-    """Raise `UsageError` for a name that is of no fusing pass."""
-    known = fusing_pass_names()
-    for name in names:
-        if name not in known:
-            raise UsageError(f"--skip-pass {name}: no such pass, expected one of: {', '.join(known) or 'none'}")

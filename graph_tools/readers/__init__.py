@@ -73,13 +73,26 @@ def _read(
         raise UnreadableError(f"{path}: not there, expected a SavedModel or a GraphDef file")
     else:
         raise UnreadableError(
-            f"{path}: no saved_model.pb in it, expected the folder of a SavedModel or a GraphDef file"
+            f"{path}: no saved_model.pb in it, expected the folder of a SavedModel or a GraphDef file{_inside(path)}"
         )
     for family in FAMILIES:
         if family.matches(model):
             family.normalise(model, folder, absent)
     apply_absent_keys(model, absent)
     return model
+
+
+def _inside(path: Path) -> str:
+    """Name the newest version in a folder of versions, as servers have them."""
+    if not path.is_dir():
+        return ""
+    versions = sorted((one for one in path.iterdir() if one.name.isdigit() and is_saved_model(one)), key=_number)
+    others = f", one of {len(versions)} versions" if len(versions) > 1 else ""
+    return f": {versions[-1]} is one{others}" if versions else ""
+
+
+def _number(path: Path) -> int:
+    return int(path.name)
 
 
 def keep_outputs(model: Model, wanted: tuple[str, ...]) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from graph_tools.errors import ConversionError
@@ -12,9 +13,70 @@ from graph_tools.model import Model
 from graph_tools.op_library import require_for
 from graph_tools.tables.lookup import OP
 
+_RESTORES = {"RestoreV2", "Restore", "RestoreSlice"}
+
+
+@dataclass(frozen=True)
+class UnknownOp:
+    """An op that an output needs and TensorFlow does not have.
+
+    Attributes
+    ----------
+    op : str
+    place : str
+        A node of it, in words.
+    output : str
+        One that needs it, in words.
+    """
+
+    op: str
+    place: str
+    output: str
+
+
+def unknown_ops(model: Model) -> list[UnknownOp]:
+    """List the ops that outputs need and TensorFlow does not have, those of loaded libraries taken as its own."""
+    unknown: dict[str, UnknownOp] = {}
+    for signature, key, output in _outputs(model):
+        for name in sorted(model.graph.ancestors([output.node])):
+            for op, place in _ops(model, name):
+                if op != OP and not is_native(op):
+                    unknown.setdefault(op, UnknownOp(op, place, f"output '{key}' of signature '{signature}'"))
+    return [unknown[op] for op in sorted(unknown)]
+
+
+def check_restored(model: Model) -> None:
+    """Check, of a model as it was read, that no unknown op that an output needs is filled from the checkpoint.
+
+    What such an op holds would be lost: nobody here knows how it is stored.
+
+    Raises
+    ------
+    ConversionError
+    """
+    graph = model.graph
+    outputs = [output.node for _, _, output in _outputs(model)]
+    for name in sorted(graph.ancestors(outputs)):
+        if graph[name].op == OP or is_native(graph[name].op) or graph[name].op in graph.library:
+            continue
+        for user in graph.users(name):
+            if any(graph[one].op in _RESTORES for one in graph.ancestors([user.name]) if one != name):
+                _refuse(model, [one for one in unknown_ops(model) if one.op == graph[name].op])
+
+
+def _refuse(model: Model, unknown: list[UnknownOp]) -> None:
+    from graph_tools.readers.families import FAMILIES
+
+    listed = "; ".join(f"{one.op} ({one.place}, needed by {one.output})" for one in unknown)
+    systems = ", ".join(family.name for family in FAMILIES)
+    raise ConversionError(
+        f"{model.path}: {len(unknown)} unknown op{'s' if len(unknown) > 1 else ''}: {listed}, expected ops of "
+        f"TensorFlow or sparse lookups of: {systems}"
+    )
+
 
 def check_unknown_ops(model: Model) -> None:
-    """Check that all that an output needs can be kept or converted; to be called once the graph is pruned.
+    """Check that TensorFlow can run all that an output needs, lookups that are converted aside.
 
     Raises
     ------
@@ -24,22 +86,9 @@ def check_unknown_ops(model: Model) -> None:
         Ops of libprocessor need the library, and it is not there or older.
     """
     require_for(model.graph, model.path)
-    unknown: dict[str, tuple[str, str]] = {}
-    for signature, key, output in _outputs(model):
-        for name in sorted(model.graph.ancestors([output.node])):
-            for op, place in _ops(model, name):
-                if op != OP and not is_native(op):
-                    unknown.setdefault(op, (place, f"output '{key}' of signature '{signature}'"))
-    if not unknown:
-        return
-    from graph_tools.readers.families import FAMILIES
-
-    listed = "; ".join(f"{op} ({place}, needed by {output})" for op, (place, output) in sorted(unknown.items()))
-    systems = ", ".join(family.name for family in FAMILIES)
-    raise ConversionError(
-        f"{model.path}: {len(unknown)} unknown op{'s' if len(unknown) > 1 else ''}: {listed}, expected ops of "
-        f"TensorFlow or sparse lookups of: {systems}"
-    )
+    unknown = unknown_ops(model)
+    if unknown:
+        _refuse(model, unknown)
 
 
 def _outputs(model: Model) -> Iterator[tuple[str, str, Output]]:

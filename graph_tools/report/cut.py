@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from graph_tools.leaving_out import LeftOut
 from graph_tools.model import Model
 from graph_tools.passes.base import PassResult
+from graph_tools.readers.unknown_ops import UnknownOp
 from graph_tools.report.data import as_data
 from graph_tools.store.layout import row_stride
 from graph_tools.tensors import byte_size
@@ -82,6 +84,10 @@ class CutReport:
         As `verify_report.schema.json` has it; `passed` is the verdict of the cut.
     scores_judged : bool or None
         Whether that verdict is also about how far scores differ; None: not verified.
+    left_out : list of LeftOut
+        Passes and sites that would have changed answers.
+    unknown_ops : list of UnknownOp
+        Ops that TensorFlow does not have, which stay as they are.
     """
 
     source: Side
@@ -94,6 +100,8 @@ class CutReport:
     removed: Removals = field(default_factory=Removals)
     verification: dict[str, Any] | None = None
     scores_judged: bool | None = None
+    left_out: list[LeftOut] = field(default_factory=list)
+    unknown_ops: list[UnknownOp] = field(default_factory=list)
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:

@@ -20,7 +20,11 @@ def as_data(value: Any) -> Any:
         A value is none that JSON holds.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = [one.name for one in dataclasses.fields(value) if not one.name.startswith("_")]
+        fields = [
+            one.name
+            for one in dataclasses.fields(value)
+            if not one.name.startswith("_") and not one.metadata.get("hidden")
+        ]
         return {name: as_data(getattr(value, name)) for name in fields}
     if isinstance(value, dict):
         return {str(key): as_data(one) for key, one in value.items()}
@@ -40,11 +44,16 @@ def as_data(value: Any) -> Any:
 
 
 def write_json(data: dict[str, Any], path: str | Path) -> None:
-    """Write a report; a reader never sees half of it."""
+    """Write a report; a reader never sees half of it. `OSError` names the file."""
     path = Path(path)
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(to_text(data), encoding="utf-8")
-    partial.replace(path)
+    try:
+        partial.write_text(to_text(data), encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        # What fails in the middle of a file does not say of which.
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def to_text(data: dict[str, Any]) -> str:

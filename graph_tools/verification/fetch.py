@@ -97,7 +97,9 @@ def aligned_chunks(
         block = block[len(chunk) :]
 
 
-def find_in_table(table: SparseTable, keys: list[Array], defaults: list[Array | None]) -> list[Array]:
+def find_in_table(
+    table: SparseTable, keys: list[Array], defaults: list[Array | None], seen: list[Array] | None = None
+) -> list[Array]:
     """Look keys up as the training system would when it serves.
 
     Parameters
@@ -106,13 +108,18 @@ def find_in_table(table: SparseTable, keys: list[Array], defaults: list[Array | 
     keys : list of ndarray [...]
     defaults : list of ndarray [dim] or [..., dim], or None
         What absent keys are given instead of the table's own value.
+    seen : list, optional
+        Is given the different keys [n] that were found.
 
     Returns
     -------
     list of ndarray [..., dim]
     """
     flat = [one.ravel() for one in keys]
-    rows, found = find_rows(table, np.concatenate(flat) if flat else np.empty(0, table.key_dtype))
+    wanted = np.concatenate(flat) if flat else np.empty(0, table.key_dtype)
+    rows, found = find_rows(table, wanted)
+    if seen is not None:
+        seen.append(np.unique(wanted[found]))
     answers, position = [], 0
     for one, default in zip(keys, defaults, strict=True):
         mine = slice(position, position + one.size)

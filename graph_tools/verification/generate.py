@@ -16,7 +16,7 @@ from graph_tools.verification.domain import Domain, find_domain
 from graph_tools.verification.examples import example_strings
 from graph_tools.verification.request import Request
 from graph_tools.verification.structure import SparseInput, find_sparse_inputs
-from graph_tools.verification.values import Pools, pools_of
+from graph_tools.verification.values import NOT_FINITE, FloatPools, Pools, pools_of
 
 LARGE_BATCH = 1024
 
@@ -43,6 +43,7 @@ class Scenario:
     length: int | None = None
 
 
+ONE_EMPTY = "one empty input"
 #: In this order, each once; further requests are of the last kind.
 SCENARIOS = (
     Scenario("one row", "known", 1),
@@ -57,6 +58,8 @@ SCENARIOS = (
     Scenario("no row", "known", 0, 1),
     Scenario("large batch", "mixed", LARGE_BATCH),
     Scenario("one row of all sorts", "mixed", 1),
+    Scenario(ONE_EMPTY, "known", 65),
+    Scenario("numbers that are not finite", "not finite", 129),
     Scenario("all sorts", "mixed"),
 )
 _BATCHES = (1, 2, 3, 7, 16, 31, 64, 127, 257)
@@ -86,12 +89,19 @@ class Generator:
             key: pools_of(one.dtype, self.domains[key]) for key, one in self.signature.inputs.items()
         }
         self.sizes = {key: _placeholder_shape(models[0], one) for key, one in self.signature.inputs.items()}
+        self.floats = [key for key, one in self.pools.items() if isinstance(one, FloatPools)]
+        plain = [one for one in SCENARIOS if one.kind != "not finite" or self._takes_numbers()]
+        self.scenarios = tuple(plain)
 
     @property
     def most_rows(self) -> int:
         """Rows of a request at most: where a row is large, such as a sound or a picture, few do."""
         row = max((math.prod(size or 1 for size in sizes[1:]) for sizes in self.sizes.values()), default=1)
         return max(3, _MOST_ELEMENTS // max(1, row))
+
+    def _takes_numbers(self) -> bool:
+        examples = [one.examples or [] for one in self.domains.values()]
+        return bool(self.floats) or any(one.dtype.is_floating for features in examples for one in features)
 
     def _domain(self, models: tuple[Model, ...], key: str) -> Domain:
         whole = Domain()
@@ -112,12 +122,16 @@ class Generator:
     def requests(self, count: int) -> Iterator[Request]:
         """Yield `count` requests, the same for the same seed."""
         for number in range(count):
-            scenario = SCENARIOS[min(number, len(SCENARIOS) - 1)]
+            scenario = self.scenarios[min(number, len(self.scenarios) - 1)]
             rng = np.random.default_rng([self.seed, number])
             yield Request(self.name, self._inputs(scenario, rng), f"generated {number + 1}, {scenario.name}")
 
     def _inputs(self, scenario: Scenario, rng: np.random.Generator) -> dict[str, Array]:
         batch = scenario.batch if scenario.batch or scenario.name == "no row" else int(rng.choice(_BATCHES))
+        if scenario.name == ONE_EMPTY:
+            batch = max(batch, 2 * len(self.signature.inputs))
+        if scenario.kind == "not finite":
+            batch = max(batch, (len(NOT_FINITE) + 1) * len(self.floats))
         batch = min(batch, self.most_rows)
         length = int(rng.integers(1, 6)) if scenario.length is None else scenario.length
         inputs: dict[str, Array] = {}
@@ -126,7 +140,37 @@ class Generator:
         for key in self.signature.inputs:
             if key not in inputs:
                 inputs[key] = self._dense(key, scenario, rng, batch, length)
+        if scenario.name == ONE_EMPTY:
+            self._empty_in_turn(inputs, rng)
+        if scenario.kind == "not finite":
+            self._not_finite_in_turn(inputs, rng)
         return {key: inputs[key] for key in self.signature.inputs}
+
+    def _in_sparse(self) -> set[str]:
+        return {key for one in self.sparse for key in (one.indices, one.values, one.dense_shape)}
+
+    def _empty_in_turn(self, inputs: dict[str, Array], rng: np.random.Generator) -> None:
+        """Let each row have nothing in one dense input: what is pooled of it divides by nothing."""
+        dense = [key for key in inputs if key not in self._in_sparse() and inputs[key].ndim]
+        for place, key in enumerate(dense):
+            rows = np.arange(place, len(inputs[key]), len(dense))
+            if len(rows) and self.domains[key].examples is None:
+                values = inputs[key].copy()
+                shape = values[rows].shape
+                values[rows] = self.pools[key].draw("empty", rng, math.prod(shape)).reshape(shape)
+                inputs[key] = values
+
+    def _not_finite_in_turn(self, inputs: dict[str, Array], rng: np.random.Generator) -> None:
+        """Put NaN, infinities and denormals into one place of one input of each row; the last rows are as they were."""
+        for place, key in enumerate(self.floats):
+            rows = inputs[key].reshape(len(inputs[key]), -1).copy() if inputs[key].ndim else inputs[key].reshape(1, 1)
+            if not rows.size:
+                continue
+            step = len(self.floats)
+            for turn, row in enumerate(range(place, len(rows), step)):
+                if turn < 2 * len(NOT_FINITE):
+                    rows[row, rng.integers(0, rows.shape[1])] = NOT_FINITE[turn % len(NOT_FINITE)]
+            inputs[key] = rows.reshape(inputs[key].shape)
 
     def _dense(self, key: str, scenario: Scenario, rng: np.random.Generator, batch: int, length: int) -> Array:
         """Fill an input; its first free dimension is the batch, the others the length that all inputs share."""
@@ -136,7 +180,9 @@ class Generator:
         features = self.domains[key].examples
         if features is not None:
             return example_strings(features, scenario.kind, rng, count).reshape(shape)
-        values = self.pools[key].draw(scenario.kind, rng, count).reshape(shape)
+        # What is not finite is put in afterwards, into one input of each row.
+        kind = "known" if scenario.kind == "not finite" else scenario.kind
+        values = self.pools[key].draw(kind, rng, count).reshape(shape)
         if len(shape) >= 2 and sizes[1] is None and scenario.kind in {"mixed", "known"} and count:
             values = self._padded(key, values, rng)
         return values
@@ -169,7 +215,8 @@ class Generator:
         dense_shape[0] = batch
         if rank_size > 1:
             dense_shape[1] = max(1, int(lengths.max(initial=0)))
-        values = self.pools[sparse.values].draw(scenario.kind, rng, len(rows))
+        kind = "known" if scenario.kind == "not finite" else scenario.kind
+        values = self.pools[sparse.values].draw(kind, rng, len(rows))
         return {sparse.indices: indices, sparse.values: values, sparse.dense_shape: dense_shape}
 
     def _rank_of(self, sparse: SparseInput) -> int:

@@ -8,6 +8,8 @@ from typing import Any
 
 from graph_tools.report.data import as_data
 from graph_tools.verification.compare import OutputComparison, Tolerance
+from graph_tools.verification.evidence import Evidence, weaknesses
+from graph_tools.verification.settings import Settings
 
 SCHEMA = "verify_report/1"
 
@@ -69,7 +71,7 @@ class Asked:
     generated, recorded : int
         Requests.
     rows : int
-        First sizes of the inputs of the requests that both answered, added up.
+        Of the requests that both answered, added up; see `row_count`.
     answered : int
         Requests that both models answered with at least one element.
     """
@@ -137,6 +139,11 @@ class VerifyReport:
         What only one of the models has, and that this was let pass.
     problems : list of str
         Differences that are none of numbers: inputs that are missing, dtypes that changed.
+    warnings : list of str
+        Differences that are TensorFlow's own and not judged, with the inputs that show them.
+    settings : Settings or None
+        How TensorFlow ran; None: nothing was asked.
+    evidence : Evidence
     seconds : float
     """
 
@@ -150,6 +157,9 @@ class VerifyReport:
     tables: list[TableComparison] = field(default_factory=list)
     not_compared: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    settings: Settings | None = None
+    evidence: Evidence = field(default_factory=Evidence)
     seconds: float = 0.0
 
     @property
@@ -164,6 +174,11 @@ class VerifyReport:
     def passed(self) -> bool:
         """Whether both models answer alike, within the tolerance, and every signature was answered at all."""
         return not self.reasons()
+
+    @property
+    def weak(self) -> list[str]:
+        """Why the comparison proves little, a sentence each; none: it has seen enough."""
+        return weaknesses(self.evidence, {one.name: (one.answered, one.rows) for one in self.signatures})
 
     @property
     def bit_exact(self) -> bool:
@@ -213,7 +228,7 @@ class VerifyReport:
         for one, output in zip(data["outputs"], self.outputs, strict=True):
             one["bit_exact"] = output.bit_exact
         head = {"schema": SCHEMA, "passed": self.passed, "bit_exact": self.bit_exact, "reasons": self.reasons()}
-        return head | {"requests": self.requests, "rows": self.rows} | data
+        return head | {"requests": self.requests, "rows": self.rows, "weak": self.weak} | data
 
 
 def _output_reason(output: OutputComparison) -> str:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -60,6 +62,18 @@ class Runner(Protocol):
 
 class LoadError(Exception):
     """TensorFlow cannot load the model in this way."""
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep TensorFlow's loaders from warning of what their own API has become."""
+    logger = logging.getLogger("tensorflow")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def foreign_ops(model: Model) -> list[str]:

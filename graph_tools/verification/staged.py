@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from graph_tools.tables.lookup import table_of
 from graph_tools.tensors import Array, byte_size
 from graph_tools.verification.fetch import find_in_hash_table, find_in_table, loaded_bytes, take_rows
 from graph_tools.verification.request import Request
-from graph_tools.verification.runner import Answer, Answered, Refusal, SessionRunner
+from graph_tools.verification.runner import Answer, Answered, Refusal, Runner, SessionRunner
 from graph_tools.writer import write_saved_model
 
 
@@ -69,10 +69,16 @@ class StagedRunner:
         It is not changed.
     large : int, optional
         Bytes from which on native variables and hash tables are read as streams as well; None: none.
+    session : callable
+        Loads what TensorFlow runs.
     """
 
-    def __init__(self, model: Model, large: int | None = None) -> None:
+    def __init__(
+        self, model: Model, large: int | None = None, session: Callable[[Model], Runner] = SessionRunner
+    ) -> None:
         self.how = "TensorFlow, lookups in NumPy"
+        # By sparse table: the keys that were found in it.
+        self._seen: dict[str, list[Array]] = {}
         self._source = model
         graph = Graph.from_graph_def(model.graph.to_graph_def())
         graph.op_defs = model.graph.op_defs
@@ -99,7 +105,7 @@ class StagedRunner:
         self._folder = Path(tempfile.mkdtemp(prefix="graph-tools-verify-"))
         try:
             write_saved_model(self._model, self._folder / "model")
-            self._session = SessionRunner(replace(self._model, path=self._folder / "model"))
+            self._session = session(replace(self._model, path=self._folder / "model"))
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
@@ -129,6 +135,11 @@ class StagedRunner:
             answers.append(refused[number] if number in refused else self._ask(name, feeds[number]))
             answered()
         return answers
+
+    @property
+    def found(self) -> dict[str, int]:
+        """How many different keys were found in each sparse table."""
+        return {name: len(np.unique(np.concatenate(blocks))) for name, blocks in self._seen.items() if blocks}
 
     def close(self) -> None:
         self._session.close()
@@ -262,7 +273,8 @@ class StagedRunner:
 
     def _rows(self, handle: str, keys: list[Array], defaults: list[Array | None]) -> list[Array | Refusal]:
         if handle in self._source.sparse_tables:
-            return list(find_in_table(self._source.sparse_tables[handle], keys, defaults))
+            seen = self._seen.setdefault(handle, [])
+            return list(find_in_table(self._source.sparse_tables[handle], keys, defaults, seen))
         if handle in self._source.hash_tables:
             return list(find_in_hash_table(self._source.hash_tables[handle], keys, defaults))
         found = take_rows(self._source.variables[handle], keys)

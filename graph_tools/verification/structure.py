@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from graph_tools.graph import Graph
 from graph_tools.model import Model, Signature
+from graph_tools.tensors import Array
+from graph_tools.verification.request import Request
 
 # Op -> the places of indices, values and dense shape among its inputs.
 _SPARSE_USES: dict[str, tuple[int, int, int]] = {
@@ -51,6 +54,22 @@ def find_sparse_inputs(model: Model, signature: Signature) -> list[SparseInput]:
         for one in _by_name(indices, shapes, values):
             add(one)
     return found
+
+
+def row_count(request: Request, answer: Mapping[str, Array], sparse: Sequence[SparseInput]) -> int:
+    """Count the rows of a request: the first size of its answer where some input says so too.
+
+    Values of sparse and ragged tensors are no rows: the first size of a dense shape counts, and row splits less one.
+    """
+    inputs = request.inputs
+    parts = {key for one in sparse for key in (one.indices, one.values, one.dense_shape)}
+    sizes = [int(inputs[one.dense_shape][0]) for one in sparse if inputs[one.dense_shape].size]
+    sizes += [len(value) for key, value in inputs.items() if key not in parts and value.ndim]
+    splits = {len(value) - 1 for value in inputs.values() if value.ndim == 1 and value.dtype.kind == "i" and len(value)}
+    answered = {len(value) for value in answer.values() if value.ndim}
+    if len(answered) == 1 and answered <= {*sizes, *splits}:
+        return answered.pop()
+    return max(sizes, default=1)
 
 
 def _by_role(signature: Signature) -> tuple[list[str], list[str], list[str]]:

@@ -28,6 +28,11 @@ BAD_BYTES = (b"\xff\xfe", b"\x80", b"a\x00b")
 NUMBERS = (b"0", b"1", b"-7", b"3.25", b"1e6", b"123456789012")
 _FLOATS = (0.0, 1.0, -1.0, 0.5, -0.5, 1e-6, 100.0, -1234.5, 1e6)
 _LARGE = (1e9, -1e9, 3e20, -3e20, 1e30)
+#: What is no number, or hardly one; each float input gets the first three, in rows of its own.
+NOT_FINITE = (np.nan, np.inf, -np.inf, 1e-40)
+
+# Of the numbers of a kind that are not finite, where they cannot be placed row by row.
+_NOT_FINITE_SHARE = 0.05
 
 Pool = Callable[[np.random.Generator, int], Array]
 
@@ -144,7 +149,7 @@ class IntegerPools:
 
 
 class FloatPools:
-    """Numbers: around zero, boundaries that the model splits at and their neighbours, and large ones."""
+    """Numbers: around zero, boundaries that the model splits at and their neighbours, large ones, and what is none."""
 
     def __init__(self, domain: Domain, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype
@@ -169,6 +174,9 @@ class FloatPools:
         normal: Array = rng.normal(size=count).astype(self.dtype)
         if kind == "known":
             return normal
+        if kind == "not finite":
+            special = pick(rng, np.array(NOT_FINITE).astype(self.dtype), count)
+            return np.where(rng.random(count) < _NOT_FINITE_SHARE, special, normal)
         if kind == "negative":
             return np.negative(np.abs(normal))
         mixed: Array = np.where(rng.random(count) < 0.5, normal, pick(rng, self.plain, count))

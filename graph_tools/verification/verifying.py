@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from graph_tools.errors import ConversionError, GraphToolsError, UnreadableError, UsageError
 from graph_tools.model import Model, Signature
-from graph_tools.op_library import load_library, our_ops
+from graph_tools.op_library import Libraries, load_libraries, our_ops
 from graph_tools.progress import Progress, Silent
 from graph_tools.readers import read_model
 from graph_tools.readers.absent_keys import base_name
@@ -20,7 +18,10 @@ from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.report.cut import disk_bytes
 from graph_tools.user_rows import user_inputs
 from graph_tools.verification.compare import OutputComparison, Tolerance
+from graph_tools.verification.elsewhere import ElsewhereRunner
+from graph_tools.verification.evidence import gather_evidence
 from graph_tools.verification.generate import Generator
+from graph_tools.verification.non_numbers import Alike, Both
 from graph_tools.verification.report import Asked, Refused, Side, VerifyReport
 from graph_tools.verification.request import Request
 from graph_tools.verification.requests import WARM_UP_FILE, read_requests
@@ -33,8 +34,11 @@ from graph_tools.verification.runner import (
     SessionRunner,
     V2Runner,
     foreign_ops,
+    quiet,
 )
+from graph_tools.verification.settings import settings_here
 from graph_tools.verification.staged import StagedRunner
+from graph_tools.verification.structure import find_sparse_inputs, row_count
 from graph_tools.verification.tables import (
     Pair,
     compare_rows,
@@ -56,7 +60,7 @@ def verify(
     samples: int = SAMPLES,
     tolerance: Tolerance | str | None = None,
     seed: int = 0,
-    op_library: str | Path | None = None,
+    op_library: Libraries = None,
     memory_limit: int | None = None,
     tables: Callable[[Model, Model], Iterable[Pair]] | None = None,
     asking: Model | None = None,
@@ -77,8 +81,8 @@ def verify(
         `ABS[,REL]`: |a - b| <= ABS + REL * |b|; by default 1e-5,1e-5.
     seed : int
         Of the generated requests.
-    op_library : path, optional
-        Library with ops that TensorFlow does not have; libprocessor is found without.
+    op_library : path or sequence of path, optional
+        Libraries with ops that TensorFlow does not have; libprocessor is found without.
     memory_limit : int [bytes], optional
         If a model is larger, its tables are read as streams and compared row by row, and of their rows only those are
         served that the requests want.
@@ -105,8 +109,7 @@ def verify(
     if samples < 0:
         raise UsageError(f"samples: {samples}, expected 0 or more")
     allowed = Tolerance.parse(tolerance) if isinstance(tolerance, str) else tolerance or Tolerance()
-    if op_library is not None:
-        load_library(op_library)
+    load_libraries(op_library)
     first, second = (one if isinstance(one, Model) else read_model(one) for one in (a, b))
     sizes = [disk_bytes(one.path) for one in (first, second)]
     report = VerifyReport(
@@ -129,7 +132,11 @@ def verify(
     rounded: Slacks = {}
     if rounding and any(our_ops(one.graph) for one in (first, second)):
         rounded = slacks(asked, *answers, allowed, runners.ask_first)
-    _compare(asked, answers, first, names, report, rounded)
+    alike = Alike(asked, *answers, allowed, runners.elsewhere)
+    _compare(asked, answers, first, names, report, rounded, alike)
+    report.settings = settings_here()
+    report.warnings = alike.warnings()
+    report.evidence = gather_evidence(known[0], asked, answers, runners.found, memory_limit)
     if large is not None:
         told.begin("Comparing tables row by row")
         _compare_tables(first, second, tables, large, memory_limit or 0, report)
@@ -200,24 +207,33 @@ def _requests(
     return asked
 
 
+Load = Callable[[Model], Runner]
+
+
 class _Runners:
     """Runs both models: one after the other, so that one is in memory; by one loader, so that they alone differ."""
 
     def __init__(self, a: Model, b: Model, large: int | None, progress: Progress) -> None:
         self.models, self.large, self.progress = (a, b), large, progress
         self.how = ["", ""]
-        self._loads: list[Callable[[Model], Runner]] = []
+        self._staged: list[bool] = []
+        self._name = ""
+        #: Different keys that the requests found in the sparse tables of the first model.
+        self.found: dict[str, int] = {}
+        self._loads: list[Load] = []
 
     def answers(self, asked: list[Request]) -> tuple[list[Answer], list[Answer]]:
         staged = [_is_rewritten(one) or _has_large(one, self.large) for one in self.models]
         graph_def = any(one.kind == "GraphDef" for one in self.models)
-        loaders: list[Callable[[Model], Runner]] = [V2Runner, SessionRunner]
+        loaders: list[Load] = [V2Runner, SessionRunner]
         # Eager models share their resources by name: two versions of a model would meet in one embedding table.
         if any(staged) or graph_def or any(our_ops(one.graph) for one in self.models):
             loaders = [SessionRunner]
         failure: LoadError | None = None
+        self._staged = staged
         for load in loaders:
             self._loads = [(lambda one: StagedRunner(one, self.large)) if one else load for one in staged]
+            self._name = load.__name__
             try:
                 first, second = (self._side(number, self._loads[number], asked) for number in (0, 1))
             except LoadError as error:
@@ -231,31 +247,45 @@ class _Runners:
         """Ask the first model more, once both are known to load."""
         return self._side(0, self._loads[0], asked)
 
-    def _side(self, number: int, load: Callable[[Model], Runner], asked: list[Request]) -> list[Answer]:
-        model = self.models[number]
-        self.progress.begin(f"Asking {model.path}", len(asked), "requests")
+    def elsewhere(self, asked: list[Request]) -> Both | None:
+        """Ask both models where TensorFlow has the other setting of oneDNN; None where it cannot be done."""
+        onednn = not settings_here().onednn
+        where = f", {'with' if onednn else 'without'} oneDNN"
+
+        def plain(model: Model) -> Runner:
+            return ElsewhereRunner(model, self._name, onednn)
+
+        def parts(model: Model) -> Runner:
+            return StagedRunner(model, self.large, lambda one: ElsewhereRunner(one, "SessionRunner", onednn))
+
+        how = list(self.how)
         try:
-            with _quiet():
+            first, second = (
+                self._side(number, parts if staged else plain, asked, where)
+                for number, staged in enumerate(self._staged)
+            )
+        except LoadError:
+            return None
+        finally:
+            self.how = how
+        return first, second
+
+    def _side(self, number: int, load: Load, asked: list[Request], where: str = "") -> list[Answer]:
+        model = self.models[number]
+        self.progress.begin(f"Asking {model.path}{where}", len(asked), "requests")
+        try:
+            with quiet():
                 runner = load(model)
         except (LoadError, ConversionError) as error:
             raise LoadError(f"{model.path}: {error}, expected a model that TensorFlow loads") from error
         self.how[number] = runner.how
         try:
-            return runner.run([one.shortest for one in asked] if number else asked, lambda: self.progress.advance(1))
+            answers = runner.run([one.shortest for one in asked] if number else asked, lambda: self.progress.advance(1))
+            if not number and isinstance(runner, StagedRunner):
+                self.found |= runner.found
+            return answers
         finally:
             runner.close()
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep TensorFlow's loaders from warning of what their own API has become."""
-    logger = logging.getLogger("tensorflow")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def _is_rewritten(model: Model) -> bool:
@@ -268,7 +298,8 @@ def _is_rewritten(model: Model) -> bool:
     UnreadableError
         An output needs an op that TensorFlow does not have, and that is no lookup.
     """
-    if model.sparse_tables:
+    # Of a frozen graph, large constants have become variables, which are not copied so often.
+    if model.sparse_tables or (model.kind == "GraphDef" and model.variables):
         return True
     if foreign_ops(model):
         try:
@@ -287,9 +318,11 @@ def _compare(
     names: list[str],
     report: VerifyReport,
     rounded: Slacks,
+    alike: Alike,
 ) -> None:
     outputs: dict[tuple[str, str], OutputComparison] = {}
     signatures = {name: Asked(name) for name in names}
+    sparse = {name: find_sparse_inputs(a, a.signatures[name]) for name in names}
     for number, (request, first, second) in enumerate(zip(asked, *answers, strict=True)):
         of = signatures[request.signature]
         of.generated += request.generated
@@ -301,13 +334,14 @@ def _compare(
         # An empty batch is answered by nearly every model and says nothing of its scores.
         if any(value.size for value in first.values()):
             of.answered += 1
-            of.rows += _row_count(request)
+            of.rows += row_count(request, first, sparse[request.signature])
         for key in sorted(set(first) & set(second)):
             place = (request.signature, key)
             if place not in outputs:
                 outputs[place] = OutputComparison(*place, a.signatures[request.signature].outputs[key].dtype.name)
             slack = rounded.get(number, {}).get(key)
-            outputs[place].add(first[key], second[key], report.tolerance, request.origin, request.labels, slack)
+            same = alike.of(number, request, key, first[key], second[key])
+            outputs[place].add(first[key], second[key], report.tolerance, request.origin, request.labels, slack, same)
     for one in outputs.values():
         one.finish()
         if not one.elements and not one.shapes and signatures[one.signature].answered:
@@ -317,10 +351,6 @@ def _compare(
 
 def _error(answer: Answer) -> str | None:
     return f"{answer.code}: {answer.message}" if isinstance(answer, Refusal) else None
-
-
-def _row_count(request: Request) -> int:
-    return max((value.shape[0] for value in request.inputs.values() if value.ndim), default=1)
 
 
 def _compare_tables(

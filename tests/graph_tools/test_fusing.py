@@ -110,12 +110,23 @@ def test_fusing_again_changes_nothing(source: Path, tmp_path: Path) -> None:
     assert verify(tmp_path / "a", tmp_path / "b", samples=6).bit_exact
 
 
-def test_a_pass_that_computes_something_else_is_found(
+def test_a_pass_that_computes_something_else_is_left_out(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_passes(monkeypatch, FuseLayers(wrong=True))
-    with pytest.raises(VerificationError, match=r"out: not written, since it does not answer as .*'score'") as caught:
-        fuse(source, tmp_path / "out", samples=6)
+    report = fuse(source, tmp_path / "out", samples=6)
+    assert [one.name for one in report.left_out] == ["fuse_layers"]
+    assert "output 'score'" in report.left_out[0].reason
+    assert not sum(one.applied for one in report.fused)
+    assert "RecDenseTower" not in _ops(tmp_path / "out")
+    assert verify(source, tmp_path / "out", samples=6).passed
+
+
+def test_what_cannot_be_proved_leaves_nothing(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        VerificationError, match=r"out: not written, since the proof is weak: .* 1 row answered"
+    ) as caught:
+        fuse(source, tmp_path / "out", samples=1)
     assert list(tmp_path.iterdir()) == []
     assert caught.value.report["schema"] == "fuse_report/1"
     assert (caught.value.report["target"], caught.value.report["precision"]) == (None, None)

@@ -221,3 +221,13 @@ def test_other_verbs_say_it_as_clearly(model: Path, verb: str) -> None:
     assert (found.code, found.out) == (2, "")
     (line,) = found.err.splitlines()
     assert line.startswith(f"error: {model}/saved_model.pb: ")
+
+
+def test_a_folder_of_versions_names_the_newest(model: Path) -> None:
+    folder = model.parent / "versions"
+    for version in ("1", "10", "9", "tmp"):
+        shutil.copytree(model, folder / version)
+    found = run("cut", folder, model.parent / "out")
+    assert found.code == 2
+    assert f"{folder}: no saved_model.pb in it" in found.err
+    assert f"file: {folder}/10 is one, one of 3 versions" in found.err

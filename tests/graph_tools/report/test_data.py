@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import json
+import resource
+import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,3 +49,17 @@ def test_a_report_is_written_whole(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["report.json"]
     with pytest.raises(ValueError):
         to_text({"x": float("nan")})
+
+
+def test_a_report_that_does_not_fit_names_its_file(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            write_json({"text": "x" * 1000}, tmp_path / "report.json")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert caught.value.filename == str(tmp_path / "report.json")
+    assert list(tmp_path.iterdir()) == []

@@ -34,7 +34,7 @@ def test_the_same_seed_gives_the_same_requests(string_model: Path, strings: list
 
 
 def _equal(a: Request, b: Request) -> bool:
-    return all(np.array_equal(a.inputs[key], b.inputs[key]) for key in a.inputs)
+    return all(repr(a.inputs[key].tolist()) == repr(b.inputs[key].tolist()) for key in a.inputs)
 
 
 def test_known_keys_come_from_the_vocabulary_file(strings: list[Request]) -> None:
@@ -52,7 +52,7 @@ def test_batches_and_strange_strings(strings: list[Request]) -> None:
     assert any(size % 2 for size in sizes - {1})
     assert set(_of(strings, "empty values").inputs["item"]) == {b""}
     assert any(max(one, default=0) > 127 for one in _of(strings, "unicode").inputs["item"])
-    prices = np.concatenate([one.inputs["price"] for one in strings])
+    prices = np.concatenate([one.inputs["price"] for one in strings if "not finite" not in one.origin])
     assert np.isfinite(prices).all()
     assert {0.0} < set(prices.tolist())
     assert prices.min() < -1e9 < 1e20 < prices.max()

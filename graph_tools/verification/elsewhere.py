@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run a model in a process of its own, where TensorFlow has the other setting of oneDNN."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graph_tools.model import Model, Signature
+from graph_tools.op_library import loaded_libraries
+from graph_tools.verification.request import Request
+from graph_tools.verification.runner import Answer, Answered, LoadError
+from graph_tools.verification.settings import VARIABLE
+
+#: Module that the process runs.
+WORKER = "graph_tools.verification.worker"
+# Requests that are sent at once.
+_BATCH = 16
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a runner needs of a model: where it is, and the tensors of its signatures."""
+
+    path: Path
+    kind: str
+    tags: tuple[str, ...]
+    signatures: Mapping[str, Signature]
+
+
+class ElsewhereRunner:
+    """Answers requests in another process.
+
+    Parameters
+    ----------
+    model : Model
+    runner : str
+        `V2Runner` or `SessionRunner`, by name.
+    onednn : bool
+        Whether TensorFlow's products are to go through oneDNN there.
+
+    Raises
+    ------
+    LoadError
+        The process ended, or TensorFlow does not load the model there.
+    """
+
+    def __init__(self, model: Model, runner: str, onednn: bool) -> None:
+        environment = os.environ | {
+            VARIABLE: str(int(onednn)),
+            "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3"),
+            "PYTHONPATH": os.pathsep.join(one for one in sys.path if one),
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", WORKER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        place = Place(model.path.absolute(), model.kind, model.tags, model.signatures)
+        try:
+            self.how = self._ask(("load", runner, place, [str(one) for one in loaded_libraries()]))
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, requests: Iterable[Request], answered: Answered) -> list[Answer]:
+        asked = list(requests)
+        answers: list[Answer] = []
+        for begin in range(0, len(asked), _BATCH):
+            for answer in self._ask(("run", asked[begin : begin + _BATCH])):
+                answers.append(answer)
+                answered()
+        return answers
+
+    def close(self) -> None:
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _ask(self, message: Any) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            pickle.dump(message, self._process.stdin)
+            self._process.stdin.flush()
+            said, found = pickle.load(self._process.stdout)
+        except (EOFError, OSError, pickle.UnpicklingError) as error:
+            raise LoadError(f"the process that asks it with the other setting of {VARIABLE} ended") from error
+        if said == "error":
+            raise LoadError(found)
+        return found

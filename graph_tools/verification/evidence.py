@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much a verification has seen: few rows, an input that never changes or a table that nothing hits prove little."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from graph_tools.errors import ConversionError
+from graph_tools.graph import Graph, Output, is_native
+from graph_tools.model import Endpoint, Model, Signature
+from graph_tools.passes.prune_unreachable import PruneUnreachable
+from graph_tools.tensors import Array, byte_size
+from graph_tools.verification.request import Request
+from graph_tools.verification.runner import Answer, LoadError, SessionRunner, quiet
+from graph_tools.verification.structure import find_sparse_inputs
+from graph_tools.writer import write_saved_model
+
+#: Of a signature one of both is enough: requests that were answered, or their rows.
+LEAST_REQUESTS, LEAST_ROWS = 8, 32
+#: Different rows of a table that are looked up, or all where there are fewer.
+LEAST_TABLE_ROWS = 2
+_GATHERS = {"ResourceGather": 1, "GatherV2": 1, "Gather": 1}
+_READS = {"Identity", "ReadVariableOp", "RefIdentity"}
+
+
+@dataclass
+class TableUse:
+    """How much of a table was looked up.
+
+    Attributes
+    ----------
+    name : str
+    rows : int
+        That it has.
+    used : int
+        Different ones that the requests looked up.
+    """
+
+    name: str
+    rows: int
+    used: int
+
+    @property
+    def enough(self) -> bool:
+        return self.used >= min(self.rows, LEAST_TABLE_ROWS)
+
+
+@dataclass
+class Evidence:
+    """What the answered requests of a verification had in them.
+
+    Attributes
+    ----------
+    inputs : dict of str to list of str
+        By signature: inputs that have one value in all requests.
+    tables : list of TableUse
+        Those of which that could be found out.
+    """
+
+    inputs: dict[str, list[str]] = field(default_factory=dict)
+    tables: list[TableUse] = field(default_factory=list)
+
+
+def gather_evidence(
+    model: Model,
+    asked: Sequence[Request],
+    answers: tuple[Sequence[Answer], Sequence[Answer]],
+    found: Mapping[str, int],
+    memory_limit: int | None,
+) -> Evidence:
+    """Look at the requests that both models answered.
+
+    Parameters
+    ----------
+    model : Model
+        The first one, as it was read.
+    asked, answers
+    found : mapping of str to int
+        Different keys that were found in the tables that TensorFlow does not look up itself, by table.
+    memory_limit : int [bytes], optional
+        What is needed to work ids out may be as large.
+    """
+    answered = [
+        request
+        for request, first, second in zip(asked, *answers, strict=True)
+        if isinstance(first, dict) and isinstance(second, dict) and any(value.size for value in first.values())
+    ]
+    evidence = Evidence()
+    for name in {one.signature for one in answered}:
+        evidence.inputs[name] = list(_constant_inputs(model, name, [one for one in answered if one.signature == name]))
+    sizes = {name: sum(part.keys.shape[0] for part in one.parts) for name, one in model.sparse_tables.items()}
+    evidence.tables = [TableUse(name, sizes[name], found.get(name, 0)) for name in sizes if name in found]
+    if answered:
+        evidence.tables += _gathered(model, answered, memory_limit)
+    return evidence
+
+
+def _constant_inputs(model: Model, name: str, requests: Sequence[Request]) -> list[str]:
+    signature = model.signatures[name]
+    parts = {key for one in find_sparse_inputs(model, signature) for key in (one.indices, one.dense_shape)}
+    return [
+        key
+        for key, one in signature.inputs.items()
+        if key not in parts and model.graph.users(one.tensor.node) and not _varies([r.inputs[key] for r in requests])
+    ]
+
+
+def _varies(values: Sequence[Array]) -> bool:
+    first = next((value.ravel()[0] for value in values if value.size), None)
+    # An input that is always empty says nothing either, and NaN is not equal to itself.
+    return first is not None and any(bool((value != first).any()) for value in values if value.size)
+
+
+def _gathered(model: Model, requests: Sequence[Request], memory_limit: int | None) -> list[TableUse]:
+    """Count the rows that are gathered from variables: TensorFlow works the row numbers out, and nothing else."""
+    tables = _tables(model)
+    if not tables:
+        return []
+    graph = Graph.from_graph_def(model.graph.to_graph_def())
+    graph.op_defs = model.graph.op_defs
+    signatures = {}
+    for name, signature in model.signatures.items():
+        needed = model.graph.ancestors(one.tensor.node for one in signature.outputs.values())
+        ids = {ids: ids for gathers in tables.values() for node, ids in gathers if node in needed}
+        outputs = {str(one): Endpoint(one, None, None) for one in ids}
+        signatures[name] = Signature(dict(signature.inputs), outputs)
+    probe = replace(
+        model, graph=graph, signatures={name: one for name, one in signatures.items() if one.outputs},
+        variables=dict(model.variables), hash_tables=dict(model.hash_tables), assets=dict(model.assets),
+        embedding_tables=dict(model.embedding_tables), sparse_tables={}, init=list(model.init), extra=None,
+        removed_functions={}, removed_assets={},
+    )  # fmt: skip
+    PruneUnreachable().apply(probe)
+    if memory_limit is not None and sum(map(byte_size, probe.variables.values())) > memory_limit:
+        return []
+    rows = _row_numbers(probe, requests)
+    if rows is None:
+        return []
+    found = []
+    for name, gathers in tables.items():
+        numbers = [block for _, ids in gathers for block in rows.get(str(ids), [])]
+        total = int(model.variables[name].shape[0])
+        used = np.unique(np.concatenate(numbers)) if numbers else np.empty(0, np.int64)
+        found.append(TableUse(name, total, int(((used >= 0) & (used < total)).sum())))
+    return found
+
+
+def _tables(model: Model) -> dict[str, list[tuple[str, Output]]]:
+    """List by variable the gathers from it whose row numbers TensorFlow can work out, with where these come from."""
+    graph = model.graph
+    outputs = [one.tensor.node for signature in model.signatures.values() for one in signature.outputs.values()]
+    needed = graph.ancestors(outputs)
+    inputs = model.inputs()
+    found: dict[str, list[tuple[str, Output]]] = {}
+    for node in graph.of(*_GATHERS):
+        handle = graph.input(node, 0)
+        while handle.op in _READS:
+            handle = graph.input(handle, 0)
+        variable = model.variables.get(handle.name)
+        if node.name not in needed or variable is None or len(variable.shape) < 2:
+            continue
+        ids = node.inputs[_GATHERS[node.op]]
+        before = graph.ancestors([ids.node])
+        if before & inputs and all(is_native(graph[name].op) for name in before):
+            found.setdefault(handle.name, []).append((node.name, ids))
+    return found
+
+
+def _row_numbers(probe: Model, requests: Sequence[Request]) -> dict[str, list[Array]] | None:
+    folder = Path(tempfile.mkdtemp(prefix="graph-tools-evidence-"))
+    try:
+        _describe(probe)
+        write_saved_model(probe, folder / "model")
+        with quiet():
+            runner = SessionRunner(replace(probe, path=folder / "model"))
+        try:
+            answers = runner.run([one for one in requests if one.signature in probe.signatures], lambda: None)
+        finally:
+            runner.close()
+    except (LoadError, ConversionError):
+        return None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    rows: dict[str, list[Array]] = {}
+    for answer in answers:
+        for key, value in answer.items() if isinstance(answer, dict) else ():
+            rows.setdefault(key, []).append(np.unique(value))
+    return rows
+
+
+def _describe(probe: Model) -> None:
+    """Give the outputs their dtypes."""
+    from graph_tools.graph.shapes import dtype_of
+
+    for signature in probe.signatures.values():
+        for key, one in signature.outputs.items():
+            signature.outputs[key] = replace(one, dtype=dtype_of(probe.graph, one.tensor))
+
+
+def weaknesses(evidence: Evidence, answered: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Say why a verification proves little, a sentence each; none: it has seen enough.
+
+    Parameters
+    ----------
+    evidence : Evidence
+    answered : mapping of str to (int, int)
+        By signature: requests that were answered, and their rows.
+    """
+    found = [
+        f"signature '{name}': {requests} request{'s' * (requests != 1)} with {rows} row{'s' * (rows != 1)} answered, "
+        f"expected {LEAST_REQUESTS} requests or {LEAST_ROWS} rows"
+        for name, (requests, rows) in answered.items()
+        if requests < LEAST_REQUESTS and rows < LEAST_ROWS
+    ]
+    found += [
+        f"signature '{name}', input '{key}': one value in all requests, expected several"
+        for name, keys in evidence.inputs.items()
+        for key in keys
+    ]
+    found += [
+        f"table '{one.name}': {one.used} of {one.rows:,} rows looked up, expected at least "
+        f"{min(one.rows, LEAST_TABLE_ROWS)}"
+        for one in evidence.tables
+        if not one.enough
+    ]
+    return found

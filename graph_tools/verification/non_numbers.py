@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Differences that TensorFlow makes itself: relu of NaN depends on what its rewriter computes together.
+
+A smaller graph gives the rewriter other things to join than the graph that it was made from, so that stock TensorFlow
+may answer a NaN by NaN before and by a number after a cut. That is so with oneDNN only: where both models are alike
+without it, the difference is not the conversion's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from graph_tools.tensors import Array
+from graph_tools.verification.compare import Tolerance, is_real, outside
+from graph_tools.verification.request import Request
+from graph_tools.verification.runner import Answer
+
+Both = tuple[list[Answer], list[Answer]]
+
+
+@dataclass
+class Rewritten:
+    """An output that TensorFlow's rewriting changes.
+
+    Attributes
+    ----------
+    signature, output : str
+    elements : int
+    inputs : list of str
+        In which of the requests' rows there is what is not finite.
+    a, b : str
+        What the models answer at one of the elements.
+    """
+
+    signature: str
+    output: str
+    elements: int = 0
+    inputs: list[str] = field(default_factory=list)
+    a: str = ""
+    b: str = ""
+
+
+def has_non_numbers(request: Request) -> bool:
+    """Say whether some number of a request is NaN or infinite."""
+    return any(_is_not_finite(value).any() for value in request.inputs.values())
+
+
+def _is_not_finite(value: Array) -> Array:
+    if not is_real(value):
+        return np.zeros(value.shape, bool)
+    found: Array = ~np.isfinite(value.astype(np.float64))
+    return found
+
+
+class Alike:
+    """Which elements of which answers both models give alike with the other setting of oneDNN.
+
+    Parameters
+    ----------
+    asked : sequence of Request
+    first, second : sequence of Answer
+    tolerance : Tolerance
+    ask : callable
+        Asks both models with the other setting; called only where there is something to ask.
+    """
+
+    def __init__(
+        self,
+        asked: Sequence[Request],
+        first: Sequence[Answer],
+        second: Sequence[Answer],
+        tolerance: Tolerance,
+        ask: Callable[[list[Request]], Both | None],
+    ) -> None:
+        self.found: dict[tuple[str, str], Rewritten] = {}
+        self._tolerance = tolerance
+        self._others: dict[int, tuple[Answer, Answer]] = {}
+        wanted = [
+            number
+            for number, (a, b) in enumerate(zip(first, second, strict=True))
+            if isinstance(a, dict) and isinstance(b, dict) and self._apart(a, b) and has_non_numbers(asked[number])
+        ]
+        others = ask([asked[number] for number in wanted]) if wanted else None
+        if others is not None:
+            self._others = dict(zip(wanted, zip(*others, strict=True), strict=True))
+
+    def _apart(self, a: dict[str, Array], b: dict[str, Array]) -> bool:
+        return any(
+            key in b and _comparable(a[key], b[key]) and outside(a[key], b[key], self._tolerance).any() for key in a
+        )
+
+    def of(self, number: int, request: Request, key: str, a: Array, b: Array) -> Array | None:
+        """Return for each element of an output whether a difference there is TensorFlow's own; None: it nowhere is."""
+        first, second = self._others.get(number, (None, None))
+        if not isinstance(first, dict) or not isinstance(second, dict) or not _comparable(a, b):
+            return None
+        x, y = first.get(key), second.get(key)
+        if x is None or y is None or not _comparable(x, y) or x.shape != a.shape:
+            return None
+        alike: Array = ~outside(x, y, self._tolerance)
+        self._note(request, key, a, b, alike & outside(a, b, self._tolerance))
+        return alike
+
+    def _note(self, request: Request, key: str, a: Array, b: Array, excused: Array) -> None:
+        if not excused.any():
+            return
+        one = self.found.setdefault((request.signature, key), Rewritten(request.signature, key))
+        one.elements += int(excused.sum())
+        place = tuple(int(index) for index in np.argwhere(excused)[0])
+        one.a, one.b = one.a or f"{float(a[place]):g}", one.b or f"{float(b[place]):g}"
+        rows = {int(index[0]) for index in np.argwhere(excused)} if a.ndim else set()
+        for name, value in request.inputs.items():
+            by_row = value.ndim > 0 and a.ndim > 0 and len(value) == len(a)
+            looked_at = value[sorted(rows)] if by_row else value
+            if name not in one.inputs and _is_not_finite(looked_at).any():
+                one.inputs.append(name)
+
+    def warnings(self) -> list[str]:
+        """Say which outputs are concerned, and which inputs make them so: a sentence each."""
+        return [
+            f"signature '{one.signature}', output '{one.output}': {one.elements} elements of requests with NaN or "
+            f"infinities in {', '.join(repr(name) for name in one.inputs)} differ, such as {one.a} and {one.b}, since "
+            "TensorFlow with oneDNN rewrites the two graphs differently; without oneDNN they are alike"
+            for one in self.found.values()
+        ]
+
+
+def _comparable(a: Array, b: Array) -> bool:
+    return is_real(a) and is_real(b) and a.shape == b.shape

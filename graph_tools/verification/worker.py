@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process of an `ElsewhereRunner`: loads one model, and answers what it reads from standard input."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from typing import Any, BinaryIO, cast
+
+
+def main() -> None:
+    """Answer messages until there are no more."""
+    asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    # What libraries print must not get between the answers.
+    os.dup2(2, 1)
+    runner: Any = None
+    while True:
+        try:
+            kind, *rest = pickle.load(asked)
+        except EOFError:
+            break
+        if kind == "load":
+            runner = _load(answers, *rest)
+            if runner is None:
+                break
+            _say(answers, "answer", runner.how)
+        else:
+            _say(answers, "answer", runner.run(rest[0], lambda: None))
+    if runner is not None:
+        runner.close()
+
+
+def _load(answers: BinaryIO, name: str, place: Any, libraries: list[str]) -> Any:
+    from graph_tools.errors import GraphToolsError
+    from graph_tools.model import Model
+    from graph_tools.op_library import load_libraries
+    from graph_tools.verification import runner
+
+    try:
+        load_libraries(libraries)
+        return getattr(runner, name)(cast(Model, place))
+    except (GraphToolsError, runner.LoadError) as error:
+        _say(answers, "error", str(error))
+        return None
+
+
+def _say(answers: BinaryIO, kind: str, found: Any) -> None:
+    pickle.dump((kind, found), answers)
+    answers.flush()
+
+
+if __name__ == "__main__":
+    main()

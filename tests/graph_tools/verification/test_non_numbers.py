@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NaN and infinities: what differs by TensorFlow's own rewriting is told and not judged, all else is judged."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cut_support import command, environment
+
+from graph_tools import cut, verify
+from graph_tools.contractions import is_marked, mark_contractions
+from graph_tools.readers import read_model
+from graph_tools.verification.generate import Generator
+from graph_tools.verification.settings import settings_here
+
+
+def build_tower(path: Path, views: bool = True, fill: float | None = None) -> Path:
+    """Export x float32 [batch, 4] and ids int64 [batch] -> y [batch, 1] by one layer with relu.
+
+    With `views` the product is one of a tensor that is reshaped around it, so that TensorFlow computes relu by itself.
+    With `fill` a NaN of x counts as that number.
+    """
+    import tensorflow as tf
+
+    rng = np.random.default_rng(0)
+
+    class Tower(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = tf.Variable(rng.normal(size=(50, 4)).astype(np.float32))
+            self.kernel = tf.Variable(rng.normal(size=(8, 16)).astype(np.float32))
+            self.bias = tf.Variable(rng.normal(size=16).astype(np.float32))
+            self.last = tf.Variable(rng.normal(size=(16, 1)).astype(np.float32))
+
+        @tf.function(
+            input_signature=[
+                tf.TensorSpec([None, 4], tf.float32, name="x"),
+                tf.TensorSpec([None], tf.int64, name="ids"),
+            ]
+        )
+        def serve(self, x: Any, ids: Any) -> Any:
+            if fill is not None:
+                x = tf.where(tf.math.is_nan(x), fill, x)
+            hidden = tf.concat([x, tf.gather(self.table, ids)], 1)
+            product = tf.tensordot(hidden, self.kernel, [[1], [0]]) if views else tf.matmul(hidden, self.kernel)
+            hidden = tf.nn.relu(tf.nn.bias_add(product, self.bias))
+            return {"y": tf.sigmoid(tf.matmul(hidden, self.last))}
+
+    module = Tower()
+    tf.saved_model.save(module, str(path), signatures=module.serve)
+    return path
+
+
+def ended(surroundings: dict[str, str], *arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), capture_output=True, text=True, env=surroundings, timeout=300)
+
+
+@pytest.fixture
+def with_onednn() -> None:
+    if not settings_here().onednn:
+        pytest.skip("TensorFlow runs without oneDNN here, which is where it treats NaN otherwise")
+
+
+def test_requests_have_what_is_not_finite_in_each_input(tmp_path: Path) -> None:
+    made = list(Generator(read_model(build_tower(tmp_path / "model")), name="serving_default").requests(20))
+    found = next(one for one in made if "not finite" in one.origin).inputs["x"]
+    assert np.isnan(found).any()
+    assert np.isposinf(found).any()
+    assert np.isneginf(found).any()
+    assert ((found != 0) & (np.abs(found) < np.finfo(np.float32).tiny)).any()
+    assert np.isfinite(found).all(axis=1).any()
+
+
+def test_a_cut_tells_where_tensorflow_answers_nan_otherwise(tmp_path: Path, with_onednn: None) -> None:
+    report = cut(build_tower(tmp_path / "in"), tmp_path / "out").verification
+    assert report is not None
+    assert report["passed"]
+    assert not report["bit_exact"]
+    assert report["settings"] == {"onednn": True, "variable": settings_here().variable}
+    assert len(report["warnings"]) == 1
+    assert "output 'y'" in report["warnings"][0]
+    assert "NaN or infinities in 'x' differ" in report["warnings"][0]
+    output = report["outputs"][0]
+    assert output["rewritten"] > 0
+    assert output["beyond"] == output["nan_apart"] == 0
+
+
+def test_the_command_line_compares_as_models_are_served(tmp_path: Path, with_onednn: None) -> None:
+    source = build_tower(tmp_path / "in")
+    cut(source, tmp_path / "out")
+    surroundings = {key: value for key, value in environment().items() if key != "TF_ENABLE_ONEDNN_OPTS"}
+    served = ended(surroundings, "verify", source, tmp_path / "out")
+    assert served.returncode == 0
+    assert "warning signature 'serving_default', output 'y'" in served.stdout
+    assert "oneDNN on" in served.stdout
+    assert "bit for bit" not in served.stdout
+    assert served.stderr == ""
+    without = ended(surroundings | {"TF_ENABLE_ONEDNN_OPTS": "0"}, "verify", source, tmp_path / "out")
+    assert "oneDNN off (TF_ENABLE_ONEDNN_OPTS=0)" in without.stdout
+    assert "warning" not in without.stdout
+
+
+def test_a_nan_that_becomes_a_number_is_a_difference(tmp_path: Path) -> None:
+    report = verify(build_tower(tmp_path / "a"), build_tower(tmp_path / "b", fill=0.0))
+    assert not report.passed
+    assert report.outputs[0].nan_apart > 0
+    assert not report.warnings
+
+
+def test_relus_that_tensorflow_computes_with_a_product_are_marked(tmp_path: Path) -> None:
+    for views in (True, False):
+        model = read_model(build_tower(tmp_path / str(views), views))
+        mark_contractions(model)
+        assert [is_marked(one) for one in model.graph.of("Relu")] == [not views]
