@@ -171,6 +171,27 @@ class Host(Owner):
             self._lib.processor_host_set_endpoint(self._open_handle(), c_text("name", name), c_address, error), error
         )
 
+    def claim_port(self, address: str, port: int) -> None:
+        """Claim a port for the state directory, before anything listens there; until the host is closed.
+
+        Raises
+        ------
+        AlreadyExistsError
+            If a host of another state directory has claimed it; the message names both.
+        """
+        error = ffi.new("processor_error *")
+        check_error(
+            self._lib.processor_host_claim_port(self._open_handle(), c_text("address", address), port, error), error
+        )
+
+    def prepare_end(self) -> None:
+        """Give up what is being loaded, since the process is about to end in order; requests are answered as before.
+
+        Otherwise a process that ends while it loads a version counts as one that died of it.
+        """
+        error = ffi.new("processor_error *")
+        check_error(self._lib.processor_host_prepare_end(self._open_handle(), error), error)
+
     def drain(self, deadline: float | None = None) -> None:
         """Refuse new requests and wait until the admitted ones have been answered.
 

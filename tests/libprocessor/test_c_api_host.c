@@ -170,6 +170,9 @@ static void check_host(const char* model) {
   CHECK(processor_host_set_endpoint(host, "grpc", NULL, &error) == PROCESSOR_OK);
   CHECK(!status_has(host, "grpc"));
   CHECK(processor_host_set_endpoint(host, "", "x", &error) == PROCESSOR_INVALID_ARGUMENT);
+  CHECK(processor_host_claim_port(host, "127.0.0.1", 1, &error) == PROCESSOR_OK);
+  CHECK(processor_host_claim_port(host, "127.0.0.1", 0, &error) == PROCESSOR_INVALID_ARGUMENT);
+  CHECK(processor_host_claim_port(host, NULL, 1, &error) == PROCESSOR_INVALID_ARGUMENT);
   processor_result* metrics = NULL;
   const void* text = NULL;
   size_t size = 0;
@@ -178,6 +181,8 @@ static void check_host(const char* model) {
   CHECK(holds(text, size, "recprocessor_requests_total{", 28));
   processor_result_free(metrics);
 
+  CHECK(processor_host_prepare_end(host, &error) == PROCESSOR_OK);
+  CHECK(processor_host_prepare_end(NULL, &error) == PROCESSOR_INVALID_ARGUMENT);
   CHECK(processor_host_drain(host, processor_now_us() + 10000000, &error) == PROCESSOR_OK);
   unsigned char data[256];
   processor_host_request request = make_request(data, write_eas(data));

@@ -175,6 +175,21 @@ func (h *Host) SetEndpoint(name, address string) error {
 	return answerError(C.shim_host_set_endpoint(h.handle, cName, cAddress))
 }
 
+// ClaimPort claims a port for the state directory, before anything listens there; until the host is closed. AlreadyExists
+// names both directories if a host of another one has claimed it.
+func (h *Host) ClaimPort(address string, port int) error {
+	if err := checkText("address", address); err != nil {
+		return err
+	}
+	cAddress := C.CString(address)
+	defer C.free(unsafe.Pointer(cAddress))
+	return answerError(C.shim_host_claim_port(h.handle, cAddress, C.int32_t(port)))
+}
+
+// PrepareEnd gives up what is being loaded, since the process is about to end in order; requests are answered as before.
+// Otherwise a process that ends while it loads a version counts as one that died of it.
+func (h *Host) PrepareEnd() error { return answerError(C.shim_host_prepare_end(h.handle)) }
+
 // Watch has a function called with the status several times a second, from one goroutine. There is one such function.
 func (h *Host) Watch(listener func(*HostStatus)) { h.watcher.Store(&listener) }
 

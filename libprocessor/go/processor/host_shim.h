@@ -142,6 +142,20 @@ static inline shim_answer shim_host_set_endpoint(const processor_host *host, con
   return shim_end(status, &error, NULL);
 }
 
+static inline shim_answer shim_host_claim_port(const processor_host *host, const char *address, int32_t port) {
+  processor_error error;
+  error.message[0] = '\0';
+  processor_status status = processor_host_claim_port(host, address, port, &error);
+  return shim_end(status, &error, NULL);
+}
+
+static inline shim_answer shim_host_prepare_end(const processor_host *host) {
+  processor_error error;
+  error.message[0] = '\0';
+  processor_status status = processor_host_prepare_end(host, &error);
+  return shim_end(status, &error, NULL);
+}
+
 static inline shim_answer shim_host_cancel(const processor_host *host, uint64_t id) {
   processor_error error;
   error.message[0] = '\0';

@@ -657,6 +657,29 @@ PROCESSOR_API processor_status processor_host_set_endpoint(const processor_host 
                                                            const char *address, processor_error *error);
 
 /**
+ * \brief Claim a port for the state directory of this host, before anything listens there.
+ *
+ * Several hosts of one state directory may share a port, and the kernel spreads connections over them. Those of another
+ * state directory must not join them: half of the clients would be answered NOT_FOUND. The claim is held until the host is
+ * freed or its process ends, however that comes about. Since 1.2.
+ *
+ * \param address  where the port is: an IP address, or a name.
+ * \param port     1 to 65535.
+ * \return ALREADY_EXISTS, which names both state directories, if a host of another one has claimed it.
+ */
+PROCESSOR_API processor_status processor_host_claim_port(const processor_host *host, const char *address, int32_t port,
+                                                         processor_error *error);
+
+/**
+ * \brief Say that the process is about to end in order, as when it is told to by SIGTERM.
+ *
+ * What is being loaded is given up, and the end of the process is not held against it; otherwise a host that ends while it
+ * loads counts as one that died of what it loaded. Requests are answered as before. To be called first, before
+ * processor_host_drain(). Since 1.2.
+ */
+PROCESSOR_API processor_status processor_host_prepare_end(const processor_host *host, processor_error *error);
+
+/**
  * \brief Refuse new requests with UNAVAILABLE and wait until the admitted ones have been answered.
  *
  * \param deadline_us  see processor_request.deadline_us; 0 waits without end.

@@ -237,6 +237,24 @@ processor_status processor_host_set_endpoint(const processor_host *handle, const
   });
 }
 
+processor_status processor_host_claim_port(const processor_host *handle, const char *address, int32_t port,
+                                           processor_error *error) {
+  return Guard(error, [&]() -> absl::Status {
+    std::shared_ptr<ModelHost> host;
+    if (absl::Status s = GetHost(handle, &host); !s.ok()) return s;
+    return host->ClaimPort(std::string(View(address)), port);
+  });
+}
+
+processor_status processor_host_prepare_end(const processor_host *handle, processor_error *error) {
+  return Guard(error, [&]() -> absl::Status {
+    std::shared_ptr<ModelHost> host;
+    if (absl::Status s = GetHost(handle, &host); !s.ok()) return s;
+    host->PrepareEnd();
+    return absl::OkStatus();
+  });
+}
+
 processor_status processor_host_drain(const processor_host *handle, int64_t deadline_us, processor_error *error) {
   return Guard(error, [&]() -> absl::Status {
     std::shared_ptr<ModelHost> host;

@@ -64,6 +64,7 @@ std::string ActualJson(const ActualState& state) {
   json["front_end_cpus"] = state.front_end_cpus;
   json["memory_bytes"] = state.memory_bytes;
   json["memory_limit_bytes"] = state.memory_limit_bytes;
+  json["stuck_loads"] = state.stuck_loads;
   Json models = Json::object();
   for (const auto& [name, versions] : state.models) {
     Json entries = Json::object();

@@ -49,6 +49,7 @@ struct ActualState {
   std::string front_end_cpus;
   int64_t memory_bytes = 0;
   int64_t memory_limit_bytes = 0;
+  int stuck_loads = 0;  // that nobody wants any more, and that cannot be interrupted
   std::map<std::string, std::map<int64_t, ActualEntry>> models;
 };
 

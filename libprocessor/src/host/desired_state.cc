@@ -16,6 +16,7 @@ namespace {
 
 constexpr char kNameRule[] = "1 to 128 letters, digits, '_', '-' and '.', the first no '-' or '.'";
 constexpr int kMaxCount = 1 << 24;
+constexpr double kMostLoadSeconds = 1e6;
 
 using Faults = std::map<std::vector<std::string>, std::string>;
 
@@ -295,11 +296,13 @@ absl::Status ParseDesiredState(std::string_view text, std::string_view host_id, 
   // First: of a later schema nothing else can be judged.
   int64_t schema = 0;
   root.Required("schema", absl::StrCat(kDesiredSchema)).Integer(kDesiredSchema, kDesiredSchema, &schema);
-  root.Allow({"schema", "generation", "memory_limit_bytes", "maintenance_cpus", "layers", "models", "hosts"});
+  root.Allow({"schema", "generation", "memory_limit_bytes", "maintenance_cpus", "load_timeout_seconds", "layers",
+              "models", "hosts"});
   DesiredState read;
   root.Required("generation", "a number that rises with every change").Integer(0, INT64_MAX, &read.generation);
   root.Member("memory_limit_bytes").Integer(0, INT64_MAX, &read.memory_limit_bytes);
   root.Member("maintenance_cpus").String(&read.maintenance_cpus);
+  root.Member("load_timeout_seconds").Number(0, kMostLoadSeconds, &read.load_timeout_s);
   std::map<std::string, std::string> salts;
   root.Member("layers").ForEachMember([&](const std::string& name, const JsonValue& layer) {
     layer.Allow({"salt"});

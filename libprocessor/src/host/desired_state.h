@@ -87,6 +87,7 @@ struct DesiredState {
   int64_t generation = 0;
   int64_t memory_limit_bytes = 0;  // 0: what the machine has
   std::string maintenance_cpus;    // empty: all
+  double load_timeout_s = 600;     // of versions that say nothing of it; 0: none
   std::map<std::string, DesiredModel, std::less<>> models;
   std::vector<DesiredFault> faults;
 };

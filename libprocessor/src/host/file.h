@@ -5,6 +5,8 @@
 
 #include <unistd.h>
 
+#include <cstdint>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -35,6 +37,10 @@ class File {
 
 /// "'/path': cannot be read: No such file or directory"; `error` is an errno.
 absl::Status FileError(std::string_view path, std::string_view what, int error);
+
+/// Reads a file at once. Nothing that is put in its place, such as a FIFO or a device, makes it wait.
+/// \return NOT_FOUND; INVALID_ARGUMENT if it is no regular file of at most `most_bytes`; what the system says.
+absl::Status ReadSmallFile(const std::string& path, int64_t most_bytes, std::string* text);
 
 }  // namespace processor
 

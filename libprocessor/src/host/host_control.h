@@ -20,9 +20,11 @@
 #include "src/host/front_end.h"
 #include "src/host/host_stats.h"
 #include "src/host/hosted_version.h"
+#include "src/host/load_records.h"
 #include "src/host/maintenance.h"
 #include "src/host/memory_budget.h"
 #include "src/host/model_files.h"
+#include "src/host/port_claim.h"
 #include "src/host/reconcile.h"
 #include "src/host/request_log.h"
 #include "src/host/route_table.h"
@@ -53,6 +55,10 @@ class HostControl {
   /// "" as address: none.
   void SetEndpoint(const std::string& name, const std::string& address);
   void SetDraining();
+  /// See PortClaim::Take().
+  absl::Status ClaimPort(const std::string& address, int port);
+  /// The process is about to end in order: gives up what is loading, and remembers nothing against it. Versions serve on.
+  void PrepareEnd();
 
   /// The version that has a Servable::instance; null if it is gone. For requests that are cancelled.
   std::shared_ptr<HostedVersion> FindInstance(uint16_t instance) const;
@@ -75,14 +81,18 @@ class HostControl {
     bool given_up = false;
     int64_t retry_at_ns = 0;  // 0: never
     int64_t retry_delay_ns = 0;
-    std::string cpuset;  // that was asked for last
+    std::optional<int> lane;  // of maintenance, while a load runs, wanted or not
+    LoadRecords::Standing standing = LoadRecords::Standing::kUnknown;
+    int64_t load_started_ns = 0;
+    int64_t load_until_ns = 0;  // 0: for ever
+    std::string cpuset;         // that was asked for last
     absl::Status cpuset_error;
     std::shared_ptr<LoadProgress> progress;
     std::shared_ptr<HostedVersion> version;
     std::shared_ptr<const AnswerTexts> texts;
     std::shared_ptr<VersionStats> stats;
   };
-  // How the job on the maintenance thread ended.
+  // How a job on a thread of maintenance ended.
   struct JobEnd {
     uint64_t instance = 0;
     bool load = false;  // else an unload
@@ -103,7 +113,8 @@ class HostControl {
   void ReadDesired();
   void WriteAccepted();
   void PlaceFrontEnd(int64_t now_ns);
-  void CollectJob();
+  void CollectJobs();
+  void CollectJob(JobEnd end);
   void Apply();
   void SettleServing(const Plan& plan);
   void UpdateSettings(Instance& instance, const DesiredVersion& wanted);
@@ -112,11 +123,32 @@ class HostControl {
   std::shared_ptr<const Servable> MakeServable(const Instance& instance, bool is_baseline,
                                                const std::shared_ptr<ModelLog>& log) const;
   void SetDesiredError(const std::string& error);
-  bool MayStartJob();
   void StartUnload();
-  void StartLoad(const std::vector<VersionToLoad>& waiting);
   absl::Status LoadVersion(const DesiredVersion& wanted, int64_t number, const std::shared_ptr<LoadProgress>& progress,
                            std::unique_ptr<HostedVersion>* version);
+  void ReadRecords();
+  void KeepRecords();
+  void WriteRecords();
+  void EndLoads();
+  static absl::Status LateError(const Instance& instance);
+  void EndLateLoads(int64_t now_ns);
+  void GiveUp(Instance& instance);
+  bool IsBaseline(const VersionToLoad& load) const;
+  LoadKey KeyOf(const VersionToLoad& load) const;
+  static LoadKey KeyOf(const Instance& instance);
+  LoadRecords::Standing StandingOf(const VersionToLoad& load) const;
+  bool IsSettled(const Plan& plan) const;
+  bool MayTrySuspect(int64_t now_ns) const;
+  bool MayStartLoad(LoadRecords::Standing standing) const;
+  std::optional<int> FreeLane() const;
+  void StartLoads(const std::vector<VersionToLoad>& waiting);
+  Instance& InstanceFor(const VersionToLoad& load);
+  bool StartLoad(const VersionToLoad& load, LoadRecords::Standing standing);
+  int StuckLoads() const;
+  // Loads, and somebody wants it.
+  static bool IsLoading(const Instance& instance) {
+    return instance.lane.has_value() && !instance.given_up && instance.view.state == VersionState::kLoading;
+  }
   void Finish(uint64_t id, bool load, const absl::Status& status, std::unique_ptr<HostedVersion> version);
   absl::Status FitsIntoMemory(const Instance& instance) const;
   void SetState(Instance& instance, VersionState state);
@@ -135,6 +167,10 @@ class HostControl {
   bool AnyDraining() const;
   static uint16_t CancelNumber(uint64_t id) { return static_cast<uint16_t>(id); }
 
+  static constexpr int kUnloadLane = 0;
+  // Those of loads beside it. One that nobody can interrupt keeps its lane: there may be so many of them.
+  static constexpr int kLoadLanes = 6;
+
   const std::string host_id_;
   const std::optional<std::string> maintenance_cpus_;
   const std::unique_ptr<StateDirectory> directory_;
@@ -150,6 +186,10 @@ class HostControl {
   uint64_t next_instance_ = 1;
   bool changed_ = true;  // since the table was made
   bool started_ = false;
+  int64_t started_ns_ = 0;
+  LoadRecords records_;
+  bool records_pending_ = false;  // the file does not say yet what they say
+  std::string records_error_;
   bool desired_missing_ = false;
   std::string refused_;   // why desired.json, as it is, is not followed, or not whole
   std::string accepted_;  // the text of what is followed; empty: nothing was ever accepted
@@ -175,6 +215,9 @@ class HostControl {
   ActualState actual_;
   bool actual_dirty_ = true;
 
+  std::mutex ports_mutex_;
+  std::vector<PortClaim> ports_;
+
   mutable std::mutex versions_mutex_;  // for FindInstance()
   std::map<uint16_t, std::weak_ptr<HostedVersion>> versions_;
 
@@ -182,9 +225,10 @@ class HostControl {
   std::condition_variable wake_;
   bool woken_ = false;
   bool stop_ = false;
-  std::unique_ptr<JobEnd> job_end_;
+  bool ending_ = false;
+  std::vector<JobEnd> job_ends_;
 
-  Maintenance maintenance_;  // last, so that its job ends before what it uses
+  Maintenance maintenance_;  // last, so that its jobs end before what they use
   std::thread thread_;
 };
 

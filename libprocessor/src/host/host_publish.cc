@@ -141,6 +141,10 @@ ActualVersion HostControl::Describe(const Instance& instance) const {
   actual.memory_bytes = instance.memory.total();
   const absl::Status& error = instance.error.ok() ? instance.cpuset_error : instance.error;
   if (!error.ok()) actual.error = absl::StrCat(absl::StatusCodeToString(error.code()), ": ", error.message());
+  if (instance.view.state == VersionState::kFailed && instance.lane.has_value()) {
+    absl::StrAppend(&actual.error, "; a step of it that cannot be interrupted still runs, in one of ", kLoadLanes,
+                    " lanes");
+  }
   if (instance.view.state == VersionState::kLoading) actual.progress = instance.progress;
   if (instance.version != nullptr) {
     actual.sessions = instance.version->sessions();
@@ -203,6 +207,7 @@ void HostControl::UpdateActual(const Plan& plan) {
   actual_.models = std::move(models);
   actual_.generation = desired_.generation;
   actual_.memory_bytes = MemoryInUse(loaded);
+  actual_.stuck_loads = StuckLoads();
   actual_.memory_limit_bytes = memory_limit_;
   if (actual_.state == HostState::kStarting && started_) actual_.state = HostState::kReady;
   actual_dirty_ = true;
@@ -223,7 +228,22 @@ void HostControl::SetEndpoint(const std::string& name, const std::string& addres
   actual_dirty_ = true;
 }
 
+absl::Status HostControl::ClaimPort(const std::string& address, int port) {
+  PortClaim claim;
+  const absl::Status status = PortClaim::Take(address, port, directory_->path(), &claim);
+  if (absl::IsAlreadyExists(status) || absl::IsInvalidArgument(status)) return status;
+  if (!status.ok()) {
+    // Where nothing can be written, as in some containers, hosts serve all the same.
+    Log(Severity::kWarning, absl::StrCat(status.message(), "; nobody sees to who else listens at port ", port));
+    return absl::OkStatus();
+  }
+  std::lock_guard<std::mutex> lock(ports_mutex_);
+  ports_.push_back(std::move(claim));
+  return absl::OkStatus();
+}
+
 void HostControl::SetDraining() {
+  PrepareEnd();
   std::lock_guard<std::mutex> lock(actual_mutex_);
   actual_.state = HostState::kDraining;
   actual_dirty_ = true;

@@ -29,6 +29,12 @@ std::string CheckpointDirOf(const DesiredVersion& wanted) {
   return dir != keys.end() && dir->is_string() ? dir->get<std::string>() : "";
 }
 
+double LoadTimeoutOf(const DesiredVersion& wanted, double otherwise) {
+  const nlohmann::json keys = nlohmann::json::parse(wanted.config);
+  const auto said = keys.find("load_timeout_seconds");
+  return said != keys.end() && said->is_number() ? said->get<double>() : otherwise;
+}
+
 absl::Status HostedVersion::Load(const DesiredVersion& wanted, int64_t number, std::shared_ptr<LoadProgress> progress,
                                  std::unique_ptr<HostedVersion>* version) {
   ModelConfig config;

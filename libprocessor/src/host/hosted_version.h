@@ -75,6 +75,9 @@ absl::Status ResolvePath(const std::string& path, std::string* resolved);
 /// The folder of checkpoints that a version's configuration names; "" if none.
 std::string CheckpointDirOf(const DesiredVersion& wanted);
 
+/// Seconds that a version may take until it is ready: what its configuration says, else `otherwise`; 0: no limit.
+double LoadTimeoutOf(const DesiredVersion& wanted, double otherwise);
+
 }  // namespace processor
 
 #endif  // PROCESSOR_HOST_HOSTED_VERSION_H_

@@ -161,6 +161,16 @@ void JsonValue::Integer(int64_t low, int64_t high, int* dst) const {
   *dst = static_cast<int>(number);
 }
 
+void JsonValue::Number(double low, double high, double* dst) const {
+  if (!Readable()) return;
+  const double number = value_->is_number() ? value_->get<double>() : 0;
+  // Written so that NaN is refused too.
+  if (!value_->is_number() || !(number >= low && number <= high)) {
+    return Refuse(absl::StrCat("a number from ", low, " to ", high));
+  }
+  *dst = number;
+}
+
 void JsonValue::Boolean(bool* dst) const {
   if (!Readable()) return;
   if (!value_->is_boolean()) return Refuse("true or false");

@@ -53,6 +53,7 @@ class JsonValue {
 
   void Integer(int64_t low, int64_t high, int64_t* dst) const;
   void Integer(int64_t low, int64_t high, int* dst) const;
+  void Number(double low, double high, double* dst) const;
   void Boolean(bool* dst) const;
   /// A string without NUL; not empty if `nonempty`.
   void String(std::string* dst, bool nonempty = false) const;

@@ -36,28 +36,35 @@ void StepBack(const CpuSet& cpus) {
 
 }  // namespace
 
-absl::Status Maintenance::Start(const CpuSet& cpus, std::function<void()> job) {
-  Wait();
-  busy_ = true;
+Maintenance::Maintenance(std::function<void()> done, int lanes) : done_(std::move(done)) {
+  for (int i = 0; i < lanes; ++i) lanes_.push_back(std::make_unique<Lane>());
+}
+
+absl::Status Maintenance::Start(const CpuSet& cpus, std::function<void()> job, int number) {
+  Lane& lane = *lanes_[number];
+  if (lane.thread.joinable()) lane.thread.join();
+  lane.busy = true;
   try {
-    thread_ = std::thread([this, cpus, job = std::move(job)] {
+    lane.thread = std::thread([this, &lane, cpus, job = std::move(job)] {
       StepBack(cpus);
       {
         const StartThreadsElsewhere elsewhere(&starter_);
         job();
       }
-      busy_ = false;
+      lane.busy = false;
       done_();
     });
   } catch (const std::exception& e) {
-    busy_ = false;
+    lane.busy = false;
     return absl::ResourceExhaustedError(absl::StrCat("no thread to be had: ", e.what()));
   }
   return absl::OkStatus();
 }
 
 void Maintenance::Wait() {
-  if (thread_.joinable()) thread_.join();
+  for (const auto& lane : lanes_) {
+    if (lane->thread.joinable()) lane->thread.join();
+  }
 }
 
 }  // namespace processor

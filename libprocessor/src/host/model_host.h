@@ -49,6 +49,8 @@ class ModelHost {
     return HostMetricsText(control_->Actual(), *control_->routes(), control_->stats());
   }
   void SetEndpoint(const std::string& name, const std::string& address) { control_->SetEndpoint(name, address); }
+  absl::Status ClaimPort(const std::string& address, int port) { return control_->ClaimPort(address, port); }
+  void PrepareEnd() { control_->PrepareEnd(); }
   absl::Status Drain(int64_t deadline_us);
   /// Refuses new requests, cancels waiting ones, waits for running ones, unloads.
   void Close() noexcept;

@@ -75,6 +75,10 @@ absl::Status StateDirectory::Open(const std::string& path, const std::string& ho
   }
   const std::string host_path = absl::StrCat(path, "/hosts/", host_id);
   std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) {
+    // Made here, a mistyped one would be a host that serves nothing and waits for ever.
+    return absl::NotFoundError(absl::StrCat("state_dir '", path, "': no such folder, expected one that is there"));
+  }
   std::filesystem::create_directories(host_path, error);
   if (error) return FileError(host_path, "cannot be made", error.value());
   std::unique_ptr<StateDirectory> opened(new StateDirectory(path, host_path));

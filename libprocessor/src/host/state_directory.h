@@ -16,8 +16,8 @@ namespace processor {
 
 class StateDirectory {
  public:
-  /// Makes the folders that are missing and takes the lock of the host.
-  /// \return INVALID_ARGUMENT for an id that cannot be, ALREADY_EXISTS if another process or host has the lock, else what
+  /// Makes the folder of the host in the state directory, which must be there, and takes its lock.
+  /// \return NOT_FOUND, INVALID_ARGUMENT for an id that cannot be, ALREADY_EXISTS if another process or host has the lock, else what
   ///         the file system says.
   static absl::Status Open(const std::string& path, const std::string& host_id,
                            std::unique_ptr<StateDirectory>* directory);

@@ -84,6 +84,7 @@ void ReadLifecycle(ConfigReader& reader, ModelConfig* dst) {
   reader.Int("model_update_intra_threads", 0, kMaxThreads, &dst->model_update_intra_threads);
   reader.Int("init_timeout_minutes", -1, 1 << 20, &dst->init_timeout_minutes);
   reader.Double("checkpoint_poll_seconds", 0.01, 1e9, &dst->checkpoint_poll_seconds);
+  reader.Double("load_timeout_seconds", 0, 1e6, &dst->load_timeout_seconds);
   reader.Int("warmup_runs", 1, 1000, &dst->warmup_runs);
   reader.Int("batch_process_count", 1, 1 << 20, &dst->batch_process_count);
 }

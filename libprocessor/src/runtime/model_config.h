@@ -67,6 +67,7 @@ struct ModelConfig {
   int batch_process_count = 1;
   int init_timeout_minutes = -1;
   double checkpoint_poll_seconds = 60;
+  double load_timeout_seconds = 0;  // 0: none
   TimelineConfig timeline;
 
   /// As given, for processor_model_info().

@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 class StateDirectoryTest : public testing::Test {
  protected:
   void SetUp() override {
+    fs::create_directory(folder_.path() + "/state");
     const absl::Status status = StateDirectory::Open(folder_.path() + "/state", "host-0", &directory_);
     ASSERT_TRUE(status.ok()) << status;
   }
@@ -55,6 +56,10 @@ TEST_F(StateDirectoryTest, HostIdsAreNamesOfFolders) {
     EXPECT_TRUE(absl::IsInvalidArgument(StateDirectory::Open(folder_.path(), id, &directory))) << id;
   }
   EXPECT_TRUE(absl::IsInvalidArgument(StateDirectory::Open("", "a", &directory)));
+  const absl::Status status = StateDirectory::Open(folder_.path() + "/absent", "a", &directory);
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  EXPECT_NE(status.message().find("/absent': no such folder"), std::string::npos) << status;
+  EXPECT_FALSE(fs::exists(folder_.path() + "/absent"));
   folder_.Write("file", "");
   EXPECT_FALSE(StateDirectory::Open(folder_.path() + "/file", "a", &directory).ok());
 }
