@@ -23,6 +23,11 @@ class DesiredFile:
         self.path = state_dir / "desired.json"
         self.generation, self._body = self._read()
 
+    @property
+    def has_models(self) -> bool:
+        """Whether there is anything to serve."""
+        return bool(self._body and self._body.get("models"))
+
     def write(self, body: dict[str, Any], known_generation: int = 0) -> bool:
         """Write the content if it is another than the file has, and say whether it was.
 

@@ -32,6 +32,10 @@ class ServeSettings(BaseSettings):
     cores : str
         Who divides the hosts' cores among versions.
     drain_timeout, hang_timeout : float [s]
+    load_timeout : float [s]
+        Of versions that say nothing of it; 0: none.
+    health_port : int or None
+        Of the first host; the others have those that follow.
     memory_limit_mb : int
         0: the hosts' own limit.
     admin_auth : str
@@ -51,6 +55,7 @@ class ServeSettings(BaseSettings):
     address: str = "127.0.0.1"
     grpc_port: Port = 8500
     rest_port: Port = 8501
+    health_port: Annotated[int, Field(ge=1, le=65535 - 255)] | None = None
     admin_address: str = "127.0.0.1"
     admin_port: Port = 8502
     host: Literal["python", "go", "none"] = "python"
@@ -74,6 +79,7 @@ class ServeSettings(BaseSettings):
     max_message_mb: Annotated[int, Field(ge=1, le=2047)] | None = None
     drain_timeout: Annotated[float, Field(ge=0, le=3600)] = 30.0
     hang_timeout: Annotated[float, Field(ge=0, le=3600)] = 20.0
+    load_timeout: Annotated[float, Field(ge=0, le=1e6)] = 600.0
     keep_hosts: bool = False
     discard_state: bool = False
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
@@ -150,6 +156,7 @@ class ServeSettings(BaseSettings):
             host_settings=HostSettings(
                 memory_limit_bytes=self.memory_limit_mb * 1_000_000,
                 maintenance_cpus=self.maintenance_cpus,
+                load_timeout_seconds=self.load_timeout,
                 divided_cpus=0 if self.cores == "off" else len(cpus),
             ),
             cores=self.cores,
@@ -169,6 +176,7 @@ class ServeSettings(BaseSettings):
             address=self.address,
             grpc_port=self.grpc_port,
             rest_port=self.rest_port,
+            health_port=self.health_port,
             cpus=self.cpus,
             tls_cert=absolute(self.tls_cert),
             tls_key=absolute(self.tls_key),

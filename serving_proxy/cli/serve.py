@@ -35,6 +35,9 @@ def serve_command(
     state_dir: Annotated[Path | None, _option("DIR", "Where everything is kept. Required.")] = None,
     grpc_port: Annotated[int | None, _option("N", "gRPC port of the hosts: 8500.")] = None,
     rest_port: Annotated[int | None, _option("N", "REST port of the hosts: 8501.")] = None,
+    health_port: Annotated[
+        int | None, _option("N", "Health and metrics of the first host, without TLS; of the next ones, N+1 and so on.")
+    ] = None,
     admin_port: Annotated[int | None, _option("N", "Admin port: 8502.")] = None,
     address: Annotated[str | None, _option("ADDRESS", "Where hosts listen: 127.0.0.1.")] = None,
     admin_address: Annotated[str | None, _option("ADDRESS", "Where the admin port listens: 127.0.0.1.")] = None,
@@ -75,6 +78,7 @@ def serve_command(
     hang_timeout: Annotated[
         float | None, _option("SECONDS", "A host that is silent for so long is started anew: 20; 0: never.")
     ] = None,
+    load_timeout: Annotated[float | None, _option("SECONDS", "Time for a version to load and warm up: 600.")] = None,
     keep_hosts: Annotated[
         bool | None,
         typer.Option("--keep-hosts", metavar="", show_default=False, help="Leave hosts running at the end."),

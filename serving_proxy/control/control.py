@@ -118,6 +118,11 @@ class Control:
         self._desired_errors: dict[str, str | None] = {}
         self._faults: dict[str, str] = {}
 
+    @property
+    def told(self) -> bool:
+        """Whether `desired.json` says all that is known, or cannot be written."""
+        return not self._dirty or self.fault is not None
+
     def model(self, name: str) -> Model:
         """Return a model that was deployed at some time.
 

@@ -46,6 +46,9 @@ class Plane:
         self.verbs = Verbs(self.control, self.jobs, self.gates)
         self.watcher = Watcher(self.control, self.verbs, config)
         self.supervisor = Supervisor(self.control, hosts)
+        if config is not None and not self.control.desired.has_models:
+            # A host would be ready at once, with nothing.
+            self.supervisor.hold(lambda: not self.watcher.settled)
         self.request_logs = RequestLogs(self.control)
         self.cleaner = Cleaner(self.control, self.gates, self.request_logs)
         self.alerts = None if options.webhook is None else Alerts(options.webhook)

@@ -16,12 +16,15 @@ from serving_proxy.gates.paths import resolved
 from serving_proxy.lifecycle.changes import Change, choose
 from serving_proxy.lifecycle.deployment import Deployment
 from serving_proxy.lifecycle.records import Model, Note
+from serving_proxy.lifecycle.states import GATED
 from serving_proxy.lifecycle.version_policy import plan
 from serving_proxy.sources.base_directory import BaseDirectory
 from serving_proxy.sources.deeprec import is_deeprec_config, parse_deeprec
 from serving_proxy.sources.models_config import ConfiguredModel, parse_text
 
 POLL_S = 1.0
+# A folder counts once two looks have found it the same.
+_LOOKS = 2
 _MOST_BYTES = 16 * 1024 * 1024
 
 
@@ -30,6 +33,7 @@ class _Watched:
     directory: BaseDirectory
     looking: asyncio.Task[dict[int, tuple[Path, str]] | None] | None = None
     missing: bool = False
+    follows: int = 0
 
 
 class Watcher:
@@ -54,6 +58,14 @@ class Watcher:
         if self._config is not None:
             self._text = await asyncio.to_thread(self._read, self._config)
             await self._apply_text(self._text)
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that was configured has been looked at, and is in `desired.json` or refused."""
+        models = self._control.models.values()
+        watched = [self._directories.get(one.name) for one in models if one.policy is not None]
+        gated = any(version.state in GATED for one in models for version in one.versions.values())
+        return all(one is not None and one.follows >= _LOOKS for one in watched) and not gated and self._control.told
 
     async def run(self) -> None:
         """Look at the file and the directories until the task is cancelled."""
@@ -117,6 +129,7 @@ class Watcher:
             # It is done with, whatever comes of it.
             looked, watched.looking = watched.looking, None
             await self._follow(name, watched, looked.result())
+            watched.follows += 1
         watched.looking = asyncio.create_task(asyncio.to_thread(watched.directory.look))
 
     async def _follow(self, name: str, watched: _Watched, found: dict[int, tuple[Path, str]] | None) -> None:

@@ -12,6 +12,7 @@ from serving_proxy.lifecycle.changes import arms_data
 from serving_proxy.lifecycle.records import Model, Record, Settings, Version
 
 SCHEMA = 1
+_HOSTS_LOAD_TIMEOUT_S = 600.0
 
 
 class HostSettings(Record):
@@ -23,6 +24,8 @@ class HostSettings(Record):
         0: the hosts' own limit.
     maintenance_cpus : str or None
         Where versions are loaded and warmed up.
+    load_timeout_seconds : float
+        For versions that say nothing of it; 0: no limit.
     cpusets : dict
         Host, `model/version`, CPUs: what goes before the version's own setting.
     limits : dict
@@ -34,6 +37,7 @@ class HostSettings(Record):
 
     memory_limit_bytes: int = Field(default=0, ge=0)
     maintenance_cpus: str | None = None
+    load_timeout_seconds: float = Field(default=_HOSTS_LOAD_TIMEOUT_S, ge=0)
     cpusets: dict[str, dict[str, str]] = Field(default_factory=dict)
     limits: dict[str, int] = Field(default_factory=dict)
     divided_cpus: int = Field(default=0, ge=0)
@@ -50,6 +54,8 @@ def render(models: Mapping[str, Model], settings: HostSettings) -> dict[str, Any
         body["memory_limit_bytes"] = settings.memory_limit_bytes
     if settings.maintenance_cpus:
         body["maintenance_cpus"] = settings.maintenance_cpus
+    if settings.load_timeout_seconds != _HOSTS_LOAD_TIMEOUT_S:
+        body["load_timeout_seconds"] = settings.load_timeout_seconds
     for name, model in sorted(models.items()):
         rendered = _model(model, settings)
         if rendered is not None:

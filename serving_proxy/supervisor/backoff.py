@@ -6,6 +6,7 @@ from __future__ import annotations
 _FIRST_S = 0.5
 _LONGEST_S = 30.0
 _HEALTHY_S = 60.0
+_MOST_ONCE_READY = 2
 
 
 def delay(failures: int) -> float:
@@ -13,6 +14,12 @@ def delay(failures: int) -> float:
     return min(_LONGEST_S, _FIRST_S * 2.0 ** min(max(0, failures - 1), 16))
 
 
-def failures_after(before: int, ran_s: float) -> int:
-    """Count failures in a row: a host that ran for a minute begins anew."""
-    return 1 if ran_s >= _HEALTHY_S else before + 1
+def failures_after(before: int, ran_s: float, was_ready: bool = False) -> int:
+    """Count failures in a row.
+
+    A host that ran for a minute begins anew. One that had been ready can serve: what it served is not kept down for
+    longer than a second, while the host finds out which version it died of.
+    """
+    if ran_s >= _HEALTHY_S:
+        return 1
+    return min(before + 1, _MOST_ONCE_READY) if was_ready else before + 1

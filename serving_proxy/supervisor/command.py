@@ -25,6 +25,8 @@ class HostOptions:
         `python`, `go` or `none`.
     processes : int
         Those of one machine share their ports.
+    health_port : int or None
+        Of the first process; the others have those that follow.
     program : tuple of str
         Replaces the program of `kind`.
     drain_seconds : float [s]
@@ -40,6 +42,7 @@ class HostOptions:
     address: str = "127.0.0.1"
     grpc_port: int = 8500
     rest_port: int = 8501
+    health_port: int | None = None
     cpus: str | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
@@ -81,6 +84,8 @@ def host_command(options: HostOptions, state_dir: Path, name: str) -> list[str]:
     command = [*host_program(options), "--state-dir", str(state_dir), "--host-id", name]
     command += ["--grpc-port", str(options.grpc_port), "--rest-port", str(options.rest_port)]
     command += ["--address", options.address, "--drain-seconds", f"{options.drain_seconds:g}"]
+    if options.health_port is not None:
+        command += ["--health-port", str(options.health_port + options.names.index(name))]
     given = (
         ("--tls-cert", options.tls_cert),
         ("--tls-key", options.tls_key),

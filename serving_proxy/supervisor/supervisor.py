@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from serving_proxy.actual import is_alive, process_ticks
@@ -30,6 +31,8 @@ log = logging.getLogger("serving_proxy.supervisor")
 
 POLL_S = 0.2
 _LOG_CHECK_S = 10.0
+# A file in a host's folder: the end of its process was wanted, and says nothing of what it was loading.
+KILLED = "killed"
 # Hosts get the same limit: what they cancel then, and their end, takes a moment.
 _GRACE_S = 2.0
 # A process that a signal has stopped does nothing by itself until another lets it go on.
@@ -48,6 +51,7 @@ class _Host:
     start_at: float = 0.0
     restarts: int = 0
     note: str = ""
+    was_ready: bool = False
     adopted: bool = False
     drained: bool = False
     killed: str = ""
@@ -65,9 +69,14 @@ class Supervisor:
         self._known: set[str] = set()
         self._next_log_check = 0.0
         self._drain_all = False
+        self._held: Callable[[], bool] = lambda: False
         for name, row in self._rows.items():
             if process_ticks(row.pid) == row.started_ticks:
                 self._find_again(name, row)
+
+    def hold(self, held: Callable[[], bool]) -> None:
+        """Start no host as long as a function says so."""
+        self._held = held
 
     @property
     def draining(self) -> bool:
@@ -128,9 +137,16 @@ class Supervisor:
         for host in ours:
             if self._runs(host):
                 self._control.note("host", f"{host.name}: killed, it was not drained after {limit_s:g} s")
-                self._signal(host, signal.SIGKILL)
+                self.kill(host.name)
                 if host.child is not None:
                     await asyncio.to_thread(host.child.wait)
+
+    def kill(self, name: str) -> None:
+        """End a host that this proxy started, at once; what it was loading is not to blame, and is told so."""
+        host = self._hosts[name]
+        with contextlib.suppress(OSError):
+            (self._folder / name / KILLED).touch()
+        self._signal(host, signal.SIGKILL)
 
     def views(self) -> list[HostView]:
         """Show all hosts."""
@@ -169,6 +185,7 @@ class Supervisor:
         if host.row is not None:
             if self._runs(host):
                 self._end_if_hung(host)
+                host.was_ready |= seen is not None and seen.pid == host.row.pid and seen.state == "ready"
                 return
             self._ended(host)
         if self._somebody_elses(host, seen):
@@ -179,8 +196,13 @@ class Supervisor:
         if host.adopted:
             host.adopted, host.note = False, ""
             self._control.note("host", f"{host.name}: the adopted process is gone")
-        if not host.drained and not self._control.closing and time.monotonic() >= host.start_at:
-            self._start(host)
+        if host.drained or self._control.closing or time.monotonic() < host.start_at:
+            return
+        if self._held():
+            host.note = "waits for the first models of the configuration"
+            return
+        self._held = lambda: False
+        self._start(host)
 
     def _end_if_hung(self, host: _Host) -> None:
         """Kill a host that gives no sign of life: its ports are free then, and it is started again."""
@@ -191,7 +213,7 @@ class Supervisor:
         how = f"stopped for {stopped:.0f} s" if stopped >= min(limit, _STOPPED_S) else f"silent for {silent:.0f} s"
         host.killed = how
         self._control.note("host", f"{host.name}: {how}, killed")
-        self._signal(host, signal.SIGKILL)
+        self.kill(host.name)
 
     def _somebody_elses(self, host: _Host, seen: HostSeen | None) -> bool:
         return seen is not None and is_alive(self._folder / host.name / "lock", seen.pid)
@@ -235,8 +257,8 @@ class Supervisor:
 
     def _failed(self, host: _Host, message: str) -> None:
         ran = time.monotonic() - host.started if host.started else 0.0
-        host.failures = failures_after(host.failures, ran)
-        host.started = 0.0
+        host.failures = failures_after(host.failures, ran, host.was_ready)
+        host.started, host.was_ready = 0.0, False
         wait = delay(host.failures)
         host.start_at = time.monotonic() + wait
         host.note = message

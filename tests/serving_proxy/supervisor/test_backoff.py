@@ -13,3 +13,11 @@ def test_a_host_that_ran_for_a_minute_begins_anew() -> None:
     assert failures_after(5, ran_s=1) == 6
     assert failures_after(5, ran_s=61) == 1
     assert failures_after(0, ran_s=0) == 1
+
+
+def test_a_host_that_had_been_ready_is_not_kept_down() -> None:
+    count = 0
+    for _ in range(10):
+        count = failures_after(count, ran_s=5, was_ready=True)
+        assert delay(count) <= 1
+    assert failures_after(9, ran_s=61, was_ready=True) == 1

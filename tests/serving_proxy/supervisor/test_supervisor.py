@@ -144,6 +144,27 @@ def test_the_end_waits_for_hosts_and_then_kills_them(tmp_path: Path, caplog: pyt
         proxy.stop()
         assert proxy.host_pids() == []
         assert "host-0: killed, it was not drained after 0.5 s" in caplog.messages
+        # The host that comes next shall not think that it died of what it was loading.
+        assert (proxy.state_dir / "hosts" / "host-0" / "killed").exists()
+
+
+def test_hosts_start_with_the_models_of_a_configuration(tmp_path: Path) -> None:
+    for number in (1, 2):
+        write_model(tmp_path / "models" / "m" / str(number))
+    config = tmp_path / "models.config"
+    (tmp_path / "models" / "empty").mkdir()
+    config.write_text(
+        f'model_config_list {{ config {{ name: "m" base_path: "{tmp_path}/models/m" }} '
+        f'config {{ name: "empty" base_path: "{tmp_path}/models/empty" }} }}',
+        encoding="utf-8",
+    )
+    with ProxyThread(tmp_path / "proxy", "--config", str(config)) as proxy:
+        lock = proxy.state_dir / "hosts" / "host-0" / "lock"
+        wait_for(lambda: lock.exists() or host(proxy).get("note") == "waits for the first models of the configuration")
+        wait_for(lock.exists)
+        # A host that had found nothing would have been ready at once.
+        assert proxy.desired()["models"].keys() == {"m"}
+        alive(proxy)
 
 
 def test_hosts_may_outlive_the_proxy(tmp_path: Path) -> None:
