@@ -47,15 +47,11 @@ class RawHandlers(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 class GrpcServer:
-    """A server on one port.
-
-    Attributes
-    ----------
-    port : int
-        Where it listens.
-    """
+    """A server on one port, which takes no connection until it is started."""
 
     def __init__(self, engine: Engine, options: HostOptions) -> None:
+        self._address = options.address
+        self._credentials = grpc_credentials(options)
         limit = options.max_message_bytes
         self._server = grpc.aio.server(
             options=[
@@ -82,16 +78,15 @@ class GrpcServer:
         self._health = aio_health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         add_reflection(self._server)
-        address = f"{options.address}:{options.grpc_port}"
-        credentials = grpc_credentials(options)
-        if credentials is None:
-            self.port: int = self._server.add_insecure_port(address)
-        else:
-            self.port = self._server.add_secure_port(address, credentials)
 
-    async def start(self) -> None:
-        """Begin to answer; nothing is ready yet."""
-        await self.set_health(ready=False, models={})
+    async def start(self, port: int) -> None:
+        """Begin to answer at a port."""
+        # Not before: gRPC listens as soon as it has a port, and connections would wait for the start.
+        address = f"{self._address}:{port}"
+        if self._credentials is None:
+            self._server.add_insecure_port(address)
+        else:
+            self._server.add_secure_port(address, self._credentials)
         self._watching = asyncio.create_task(self._patience.watch())
         await self._server.start()
 

@@ -17,8 +17,6 @@ from serving_proxy.listening import Server
 from serving_proxy.listening import most_connections as most
 
 _MOST_HEAD_BYTES = 65536
-# A client that takes nothing of its answer for so long is cut off.
-_UNREAD_MS = 60_000
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -78,7 +76,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 class HttpServer:
-    """A server on one port.
+    """A server on one port, which takes no connection until it is started.
 
     Attributes
     ----------
@@ -86,9 +84,9 @@ class HttpServer:
         Where it listens.
     """
 
-    def __init__(self, app: Any, options: HostOptions) -> None:
-        self._socket = _listen(options.address, options.rest_port)
-        self.port: int = self._socket.getsockname()[1]
+    def __init__(self, app: Any, options: HostOptions, reserved: socket.socket, *, plain: bool = False) -> None:
+        self._socket = reserved
+        self.port: int = reserved.getsockname()[1]
 
         class Protocol(GuardedProtocol):
             read_seconds = options.read_seconds
@@ -107,7 +105,7 @@ class HttpServer:
             timeout_keep_alive=max(1, int(options.idle_seconds)),
         )
         config.load()
-        config.ssl = http_context(options)
+        config.ssl = None if plain else http_context(options)
         self._server = Server(config)
         self._running: asyncio.Task[None] | None = None
 
@@ -127,21 +125,3 @@ class HttpServer:
         self._server.config.timeout_graceful_shutdown = max(1, int(seconds))
         self._server.should_exit = True
         await self._running
-
-
-def _listen(address: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    # With the protocol named, asyncio turns Nagle's algorithm off: else the second part of an answer waits until the
-    # client acknowledges the first, which takes some 40 ms.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        # Several processes share one port.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MS)
-        listener.bind((address, port))
-    except OSError:
-        listener.close()
-        raise
-    listener.setblocking(False)
-    return listener

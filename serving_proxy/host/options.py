@@ -20,6 +20,7 @@ class HostOptions:
     address: str = "127.0.0.1"
     grpc_port: int = 8500
     rest_port: int = 8501
+    health_port: int | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
     client_ca: Path | None = None
@@ -85,6 +86,8 @@ def parse(arguments: Sequence[str] | None = None) -> HostOptions:
     add("--address", default="127.0.0.1", metavar="IP", help="where to listen (127.0.0.1)")
     add("--grpc-port", type=_PORT, default=8500, metavar="N", help="0: any free one (8500)")
     add("--rest-port", type=_PORT, default=8501, metavar="N", help="0: any free one (8501)")
+    add("--health-port", type=_PORT, metavar="N", help="HTTP without TLS for health and metrics, from the start on; "
+        "0: any free one (off)")  # fmt: skip
     add("--tls-cert", type=Path, metavar="FILE", help="certificate chain (PEM); TLS for both ports")
     add("--tls-key", type=Path, metavar="FILE", help="its key (PEM)")
     add("--client-ca", type=Path, metavar="FILE", help="clients need a certificate that these have signed (PEM)")

@@ -29,12 +29,17 @@ class Readiness:
         self._listener = listener
         self._stopping = False
         self._told: tuple[bool, dict[str, bool]] | None = None
+        self._was_ready = asyncio.Event()
         self.state = "starting"
 
     @property
     def ready(self) -> bool:
         """Whether requests are welcome."""
         return self.state == "ready"
+
+    async def wait(self) -> None:
+        """Wait until requests are welcome for the first time."""
+        await self._was_ready.wait()
 
     async def watch(self) -> None:
         """Look until cancelled."""
@@ -64,6 +69,8 @@ class Readiness:
             gone = dict.fromkeys(self._told[1], False) if self._told is not None else {}
             self._told = (self.ready, models)
             await self._listener(self.ready, gone | models)
+        if self.ready:
+            self._was_ready.set()
 
 
 def ready_models(status: Mapping[str, Any]) -> dict[str, bool]:

@@ -1,23 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host as a whole: a ModelHost, two servers in front of it, and their end."""
+"""The host as a whole: a ModelHost, two servers in front of it, and their end.
+
+The ports for requests are reserved at the start and opened when the models are ready: where several hosts share a port,
+the kernel would hand connections to one that cannot answer yet. Health and metrics have a port of their own, from the
+start on.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import time
+from typing import Any
 
 from processor import DeadlineExceededError, Host
 from serving_proxy.heartbeats import PERIOD_S, Heartbeat
 from serving_proxy.host.grpc_server import GrpcServer
+from serving_proxy.host.health_app import HealthApplication
 from serving_proxy.host.http_app import Application
 from serving_proxy.host.http_server import HttpServer
 from serving_proxy.host.options import HostOptions
+from serving_proxy.host.ports import reserve
 from serving_proxy.host.readiness import Readiness
 from serving_proxy.host.tracing import make_engine
 
 log = logging.getLogger("serving_proxy.host")
+
+# A load that cannot be interrupted must not keep the process.
+_CLOSE_S = 5.0
 
 
 class HostServer:
@@ -29,22 +41,34 @@ class HostServer:
         self._engine = engine = make_engine(host)
         self._grpc = GrpcServer(engine, options)
         self._readiness = Readiness(host, self._grpc.set_health)
-        self._http = HttpServer(Application(engine, self._readiness, options), options)
+        application = Application(engine, self._readiness, options)
+        # Held to the end: nobody else takes the ports while gRPC and uvicorn have sockets of their own there.
+        self._grpc_port = reserve(host, options.address, options.grpc_port)
+        self._http = HttpServer(application, options, reserve(host, options.address, options.rest_port))
+        self._health: HttpServer | None = None
+        if options.health_port is not None:
+            reserved = reserve(host, options.address, options.health_port)
+            self._health = HttpServer(HealthApplication(application), options, reserved, plain=True)
         self._stop = asyncio.Event()
+        self._listening = False
 
     async def run(self) -> None:
         """Serve until SIGTERM, SIGINT or SIGHUP; a second one ends the process at once."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._on_signal, number)
-        await self._grpc.start()
-        await self._http.start()
-        for name, port in (("grpc", self._grpc.port), ("rest", self._http.port)):
-            self._host.set_endpoint(name, f"{self._options.address}:{port}")
-            log.info("%s: listening on %s:%d", name, self._options.address, port)
+        await self._grpc.set_health(ready=False, models={})
+        if self._health is not None:
+            await self._health.start()
+            self._tell("health", self._health.port)
         watching = asyncio.create_task(self._readiness.watch())
         beating = asyncio.create_task(self._beat())
-        await self._stop.wait()
+        stopped = asyncio.create_task(self._stop.wait())
+        first: list[asyncio.Task[Any]] = [stopped, asyncio.create_task(self._readiness.wait())]
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        if not self._stop.is_set():
+            await self._listen()
+        await stopped
         await self._end(watching)
         beating.cancel()
 
@@ -55,11 +79,25 @@ class HostServer:
             heartbeat.beat()
             await asyncio.sleep(PERIOD_S)
 
+    async def _listen(self) -> None:
+        """Take connections for requests."""
+        self._listening = True
+        port: int = self._grpc_port.getsockname()[1]
+        await self._grpc.start(port)
+        await self._http.start()
+        self._tell("grpc", port)
+        self._tell("rest", self._http.port)
+
+    def _tell(self, name: str, port: int) -> None:
+        self._host.set_endpoint(name, f"{self._options.address}:{port}")
+        log.info("%s: listening on %s:%d", name, self._options.address, port)
+
     def _on_signal(self, number: int) -> None:
         if self._stop.is_set():
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         log.info("%s: stopping", signal.Signals(number).name)
+        self._host.prepare_end()
         self._stop.set()
 
     async def _end(self, watching: asyncio.Task[None]) -> None:
@@ -70,11 +108,23 @@ class HostServer:
         watching.cancel()
         for name in ("grpc", "rest"):
             self._host.set_endpoint(name, None)
-        await asyncio.gather(self._grpc.stop(seconds), self._http.stop(seconds))
+        if self._listening:
+            await asyncio.gather(self._grpc.stop(seconds), self._http.stop(seconds))
         try:
             await asyncio.to_thread(self._host.drain, until)
         except DeadlineExceededError as error:
             log.warning("%s", error)
-        await asyncio.to_thread(self._host.close)
-        await asyncio.to_thread(self._engine.close)
+        if self._health is not None:
+            await self._health.stop(seconds=1)
+        await self._close()
         log.info("stopped")
+
+    async def _close(self) -> None:
+        """Unload; what cannot be interrupted ends with the process."""
+        closing = asyncio.create_task(asyncio.to_thread(self._host.close))
+        done, _ = await asyncio.wait([closing], timeout=_CLOSE_S)
+        if not done:
+            log.warning("a load cannot be interrupted, and ends with the process")
+            logging.shutdown()
+            os._exit(0)
+        await asyncio.to_thread(self._engine.close)

@@ -27,7 +27,8 @@ const (
 type grpcServer struct {
 	host     *processor.Host
 	server   *grpc.Server
-	listener net.Listener
+	port     *port
+	listener net.Listener // once it is opened
 	reload   *reload
 	readTime time.Duration
 	singles  map[string]bool // the methods with one request, as "/service/method"
@@ -67,8 +68,14 @@ func newGRPCServer(host *processor.Host, ready *readiness, options hostOptions, 
 		return nil, err
 	}
 	var err error
-	s.listener, err = listen(options.address, options.grpcPort)
+	s.port, err = reserve(host, options.address, options.grpcPort)
 	return s, err
+}
+
+// open begins to take connections.
+func (s *grpcServer) open() (err error) {
+	s.listener, err = s.port.listen()
+	return err
 }
 
 // register adds a handler for every method.
@@ -96,7 +103,7 @@ func (s *grpcServer) register() {
 
 func (s *grpcServer) serve() error { return s.server.Serve(s.listener) }
 
-func (s *grpcServer) address() string { return s.listener.Addr().String() }
+func (s *grpcServer) address() string { return s.port.address }
 
 // stop takes no more calls and waits for those in flight until the context ends; what is left then is cancelled.
 func (s *grpcServer) stop(ctx context.Context) {

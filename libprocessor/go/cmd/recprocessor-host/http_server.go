@@ -20,8 +20,10 @@ const mostHeadBytes = 65536
 // httpServer is the HTTP side.
 type httpServer struct {
 	server   *http.Server
-	listener net.Listener
-	giveUp   context.CancelCauseFunc // ends the requests in flight
+	port     *port
+	share    func(net.Listener) net.Listener // with limits and TLS
+	listener net.Listener                    // once it is opened
+	giveUp   context.CancelCauseFunc         // ends the requests in flight
 }
 
 // errGivenUp is why they end.
@@ -31,7 +33,7 @@ var errGivenUp = &processor.Error{Code: processor.Unavailable, Message: "host: i
 const lastWords = time.Second
 
 func newHTTPServer(host *processor.Host, ready *readiness, options hostOptions, secrets *tls.Config) (*httpServer, error) {
-	listener, err := listen(options.address, options.restPort)
+	reserved, err := reserve(host, options.address, options.restPort)
 	if err != nil {
 		return nil, err
 	}
@@ -48,13 +50,25 @@ func newHTTPServer(host *processor.Host, ready *readiness, options hostOptions, 
 		// HTTP/1.1 alone: HTTP/2 is what the other port is for.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
-	var shared net.Listener = &limited{Listener: listener, most: options.maxConnections}
-	if secrets != nil {
-		secrets = secrets.Clone()
-		secrets.NextProtos = []string{"http/1.1"}
-		shared = tls.NewListener(shared, secrets)
+	share := func(listener net.Listener) net.Listener {
+		var shared net.Listener = &limited{Listener: listener, most: options.maxConnections}
+		if secrets != nil {
+			secrets = secrets.Clone()
+			secrets.NextProtos = []string{"http/1.1"}
+			shared = tls.NewListener(shared, secrets)
+		}
+		return shared
 	}
-	return &httpServer{server: server, listener: shared, giveUp: giveUp}, nil
+	return &httpServer{server: server, port: reserved, share: share, giveUp: giveUp}, nil
+}
+
+// open begins to take connections.
+func (s *httpServer) open() error {
+	listener, err := s.port.listen()
+	if err == nil {
+		s.listener = s.share(listener)
+	}
+	return err
 }
 
 func (s *httpServer) serve() error {
@@ -64,7 +78,7 @@ func (s *httpServer) serve() error {
 	return nil
 }
 
-func (s *httpServer) address() string { return s.listener.Addr().String() }
+func (s *httpServer) address() string { return s.port.address }
 
 // stop takes no more requests and waits for those in flight until the context ends; what is left then is refused.
 func (s *httpServer) stop(ctx context.Context) {

@@ -3,34 +3,97 @@
 package main
 
 import (
-	"context"
+	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
 )
 
 // A client that takes nothing of its answer for so long is cut off.
 const unreadMillis = 60_000
 
-// listen opens a port that several processes can share.
-func listen(address string, port int) (net.Listener, error) {
-	how := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-		var failure error
-		err := raw.Control(func(fd uintptr) {
-			failure = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
-			if failure == nil {
-				failure = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, unreadMillis)
-			}
-		})
-		if err != nil {
-			return err
+// Connections that wait to be accepted; the kernel has a limit of its own.
+const backlog = 4096
+
+// port is bound, and claimed for the state directory, before anything listens there. The kernel hands no connection to a
+// socket that does not listen: a host that is loading its models finds out at once if it cannot have its ports, and leaves
+// clients to the hosts that can answer.
+type port struct {
+	fd      int
+	address string // as in "127.0.0.1:8500"
+}
+
+// reserve binds a port that hosts of one state directory can share.
+func reserve(host *processor.Host, address string, number int) (*port, error) {
+	where := net.JoinHostPort(address, strconv.Itoa(number))
+	resolved, err := net.ResolveTCPAddr("tcp", where)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := bind(resolved)
+	if err != nil {
+		return nil, fmt.Errorf("bind %s: %w", where, err)
+	}
+	if bound, err := unix.Getsockname(fd); err == nil {
+		number = portOf(bound)
+	}
+	if err := host.ClaimPort(address, number); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return &port{fd, net.JoinHostPort(address, strconv.Itoa(number))}, nil
+}
+
+func bind(address *net.TCPAddr) (int, error) {
+	family, where := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: address.Port, Addr: [16]byte(address.IP.To16())})
+	if short := address.IP.To4(); short != nil {
+		family, where = unix.AF_INET, &unix.SockaddrInet4{Port: address.Port, Addr: [4]byte(short)}
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, err
+	}
+	for _, option := range [][3]int{
+		{unix.SOL_SOCKET, unix.SO_REUSEADDR, 1},
+		{unix.SOL_SOCKET, unix.SO_REUSEPORT, 1},
+		{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, unreadMillis},
+	} {
+		if err == nil {
+			err = unix.SetsockoptInt(fd, option[0], option[1], option[2])
 		}
-		return failure
-	}}
-	return how.Listen(context.Background(), "tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+	}
+	if err == nil {
+		err = unix.Bind(fd, where)
+	}
+	if err != nil {
+		unix.Close(fd)
+	}
+	return fd, err
+}
+
+func portOf(address unix.Sockaddr) int {
+	switch bound := address.(type) {
+	case *unix.SockaddrInet4:
+		return bound.Port
+	case *unix.SockaddrInet6:
+		return bound.Port
+	}
+	return 0
+}
+
+// listen begins to take connections.
+func (p *port) listen() (net.Listener, error) {
+	if err := unix.Listen(p.fd, backlog); err != nil {
+		return nil, fmt.Errorf("listen %s: %w", p.address, err)
+	}
+	file := os.NewFile(uintptr(p.fd), p.address)
+	defer file.Close() // the listener has a copy
+	return net.FileListener(file)
 }
 
 // limited closes connections beyond a number at once, so that those that are served stay so.

@@ -15,10 +15,13 @@ import (
 
 const mib = 1 << 20
 
+// noPort: none is asked for.
+const noPort = -1
+
 // hostOptions say how the host runs; parseOptions says what each is.
 type hostOptions struct {
 	stateDir, hostID, address          string
-	grpcPort, restPort                 int
+	grpcPort, restPort, healthPort     int
 	tlsCert, tlsKey, clientCA          string
 	cpus, maintenanceCPUs              string
 	allowReload                        bool
@@ -46,6 +49,8 @@ func parseOptions(arguments []string) (hostOptions, error) {
 	flags.StringVar(&o.address, "address", "127.0.0.1", "where to listen")
 	number(flags, &o.grpcPort, "grpc-port", 8500, 0, 65535, "0: any free one")
 	number(flags, &o.restPort, "rest-port", 8501, 0, 65535, "0: any free one")
+	number(flags, &o.healthPort, "health-port", noPort, 0, 65535,
+		"HTTP without TLS for health and metrics, from the start on; 0: any free one")
 	flags.StringVar(&o.tlsCert, "tls-cert", "", "certificate chain (PEM `file`); TLS for both ports")
 	flags.StringVar(&o.tlsKey, "tls-key", "", "its key (PEM `file`)")
 	flags.StringVar(&o.clientCA, "client-ca", "", "clients need a certificate that these have signed (PEM `file`)")

@@ -26,10 +26,11 @@ type readiness struct {
 	stopping bool
 	ready    bool
 	models   map[string]bool
+	first    chan struct{} // closed when it has been ready once
 }
 
 func newReadiness(host *processor.Host) *readiness {
-	r := &readiness{host: host, health: health.NewServer(), now: "starting"}
+	r := &readiness{host: host, health: health.NewServer(), now: "starting", first: make(chan struct{})}
 	r.tell(false, nil)
 	return r
 }
@@ -80,6 +81,13 @@ func (r *readiness) update(status *processor.HostStatus) {
 	ready := r.now == "ready"
 	if ready == r.ready && maps.Equal(models, r.models) {
 		return
+	}
+	if ready {
+		select {
+		case <-r.first:
+		default:
+			close(r.first)
+		}
 	}
 	for name := range r.models {
 		if _, ok := models[name]; !ok {

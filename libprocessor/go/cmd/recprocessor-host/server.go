@@ -21,13 +21,28 @@ import (
 // Between "not ready" and the refusal of new requests, for those who watch the health over a stream.
 const noticeTime = 100 * time.Millisecond
 
-// server is the whole: a host, two servers in front of it, and their end.
+// A load that cannot be interrupted must not keep the process.
+const closeTime = 5 * time.Second
+
+// front is one of the servers in front of the host.
+type front interface {
+	open() error
+	serve() error
+	address() string
+}
+
+// server is the whole: a host, two servers in front of it, and their end. The ports for requests are reserved at the start
+// and opened when the models are ready: where several hosts share a port, the kernel would hand connections to one that
+// cannot answer yet. Health and metrics have a port of their own, from the start on.
 type server struct {
 	host      *processor.Host
 	options   hostOptions
 	readiness *readiness
 	grpc      *grpcServer
 	http      *httpServer
+	health    *healthServer // if it is asked for
+	opened    bool
+	failed    chan error
 }
 
 func newServer(host *processor.Host, options hostOptions) (*server, error) {
@@ -35,11 +50,16 @@ func newServer(host *processor.Host, options hostOptions) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{host: host, options: options, readiness: newReadiness(host)}
+	s := &server{host: host, options: options, readiness: newReadiness(host), failed: make(chan error, 3)}
 	if s.grpc, err = newGRPCServer(host, s.readiness, options, secrets); err != nil {
 		return nil, err
 	}
-	s.http, err = newHTTPServer(host, s.readiness, options, secrets)
+	if s.http, err = newHTTPServer(host, s.readiness, options, secrets); err != nil {
+		return nil, err
+	}
+	if options.healthPort != noPort {
+		s.health, err = newHealthServer(host, s.readiness, options)
+	}
 	return s, err
 }
 
@@ -47,27 +67,26 @@ func newServer(host *processor.Host, options hostOptions) (*server, error) {
 func (s *server) run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer stop()
-	failed := make(chan error, 2)
-	for name, one := range map[string]interface {
-		serve() error
-		address() string
-	}{"grpc": s.grpc, "rest": s.http} {
-		go func() {
-			if err := one.serve(); err != nil {
-				failed <- fmt.Errorf("%s: %w", name, err)
-			}
-		}()
-		if err := s.host.SetEndpoint(name, one.address()); err != nil {
+	s.profile()
+	if s.health != nil {
+		if err := s.start("health", s.health); err != nil {
 			return err
 		}
-		slog.Info(fmt.Sprintf("%s: listening on %s", name, one.address()))
 	}
-	s.profile()
 	s.host.Watch(s.readiness.update)
 	go beat(s.options.stateDir, s.options.hostID)
 	select {
-	case err := <-failed:
+	case err := <-s.failed:
 		return err
+	case <-s.readiness.first:
+		if err := s.openForRequests(); err != nil {
+			return err
+		}
+		select {
+		case err := <-s.failed:
+			return err
+		case <-ctx.Done():
+		}
 	case <-ctx.Done():
 	}
 	stop()
@@ -77,24 +96,70 @@ func (s *server) run() error {
 	return nil
 }
 
+func (s *server) openForRequests() error {
+	s.opened = true
+	if err := s.start("grpc", s.grpc); err != nil {
+		return err
+	}
+	return s.start("rest", s.http)
+}
+
+// start opens a port, serves there, and says so.
+func (s *server) start(name string, one front) error {
+	if err := one.open(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	go func() {
+		if err := one.serve(); err != nil {
+			s.failed <- fmt.Errorf("%s: %w", name, err)
+		}
+	}()
+	slog.Info(fmt.Sprintf("%s: listening on %s", name, one.address()))
+	return s.host.SetEndpoint(name, one.address())
+}
+
 // end tells probes first, then refuses what is new, then waits for what is in flight.
 func (s *server) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.options.drainTime)
 	defer cancel()
+	if err := s.host.PrepareEnd(); err != nil {
+		slog.Warn("end: " + message(err))
+	}
 	s.readiness.stop()
 	for _, name := range []string{"grpc", "rest"} {
 		if err := s.host.SetEndpoint(name, ""); err != nil {
 			slog.Warn("endpoint: " + message(err))
 		}
 	}
-	time.Sleep(min(noticeTime, s.options.drainTime))
-	var both sync.WaitGroup
-	both.Add(2)
-	go func() { defer both.Done(); s.grpc.stop(ctx) }()
-	go func() { defer both.Done(); s.http.stop(ctx) }()
-	both.Wait()
+	if s.opened {
+		time.Sleep(min(noticeTime, s.options.drainTime))
+		var both sync.WaitGroup
+		both.Add(2)
+		go func() { defer both.Done(); s.grpc.stop(ctx) }()
+		go func() { defer both.Done(); s.http.stop(ctx) }()
+		both.Wait()
+	}
 	if err := s.host.Drain(ctx); err != nil {
 		slog.Warn("drain: " + message(err))
+	}
+	if s.health != nil {
+		s.health.stop()
+	}
+	s.unload()
+}
+
+// unload frees the host; what cannot be interrupted ends with the process.
+func (s *server) unload() {
+	closed := make(chan struct{})
+	go func() {
+		s.host.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeTime):
+		slog.Warn("a load cannot be interrupted, and ends with the process")
+		os.Exit(0)
 	}
 }
 

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models that end the process which loads them, or that never become ready."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def _tensorflow() -> Any:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf
+
+    return tf
+
+
+def build_deadly(path: Path, kind: str) -> Path:
+    """x float32 [batch] -> y float32 [batch]; its first run, which is the warm-up, ends badly.
+
+    `abort` ends the process by an op that is made for that, `memory` takes more than any machine has, piece by piece,
+    and `endless` loops for ever.
+    """
+    tf = _tensorflow()
+    module = tf.Module()
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
+    def serve(x: Any) -> dict[str, Any]:
+        return {"y": _EFFECTS[kind](tf, x)}
+
+    module.serve = serve
+    tf.saved_model.save(module, str(path), signatures={"serving_default": serve})
+    return path
+
+
+def _abort(tf: Any, x: Any) -> Any:
+    with tf.control_dependencies([tf.raw_ops.Abort(error_msg="as the test wants it", exit_without_error=False)]):
+        return tf.identity(x)
+
+
+def _memory(tf: Any, x: Any) -> Any:
+    # Each turn keeps what it has made: 64 MiB more.
+    pieces = tf.TensorArray(tf.float32, size=0, dynamic_size=True, clear_after_read=False)
+
+    def more(i: Any, pieces: Any) -> Any:
+        return i + 1, pieces.write(i, tf.fill([16 * 1024 * 1024], tf.cast(i, tf.float32) + x[0]))
+
+    _, pieces = tf.while_loop(lambda i, _: i < 1_000_000, more, [0, pieces])
+    return x + pieces.read(0)[0]
+
+
+def _endless(tf: Any, x: Any) -> Any:
+    return tf.while_loop(lambda _: True, lambda y: [tf.sin(y) + 1.0], [x])[0]
+
+
+_EFFECTS = {"abort": _abort, "memory": _memory, "endless": _endless}
+
+
+if __name__ == "__main__":
+    build_deadly(Path(sys.argv[1]), sys.argv[2])
