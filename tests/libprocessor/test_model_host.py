@@ -91,7 +91,7 @@ def test_files_follow_their_schemas(
     examples = {"desired": json.loads(blocks[0]), "actual": json.loads(blocks[1])}
     for name, example in examples.items():
         if name == "actual":
-            example |= {"memory_bytes": 1, "memory_limit_bytes": 2}
+            example |= {"memory_bytes": 1, "memory_limit_bytes": 2, "stuck_loads": 0}
             for version in example["models"]["ranking"]["versions"].values():
                 version["since"] = example["started"]
         jsonschema.validate(example, schemas[name])
