@@ -206,6 +206,7 @@ class Conversion:
             tolerance=self.tolerance,
             memory_limit=self.options.memory_limit,
             seed=self.seed,
+            lossy=report.lossy,
             tables=lambda _, result: table_pairs(model, result),
             progress=self.progress,
         )

@@ -67,6 +67,8 @@ class Domain:
         Strings that are parsed as numbers.
     examples : list of Feature or None
         The strings are `tf.Example` messages, of which these features are read.
+    tables : set of str
+        Tables whose keys or row numbers the values are: of a gather, the variable.
     size : bool
         Something is made as long, or repeated as often, as the values say: a huge one would never end.
     """
@@ -76,6 +78,7 @@ class Domain:
     rows: int | None = None
     numeric_text: bool = False
     examples: list[Feature] | None = None
+    tables: set[str] = field(default_factory=set)
     size: bool = False
 
 
@@ -127,9 +130,11 @@ def _note(model: Model, node: Node, index: int, domain: Domain) -> None:
     elif node.op == EMBEDDING_GROUP:
         note_group(model, node, index, domain)
     elif node.op == SPARSE_LOOKUP and index == 0 and table_of(node) in model.sparse_tables:
+        domain.tables.add(table_of(node))
         for part in model.sparse_tables[table_of(node)].parts:
             domain.known.append(sample(part.keys))
     elif node.op in _GATHERS and index == 1:
+        domain.tables.add(_gathered(model, node).name)
         rows = _rows(model, node)
         if rows is not None:
             domain.rows = rows if domain.rows is None else min(domain.rows, rows)
@@ -184,14 +189,19 @@ def _text_keys(model: Model, node: Node) -> Iterator[Array]:
     yield keys
 
 
+def _gathered(model: Model, node: Node) -> Node:
+    """Return the variable or constant that a gather reads."""
+    source = model.graph.input(node, 0)
+    while source.op in {"Identity", "ReadVariableOp", "RefIdentity"}:
+        source = model.graph.input(source, 0)
+    return source
+
+
 def _rows(model: Model, node: Node) -> int | None:
     """Count the rows of what a gather reads, where it is a variable or a constant."""
-    graph = model.graph
-    source = graph.input(node, 0)
-    while source.op in {"Identity", "ReadVariableOp", "RefIdentity"}:
-        source = graph.input(source, 0)
+    source = _gathered(model, node)
     if source.op == "Const":
-        value = graph.const_value(source.output())
+        value = model.graph.const_value(source.output())
         return None if value is None or not value.ndim else int(value.shape[0])
     if source.name in model.variables:
         shape = model.variables[source.name].shape

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from graph_tools.model import Endpoint, Model, Signature
+from graph_tools.readers.absent_keys import base_name
 from graph_tools.tensors import Array
 from graph_tools.verification.domain import Domain, find_domain
 from graph_tools.verification.examples import example_strings
@@ -62,6 +63,8 @@ SCENARIOS = (
     Scenario("numbers that are not finite", "not finite", 129),
     Scenario("all sorts", "mixed"),
 )
+#: Asked where a conversion makes rows smaller.
+_LOSING = Scenario("rows that lose most", "known", 64, 2)
 _BATCHES = (1, 2, 3, 7, 16, 31, 64, 127, 257)
 # Of one input of one request.
 _MOST_ELEMENTS = 1 << 18
@@ -77,9 +80,11 @@ class Generator:
     name : str
         Of the signature.
     seed : int
+    worst : mapping of str to ndarray, optional
+        By table: keys whose rows a conversion changes most, which are asked for.
     """
 
-    def __init__(self, *models: Model, name: str, seed: int = 0) -> None:
+    def __init__(self, *models: Model, name: str, seed: int = 0, worst: Mapping[str, Array] | None = None) -> None:
         self.name = name
         self.signature: Signature = models[0].signatures[name]
         self.seed = seed
@@ -91,13 +96,26 @@ class Generator:
         self.sizes = {key: _placeholder_shape(models[0], one) for key, one in self.signature.inputs.items()}
         self.floats = [key for key, one in self.pools.items() if isinstance(one, FloatPools)]
         plain = [one for one in SCENARIOS if one.kind != "not finite" or self._takes_numbers()]
-        self.scenarios = tuple(plain)
+        self.losing = {
+            key: found for key in self.signature.inputs if (found := self._losing(key, worst or {})) is not None
+        }
+        self.scenarios = (*plain[:1], _LOSING, *plain[1:]) if self.losing else tuple(plain)
 
     @property
     def most_rows(self) -> int:
         """Rows of a request at most: where a row is large, such as a sound or a picture, few do."""
         row = max((math.prod(size or 1 for size in sizes[1:]) for sizes in self.sizes.values()), default=1)
         return max(3, _MOST_ELEMENTS // max(1, row))
+
+    def _losing(self, key: str, worst: Mapping[str, Array]) -> Array | None:
+        """Return the keys that lose most of the tables that an input is looked up in."""
+        tables = {base_name(one) for one in self.domains[key].tables}
+        found = [keys for name, keys in worst.items() if base_name(name) in tables]
+        if not found:
+            return None
+        keys = np.concatenate(found)
+        dtype = self.signature.inputs[key].dtype
+        return keys if dtype.name == "string" else keys.astype(dtype.as_numpy_dtype)
 
     def _takes_numbers(self) -> bool:
         examples = [one.examples or [] for one in self.domains.values()]
@@ -114,6 +132,7 @@ class Generator:
             whole.special.extend(found.special)
             whole.numeric_text |= found.numeric_text
             whole.size |= found.size
+            whole.tables |= found.tables
             whole.examples = whole.examples or found.examples
             # The reader of the first model says what is refused; the second must refuse the same.
             whole.rows = found.rows if model is models[0] else whole.rows
@@ -182,6 +201,8 @@ class Generator:
             return example_strings(features, scenario.kind, rng, count).reshape(shape)
         # What is not finite is put in afterwards, into one input of each row.
         kind = "known" if scenario.kind == "not finite" else scenario.kind
+        if scenario is _LOSING and key in self.losing:
+            return np.resize(self.losing[key], shape)
         values = self.pools[key].draw(kind, rng, count).reshape(shape)
         if len(shape) >= 2 and sizes[1] is None and scenario.kind in {"mixed", "known"} and count:
             values = self._padded(key, values, rng)
@@ -217,6 +238,8 @@ class Generator:
             dense_shape[1] = max(1, int(lengths.max(initial=0)))
         kind = "known" if scenario.kind == "not finite" else scenario.kind
         values = self.pools[sparse.values].draw(kind, rng, len(rows))
+        if scenario is _LOSING and sparse.values in self.losing:
+            values = np.resize(self.losing[sparse.values], len(rows))
         return {sparse.indices: indices, sparse.values: values, sparse.dense_shape: dense_shape}
 
     def _rank_of(self, sparse: SparseInput) -> int:

@@ -16,11 +16,13 @@ from graph_tools.readers import read_model
 from graph_tools.readers.absent_keys import base_name
 from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.report.cut import disk_bytes
+from graph_tools.tensors import Array
 from graph_tools.user_rows import user_inputs
 from graph_tools.verification.compare import OutputComparison, Tolerance
 from graph_tools.verification.elsewhere import ElsewhereRunner
 from graph_tools.verification.evidence import gather_evidence
 from graph_tools.verification.generate import Generator
+from graph_tools.verification.losses import worst_keys
 from graph_tools.verification.non_numbers import Alike, Both
 from graph_tools.verification.report import Asked, Refused, Side, VerifyReport
 from graph_tools.verification.request import Request
@@ -65,6 +67,7 @@ def verify(
     tables: Callable[[Model, Model], Iterable[Pair]] | None = None,
     asking: Model | None = None,
     rounding: bool = True,
+    lossy: bool = False,
     progress: Progress | None = None,
 ) -> VerifyReport:
     """Compare what two models answer.
@@ -93,6 +96,8 @@ def verify(
     rounding : bool
         Let scores of fused models differ further where the first model's own do so when a number of the request changes
         in its last place.
+    lossy : bool
+        The second model's rows have fewer bits: those of `tables` that lose most are asked for.
     progress : optional
 
     Returns
@@ -121,7 +126,8 @@ def verify(
     names = common_signatures(first, second, report)
     known = [one for one in (asking, first, second) if one is not None]
     users = {name: user_inputs(second.graph, second.signatures[name]) for name in names}
-    asked = _requests(known, users, list(requests), samples, seed, report)
+    worst = worst_keys(tables(first, second)) if lossy and tables is not None else {}
+    asked = _requests(known, users, list(requests), samples, seed, report, worst)
     large = None
     held = [size - _mapped_bytes(one) for size, one in zip(sizes, (first, second), strict=True)]
     if memory_limit is not None and max(*held, *map(_table_bytes, (first, second))) > memory_limit:
@@ -184,6 +190,7 @@ def _requests(
     samples: int,
     seed: int,
     report: VerifyReport,
+    worst: Mapping[str, Array],
 ) -> list[Request]:
     """Gather the recorded requests, then the generated ones, for the signatures that `users` gives the inputs of.
 
@@ -203,7 +210,7 @@ def _requests(
             report.not_compared.append(str(error))
     asked = [completed(one, users[one.signature]) for one in asked]
     for name, user in users.items():
-        asked.extend(in_all_forms(Generator(*known, name=name, seed=seed).requests(samples), user))
+        asked.extend(in_all_forms(Generator(*known, name=name, seed=seed, worst=worst).requests(samples), user))
     return asked
 
 

@@ -122,3 +122,33 @@ def test_rounded_rows_have_a_limit(tmp_path: Path) -> None:
     report = cut(tmp_path / "in", tmp_path / "out", options=narrow, tolerance="1")
     assert report.verification is not None
     assert report.verification["passed"]
+
+
+def test_rows_that_lose_most_are_asked_for(tmp_path: Path) -> None:
+    """Of a large table, some rows are rounded far worse than others: they are among what is asked."""
+    import tensorflow as tf
+
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(20_000, 16)).astype(np.float32) * 1e-4
+    # A row with one large number: the others lose most of what they are.
+    rows[[777, 15_001], :] *= 1000
+    rows[[777, 15_001], 0] = 3
+
+    class Rare(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = tf.Variable(rows)
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, name="ids")])
+        def serve(self, ids: Any) -> Any:
+            return {"y": tf.sigmoid(tf.reduce_sum(tf.gather(self.table, ids), 1))}
+
+    module = Rare()
+    tf.saved_model.save(module, str(tmp_path / "in"), signatures=module.serve)
+    report = cut(
+        tmp_path / "in", tmp_path / "out", options=CutOptions(embedding_dtype="int4"), samples=3, tolerance="1"
+    )
+    assert report.verification is not None
+    output = report.verification["outputs"][0]
+    assert output["max_abs_difference"] > 1e-2
+    assert "rows that lose most" in output["worst"]["request"]
