@@ -89,13 +89,13 @@ def _model(model: Model, host: HostSettings) -> dict[str, Any] | None:
         rendered["shadow"] = shadow
     if model.request_log is not None:
         rendered["request_log"] = model.request_log.model_dump()
-    kept = annotations(model)
+    kept = model_annotations(model)
     if kept:
         rendered["annotations"] = kept
     return rendered
 
 
-def annotations(model: Model) -> dict[str, Any]:
+def model_annotations(model: Model) -> dict[str, Any]:
     """Return what hosts need not know of a model, and a proxy that has lost its database does."""
     fields = {"base_path", "policy", "settings", "candidate", "going_back", "last_good", "guard", "ramps"}
     kept = model.model_dump(mode="json", include=fields, exclude_defaults=True)
@@ -106,7 +106,7 @@ def annotations(model: Model) -> dict[str, Any]:
 
 def version_annotations(version: Version, rendered: Mapping[str, Any]) -> dict[str, Any]:
     """Return the same of a version; `rendered` is its entry, which need not be said again."""
-    fields = {"chosen", "rejected", "optimize", "other_signature", "slo_p99_ms", "profile", "allowed_ops", "ops"}
+    fields = {"chosen", "rejected", "optimize", "other_signature", "slo_p99_ms", "profile", "allowed_ops"}
     kept = version.model_dump(mode="json", include=fields, exclude_defaults=True)
     if version.source != version.path:
         kept["source"] = version.source

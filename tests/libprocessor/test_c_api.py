@@ -46,7 +46,5 @@ def test_c_api(name: str, folders: list[str], model: Path, tmp_path: Path) -> No
     link = [f"-L{LIBRARY.parent}", "-lprocessor", f"-Wl,-rpath,{LIBRARY.parent}"]
     options = ["-D_POSIX_C_SOURCE=200809L", "-O1", "-g", f"-I{INCLUDE}"]
     run_ok([*STRICT, *options, SOURCES / f"{name}.c", "-o", program, *link])
-    for folder in folders:
-        (tmp_path / folder).mkdir()
     ended = run([program, model, *(tmp_path / folder for folder in folders)])
     assert ended.returncode == 0, ended.stderr

@@ -185,6 +185,10 @@ def test_numbers_and_labels_pin_a_version(host: processor.Host, state: StateDire
     for request in ({"model_version": 3}, {"version_label": "spare"}):
         with pytest.raises(processor.NotFoundError, match="without traffic"):
             host.process("eas", ONE, **request)
+    told = json.loads(host.process("tfserving_json", b"", method="status", model_name="m").data)
+    states = {one["version"]: one["state"] for one in told["model_version_status"]}
+    assert states["1"] == states["2"] == "AVAILABLE"
+    assert states["3"] != "AVAILABLE", "nobody may choose it"
     for spec in ({"version": 2}, {"version_label": "canary"}):
         answer = host.process("tfserving", tfserving_request({"x": X}, name="m", **spec))
         assert answer.model_version == 2

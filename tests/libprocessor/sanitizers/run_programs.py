@@ -48,7 +48,6 @@ def main() -> int:
     # What hosts desire has no relative paths.
     models = (arguments.build / "models").resolve()
     export_models(models)
-    (arguments.build / "state").mkdir(exist_ok=True)
     parameters_of = {
         "processor_tests": [],
         "processor_kernel_tests": [],

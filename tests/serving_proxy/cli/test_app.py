@@ -89,6 +89,9 @@ def test_every_verb_answers_json(proxy: ProxyThread, client: Client, model: Make
     assert as_json(proxy, "pause", name, "--off")["paused"] is False
     assert as_json(proxy, "promote", name, 4, "--wait")["baseline"] == 4
     assert as_json(proxy, "rollback", name)["baseline"] == 3
+    code, out, err = invoke(proxy, "rollback", name)
+    assert (code, out) == (1, "")
+    assert f"{name}: was rolled back to 3 already" in err
     assert as_json(proxy, "versions", name)["last_good"] == 3
     assert as_json(proxy, "explain", name)["model"] == name
     assert as_json(proxy, "events", "--model", name, "--limit", 3)[-1]["kind"] == "baseline"

@@ -107,19 +107,20 @@ def test_the_rules_take_little_memory() -> None:
     assert done.stdout.strip() == "False"
 
 
-def test_a_proxy_without_the_library_goes_on(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_proxy_without_the_library_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     import processor
 
-    def gone(*_: object) -> None:
+    asked = []
+
+    def gone(*arguments: object) -> None:
+        asked.append(arguments)
         raise processor.NotFoundError("libprocessor.so: no file")
 
     monkeypatch.setattr(processor, "check_desired", gone)
     checker = Checker()
     for _ in range(2):
         checker.check(None, deployed(None, 4, settings=Settings(config={"session_num": 0})), HostSettings())
-    assert [one.message for one in caplog.records].count(
-        "settings are not checked before hosts have them: libprocessor.so: no file"
-    ) == 1
+    assert len(asked) == 1, "asked once, and told once"
     with pytest.raises(InvalidError, match="inf found"):
         checker.check(None, deployed(None, 4, settings=Settings(config={"a": float("inf")})), HostSettings())
 
@@ -127,8 +128,8 @@ def test_a_proxy_without_the_library_goes_on(monkeypatch: pytest.MonkeyPatch, ca
 def test_json_of_a_request_may_hold_numbers_that_json_cannot(proxy: ProxyThread, model: Make, name: str) -> None:
     import httpx
 
-    text = json.dumps({"source": str(model(3)), "config": {"a": 0}}).replace('"a": 0', '"a": 1e400')
-    headers = {"Content-Type": "application/json"}
+    text = json.dumps({"path": str(model(3)), "config": {"a": 0}}).replace('"a": 0', '"a": 1e400')
+    headers = proxy.headers() | {"Content-Type": "application/json"}
     answer = httpx.post(f"{proxy.url}/v1/models/{name}/deploy", content=text, headers=headers)
     assert answer.status_code == 400, answer.text
     assert "key 'a': inf found" in answer.json()["error"]["message"]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,27 @@ def test_the_latest_version_is_followed_and_the_last_kept_warm(proxy: ProxyThrea
     write_model(place / "base" / "5")
     becomes(lambda: states(client), {4: "ready", 5: "ready"})
     assert model(client)["policy"] == "latest 1"
+
+
+def test_every_version_that_the_policy_chooses_answers(proxy: ProxyThread, client: Client, place: Path) -> None:
+    policy = "model_version_policy { latest { num_versions: 2 } }"
+    (place / "models.config").write_text(config(place / "base", policy), encoding="utf-8")
+    write_model(place / "base" / "4")
+
+    def without_traffic() -> list[str]:
+        versions = proxy.desired()["models"]["ranking"]["versions"]
+        return [number for number, one in versions.items() if one.get("traffic", True) is False]
+
+    becomes(lambda: (model(client)["baseline"], model(client)["last_good"]), (4, 3))
+    becomes(without_traffic, [])
+    shutil.rmtree(place / "base" / "4")
+    write_model(place / "base" / "2")
+    time.sleep(10 * watching.POLL_S)
+    assert (model(client)["baseline"], states(client)) == (4, {3: "ready", 4: "ready"})
+    write_model(place / "base" / "5")
+    becomes(lambda: model(client)["baseline"], 5)
+    client.rollback("ranking")
+    assert model(client)["baseline"] == 4
 
 
 def test_what_serves_stays_when_the_directory_vanishes(client: Client, place: Path) -> None:

@@ -14,7 +14,7 @@ from serving_proxy.lifecycle.rendering import HostSettings, render
 from serving_proxy.lifecycle.states import State
 
 # What a database alone knows: when, and why; and what the files say.
-_LOST = {"state", "reason", "since", "deployed_at", "stamp", "signatures", "bytes"}
+_LOST = {"state", "reason", "since", "deployed_at", "stamp", "signatures", "bytes", "ops"}
 
 
 def known(model: Model) -> dict[str, Any]:
