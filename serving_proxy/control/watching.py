@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from serving_proxy.control.control import Control
 from serving_proxy.control.verbs import Verbs
-from serving_proxy.errors import PreconditionError, ProxyError
+from serving_proxy.errors import NotFoundError, PreconditionError, ProxyError
 from serving_proxy.files import read_regular
 from serving_proxy.gates.paths import resolved
 from serving_proxy.lifecycle.changes import Change, choose
@@ -20,7 +20,7 @@ from serving_proxy.lifecycle.states import GATED
 from serving_proxy.lifecycle.version_policy import plan
 from serving_proxy.sources.base_directory import BaseDirectory
 from serving_proxy.sources.deeprec import is_deeprec_config, parse_deeprec
-from serving_proxy.sources.models_config import ConfiguredModel, parse_text
+from serving_proxy.sources.models_config import ConfiguredModel, parse_file
 
 POLL_S = 1.0
 # A folder counts once two looks have found it the same.
@@ -78,24 +78,34 @@ class Watcher:
                     await self._look(name)
             await asyncio.sleep(POLL_S)
 
-    def apply(self, configured: Sequence[ConfiguredModel]) -> None:
+    def apply(self, configured: Sequence[ConfiguredModel], kept: Collection[str] = (), alone: bool = False) -> None:
         """Make what was configured the whole of what comes from a configuration; models deployed by hand stay.
+
+        Parameters
+        ----------
+        configured : sequence of ConfiguredModel
+        kept : collection of str
+            Models that stay as they are, as what the configuration says of them is refused.
+        alone : bool
+            A model that cannot be is refused alone, with an event; a base path that is not there is waited for.
 
         Raises
         ------
         ProxyError
-            One of them cannot be: nothing was changed.
+            One of them cannot be, and is not refused alone: nothing was changed.
         """
+        kept, possible = {*kept}, []
         for one in configured:
-            resolved(one.base_path, self._control.options.model_roots, "base_path")
-            model = self._control.models.get(one.name)
-            if (
-                model is not None
-                and model.policy is None
-                and any(version.active for version in model.versions.values())
-            ):
-                raise PreconditionError(f"model '{one.name}': was deployed by hand, expected it to be undeployed first")
-        names = {one.name for one in configured}
+            try:
+                self._check(one, alone)
+                possible.append(one)
+            except ProxyError as error:
+                if not alone:
+                    raise
+                kept.add(one.name)
+                self._tell(f"{one.name}/refused", str(error))
+        configured = possible
+        names = {one.name for one in configured} | kept
         for model in [one for one in self._control.models.values() if one.policy is not None and one.name not in names]:
             self._verbs.undeploy(model.name, by_policy=True)
             # From now on as any model that was undeployed.
@@ -104,6 +114,17 @@ class Watcher:
             self._directories.pop(model.name, None)
         for one in configured:
             self._configure(one)
+
+    def _check(self, one: ConfiguredModel, may_be_absent: bool) -> None:
+        """Raise `ProxyError` if a model cannot be followed."""
+        try:
+            resolved(one.base_path, self._control.options.model_roots, "base_path")
+        except NotFoundError:
+            if not may_be_absent:
+                raise
+        model = self._control.models.get(one.name)
+        if model is not None and model.policy is None and any(version.active for version in model.versions.values()):
+            raise PreconditionError(f"model '{one.name}': was deployed by hand, expected it to be undeployed first")
 
     def _configure(self, one: ConfiguredModel) -> None:
         model = self._control.models.get(one.name) or Model(name=one.name)
@@ -191,7 +212,10 @@ class Watcher:
             asked = Deployment(source=found.folder, number=found.version, settings=found.settings)
             await self._verbs.deploy(name, asked)
         else:
-            self.apply(parse_text(text, str(self._config)))
+            configured, refused = parse_file(text, str(self._config))
+            for name, said in refused.items():
+                self._tell(f"{name}/refused", said)
+            self.apply(configured, kept=frozenset(refused), alone=True)
 
     def _read(self, path: Path) -> str:
         return read_regular(path, _MOST_BYTES, "a models.config").decode("utf-8", "replace")

@@ -23,6 +23,8 @@ _SCALARS = {
     "float": _FIELD.TYPE_FLOAT,
 }
 
+_ENUMS = {"ModelType": ("MODEL_TYPE_UNSPECIFIED", "TENSORFLOW", "OTHER")}
+
 # Message: its fields, each `name: (number, type)`. "[]" repeats, "<>" is a map with string keys, "|" is in a oneof.
 _SERVING = {
     "Latest": {"num_versions": (1, "uint32")},
@@ -35,7 +37,7 @@ _SERVING = {
     "ModelConfig": {
         "name": (1, "string"),
         "base_path": (2, "string"),
-        "model_type": (3, "int32"),
+        "model_type": (3, "ModelType"),
         "model_platform": (4, "string"),
         "logging_config": (6, "LoggingConfig"),
         "model_version_policy": (7, "ServableVersionPolicy"),
@@ -45,6 +47,17 @@ _SERVING = {
     "ModelServerConfig": {
         "model_config_list": (1, "|ModelConfigList"),
         "custom_model_config": (2, "|google.protobuf.Any"),
+    },
+    "Int64Value": {"value": (1, "int64")},
+    "StringValue": {"value": (1, "string")},
+    "BatchingParameters": {
+        "max_batch_size": (1, "Int64Value"),
+        "batch_timeout_micros": (2, "Int64Value"),
+        "max_enqueued_batches": (3, "Int64Value"),
+        "num_batch_threads": (4, "Int64Value"),
+        "thread_pool_name": (5, "StringValue"),
+        "allowed_batch_sizes": (6, "[]int64"),
+        "pad_variable_length_inputs": (7, "bool"),
     },
     "ReloadConfigRequest": {"config": (1, "ModelServerConfig"), "metric_names": (2, "[]string")},
 }
@@ -100,6 +113,11 @@ def _pool() -> descriptor_pool.DescriptorPool:
     for package, messages in _FILES.items():
         file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
         file.dependency.append("google/protobuf/any.proto")
+        if package == "tensorflow.serving":
+            for name, values in _ENUMS.items():
+                enum = file.enum_type.add(name=name)
+                for number, value in enumerate(values):
+                    enum.value.add(name=value, number=number)
         for name, fields in messages.items():
             _add_message(file, name, fields)
         pool.Add(file)
@@ -131,6 +149,9 @@ def _add_message(file: Any, name: str, fields: dict[str, tuple[int, str]]) -> No
 def _set_type(field: Any, kind: str, package: str) -> None:
     if kind in _SCALARS:
         field.type = _SCALARS[kind]
+    elif kind in _ENUMS:
+        field.type = _FIELD.TYPE_ENUM
+        field.type_name = f".{package}.{kind}"
     else:
         field.type = _FIELD.TYPE_MESSAGE
         field.type_name = f".{kind}" if "." in kind else f".{package}.{kind}"

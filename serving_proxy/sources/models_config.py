@@ -15,6 +15,8 @@ from serving_proxy.lifecycle.deployment import check_name
 from serving_proxy.lifecycle.records import Policy, PolicyKind, Record
 from serving_proxy.sources import messages
 
+# Of the deprecated `model_type`, which counts where there is no platform.
+_OTHER = 2
 _LABEL = re.compile(r"[A-Za-z0-9_]{1,64}")
 
 
@@ -35,6 +37,10 @@ def parse_text(text: str, named: str = "models.config") -> tuple[ConfiguredModel
     InvalidError
         It is no `ModelServerConfig`, or holds what this proxy cannot do.
     """
+    return _models(_parsed(text, named), named)
+
+
+def _parsed(text: str, named: str) -> Any:
     message = messages.new("tensorflow.serving.ModelServerConfig")
     try:
         text_format.Parse(text, message, descriptor_pool=message.DESCRIPTOR.file.pool)
@@ -42,7 +48,55 @@ def parse_text(text: str, named: str = "models.config") -> tuple[ConfiguredModel
         raise InvalidError(f"{named}: {error}, expected a ModelServerConfig") from error
     except RecursionError as error:
         raise InvalidError(f"{named}: messages within messages too deep, expected a ModelServerConfig") from error
-    return _models(message, named)
+    if message.WhichOneof("choice") == "custom_model_config":
+        raise InvalidError(f"{named}: a custom_model_config, expected a model_config_list")
+    return message
+
+
+def parse_file(text: str, named: str) -> tuple[tuple[ConfiguredModel, ...], dict[str, str]]:
+    """Read the text of a `models.config` as far as that is possible: what is wrong with one model harms no other.
+
+    Returns
+    -------
+    tuple of ConfiguredModel, dict
+        Models, and by name what is refused of it, or of the model as a whole.
+
+    Raises
+    ------
+    InvalidError
+        It is no `ModelServerConfig`.
+    """
+    message = _parsed(text, named)
+    found: dict[str, ConfiguredModel] = {}
+    refused: dict[str, str] = {}
+    for one in message.model_config_list.config:
+        try:
+            if one.name in found:
+                raise InvalidError(f"{named}: model '{one.name}' is there twice, expected once")
+            left_out = _without_zero(one)
+            if left_out:
+                refused[one.name] = f"{named}: model '{one.name}': {left_out} not served, expected numbers from 1"
+            found[one.name] = _model(one, named)
+        except InvalidError as error:
+            refused[one.name] = str(error)
+    return tuple(found.values()), refused
+
+
+def _without_zero(one: Any) -> str:
+    """Take versions below 1 out of an entry, which no request can name here; say which."""
+    versions = one.model_version_policy.specific.versions
+    left_out = [f"version {number}" for number in versions if number < 1]
+    if left_out and len(left_out) < len(versions):
+        kept = [number for number in versions if number > 0]
+        del versions[:]
+        versions.extend(kept)
+    else:
+        left_out = []
+    for label, number in sorted(one.version_labels.items()):
+        if number < 1:
+            left_out.append(f"label {label} of version {number}")
+            del one.version_labels[label]
+    return " and ".join(left_out) + (" is" if len(left_out) == 1 else " are") if left_out else ""
 
 
 def parse_reload(data: bytes) -> tuple[ConfiguredModel, ...]:
@@ -71,16 +125,23 @@ def _models(config: Any, named: str) -> tuple[ConfiguredModel, ...]:
 
 def _model(one: Any, named: str) -> ConfiguredModel:
     name = check_name(one.name)
-    if one.model_platform not in {"", "tensorflow"}:
-        raise InvalidError(f"{named}: model '{name}' has platform '{one.model_platform}', expected 'tensorflow'")
-    if not one.base_path.startswith("/"):
+    if one.model_platform not in {"", "tensorflow"} or (not one.model_platform and one.model_type == _OTHER):
+        platform = one.model_platform or "of model_type OTHER"
+        raise InvalidError(f"{named}: model '{name}' has platform '{platform}', expected 'tensorflow'")
+    base_path = _local(one.base_path)
+    if not base_path.startswith("/"):
         raise InvalidError(f"{named}: model '{name}' has base_path '{one.base_path}', expected an absolute path")
     for label, version in one.version_labels.items():
         if not _LABEL.fullmatch(label) or version < 1:
             raise InvalidError(f"{named}: model '{name}' has label '{label}': {version}, expected a name and a version")
     return ConfiguredModel(
-        name=name, base_path=one.base_path, policy=_policy(one, named), labels=dict(sorted(one.version_labels.items()))
+        name=name, base_path=base_path, policy=_policy(one, named), labels=dict(sorted(one.version_labels.items()))
     )
+
+
+def _local(path: str) -> str:
+    """Return the path of a `file://` URL; anything else as it is."""
+    return re.sub(r"^file://(localhost)?(?=/)", "", path)
 
 
 def _policy(one: Any, named: str) -> Policy:

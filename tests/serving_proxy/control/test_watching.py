@@ -191,3 +191,28 @@ def test_places_that_a_configuration_names_lie_below_the_roots(client: Client, p
 def test_a_folder_without_a_graph_is_refused_at_once(client: Client, place: Path) -> None:
     with pytest.raises(NotFoundError, match=r"no saved_model\.pb"):
         client.deploy("hand", place)
+
+
+def test_one_bad_entry_stops_neither_the_start_nor_the_others(place: Path, tmp_path: Path) -> None:
+    entries = [
+        f'config {{ name: "ranking" base_path: "file://{place}/base" model_type: TENSORFLOW }}',
+        'config { name: "team/ranking" base_path: "/models" }',
+        'config { name: "outside" base_path: "/etc" }',
+        f'config {{ name: "later" base_path: "{place}/later" }}',
+    ]
+    (place / "models.config").write_text(f"model_config_list {{ {' '.join(entries)} }}", encoding="utf-8")
+    options = ("--config", str(place / "models.config"), "--model-root", str(place))
+    with ProxyThread(place, *options) as proxy, proxy.client() as client:
+        becomes(lambda: states(client), {3: "ready"})
+        told = said(client)
+        assert any("model 'team/ranking': expected letters" in one for one in told)
+        assert any(one.startswith("base_path /etc: leads elsewhere") for one in told)
+        wait_for(lambda: any(f"later: {place}/later cannot be read" in one for one in said(client)))
+        # It is served as soon as it is there.
+        write_model(place / "later" / "1")
+        wait_for(lambda: [one["state"] for one in model(client, "later")["versions"]] == ["ready"])
+        # An entry that turns bad leaves what it said before.
+        bad = f'config {{ name: "ranking" base_path: "s3://bucket" }} {entries[3]}'
+        (place / "models.config").write_text(f"model_config_list {{ {bad} }}", encoding="utf-8")
+        wait_for(lambda: any("has base_path 's3://bucket'" in one for one in said(client)))
+        assert states(client) == {3: "ready"}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from serving_proxy.errors import InvalidError
 from serving_proxy.lifecycle.records import Policy, PolicyKind
-from serving_proxy.sources.models_config import ConfiguredModel, parse_reload, parse_text
+from serving_proxy.sources.models_config import ConfiguredModel, parse_file, parse_reload, parse_text
 
 TEXT = """
 model_config_list {
@@ -98,3 +98,41 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         parse_text(text)
     except InvalidError:
         return
+
+
+def entry(name: str, more: str = "", base_path: str = "/models/a") -> str:
+    return f'config {{ name: "{name}" base_path: "{base_path}" {more} }}'
+
+
+def test_what_is_wrong_with_one_model_is_refused_alone() -> None:
+    entries = [
+        entry("plain", 'model_platform: "tensorflow"'),
+        entry("old", "model_type: TENSORFLOW", "file:///models/old"),
+        entry("local", "", "file://localhost/models/local"),
+        entry("zero", "model_version_policy { specific { versions: 0 versions: 3 } }"),
+        entry("labelled", 'version_labels { key: "canary" value: 0 }'),
+        entry("only_zero", "model_version_policy { specific { versions: 0 } }"),
+        entry("team/ranking"),
+        entry("other", "model_type: OTHER"),
+        entry("elsewhere", "", "s3://bucket/models"),
+        entry("plain"),
+    ]
+    found, refused = parse_file("model_config_list { " + " ".join(entries) + " }", "models.config")
+    models = {one.name: one for one in found}
+    assert set(models) == {"plain", "old", "local", "zero", "labelled"}
+    assert (models["old"].base_path, models["local"].base_path) == ("/models/old", "/models/local")
+    assert models["zero"].policy.versions == (3,)
+    assert models["labelled"].labels == {}
+    assert set(refused) == {"zero", "labelled", "only_zero", "team/ranking", "other", "elsewhere", "plain"}
+    assert refused["zero"] == "models.config: model 'zero': version 0 is not served, expected numbers from 1"
+    assert "label canary of version 0 is not served" in refused["labelled"]
+    assert "has versions [0], expected numbers from 1" in refused["only_zero"]
+    assert "model 'team/ranking': expected letters" in refused["team/ranking"]
+    assert "has platform 'of model_type OTHER'" in refused["other"]
+    assert "is there twice" in refused["plain"]
+
+
+@pytest.mark.parametrize("text", ["custom_model_config { }", "nonsense", "model_config_list {"])
+def test_what_is_no_configuration_is_refused_as_a_whole(text: str) -> None:
+    with pytest.raises(InvalidError):
+        parse_file(text, "models.config")
