@@ -90,6 +90,8 @@ def _rank(rows: Rows, output: Output) -> int:
 
 def _elementwise(rows: Rows, node: Node) -> Size | None:
     rank = max(_rank(rows, one) for one in node.inputs)
+    if not rank:
+        return None
     found: set[Size | None] = set()
     for one in node.inputs:
         sizes = rows.of(one)
@@ -284,7 +286,7 @@ def _broadcast_to(rows: Rows, node: Node) -> Size | None:
 
 def _pad(rows: Rows, node: Node) -> Size | None:
     padding = rows.graph.const_value(node.inputs[1])
-    return _first(rows, node) if padding is not None and padding.ndim == 2 and not padding[0].any() else None
+    return _first(rows, node) if padding is not None and padding.shape[:1] > (0,) and not padding[0].any() else None
 
 
 def _batch_norm(rows: Rows, node: Node) -> Size | None:

@@ -78,7 +78,7 @@ class Rows(SymbolicShapes):
 
     def _follow(self, node: Node) -> None:
         super()._follow(node)
-        given = [self.sides.get(one.node, frozenset()) for one in node.inputs]
+        given = [self.sides.get(one.node, frozenset()) for one in node.inputs if not self.is_free(one)]
         self.sides[node.name] = frozenset().union(*given)
         for output, side in self.inputs.items():
             if output.node == node.name:

@@ -40,7 +40,8 @@ class FuseCrossNetworks(InteractionPass):
         # What is a layer without its bias looks like one, too.
         inside = {name for one in self._layers.values() for name in one.nodes - {one.root.node}}
         self._layers = {root: one for root, one in self._layers.items() if root.node not in inside}
-        ends = [chain[-1] for chain in self._chains(flat)]
+        # The last network first: one that begins where another ends still finds that end in the graph.
+        ends = [chain[-1] for chain in reversed(self._chains(flat))]
         return [flat.graph[name] for name in [*self._refused, *(one.root.node for one in ends)]]
 
     def match(self, flat: Flat, node: Node) -> Fusion | str | None:

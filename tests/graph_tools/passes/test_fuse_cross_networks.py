@@ -144,6 +144,28 @@ def test_a_result_that_is_used_elsewhere_ends_a_network(tmp_path: Path) -> None:
     assert "expected a layer before it" in found.reasons[0]
 
 
+def test_a_network_that_begins_where_another_ends(tmp_path: Path) -> None:
+    """Each layer crosses its own input: as many networks as layers, of which one takes what the other gives."""
+
+    def chained(x: Any, kernels: list[Any], biases: list[Any]) -> Any:
+        y = x
+        for kernel, bias in zip(kernels, biases, strict=True):
+            y = y * (tf.matmul(y, kernel) + bias) + y
+        return y
+
+    found = run(tmp_path, chained, variables(3, WIDTH, WIDTH))
+    assert found.ops == {OP: 3}
+    assert not found.reasons
+
+
+def test_networks_of_reshaped_columns_follow_one_another(tmp_path: Path) -> None:
+    def chained(x: Any, kernels: list[Any], biases: list[Any]) -> Any:
+        return deepctr_vector(deepctr_vector(x, kernels[:2], biases[:2]), kernels[2:], biases[2:])
+
+    found = run(tmp_path, chained, variables(4, WIDTH, 1, bias=(WIDTH, 1)))
+    assert found.ops == {OP: 2}
+
+
 REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     "bias outside": (lambda x, w, b: x * tf.matmul(x, w[0]) + b[0] + x, "after the product with x0"),
     "two biases": (lambda x, w, b: x * (tf.matmul(x, w[0]) + b[0]) + b[1] + x, "after the product with x0"),

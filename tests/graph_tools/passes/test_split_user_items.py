@@ -218,6 +218,31 @@ def test_an_op_that_may_mix_rows_is_refused_by_name(tmp_path: Path, op: str) -> 
     assert why.startswith(f"'{site}' ({op if op != 'RealDiv' else 'Cast'}) ")
 
 
+@pytest.mark.parametrize("op", ["Mul", "Maximum", "SelectV2"])
+def test_arithmetic_on_one_number_of_the_whole_batch_is_refused(tmp_path: Path, op: str) -> None:
+    def score(v1: Any, user: Any, item: Any) -> Any:
+        mean = v1.reduce_mean(user)
+        made = {"Mul": mean * 2.0, "Maximum": v1.maximum(mean, 0.5), "SelectV2": v1.where_v2(mean > 0, mean, 1.0)}
+        return item + made[op]
+
+    _, result = split(export(tmp_path, score), "user")
+    assert result.applied == 0
+    assert [why.partition(" ")[2] for _, why in result.refused] == [
+        "(Mean) may mix rows, expected an op on each row alone"
+    ]
+
+
+def test_numbers_that_are_the_same_for_any_rows_do_not_matter(tmp_path: Path) -> None:
+    def score(v1: Any, words: Any, item: Any) -> Any:
+        hashed = v1.strings.to_hash_bucket_fast(words, 11)
+        longest = v1.cast(v1.shape(words)[1], v1.float32)
+        pooled = v1.reduce_sum(v1.gather(variable(v1, "table", 11, DIM), hashed), 1)
+        return item * v1.sin(pooled / v1.sqrt(v1.maximum(longest, 1.0)))
+
+    _, result = checked(bags(score, tmp_path), bag_requests(), "words")
+    assert (result.applied, result.refused) == (1, [])
+
+
 def test_what_the_items_do_among_themselves_does_not_matter(tmp_path: Path) -> None:
     def score(v1: Any, user: Any, item: Any) -> Any:
         centred = item - v1.reduce_mean(item, 0, keepdims=True)
