@@ -194,6 +194,7 @@ def optimize(
         ]
         require_for(model.graph, model.path)
         set_precision(model, "fp32")
+        report.note_ops(model)
 
     def compare(a: Path, b: Path) -> VerifyReport:
         told.begin("Comparing fp32 with bf16")

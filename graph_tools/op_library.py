@@ -16,7 +16,7 @@ import site
 import sys
 import sysconfig
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,8 +25,8 @@ from graph_tools.graph import Graph
 
 VARIABLE = "PROCESSOR_LIBRARY"
 NAME = "libprocessor.so"
-#: Version of docs/fused_ops.md; an artefact's manifest says which one it needs.
-OPS_VERSION = 1
+#: Versions of docs/fused_ops.md in which ops came after the first; an artefact's manifest says which one it needs.
+_SINCE = {"RecFieldOuter": 2, "RecHeadAttention": 2}
 
 Libraries = str | Path | Sequence[str | Path] | None
 """One library of ops, several, or none that is named."""
@@ -53,6 +53,11 @@ class LibraryInfo:
 
     path: str
     version: str | None
+
+
+def ops_version(ops: Iterable[str]) -> int:
+    """Return the version of libprocessor's ops that a library must have to run these."""
+    return max((_SINCE.get(one, 1) for one in ops), default=1)
 
 
 def is_ours(op: str) -> bool:

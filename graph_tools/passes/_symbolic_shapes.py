@@ -82,6 +82,18 @@ class SymbolicShapes:
             self._shapes[output] = self._shapes.get(Output(output.node)) if same else self._static(output)
         return self._shapes[output]
 
+    def complete(self, known: dict[tuple[str, int, int], int]) -> None:
+        """Put numbers in the place of symbols that turned out to be known."""
+
+        def completed(size: Size) -> Size:
+            factor = math.prod(known[one] for one in size.symbols if one in known)
+            return Size(size.number * factor, tuple(one for one in size.symbols if one not in known))
+
+        for found in (self._shapes, self._values):
+            for output, sizes in found.items():
+                if sizes and any(symbol in known for one in sizes for symbol in one.symbols):
+                    found[output] = tuple(map(completed, sizes))
+
     def _rule(self, op: str) -> Rule | None:
         """Return what finds the sizes of the first output of an op."""
         return _RULES.get(op)

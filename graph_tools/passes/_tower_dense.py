@@ -12,7 +12,7 @@ from graph_tools.passes._match import skip
 from graph_tools.passes._tower_pieces import Piece, Site, Weight, columns
 from graph_tools.tensors import Array
 
-PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", "_FusedMatMul")
+PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", "_FusedMatMul", "Conv2D")
 
 _FUSED = {
     "Relu": "relu", "Relu6": "relu6", "Elu": "elu", "Tanh": "tanh", "Sigmoid": "sigmoid", "GeluExact": "gelu",
@@ -24,7 +24,7 @@ def dense(site: Site, node: Node) -> Piece | str | None:
     """Recognise a layer; a text says why a product is none, None that a node is no product."""
     if node.op not in PRODUCTS:
         return None
-    found = _einsum(site, node) if node.op == "Einsum" else _mat_mul(site, node)
+    found = {"Einsum": _einsum, "Conv2D": _conv}.get(node.op, _mat_mul)(site, node)
     if found is None or isinstance(found, str):
         return found
     dtype = attribute(node, "T")
@@ -47,6 +47,23 @@ def _mat_mul(site: Site, node: Node) -> Piece | str | None:
     shape, transposed = (shape[::-1], not transposed) if turned else (shape, transposed)
     piece = _piece(site, node, kernel, shape[0], shape[1], transposed)
     return _with_fused_ops(site, node, piece) if node.op == "_FusedMatMul" and isinstance(piece, Piece) else piece
+
+
+def _conv(site: Site, node: Node) -> Piece | str | None:
+    """Recognise a convolution that looks at one position at a time: `tf.nn.conv1d` with filters [1, k, units]."""
+    ones = all(one == 1 for key in ("strides", "dilations") for one in attribute(node, key, [1]))
+    padded = attribute(node, "padding", b"VALID") not in (b"VALID", b"SAME")
+    if not ones or padded or attribute(node, "data_format", b"NHWC") != b"NHWC":
+        return None
+    output = skip(site.graph, node.inputs[1])
+    shape = [one.known for one in site.shapes.of(output) or ()]
+    while site.graph[output.node].op in {"ExpandDims", "Reshape"} and not site.graph[output.node].controls:
+        output = skip(site.graph, site.graph[output.node].inputs[0])
+    found = _kernel(site, output)
+    if found is None or len(shape) != 4 or shape[:2] != [1, 1] or not shape[2] or not shape[3]:
+        return None
+    matrix = np.ascontiguousarray(read(site, found[0]).reshape((shape[2], shape[3])))
+    return None if found[2] else _piece(site, node, matrix, shape[2], shape[3], False)
 
 
 def _piece(site: Site, node: Node, kernel: Weight, k: int, units: int, transposed: bool) -> Piece | str:

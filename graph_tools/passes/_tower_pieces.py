@@ -9,6 +9,7 @@ import numpy as np
 
 from graph_tools.graph import Graph, Node, Output, attribute, shapes
 from graph_tools.model import Model
+from graph_tools.passes._learned_widths import learn_widths
 from graph_tools.passes._match import skip
 from graph_tools.passes._symbolic_shapes import Size, Sizes, SymbolicShapes, product
 from graph_tools.passes._values import Values
@@ -92,8 +93,18 @@ class Site:
         self.model, self.graph = model, model.graph
         self.values = Values(model)
         self.shapes = SymbolicShapes(model.graph, shapes(model))
+        learn_widths(model, self.shapes, self.kernel_rows)
         self.pieces: dict[Output, Piece] = {}
         self.refused: dict[str, str] = {}
+
+    def kernel_rows(self, output: Output) -> int | None:
+        """Return the rows of a weight matrix, None where it is none."""
+        handle = self.values.handle(output)
+        if handle is not None:
+            shape: tuple[int | None, ...] = tuple(self.model.variables[handle].shape)
+        else:
+            shape = self.shapes.shape_of(skip(self.graph, output)) or ()
+        return shape[0] if len(shape) == 2 and self.is_constant(output) else None
 
     def operand(self, node: Node, index: int) -> Output:
         """Return an input of a node, seen through identities."""

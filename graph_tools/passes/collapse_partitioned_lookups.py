@@ -23,6 +23,7 @@ from graph_tools.passes._partitions import (
     same_absent,
     without,
 )
+from graph_tools.passes._sizes import SizeFinder, drop_same_shape_reshapes
 from graph_tools.passes.base import Pass
 from graph_tools.tables.lookup import add_lookup, table_of
 from graph_tools.tables.table import SparseTable
@@ -131,6 +132,7 @@ class CollapsePartitionedLookups(Pass):
         found = self._found.pop(site)
         graph = model.graph
         gather, stitch = found.gathers[0], graph[site]
+        ids = _before_flattening(model, found.ids)
         dtype = attribute(stitch, "T")
         if found.names not in self._merged:
             self._merged[found.names] = found.merge()
@@ -138,13 +140,20 @@ class CollapsePartitionedLookups(Pass):
         if gather.op == "SparseLookup":
             default = gather.inputs[1] if len(gather.inputs) > 1 else None
             key_dtype = attribute(gather, "Tkeys")
-            made = add_lookup(
-                graph, merged, found.ids, key_dtype, attribute(gather, "dim"), dtype, default, f"{site}/lookup"
-            )
+            made = add_lookup(graph, merged, ids, key_dtype, attribute(gather, "dim"), dtype, default, f"{site}/lookup")
         else:
-            attrs = {"dtype": dtype, "Tindices": dtype_of(graph, found.ids), "batch_dims": 0, "validate_indices": True}
-            made = graph.add("ResourceGather", [Output(merged), found.ids], name=f"{site}/gather", attrs=attrs)
+            attrs = {"dtype": dtype, "Tindices": dtype_of(graph, ids), "batch_dims": 0, "validate_indices": True}
+            made = graph.add("ResourceGather", [Output(merged), ids], name=f"{site}/gather", attrs=attrs)
         replace_output(model, stitch.output(), made.output(), dtype, _WHY)
+        # What is left of the stitch stands between the lookup and the idiom around it.
+        drop_same_shape_reshapes(model, made.output(), _WHY)
+
+
+def _before_flattening(model: Model, ids: Output) -> Output:
+    """Return ids without the reshape to a vector that they are already, which hides where they come from."""
+    node = model.graph[skip(model.graph, ids).node]
+    flat = node.op == "Reshape" and not node.controls and SizeFinder(model).is_same_shape(node)
+    return node.inputs[0] if flat else ids
 
 
 def _find(model: Model, stitch: Node) -> Partitioned | str:

@@ -10,6 +10,7 @@ import numpy as np
 from graph_tools.graph import Output, attr_value
 from graph_tools.model import Model
 from graph_tools.passes._match import add_reshape, sweep
+from graph_tools.passes._tower_dense import PRODUCTS
 from graph_tools.passes._tower_edges import (
     add_matrix,
     fits,
@@ -53,7 +54,7 @@ class FuseDenseTowers(Pass):
 
     def apply(self, model: Model) -> PassResult:
         result = PassResult(self.name, nodes_before=len(model.graph))
-        if not model.graph.of("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", "_FusedMatMul"):
+        if not model.graph.of(*PRODUCTS):
             result.nodes_after = result.nodes_before
             return result
         site = Site(model)

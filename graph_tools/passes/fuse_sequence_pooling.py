@@ -89,7 +89,10 @@ def _mean(flat: Flat, node: Node) -> _Pooling | None:
     summed = flat.node(node.inputs[0], "Sum")
     for found in () if summed is None else _sums(flat, summed):
         attrs = _count(flat, node.inputs[1], found.mask, (flat.sizes(found.values) or ())[0])
-        if attrs is None or (node.op == "DivNoNan" and {"least", "epsilon"} & set(attrs)):
+        if attrs is None:
+            continue
+        # Weights of a client may be negative, or cancel: only where they count positions nothing else is near 0.
+        if node.op == "DivNoNan" and ({"least", "epsilon"} & set(attrs) or found.mask.dtype.is_floating):
             continue
         # Nothing divided by a little is nothing.
         least = {"least": 1e-30} if node.op == "DivNoNan" else {}

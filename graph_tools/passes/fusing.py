@@ -12,11 +12,13 @@ from collections.abc import Callable
 from graph_tools.options import FuseOptions
 from graph_tools.passes.base import Pass
 from graph_tools.passes.drop_field_reshapes import DropFieldReshapes
+from graph_tools.passes.fuse_compressed_interactions import FuseCompressedInteractions
 from graph_tools.passes.fuse_cross_networks import FuseCrossNetworks
 from graph_tools.passes.fuse_dense_towers import FuseDenseTowers
 from graph_tools.passes.fuse_dot_interactions import FuseDotInteractions
 from graph_tools.passes.fuse_embedding_groups import FuseEmbeddingGroups
 from graph_tools.passes.fuse_fm_interactions import FuseFmInteractions
+from graph_tools.passes.fuse_head_attention import FuseHeadAttention
 from graph_tools.passes.fuse_products import FuseProducts
 from graph_tools.passes.fuse_sequence_pooling import FuseSequencePooling
 from graph_tools.passes.fuse_target_attention import FuseTargetAttention
@@ -31,9 +33,12 @@ PASSES: tuple[tuple[type[Pass], Make], ...] = (
     (FuseProducts, lambda _: FuseProducts()),
     (FuseDotInteractions, lambda _: FuseDotInteractions()),
     (FuseFmInteractions, lambda _: FuseFmInteractions()),
+    (FuseCompressedInteractions, lambda _: FuseCompressedInteractions()),
     (FuseCrossNetworks, lambda _: FuseCrossNetworks()),
     # A candidate that is repeated for each position would be looked up as often.
     (FuseTargetAttention, lambda _: FuseTargetAttention()),
+    # What takes heads apart and joins them goes with it, and dense layers around it see rows.
+    (FuseHeadAttention, lambda _: FuseHeadAttention()),
     # After what is recognised by one tensor that several nodes take, of which the user's side makes two; before what
     # makes an op of both sides.
     (SplitUserItems, lambda options: SplitUserItems(options.user_inputs)),

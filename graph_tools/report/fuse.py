@@ -9,7 +9,7 @@ from typing import Any
 
 from graph_tools.graph import Graph, Node, attribute
 from graph_tools.model import Model
-from graph_tools.op_library import OPS_VERSION, is_ours
+from graph_tools.op_library import is_ours, ops_version, our_ops
 from graph_tools.passes.base import PassResult
 from graph_tools.precision import Precision
 from graph_tools.report.cut import CutReport
@@ -64,6 +64,8 @@ class FuseReport(CutReport):
         None where verification failed.
     library : str
         What the ops were run with.
+    ops_version : int
+        Of the ops that the model has.
     """
 
     fused: list[FusedPass] = field(default_factory=list)
@@ -72,14 +74,21 @@ class FuseReport(CutReport):
     table_files: list[TableRecord] = field(default_factory=list)
     precision: Precision | None = None
     library: str = ""
+    ops_version: int = 1
+
+    def note_ops(self, model: Model) -> None:
+        """Note which version of the ops a model needs."""
+        self.ops_version = ops_version(our_ops(model.graph))
 
     def to_json(self) -> dict[str, Any]:
-        return super().to_json() | {"schema": SCHEMA, "requires": self.requires}
+        data = super().to_json() | {"schema": SCHEMA, "requires": self.requires}
+        del data["ops_version"]
+        return data
 
     @property
     def requires(self) -> dict[str, int]:
         """What a host must have to load the artefact."""
-        return {"recprocessor_ops": OPS_VERSION}
+        return {"recprocessor_ops": self.ops_version}
 
 
 def our_nodes(graph: Graph) -> dict[str, Node]:

@@ -13,6 +13,7 @@ import numpy as np
 from graph_tools.model import Endpoint, Model, Signature
 from graph_tools.readers.absent_keys import base_name
 from graph_tools.tensors import Array
+from graph_tools.verification.companions import find_companions
 from graph_tools.verification.domain import Domain, find_domain
 from graph_tools.verification.examples import example_strings
 from graph_tools.verification.request import Request
@@ -89,6 +90,7 @@ class Generator:
         self.signature: Signature = models[0].signatures[name]
         self.seed = seed
         self.sparse: list[SparseInput] = find_sparse_inputs(models[0], self.signature)
+        self.companions = find_companions(models[0], self.signature)
         self.domains = {key: self._domain(models, key) for key in self.signature.inputs}
         self.pools: dict[str, Pools] = {
             key: pools_of(one.dtype, self.domains[key]) for key, one in self.signature.inputs.items()
@@ -161,6 +163,8 @@ class Generator:
                 inputs[key] = self._dense(key, scenario, rng, batch, length)
         if scenario.name == ONE_EMPTY:
             self._empty_in_turn(inputs, rng)
+        for ids, weights in self.companions:
+            self._accompany(inputs, ids, weights, scenario, rng)
         if scenario.kind == "not finite":
             self._not_finite_in_turn(inputs, rng)
         return {key: inputs[key] for key in self.signature.inputs}
@@ -190,6 +194,23 @@ class Generator:
                 if turn < 2 * len(NOT_FINITE):
                     rows[row, rng.integers(0, rows.shape[1])] = NOT_FINITE[turn % len(NOT_FINITE)]
             inputs[key] = rows.reshape(inputs[key].shape)
+
+    def _accompany(
+        self, inputs: dict[str, Array], ids: str, weights: str, scenario: Scenario, rng: np.random.Generator
+    ) -> None:
+        """Give weights an entry for each id, which models demand: at the same places, with the same padding."""
+        sparse = {one.values: one for one in self.sparse}
+        if ids in sparse and inputs[weights].ndim == 1:
+            one, other = sparse[ids], sparse.get(weights)
+            if other is not None:
+                inputs[other.indices], inputs[other.dense_shape] = inputs[one.indices], inputs[one.dense_shape]
+            inputs[weights] = self.pools[weights].draw(scenario.kind, rng, len(inputs[ids]))
+        elif inputs[ids].shape == inputs[weights].shape and inputs[ids].ndim > 1:
+            empty = inputs[ids] == self.pools[ids].draw("empty", rng, 1)[0]
+            # A number that counts as padding itself would be an entry less than there are ids; so do denormals.
+            zero = np.abs(inputs[weights]) < np.finfo(np.float32).tiny
+            values = np.where(zero, np.ones((), inputs[weights].dtype), inputs[weights])
+            inputs[weights] = np.where(empty, np.zeros((), values.dtype), values)
 
     def _dense(self, key: str, scenario: Scenario, rng: np.random.Generator, batch: int, length: int) -> Array:
         """Fill an input; its first free dimension is the batch, the others the length that all inputs share."""

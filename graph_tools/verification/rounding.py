@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much of a difference is a matter of rounding: the model is asked again with numbers changed in their last place.
 
-A fused op adds in another order than the model that is right. Where a request has numbers such as 1e6 that cancel, two
-orders are further apart than the tolerance, and neither is wrong: the model itself answers otherwise as soon as a
-number of the request changes in its last place.
+A fused op adds in another order than the model that is right, and a folded normalisation multiplies in another order.
+Where numbers such as 1e6 cancel, two orders are further apart than the tolerance, and neither is wrong: the model
+itself answers otherwise as soon as its numbers change in their last place: those of the request, weights, and what is
+computed of them.
 """
 
 from __future__ import annotations
@@ -15,13 +16,12 @@ import numpy as np
 
 from graph_tools.tensors import Array
 from graph_tools.verification.compare import Tolerance, is_real, outside
+from graph_tools.verification.nudging import NUDGES, nudged
 from graph_tools.verification.request import Request
 from graph_tools.verification.runner import Answer
 
 # What sums of some hundred numbers may be apart by, in terms of what one last place of each number does.
 _FACTOR = 4.0
-# All up, all down, and two mixtures.
-_NUDGES = 4
 
 Slacks = dict[int, dict[str, Array]]
 """By number of the request and by output: what may be added to the tolerance of each element."""
@@ -42,20 +42,19 @@ def slacks(
     first, second : sequence of Answer
     tolerance : Tolerance
     ask : callable
-        Asks the first model.
+        Asks the first model; its numbers are nudged as the requests say, if it takes that (`nudging`).
     """
     wanted = [
         number
         for number, (a, b) in enumerate(zip(first, second, strict=True))
-        if isinstance(a, dict) and isinstance(b, dict) and _differ(a, b, tolerance) and _has_numbers(asked[number])
+        if isinstance(a, dict) and isinstance(b, dict) and _differ(a, b, tolerance)
     ]
     if not wanted:
         return {}
-    nudged = [_nudged(asked[number], kind) for number in wanted for kind in range(_NUDGES)]
-    answers = ask(nudged)
+    answers = ask([nudged(_nudged(asked[number], kind), kind) for number in wanted for kind in range(NUDGES)])
     found: Slacks = {}
     for place, number in enumerate(wanted):
-        again = answers[place * _NUDGES : (place + 1) * _NUDGES]
+        again = answers[place * NUDGES : (place + 1) * NUDGES]
         answer = first[number]
         assert isinstance(answer, dict)
         found[number] = {key: _slack(value, key, again) for key, value in answer.items() if is_real(value)}
@@ -68,10 +67,6 @@ def _differ(a: dict[str, Array], b: dict[str, Array], tolerance: Tolerance) -> b
         and bool(outside(value, b[key], tolerance).any())
         for key, value in a.items()
     )  # fmt: skip
-
-
-def _has_numbers(request: Request) -> bool:
-    return any(value.dtype.kind == "f" for value in request.inputs.values())
 
 
 def _nudged(request: Request, kind: int) -> Request:

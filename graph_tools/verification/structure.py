@@ -92,7 +92,7 @@ def _by_use(
         if places is None or len(node.inputs) <= max(places):
             continue
         origins = [
-            {keys[name] for name in graph.ancestors([node.inputs[place].node]) if name in keys} for place in places
+            {keys[name] for name in _elements(graph, node.inputs[place].node) if name in keys} for place in places
         ]
         index = [key for key in indices if key in origins[0]]
         value = [key for key in values if key in origins[1]]
@@ -101,6 +101,20 @@ def _by_use(
         if len(index) == len(value) == len(shape) == 1:
             found.append(SparseInput(index[0], value[0], shape[0]))
     return found
+
+
+def _elements(graph: Graph, name: str) -> set[str]:
+    """Name the nodes whose elements may come out here; a mask that says which of them stay gives none itself."""
+    seen: set[str] = set()
+    waiting = [name]
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            node = graph[name]
+            inputs = node.inputs[:1] if node.op in {"GatherV2", "GatherNd", "Gather"} else node.inputs
+            waiting += [one.node for one in inputs]
+    return seen
 
 
 def _by_name(indices: list[str], shapes: list[str], values: list[str]) -> list[SparseInput]:

@@ -24,6 +24,7 @@ from graph_tools.verification.evidence import gather_evidence
 from graph_tools.verification.generate import Generator
 from graph_tools.verification.losses import worst_keys
 from graph_tools.verification.non_numbers import Alike, Both
+from graph_tools.verification.nudging import as_it_was, is_nudging, nudging
 from graph_tools.verification.report import Asked, Refused, Side, VerifyReport
 from graph_tools.verification.request import Request
 from graph_tools.verification.requests import WARM_UP_FILE, read_requests
@@ -94,8 +95,8 @@ def verify(
     asking : Model, optional
         One that both were made from: requests are made for it, since it shows its vocabularies and tables.
     rounding : bool
-        Let scores of fused models differ further where the first model's own do so when a number of the request changes
-        in its last place.
+        Let scores differ further where the first model's own do so when a number of the request or a weight changes in
+        its last place.
     lossy : bool
         The second model's rows have fewer bits: those of `tables` that lose most are asked for.
     progress : optional
@@ -136,8 +137,8 @@ def verify(
     answers = runners.answers(asked)
     report.a.how, report.b.how = runners.how
     rounded: Slacks = {}
-    if rounding and any(our_ops(one.graph) for one in (first, second)):
-        rounded = slacks(asked, *answers, allowed, runners.ask_first)
+    if rounding:
+        rounded = slacks(asked, *answers, allowed, runners.ask_nudged)
     alike = Alike(asked, *answers, allowed, runners.elsewhere)
     _compare(asked, answers, first, names, report, rounded, alike)
     report.settings = settings_here()
@@ -250,9 +251,17 @@ class _Runners:
         assert failure is not None
         raise UnreadableError(str(failure)) from failure
 
-    def ask_first(self, asked: list[Request]) -> list[Answer]:
-        """Ask the first model more, once both are known to load."""
-        return self._side(0, self._loads[0], asked)
+    def ask_nudged(self, asked: list[Request]) -> list[Answer]:
+        """Ask the first model with its numbers nudged; as it is where it has none, or does not load when rewritten."""
+        how, found, first = list(self.how), dict(self.found), nudging(self.models[0])
+        try:
+            if is_nudging(first):
+                return self._side(0, lambda _: StagedRunner(first, self.large), asked)
+        except LoadError:
+            pass
+        finally:
+            self.how, self.found = how, found
+        return self._side(0, self._loads[0], [as_it_was(one) for one in asked])
 
     def elsewhere(self, asked: list[Request]) -> Both | None:
         """Ask both models where TensorFlow has the other setting of oneDNN; None where it cannot be done."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`RecFmInteraction`, `RecDotInteraction`, `RecCrossNetwork` and `RecProduct` against TensorFlow."""
+"""`RecFmInteraction`, `RecDotInteraction`, `RecCrossNetwork`, `RecProduct` and `RecFieldOuter` against TensorFlow."""
 
 from __future__ import annotations
 
@@ -125,6 +125,23 @@ def test_products_refuse_what_does_not_fit() -> None:
     assert "pairs: -1, expected a number from 0 to 8" in refusal("RecProduct", [x, kernel], pairs=[-1, 2], **attributes)
 
 
+# RecFieldOuter
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_outer(shape: tuple[int, int, int], threads: int) -> None:
+    x, y = floats(*shape), floats(shape[0], shape[1] + 2, shape[2], seed=1)
+    expected = np.einsum("bie,bje->beij", x, y).reshape(shape[0], shape[2], shape[1] * y.shape[1])
+    np.testing.assert_array_equal(run("RecFieldOuter", [x, y], threads), expected)
+
+
+def test_outer_refuses() -> None:
+    x = floats(2, 3, 4)
+    assert "expected [rows, fields, dim] with equal rows and dim" in refusal("RecFieldOuter", [x, floats(1, 3, 4)])
+    assert "expected [rows, fields, dim] with equal rows and dim" in refusal("RecFieldOuter", [x, floats(2, 3, 5)])
+
+
 # RecCrossNetwork
 
 
@@ -204,5 +221,6 @@ def test_shapes_are_known_before() -> None:
     assert shape("RecFmInteraction", [f], [(None, 12)], output="vector", dim=4, keep_dims=True) == [None, 1, 4]
     assert shape("RecDotInteraction", [f], [(None, 3, 4)], pairs=[1, 2], num_fields=3) == [None, 2]
     assert shape("RecProduct", [f, f], [(5, 12), (2, 1)], kind="scalar", pairs=[1, 2], num_fields=3, dim=4) == [5, 2]
+    assert shape("RecFieldOuter", [f, f], [(None, 3, 4), (5, 6, None)]) == [5, 4, 18]
     attributes = {"num_kernels": 1, "num_biases": 0, "version": "vector"}
     assert shape("RecCrossNetwork", [f, f], [(None, 9), (9,)], **attributes) == [None, 9]

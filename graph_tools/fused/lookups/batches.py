@@ -21,8 +21,8 @@ _BINARY = {"Div", "FloorDiv", "Mod", "Pow", "SquaredDifference", "TruncateMod", 
 _REDUCTIONS = {"All", "Any", "Max", "Mean", "Min", "Prod", "Sum"}
 # Ops that other passes made: a row for each of what they are given.
 _FUSED = {
-    "RecCrossNetwork", "RecDotInteraction", "RecFmInteraction", "RecProduct", "RecSequencePooling",
-    "RecTargetAttention",
+    "RecCrossNetwork", "RecDotInteraction", "RecFieldOuter", "RecFmInteraction", "RecHeadAttention", "RecProduct",
+    "RecSequencePooling", "RecTargetAttention",
 }  # fmt: skip
 _FIRST = {"ArgMax", "ArgMin"}
 

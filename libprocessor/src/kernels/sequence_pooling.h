@@ -4,6 +4,7 @@
 #define PROCESSOR_KERNELS_SEQUENCE_POOLING_H_
 
 #include <cstdint>
+#include <limits>
 
 #include "src/kernels/cpu_features.h"
 #include "src/kernels/vector_loops.h"
@@ -15,9 +16,9 @@ enum class Pooling { kSum, kMean, kMax };
 /// How a sequence is pooled.
 struct PoolingRule {
   Pooling combiner = Pooling::kSum;
-  /// A mean divides by `max(count + epsilon, least)`.
+  /// A mean divides by `max(count + epsilon, least)`; by default that is `count + epsilon`, be it negative.
   float epsilon = 0;
-  float least = 0;
+  float least = std::numeric_limits<float>::lowest();
   /// Of a maximum: what a position of weight 0 counts as, or with `shift` what is added to it (times 1 - weight).
   float padding = 0;
   bool shift = false;

@@ -20,7 +20,7 @@ REGISTER_OP("RecSequencePooling")
     .Attr("Tmask: {bool, float, int32, int64}")
     .Attr("combiner: {'sum', 'mean', 'max'}")
     .Attr("epsilon: float = 0")
-    .Attr("least: float = 0")
+    .Attr("least: float = -3.4028235e+38")
     .Attr("padding: float = 0")
     .Attr("shift: bool = false")
     .Attr("by_length: bool = false")
@@ -39,7 +39,7 @@ REGISTER_OP("RecSequencePooling")
 Sum, mean or maximum over the positions of padded sequences.
 
 Sum and mean multiply each position by its weight; a mean divides by `max(sum of weights + epsilon, least)`, and with
-`by_length` by the length as it was given in the place of that sum. In a maximum a position of weight 0 counts as
+`by_length` by the length as it was given, be it negative, in the place of that sum. In a maximum a position of weight 0 counts as
 `padding`; with `shift`, each position counts as `value + (1 - weight) * padding`.
 
 values: [rows, length, dim].

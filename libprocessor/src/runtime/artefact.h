@@ -13,7 +13,7 @@
 namespace processor {
 
 /// The version of our ops and their plans that this library runs.
-constexpr int kOpsVersion = 1;
+constexpr int kOpsVersion = 2;
 
 /// What the manifest says that matters when a model is loaded.
 struct Artefact {

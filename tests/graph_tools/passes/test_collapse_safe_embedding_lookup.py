@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from idiom_models import assert_same, export_function, export_graph, ops, passed, table
 
+from graph_tools.passes.collapse_partitioned_lookups import CollapsePartitionedLookups
 from graph_tools.passes.collapse_safe_embedding_lookup import CollapseSafeEmbeddingLookup
 
 COMBINERS = ["mean", "sum", "sqrtn"]
@@ -185,3 +186,29 @@ def test_buckets_in_a_linear_model_keep_their_bits(tmp_path: Path) -> None:
     assert (result.applied, result.refused) == (1, [])
     numbers = np.array([[-1, 0.5], [2, 1], [0, 0]], np.float32)
     assert_same(source, model, tmp_path / "out", [{"number": numbers}, {"number": numbers[:1]}])
+
+
+@pytest.mark.parametrize("strategy", ["div", "mod"])
+@pytest.mark.parametrize("combiner", COMBINERS)
+def test_lookups_behind_partitioned_tables_are_as_short(combiner: str, strategy: str, tmp_path: Path) -> None:
+    def build(parts: int) -> Any:
+        def made(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+            partitioner = v1.fixed_size_partitioner(parts) if parts else None
+            weights = v1.get_variable(
+                "table", [10, 6], initializer=v1.random_normal_initializer(), partitioner=partitioner
+            )
+            ids = v1.sparse_placeholder(v1.int64, [None, None])
+            rows = v1.nn.safe_embedding_lookup_sparse(
+                weights, ids, combiner=combiner, partition_strategy=strategy if parts else "div"
+            )
+            return {"indices": ids.indices, "ids": ids.values, "shape": ids.dense_shape}, {"rows": v1.identity(rows)}
+
+        return made
+
+    passes = (CollapsePartitionedLookups(), CollapseSafeEmbeddingLookup())
+    whole, _ = passed(export_graph(tmp_path / "whole", build(0)), *passes)
+    source = export_graph(tmp_path / "in", build(3))
+    model, results = passed(source, *passes)
+    assert [one.applied for one in results] == [1, 1]
+    assert ops(model) == ops(whole)
+    assert_same(source, model, tmp_path / "out", REQUESTS, REFUSED)

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from graph_tools_support import requests_for
-from idiom_models import export_graph
-from pass_checks import floats, from_function, from_graph, x_of
+from idiom_models import KEY, export_graph
+from pass_checks import all_answers, floats, from_function, from_graph, x_of
 from tower_checks import fused, layers, towers
 
 from graph_tools.graph import attribute
@@ -273,7 +274,6 @@ REFUSALS = {
     "transposed": "'{}' transposes its first operand, expected rows as they are",
     "first": "the first operand of '{}' is constant, expected the second",
     "rank": "shape of 'x' is not known",
-    "width": "shape of 'x' is [?, ?], expected rows of 8 elements",
     "einsum": "'{}' computes ab,cb->ca, expected rows times weights",
     "written": "weights of '{}' are not constant",
 }
@@ -287,7 +287,6 @@ def _refused(case: str, v1: Any, x: Any) -> Any:
         "transposed": lambda: v1.matmul(x, kernel, transpose_a=True),
         "first": lambda: v1.matmul(weight(v1, "left", 4, 8), x),
         "rank": lambda: v1.matmul(x, kernel),
-        "width": lambda: v1.matmul(x, kernel),
         "einsum": lambda: v1.einsum("ab,cb->ca", x, v1.transpose(kernel)),
         "written": lambda: v1.matmul(x, kernel) + v1.reduce_sum(v1.assign_add(kernel, v1.ones_like(kernel))) * 0.0,
     }
@@ -296,7 +295,7 @@ def _refused(case: str, v1: Any, x: Any) -> Any:
 
 @pytest.mark.parametrize("case", REFUSALS)
 def test_product_that_is_no_layer(tmp_path: Path, case: str) -> None:
-    shapes: dict[str, Any] = {"rank": None, "width": [None, None], "transposed": [8, None], "first": [8, None]}
+    shapes: dict[str, Any] = {"rank": None, "transposed": [8, None], "first": [8, None]}
 
     def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         x = v1.placeholder(v1.float32, shapes.get(case, [None, 8]), name="x")
@@ -307,6 +306,53 @@ def test_product_that_is_no_layer(tmp_path: Path, case: str) -> None:
     ((name, reason),) = result.refused
     assert model.graph[name].op in {"MatMul", "BatchMatMulV2", "Einsum"}
     assert reason == REFUSALS[case].format(name)
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_weights_say_how_wide_rows_are(tmp_path: Path, joined: bool) -> None:
+    def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        x = v1.placeholder(v1.float32, [None, None], name="x")
+        fed = {"x": x}
+        rows = v1.tanh(x)
+        if joined:
+            fed["known"] = v1.placeholder(v1.float32, [None, 3], name="known")
+            rows = v1.concat([fed["known"], rows], 1)
+        y = v1.nn.relu(v1.matmul(rows, weight(v1, "kernel", 8, 4)))
+        return fed, {"y": v1.identity(v1.matmul(y, weight(v1, "last", 4, 1)), name="y")}
+
+    feeds = [{"x": floats(rows, 8)} for rows in (0, 1, 5)]
+    if joined:
+        feeds = [{"x": floats(rows, 5), "known": floats(rows, 3, seed=1)} for rows in (0, 1, 5)]
+    source = export_graph(tmp_path / "source", build)
+    plans, left, result = towers(source, feeds)
+    assert len(plans) == 1
+    assert "MatMul" not in left
+    assert not result.refused
+    wrong = [feeds[1] | {"x": feeds[1]["x"][:, 1:]}]
+    for path in (source, tmp_path / "towers" / "kernel"):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            all_answers(path, wrong, KEY)
+
+
+def test_another_signature_may_take_other_rows(tmp_path: Path) -> None:
+    kernel = tf.Variable(floats(8, 4))
+
+    class Both(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None, None], tf.float32, name="x")])
+        def layer(self, x: Any) -> dict[str, Any]:
+            return {"y": tf.nn.relu(tf.matmul(x, kernel))}
+
+        @tf.function(input_signature=[tf.TensorSpec([None, None], tf.float32, name="x")])
+        def plain(self, x: Any) -> dict[str, Any]:
+            return {"y": tf.nn.relu(x)}
+
+    module = Both()
+    module.kernel = kernel
+    tf.saved_model.save(module, str(tmp_path / "source"), signatures={KEY: module.layer, "plain": module.plain})
+    plans, _, _ = towers(tmp_path / "source", [{"x": floats(3, 8)}])
+    assert len(plans) == 1
+    (answer,) = all_answers(tmp_path / "towers" / "kernel", [{"x": floats(3, 5)}], "plain")
+    np.testing.assert_array_equal(answer["y"], np.maximum(floats(3, 5), 0))
 
 
 def test_a_product_of_two_inputs_does_not_keep_others_from_being_fused(tmp_path: Path) -> None:

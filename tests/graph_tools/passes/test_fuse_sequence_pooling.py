@@ -26,8 +26,11 @@ def ids(rows: int) -> np.ndarray:
 
 
 def counts(rows: int) -> np.ndarray:
+    """Make lengths, of which one is 0, one negative, and some are beyond the positions."""
     made = np.random.default_rng(rows).integers(0, LENGTH + 3, (rows, 1)).astype(np.int32)
     made[1:2] = 0
+    made[2:3] = -2
+    made[3:4] = np.iinfo(np.int32).min
     return made
 
 
@@ -114,6 +117,20 @@ def test_lengths(combiner: str, tmp_path: Path) -> None:
     found = run(tmp_path, deepctr_lengths(combiner), lengths=counts)
     assert found.ops == {OP: 1}
     assert found.attributes(OP, "Tmask", "by_length") == [tf.int32, combiner == "mean" or None]
+
+
+def test_weights_that_cancel_keep_their_division(tmp_path: Path) -> None:
+    def function(x: Any, mask: Any) -> Any:
+        return tf.math.divide_no_nan(tf.reduce_sum(x * mask[:, :, None], 1), tf.reduce_sum(mask, 1, keepdims=True))
+
+    def weights(rows: int) -> np.ndarray:
+        made = numbers(rows) - 1
+        made[:1] = [1, -1, 0, 0, 2, -2]
+        return made
+
+    found = run(tmp_path, function, mask=weights)
+    assert found.attributes(OP, "combiner") == [b"sum"]
+    assert found.ops["DivNoNan"] == 1
 
 
 def test_masks_of_numbers_that_clients_give(tmp_path: Path) -> None:

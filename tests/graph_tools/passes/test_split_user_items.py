@@ -226,18 +226,13 @@ def test_arithmetic_on_one_number_of_the_whole_batch_is_refused(tmp_path: Path, 
         return item + made[op]
 
     _, result = split(export(tmp_path, score), "user")
-    assert result.applied == 0
-    assert [why.partition(" ")[2] for _, why in result.refused] == [
-        "(Mean) may mix rows, expected an op on each row alone"
-    ]
+    assert result.refused[0][1].endswith("(Mean) may mix rows, expected an op on each row alone")
 
 
 def test_numbers_that_are_the_same_for_any_rows_do_not_matter(tmp_path: Path) -> None:
     def score(v1: Any, words: Any, item: Any) -> Any:
-        hashed = v1.strings.to_hash_bucket_fast(words, 11)
-        longest = v1.cast(v1.shape(words)[1], v1.float32)
-        pooled = v1.reduce_sum(v1.gather(variable(v1, "table", 11, DIM), hashed), 1)
-        return item * v1.sin(pooled / v1.sqrt(v1.maximum(longest, 1.0)))
+        rows = v1.gather(variable(v1, "table", 11, DIM), v1.strings.to_hash_bucket_fast(words, 11))
+        return item * v1.sin(v1.reduce_sum(rows, 1) / v1.sqrt(1.0 + v1.cast(v1.shape(words)[1], v1.float32)))
 
     _, result = checked(bags(score, tmp_path), bag_requests(), "words")
     assert (result.applied, result.refused) == (1, [])

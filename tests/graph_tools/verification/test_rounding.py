@@ -75,9 +75,6 @@ def test_nothing_is_asked_again_without_need() -> None:
     assert slacks([request], [first], [first], STRICT, refuse) == {}
     refused = Refusal("INTERNAL", "x")
     assert slacks([request] * 2, [refused, first], [first, refused], STRICT, refuse) == {}
-    # Without a real number nothing can be changed a little.
-    ids = Request("s", {"x": np.array([[1, 2]])}, "r")
-    assert slacks([ids], [{"y": np.ones(1)}], [{"y": np.zeros(1)}], STRICT, refuse) == {}
 
 
 def test_what_is_not_a_number_gives_no_room() -> None:

@@ -42,7 +42,8 @@ def test_tf1_and_tf2_exports_of_one_model_are_equal(tiny_model: Path, tf1_ref_mo
 
 def test_one_weight_beyond_the_tolerance_is_found(lookup: Path, tmp_path: Path) -> None:
     b = verify_models.build_lookup(tmp_path / "b", rows=_moved_up_to_tolerance(beyond=True))
-    report = verify(lookup, b, tolerance="1e-5,1e-5")
+    # By a last place, which is less than rounding may do.
+    report = verify(lookup, b, tolerance="1e-5,1e-5", rounding=False)
     (output,) = report.outputs
     assert not report.passed
     assert output.beyond > 0

@@ -60,6 +60,24 @@ TEST(SequencePooling, WeighsPositions) {
   }
 }
 
+TEST(SequencePooling, DividesByALengthAsItIsGiven) {
+  const std::vector<float> values = {3, -6}, weights = {1, 1};
+  for (Isa isa : SupportedIsas()) {
+    const std::vector<std::pair<float, float>> means = {{-2, 1.5f}, {4, -0.75f}, {0.5f, -6}};
+    for (const auto& [count, mean] : means) {
+      float dst = -7;
+      PoolSequence(values.data(), weights.data(), 2, 1, {Pooling::kMean}, count, &dst, isa);
+      EXPECT_EQ(dst, mean) << IsaName(isa);
+    }
+    const float none[] = {0, 0};
+    float dst = -7;
+    PoolSequence(values.data(), none, 2, 1, {Pooling::kMean, 1e-8f}, -3, &dst, isa);
+    EXPECT_EQ(dst, 0) << "no position counts where a length is negative";
+    PoolSequence(values.data(), none, 2, 1, {Pooling::kMean}, 0, &dst, isa);
+    EXPECT_TRUE(std::isnan(dst)) << "nothing divided by nothing";
+  }
+}
+
 TEST(SequencePooling, DoesNotReadPadding) {
   const std::vector<float> values = {1, 2, NAN, NAN}, weights = {1, 0};
   for (Isa isa : SupportedIsas()) {

@@ -67,7 +67,7 @@ TEST_F(ArtefactTest, ReadsWhatFuseWrites) {
 }
 
 TEST_F(ArtefactTest, NewerOpsAreRefused) {
-  Write(R"({"fused": true, "requires": {"recprocessor_ops": 2}})");
+  Write(R"({"fused": true, "requires": {"recprocessor_ops": 3}})");
   const absl::Status status = Read();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(status.message().find("manifest.json"), std::string::npos) << status;

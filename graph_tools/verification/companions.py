@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which inputs must have an entry for each other's: the ids of a bag and their weights."""
+
+from __future__ import annotations
+
+from graph_tools.graph import Graph, Node, Output
+from graph_tools.model import Model, Signature
+
+#: Ops that take one entry for each of the other operand's.
+_MEETINGS = {"LogicalAnd", "Mul"}
+#: Op -> the input whose entries its first output has, one for one or some of them.
+_FOLLOWED = {
+    "Identity": 0, "Snapshot": 0, "Cast": 0, "Reshape": 0, "ExpandDims": 0, "Squeeze": 0, "GatherNd": 0,
+    "ResourceGather": 1, "Unique": 0, "LookupTableFindV2": 1, "StringToHashBucket": 0, "StringToHashBucketFast": 0,
+    "StringToHashBucketStrong": 0, "AsString": 0, "StringToNumber": 0, "Abs": 0, "PlaceholderWithDefault": 0,
+}  # fmt: skip
+_COMPARED = {"Greater", "GreaterEqual", "Less", "LessEqual", "NotEqual", "Equal", "Maximum", "Minimum", "FloorMod"}
+#: Sparse tensors: output 1 has the entries of input 1.
+_SPARSE = {"SparseFillEmptyRows", "SparseReorder"}
+
+
+def find_companions(model: Model, signature: Signature) -> list[tuple[str, str]]:
+    """List pairs of inputs (ids, weights) whose entries a graph combines one by one.
+
+    Where both are parts of sparse tensors, the keys are those of the values.
+    """
+    keys = {one.tensor.node: key for key, one in signature.inputs.items()}
+    found: dict[tuple[str, str], None] = {}
+    for node in model.graph:
+        if node.op not in _MEETINGS:
+            continue
+        pair = [_origin(model.graph, one, keys) for one in node.inputs]
+        one, two = pair
+        if one is None or two is None or one == two:
+            continue
+        floats = [signature.inputs[key].dtype.is_floating for key in (one, two)]
+        # Of two numbers neither is the other's weight.
+        if floats[0] != floats[1]:
+            found[(two, one) if floats[0] else (one, two)] = None
+    return list(found)
+
+
+def _origin(graph: Graph, output: Output, keys: dict[str, str]) -> str | None:
+    """Return the input whose entries an output has, else None."""
+    seen: set[Output] = set()
+    while output not in seen:
+        seen.add(output)
+        node = graph[output.node]
+        if node.name in keys:
+            return keys[node.name]
+        following = _following(graph, node, output.port)
+        if following is None:
+            return None
+        output = following
+    return None
+
+
+def _following(graph: Graph, node: Node, port: int) -> Output | None:
+    if node.op in _SPARSE:
+        return node.inputs[1] if port == 1 else None
+    if node.op in {"GatherV2", "Gather"}:
+        # Rows of a table for ids, or those of the entries that a mask keeps.
+        table = graph.source(node.inputs[0]).op in {"ReadVariableOp", "Const", "VarHandleOp", "VariableV2"}
+        return node.inputs[1] if table else node.inputs[0]
+    if node.op in _COMPARED:
+        others = [one for one in node.inputs if graph.const_value(one) is None]
+        return others[0] if len(others) == 1 else None
+    place = _FOLLOWED.get(node.op)
+    return None if place is None or place >= len(node.inputs) else node.inputs[place]

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model whose numbers change in their last place when a request says so, to see what its scores owe to rounding.
+
+Before: a weight, a row that is looked up, or what an op computes of numbers → whatever computes with it.
+After: the same times `1 ± 2^-23`, the sign being a function of the number itself: equal numbers stay equal, wherever
+they are read. Three more inputs of every signature say which function, or that all go up or down. It is Monte Carlo
+arithmetic, with noise that a request repeats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from graph_tools.graph import Graph, Node, Output, dtype_of
+from graph_tools.model import Endpoint, Model, Signature
+from graph_tools.tables.lookup import OP as SPARSE_LOOKUP
+from graph_tools.verification.request import Request
+
+# Odd, so that every bit of a number counts for the highest of the product.
+_MIXTURES = (-1640531527, 1274126177, -862048943, 461845907, -2048144789, 668265263)
+NUDGES = 2 + len(_MIXTURES)
+"""All up, all down, and mixtures: several, since what they move a score by is a matter of chance."""
+
+_MULTIPLIER, _BIAS, _STEP = "nudge/multiplier", "nudge/bias", "nudge/step"
+_MULTIPLIERS = (1, 1, *_MIXTURES)
+_BIASES = (2.0, -2.0, *[0.0] * len(_MIXTURES))
+_READS = {"ReadVariableOp", "VariableV2", "Variable"}
+_LOOKUPS = {"ResourceGather", "GatherV2", "Gather", SPARSE_LOOKUP}
+#: Round what they compute; in another order of additions they would round it otherwise.
+_ROUNDS = {
+    "Add", "AddN", "AddV2", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "BiasAdd", "Conv2D", "Cumsum", "Div",
+    "DivNoNan", "Einsum", "Erf", "Exp", "FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "Log", "Log1p",
+    "MatMul", "Mean", "Mul", "Pow", "Prod", "RealDiv", "Rsqrt", "SegmentMean", "SegmentSum", "Sigmoid", "Softmax",
+    "SparseSegmentMean", "SparseSegmentMeanWithNumSegments", "SparseSegmentSqrtN",
+    "SparseSegmentSqrtNWithNumSegments", "SparseSegmentSum", "SparseSegmentSumWithNumSegments",
+    "SparseTensorDenseMatMul", "Sqrt", "Square", "SquaredDifference", "Sub", "Sum", "Tanh", "UnsortedSegmentSum",
+    "_FusedMatMul",
+}  # fmt: skip
+#: Ask of a tensor what it is like, and not for its numbers.
+_SHAPES = {"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"}
+
+
+def nudging(model: Model) -> Model:
+    """Return a copy of a model with numbers that can be nudged; a model without float32 stays as it is."""
+    graph = Graph.from_graph_def(model.graph.to_graph_def())
+    graph.op_defs = model.graph.op_defs
+    serving = graph.ancestors(end.tensor.node for one in model.signatures.values() for end in one.outputs.values())
+    found = [one for one in _numbers(graph) if one.node in serving]
+    copy = replace(model, graph=graph)
+    if not found:
+        return copy
+    inputs = {
+        name: Endpoint(graph.add("Placeholder", name=name, attrs={"dtype": dtype, "shape": ()}).output(), dtype, ())
+        for name, dtype in _dtypes().items()
+    }
+    ports = {name: one.tensor for name, one in inputs.items()}
+    for one in found:
+        _nudge(graph, one, ports, serving)
+    copy.signatures = {
+        name: Signature(dict(one.inputs) | inputs, dict(one.outputs), one.method_name)
+        for name, one in model.signatures.items()
+    }
+    return copy
+
+
+def is_nudging(model: Model) -> bool:
+    """Say whether a model takes the inputs that `nudged` adds to a request."""
+    return all(_MULTIPLIER in one.inputs for one in model.signatures.values())
+
+
+def nudged(request: Request, kind: int) -> Request:
+    """Add to a request how numbers are to be nudged: `kind` of `NUDGES`."""
+    more = {
+        _MULTIPLIER: np.array(_MULTIPLIERS[kind], np.int32),
+        _BIAS: np.array(_BIASES[kind], np.float32),
+        _STEP: np.array(np.finfo(np.float32).eps, np.float32),
+    }
+    return replace(request, inputs=dict(request.inputs) | more)
+
+
+def as_it_was(request: Request) -> Request:
+    """Take from a request what `nudged` added, for a model that does not take it."""
+    return replace(request, inputs={key: one for key, one in request.inputs.items() if key not in _dtypes()})
+
+
+def _dtypes() -> dict[str, object]:
+    import tensorflow as tf
+
+    return {_MULTIPLIER: tf.int32, _BIAS: tf.float32, _STEP: tf.float32}
+
+
+def _numbers(graph: Graph) -> list[Output]:
+    """List what weights are read as, whole or in rows, and what is computed."""
+    import tensorflow as tf
+
+    found = []
+    for node in list(graph):
+        output = node.output()
+        if node.op == "Const":
+            value = graph.const_value(output)
+            wanted = value is not None and value.size > 1
+        else:
+            wanted = node.op in _READS | _ROUNDS or (node.op in _LOOKUPS and _is_of_weights(graph, node))
+        if wanted and dtype_of(graph, output) == tf.float32:
+            found.append(output)
+    return found
+
+
+def _is_of_weights(graph: Graph, node: Node) -> bool:
+    return node.op in {"ResourceGather", SPARSE_LOOKUP} or _source(graph, node.inputs[0]).op in {*_READS, "Const"}
+
+
+def _source(graph: Graph, output: Output) -> Node:
+    node = graph[output.node]
+    while node.op in {"Identity", "Snapshot"}:
+        node = graph[node.inputs[0].node]
+    return node
+
+
+def _nudge(graph: Graph, number: Output, ports: dict[str, Output], serving: set[str]) -> None:
+    """Let all that computes with a number take it times `1 ± step`; rows are looked up of what the table holds."""
+    import tensorflow as tf
+
+    users = [
+        (user, index)
+        for user, index in graph.uses(number)
+        if user.name in serving and user.op not in _SHAPES and not (user.op in _LOOKUPS and index == 0)
+    ]
+    plain = [one for one in users if one[0].op not in {"Identity", "Snapshot"}]
+    for user, _ in users:
+        if user.op in {"Identity", "Snapshot"}:
+            _nudge(graph, user.output(), ports, serving)
+    if not plain:
+        return
+    integer, real = {"T": tf.int32}, {"T": tf.float32}
+
+    def add(op: str, *inputs: Output, **attrs: object) -> Output:
+        return graph.add(op, list(inputs), name=f"nudge/{number.node}/{op}", attrs=attrs).output()
+
+    bits = add("Bitcast", number, T=tf.float32, type=tf.int32)
+    mixed = add("Mul", bits, ports[_MULTIPLIER], **integer)
+    highest = add("RightShift", mixed, graph.add_const(np.array(31, np.int32)), **integer)
+    signs = add("AddV2", add("Cast", highest, SrcT=tf.int32, DstT=tf.float32), _half(graph), **real)
+    # ±0.5 from the number's bits; with a bias of ±2 all signs are that of the bias.
+    signs = add("Sign", add("AddV2", signs, ports[_BIAS], **real), **real)
+    moved = add("Mul", number, add("Mul", signs, ports[_STEP], **real), **real)
+    new = add("AddV2", number, moved, **real)
+    for user, index in plain:
+        graph.set_input(user, index, new)
+
+
+def _half(graph: Graph) -> Output:
+    return graph.add_const(np.array(0.5, np.float32), "nudge/half")

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of all fields of one tensor with all of another, element by element: what a compressed interaction network
+// (xDeepFM) gives its layers.
+#ifndef PROCESSOR_KERNELS_FIELD_OUTER_H_
+#define PROCESSOR_KERNELS_FIELD_OUTER_H_
+
+#include <cstdint>
+
+#include "src/kernels/cpu_features.h"
+
+namespace processor {
+
+/// `dst[e, i · others + j] = one[i, e] · other[j, e]`, for one row of a batch.
+///
+/// \param one [fields, dim]
+/// \param other [others, dim]
+/// \param scratch `fields + others` floats
+/// \param dst [dim, fields · others]
+void FieldOuter(const float* one, int64_t fields, const float* other, int64_t others, int64_t dim, float* scratch,
+                float* dst, Isa isa = ThisCpu().isa);
+
+}  // namespace processor
+
+#endif  // PROCESSOR_KERNELS_FIELD_OUTER_H_
