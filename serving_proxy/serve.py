@@ -124,7 +124,7 @@ async def _answer(
     if settings.host != "none":
         host_program(options)
     tls = settings.admin_tls or (None, None)
-    plane = Plane(settings.control_options(), options, repository, settings.config)
+    plane = Plane(settings.control_options(), options, repository, settings.config, settings.model_settings)
     server = Server(
         uvicorn.Config(
             create_app(plane, token),

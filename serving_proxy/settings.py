@@ -74,6 +74,7 @@ class ServeSettings(BaseSettings):
     model_root: Annotated[tuple[Path, ...], NoDecode] = ()
     allow_op: Annotated[tuple[str, ...], NoDecode] = ()
     config: Path | None = None
+    model_settings: Path | None = None
     alert_webhook: str | None = None
     allow_reload_rpc: bool = False
     max_message_mb: Annotated[int, Field(ge=1, le=2047)] | None = None

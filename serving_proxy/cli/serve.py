@@ -67,6 +67,9 @@ def serve_command(
     config: Annotated[
         Path | None, _option("FILE", "TensorFlow Serving's models.config, or a DeepRec Processor's JSON.")
     ] = None,
+    model_settings: Annotated[
+        Path | None, _option("FILE", "JSON with the settings of models of --config, by name.")
+    ] = None,
     alert_webhook: Annotated[
         str | None, _option("URL|@FILE", "Where the guard's alerts are posted to, as JSON.")
     ] = None,

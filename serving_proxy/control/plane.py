@@ -38,13 +38,18 @@ class Plane:
     """All parts of the control plane."""
 
     def __init__(
-        self, options: ControlOptions, hosts: HostOptions, repository: Repository, config: Path | None = None
+        self,
+        options: ControlOptions,
+        hosts: HostOptions,
+        repository: Repository,
+        config: Path | None = None,
+        model_settings: Path | None = None,
     ) -> None:
         self.control = Control(options, repository)
         self.jobs = Jobs(repository, self.control.bus)
         self.gates = Gates(self.control, self.jobs)
         self.verbs = Verbs(self.control, self.jobs, self.gates)
-        self.watcher = Watcher(self.control, self.verbs, config)
+        self.watcher = Watcher(self.control, self.verbs, config, model_settings)
         self.supervisor = Supervisor(self.control, hosts)
         if config is not None and not self.control.desired.has_models:
             # A host would be ready at once, with nothing.

@@ -20,6 +20,7 @@ from serving_proxy.lifecycle.states import GATED
 from serving_proxy.lifecycle.version_policy import plan
 from serving_proxy.sources.base_directory import BaseDirectory
 from serving_proxy.sources.deeprec import is_deeprec_config, parse_deeprec
+from serving_proxy.sources.model_settings import SettingsFile, parse_settings
 from serving_proxy.sources.models_config import ConfiguredModel, parse_file
 
 POLL_S = 1.0
@@ -39,7 +40,12 @@ class _Watched:
 class Watcher:
     """Deploys what a configuration names and directories hold."""
 
-    def __init__(self, control: Control, verbs: Verbs, config: Path | None = None) -> None:
+    def __init__(
+        self, control: Control, verbs: Verbs, config: Path | None = None, settings: Path | None = None
+    ) -> None:
+        self._settings_path = settings
+        self._settings_text: str | None = None
+        self._settings = SettingsFile()
         self._control = control
         self._verbs = verbs
         self._config = config
@@ -55,6 +61,7 @@ class Watcher:
         ProxyError
             It cannot be read or applied.
         """
+        await self._read_settings()
         if self._config is not None:
             self._text = await asyncio.to_thread(self._read, self._config)
             await self._apply_text(self._text)
@@ -71,6 +78,7 @@ class Watcher:
         """Look at the file and the directories until the task is cancelled."""
         while True:
             with self._control.going_on("configuration"):
+                await self._reload_settings()
                 await self._reload()
             for name in [one.name for one in self._control.models.values() if one.policy is not None]:
                 # Such as a full disk; the next look tries again.
@@ -180,11 +188,42 @@ class Watcher:
 
     async def _attempt(self, name: str, number: int, folder: Path) -> None:
         try:
-            settings = self._control.models[name].settings
-            asked = Deployment(source=str(folder), number=number, settings=settings)
+            asked = self._settings.of(name).deployment(str(folder), number)
             await self._verbs.deploy(name, asked, by_policy=True)
         except ProxyError as error:
             self._tell(f"{name}/{number}", str(error))
+
+    async def _read_settings(self) -> bool:
+        """Read the settings of models, and say whether they are others."""
+        if self._settings_path is None:
+            return False
+        data = await asyncio.to_thread(read_regular, self._settings_path, _MOST_BYTES, "settings of models")
+        text = data.decode("utf-8", "replace")
+        if text == self._settings_text:
+            return False
+        self._settings_text = text
+        self._settings = parse_settings(text, str(self._settings_path))
+        return True
+
+    async def _reload_settings(self) -> None:
+        """Give versions that are deployed the settings that the file has by now."""
+        try:
+            if not await self._read_settings():
+                return
+        except ProxyError as error:
+            self._tell("/settings", f"{error}; what was read before stays")
+            return
+        self._tell("/settings", f"{self._settings_path}: read again")
+        for model in [one for one in self._control.models.values() if one.policy is not None]:
+            settings = self._settings.of(model.name)
+            for version in [one for one in model.versions.values() if one.active]:
+                asked = settings.deployment(version.source, version.number)
+                # How it was optimised is for good; the next version is made as the file says.
+                asked = asked.model_copy(update={"optimize": version.optimize})
+                try:
+                    await self._verbs.deploy(model.name, asked, by_policy=True)
+                except ProxyError as error:
+                    self._tell(f"{model.name}/{version.number}", str(error))
 
     def _tell(self, subject: str, message: str) -> None:
         """Enter an event, once until there is another one to tell of the same."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -216,3 +217,36 @@ def test_one_bad_entry_stops_neither_the_start_nor_the_others(place: Path, tmp_p
         (place / "models.config").write_text(f"model_config_list {{ {bad} }}", encoding="utf-8")
         wait_for(lambda: any("has base_path 's3://bucket'" in one for one in said(client)))
         assert states(client) == {3: "ready"}
+
+
+def test_models_of_a_configuration_have_settings_of_their_own(place: Path) -> None:
+    file = place / "settings.json"
+
+    def write(**settings: Any) -> None:
+        draft = place / "draft"
+        draft.write_text(json.dumps(settings), encoding="utf-8")
+        draft.rename(file)
+
+    write(
+        defaults={"config": {"session_num": 2}, "batching": {"mode": "zero_wait", "max_rows": 64}},
+        models={"ranking": {"config": {"omp_num_threads": 1}, "priority": 3}},
+    )
+    options = ("--config", str(place / "models.config"), "--model-settings", str(file))
+    with ProxyThread(place, *options) as proxy, proxy.client() as client:
+        becomes(lambda: states(client), {3: "ready"})
+
+        def entry() -> dict[str, Any]:
+            found: dict[str, Any] = proxy.desired()["models"]["ranking"]["versions"]["3"]
+            return found
+
+        assert entry()["config"] == {"session_num": 2, "omp_num_threads": 1}
+        assert (entry()["batching"]["mode"], entry()["batching"]["max_rows"]) == ("zero_wait", 64)
+        # What is taken out of the file is gone, and what is wrong changes nothing.
+        write(models={"ranking": {"config": {"session_num": 3}}})
+        wait_for(lambda: entry().get("config") == {"session_num": 3} and "batching" not in entry())
+        write(models={"ranking": {"sessions": 4}})
+        wait_for(lambda: any("models.ranking.sessions: Extra inputs" in one for one in said(client)))
+        assert entry()["config"] == {"session_num": 3}
+    file.write_text("{", encoding="utf-8")
+    with pytest.raises(InvalidError, match="expected settings of models"):
+        ProxyThread(place / "another", *options, host="none").start()
