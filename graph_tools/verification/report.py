@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -199,7 +200,7 @@ class VerifyReport:
             if not asked.answered:
                 found.append(
                     f"signature '{asked.name}': none of {asked.generated + asked.recorded} requests was answered by "
-                    "both models, expected at least one"
+                    f"both models, expected at least one{self._why_refused(asked.name)}"
                 )
         found.extend(_output_reason(one) for one in self.outputs if not one.equal)
         found.extend(_table_reason(one) for one in self.tables if not one.equal)
@@ -210,6 +211,14 @@ class VerifyReport:
             if not one.equal
         )
         return found
+
+    def _why_refused(self, signature: str) -> str:
+        """Say what the first model says most often to requests for a signature, and what can be done about it."""
+        said = Counter(one.a for one in self.refused if one.signature == signature and one.a is not None)
+        if not said:
+            return ""
+        ((error, _),) = said.most_common(1)
+        return f"; the first says {error}: give recorded ones with --requests"
 
     def numeric_reasons(self) -> list[str]:
         """Say which scores differ, a sentence each: those of `reasons` that a lossy conversion may bring about.
