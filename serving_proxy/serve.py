@@ -22,6 +22,7 @@ from serving_proxy.errors import InvalidError, UnavailableError
 from serving_proxy.files import private_folder
 from serving_proxy.listening import Server, most_connections, raise_file_limit
 from serving_proxy.settings import ServeSettings
+from serving_proxy.sources.models_config import single_model
 from serving_proxy.store import Database, Repository, StateLock
 from serving_proxy.supervisor.command import host_program
 
@@ -125,6 +126,8 @@ async def _answer(
         host_program(options)
     tls = settings.admin_tls or (None, None)
     plane = Plane(settings.control_options(), options, repository, settings.config, settings.model_settings)
+    if settings.model_base_path is not None:
+        plane.watcher.single = single_model(settings.model_name, settings.model_base_path)
     server = Server(
         uvicorn.Config(
             create_app(plane, token),

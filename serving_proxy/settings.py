@@ -17,6 +17,7 @@ from serving_proxy.cpus import parse_cpus
 from serving_proxy.errors import InvalidError
 from serving_proxy.gates.ops import check_allowed
 from serving_proxy.lifecycle.rendering import HostSettings
+from serving_proxy.sources.models_config import single_model
 from serving_proxy.supervisor.command import HostOptions
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -75,6 +76,8 @@ class ServeSettings(BaseSettings):
     allow_op: Annotated[tuple[str, ...], NoDecode] = ()
     config: Path | None = None
     model_settings: Path | None = None
+    model_name: Annotated[str, Field(min_length=1, max_length=128)] = "default"
+    model_base_path: str | None = None
     alert_webhook: str | None = None
     allow_reload_rpc: bool = False
     max_message_mb: Annotated[int, Field(ge=1, le=2047)] | None = None
@@ -119,6 +122,10 @@ class ServeSettings(BaseSettings):
         if self.alert_webhook is not None:
             read_webhook(self.alert_webhook)
         check_allowed(self.allow_op)
+        if self.model_base_path is not None:
+            if self.config is not None:
+                raise InvalidError(f"--model-base-path: with --config {self.config}, expected one of them")
+            single_model(self.model_name, self.model_base_path)
         for root in self.model_root:
             if not root.is_dir():
                 raise InvalidError(f"--model-root {root}: not there, expected a folder")

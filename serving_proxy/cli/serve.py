@@ -67,6 +67,22 @@ def serve_command(
     config: Annotated[
         Path | None, _option("FILE", "TensorFlow Serving's models.config, or a DeepRec Processor's JSON.")
     ] = None,
+    model_name: Annotated[
+        str | None,
+        typer.Option(
+            "--model-name", "--model_name", metavar="NAME", show_default=False, help="Of --model-base-path: default."
+        ),
+    ] = None,
+    model_base_path: Annotated[
+        str | None,
+        typer.Option(
+            "--model-base-path",
+            "--model_base_path",
+            metavar="DIR",
+            show_default=False,
+            help="Serve the latest version of one model, without --config.",
+        ),
+    ] = None,
     model_settings: Annotated[
         Path | None, _option("FILE", "JSON with the settings of models of --config, by name.")
     ] = None,

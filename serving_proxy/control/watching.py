@@ -45,6 +45,8 @@ class Watcher:
     ) -> None:
         self._settings_path = settings
         self._settings_text: str | None = None
+        # In the place of a configuration.
+        self.single: ConfiguredModel | None = None
         self._settings = SettingsFile()
         self._control = control
         self._verbs = verbs
@@ -62,6 +64,8 @@ class Watcher:
             It cannot be read or applied.
         """
         await self._read_settings()
+        if self.single is not None:
+            self.apply((self.single,), alone=True)
         if self._config is not None:
             self._text = await asyncio.to_thread(self._read, self._config)
             await self._apply_text(self._text)

@@ -99,6 +99,19 @@ def _without_zero(one: Any) -> str:
     return " and ".join(left_out) + (" is" if len(left_out) == 1 else " are") if left_out else ""
 
 
+def single_model(name: str, base_path: str) -> ConfiguredModel:
+    """Return the one model that is served without a `models.config`: the latest version of its base path.
+
+    Raises
+    ------
+    InvalidError
+        The name or the path cannot be.
+    """
+    message = messages.new("tensorflow.serving.ModelConfig")
+    message.name, message.base_path = name, base_path
+    return _model(message, "--model-base-path")
+
+
 def parse_reload(data: bytes) -> tuple[ConfiguredModel, ...]:
     """Read the bytes of a `ReloadConfigRequest`."""
     message = messages.new("tensorflow.serving.ReloadConfigRequest")

@@ -250,3 +250,15 @@ def test_models_of_a_configuration_have_settings_of_their_own(place: Path) -> No
     file.write_text("{", encoding="utf-8")
     with pytest.raises(InvalidError, match="expected settings of models"):
         ProxyThread(place / "another", *options, host="none").start()
+
+
+def test_a_single_model_needs_no_configuration(place: Path) -> None:
+    options = ("--model-name", "ranking", "--model-base-path", f"file://{place}/base")
+    with ProxyThread(place, *options) as proxy, proxy.client() as client:
+        becomes(lambda: states(client), {3: "ready"})
+        write_model(place / "base" / "4")
+        becomes(lambda: model(client)["baseline"], 4)
+    with pytest.raises(InvalidError, match="--model-base-path: with --config"):
+        ProxyThread(place, *options, "--config", str(place / "models.config"), host="none").settings().check()
+    with pytest.raises(InvalidError, match="has base_path 's3://x', expected an absolute path"):
+        ProxyThread(place, "--model-base-path", "s3://x", host="none").settings().check()
