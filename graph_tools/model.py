@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from graph_tools.graph import Graph, Output
 from graph_tools.store.spec import TableSpec
 from graph_tools.tables.table import SparseTable
-from graph_tools.tensors import TensorSource
+from graph_tools.tensors import Array, TensorSource
 
 if TYPE_CHECKING:
     from graph_tools.tables.stored import StoredTable
@@ -35,9 +35,27 @@ class Endpoint:
 
 @dataclass
 class Signature:
+    """A way to call a model.
+
+    Attributes
+    ----------
+    inputs, outputs : dict of str to Endpoint
+    method_name : str
+    defaults : dict of str to TensorProto
+        Values of inputs that a request may leave out, by key.
+    """
+
     inputs: dict[str, Endpoint]
     outputs: dict[str, Endpoint]
     method_name: str = "tensorflow/serving/predict"
+    defaults: dict[str, Any] = field(default_factory=dict)
+
+    def default(self, key: str) -> Array | None:
+        """Return the value of an input that a request leaves out; None if it must bring it."""
+        import numpy as np
+        import tensorflow as tf
+
+        return np.asarray(tf.make_ndarray(self.defaults[key])) if key in self.defaults else None
 
 
 @dataclass

@@ -166,6 +166,8 @@ def saved_model_message(model: Model, tables: dict[str, TableFile]) -> Any:
                 info.name = str(endpoint.tensor)
                 info.dtype = endpoint.dtype.as_datatype_enum
                 info.tensor_shape.CopyFrom(tf.TensorShape(endpoint.shape).as_proto())
+        for key, value in signature.defaults.items():
+            written.defaults[key].CopyFrom(value)
     meta_graph.meta_info_def.stripped_op_list.op.extend(_library_ops(graph))
     meta_graph.graph_def.CopyFrom(graph.to_graph_def())
     return saved_model

@@ -136,6 +136,7 @@ def read_signatures(meta_graph: Any, graph: Graph, wanted: tuple[str, ...], path
             {key: endpoint(info, key, place) for key, info in sorted(one.inputs.items())},
             {key: endpoint(info, key, place) for key, info in sorted(one.outputs.items())},
             one.method_name,
+            read_defaults(one, place),
         )
     missing = [name for name in wanted if name not in found]
     if missing or not found:
@@ -143,6 +144,30 @@ def read_signatures(meta_graph: Any, graph: Graph, wanted: tuple[str, ...], path
         if missing:
             raise UsageError(f"{path}: no signature '{missing[0]}', expected one of: {have}")
         raise UsageError(f"{path}: no signature, expected at least one")
+    return found
+
+
+def read_defaults(signature: Any, place: str) -> dict[str, Any]:
+    """Read the values of inputs that a request may leave out; those of no input mean nothing, as to servers."""
+    import numpy as np
+    import tensorflow as tf
+
+    found = {}
+    for key, value in sorted(signature.defaults.items()):
+        if key not in signature.inputs:
+            continue
+        info = signature.inputs[key]
+        try:
+            array = np.asarray(tf.make_ndarray(value))
+        except (TypeError, ValueError) as error:
+            raise UnreadableError(f"{place}: default of input '{key}': {error}, expected a tensor") from error
+        if value.dtype != info.dtype or not tf.TensorShape(info.tensor_shape).is_compatible_with(array.shape):
+            have, want = tf.as_dtype(value.dtype).name, tf.as_dtype(info.dtype).name
+            raise UnreadableError(
+                f"{place}: default of input '{key}': {have} {list(array.shape)}, expected {want} "
+                f"{tf.TensorShape(info.tensor_shape)}"
+            )
+        found[key] = value
     return found
 
 

@@ -160,7 +160,8 @@ class Generator:
             inputs |= self._sparse(sparse, scenario, rng, batch, length)
         for key in self.signature.inputs:
             if key not in inputs:
-                inputs[key] = self._dense(key, scenario, rng, batch, length)
+                left_out = self._default(key, batch, rng)
+                inputs[key] = self._dense(key, scenario, rng, batch, length) if left_out is None else left_out
         if scenario.name == ONE_EMPTY:
             self._empty_in_turn(inputs, rng)
         for ids, weights in self.companions:
@@ -211,6 +212,14 @@ class Generator:
             zero = np.abs(inputs[weights]) < np.finfo(np.float32).tiny
             values = np.where(zero, np.ones((), inputs[weights].dtype), inputs[weights])
             inputs[weights] = np.where(empty, np.zeros((), values.dtype), values)
+
+    def _default(self, key: str, batch: int, rng: np.random.Generator) -> Array | None:
+        """Return what a request that leaves an input out means by that, half of the time, where it fits the batch."""
+        value = self.signature.default(key)
+        if value is None or rng.random() < 0.5:
+            return None
+        free = value.ndim > 0 and self.sizes[key][:1] == (None,)
+        return None if free and value.shape[0] != batch else value
 
     def _dense(self, key: str, scenario: Scenario, rng: np.random.Generator, batch: int, length: int) -> Array:
         """Fill an input; its first free dimension is the batch, the others the length that all inputs share."""

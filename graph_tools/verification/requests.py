@@ -173,7 +173,9 @@ def _fitting(path: Path, names: Iterable[str], signatures: Signatures) -> str:
     """Name the signature whose inputs are these."""
     wanted = set(names)
     for name in sorted(signatures, key=lambda one: one != DEFAULT_SIGNATURE):
-        if wanted == set(_by_any_name(signatures[name], wanted)):
+        meant = _by_any_name(signatures[name], wanted)
+        needed = set(signatures[name].inputs) - set(signatures[name].defaults)
+        if wanted == set(meant) and needed <= set(meant.values()):
             return name
     have = "; ".join(f"'{name}': {', '.join(one.inputs)}" for name, one in signatures.items())
     raise UsageError(
@@ -209,13 +211,18 @@ def _request(
     if strange:
         have = ", ".join(described.inputs)
         raise UsageError(f"{place}: input '{strange[0]}' is none of signature '{signature}', expected {have}")
-    missing = sorted(set(described.inputs) - set(keys.values()))
+    missing = sorted(set(described.inputs) - set(keys.values()) - set(described.defaults))
     if missing:
         raise UsageError(f"{place}: no input '{missing[0]}', expected every input of signature '{signature}'")
     inputs = {
         keys[name]: as_dtype(array, described.inputs[keys[name]].dtype, f"{place}: input '{name}'")
         for name, array in arrays.items()
     }
+    for key in described.defaults:
+        if key not in inputs:
+            value = described.default(key)
+            assert value is not None
+            inputs[key] = value
     # Which outputs the client wanted does not matter: all of them are compared.
     return Request(signature, inputs, place, labels)
 

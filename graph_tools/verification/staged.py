@@ -166,7 +166,7 @@ class StagedRunner:
                     key: replace(end, tensor=cut.fed.tensor) if end.tensor == Output(name) else end
                     for key, end in one.outputs.items()
                 }
-                model.signatures[signature] = Signature(dict(one.inputs), outputs, one.method_name)
+                model.signatures[signature] = Signature(dict(one.inputs), outputs, one.method_name, dict(one.defaults))
         self._set_levels(cuts)
         for name in cuts:
             graph.remove(name, "looked up outside TensorFlow")

@@ -182,6 +182,16 @@ def _input_problems(name: str, a: Signature, b: Signature) -> Iterable[str]:
             yield f"{place}: only the {'first' if key in a.inputs else 'second'} model has it, expected both"
         elif a.inputs[key].dtype != b.inputs[key].dtype:
             yield f"{place}: {a.inputs[key].dtype.name} and {b.inputs[key].dtype.name}, expected one dtype"
+        elif not _same_default(a.default(key), b.default(key)):
+            yield f"{place}: another default in the second model, expected that of the first"
+
+
+def _same_default(a: Array | None, b: Array | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    return a.ravel().tolist() == b.ravel().tolist() if a.dtype == object else a.tobytes() == b.tobytes()
 
 
 def _requests(
