@@ -6,15 +6,10 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <limits>
-#include <sstream>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
+#include "src/runtime/machine_memory.h"
 
 namespace processor {
 namespace {
@@ -28,11 +23,33 @@ int64_t SizeOf(const fs::path& path) {
   return stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode) ? static_cast<int64_t>(found.st_size) : 0;
 }
 
-// Calls `visit(path)` for every file of a folder; a folder that is not there has none.
+// Calls `visit(path)` for every file of a folder and the folders in it; a folder that is not there has none. What vanishes
+// meanwhile is passed over, and so is what is nested deeper than models are: links may lead in a circle.
 template <typename Visit>
 void ForEachFile(const fs::path& dir, Visit&& visit) {
+  constexpr int kDeepest = 8;
   std::error_code error;
-  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) visit(it->path());
+  fs::recursive_directory_iterator it(dir, fs::directory_options::follow_directory_symlink, error), end;
+  for (; !error && it != end; it.increment(error)) {
+    if (it.depth() >= kDeepest) it.disable_recursion_pending();
+    visit(it->path());
+  }
+}
+
+// The bytes of the largest checkpoint in a folder, all shards together. A folder of checkpoints keeps several, and one of
+// them is loaded.
+int64_t LargestCheckpoint(const fs::path& dir) {
+  std::map<std::string, int64_t> checkpoints;
+  ForEachFile(dir, [&](const fs::path& path) {
+    // "model.ckpt-1200.data-00000-of-00003", "model.ckpt-1200.index"
+    const std::string name = path.filename().string();
+    size_t end = name.rfind(".data-");
+    if (end == std::string::npos && absl::EndsWith(name, ".index")) end = name.rfind(".index");
+    if (end != std::string::npos) checkpoints[(path.parent_path() / name.substr(0, end)).string()] += SizeOf(path);
+  });
+  int64_t largest = 0;
+  for (const auto& [prefix, bytes] : checkpoints) largest = std::max(largest, bytes);
+  return largest;
 }
 
 void AddTable(const fs::path& path, MemoryEstimate* estimate) {
@@ -41,57 +58,6 @@ void AddTable(const fs::path& path, MemoryEstimate* estimate) {
   const std::string name = path.filename().string();
   const std::string key = name.size() == kHashedName ? name : absl::StrCat(found.st_dev, ":", found.st_ino);
   estimate->tables[key] = static_cast<int64_t>(found.st_size);
-}
-
-std::string ReadText(const fs::path& path) {
-  std::ifstream stream(path);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
-
-// A file that holds one number; what is none ("max") limits nothing.
-int64_t LimitIn(const fs::path& path) {
-  int64_t limit = 0;
-  const std::string text = ReadText(path);
-  return absl::SimpleAtoi(absl::StripAsciiWhitespace(text), &limit) && limit > 0 ? limit
-                                                                                 : std::numeric_limits<int64_t>::max();
-}
-
-// The least limit of a group and those above it.
-int64_t LimitOfGroup(const fs::path& mount, std::string group, const char* file) {
-  int64_t limit = LimitIn(mount / file);
-  for (; group.size() > 1; group = fs::path(group).parent_path().string()) {
-    limit = std::min(limit, LimitIn(fs::path(mount.string() + group) / file));
-  }
-  return limit;
-}
-
-int64_t LimitOfGroups(const std::string& root) {
-  int64_t limit = std::numeric_limits<int64_t>::max();
-  const fs::path mount = root + "/sys/fs/cgroup";
-  for (std::string_view line : absl::StrSplit(ReadText(root + "/proc/self/cgroup"), '\n')) {
-    // "0::/group" of v2, "7:memory:/group" of v1.
-    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (parts.size() != 3) continue;
-    if (parts[1].empty()) limit = std::min(limit, LimitOfGroup(mount, parts[2], "memory.max"));
-    const std::vector<std::string_view> controllers = absl::StrSplit(parts[1], ',');
-    if (std::find(controllers.begin(), controllers.end(), "memory") != controllers.end()) {
-      limit = std::min(limit, LimitOfGroup(mount / "memory", parts[2], "memory.limit_in_bytes"));
-    }
-  }
-  return limit;
-}
-
-int64_t InstalledMemory(const std::string& root) {
-  std::istringstream lines(ReadText(root + "/proc/meminfo"));
-  std::string key;
-  int64_t kilobytes = 0;
-  while (lines >> key) {
-    if (key == "MemTotal:" && lines >> kilobytes) return kilobytes * 1024;
-    lines.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
-  }
-  return std::numeric_limits<int64_t>::max();
 }
 
 }  // namespace
@@ -114,10 +80,7 @@ absl::Status EstimateMemory(const std::string& saved_model_dir, const std::strin
   if (checkpoint_dir.empty()) {
     ForEachFile(dir / "variables", [&](const fs::path& path) { estimate->own_bytes += SizeOf(path); });
   } else {
-    // A folder of checkpoints keeps several: the largest file stands for the one that is loaded.
-    int64_t largest = 0;
-    ForEachFile(checkpoint_dir, [&](const fs::path& path) { largest = std::max(largest, SizeOf(path)); });
-    estimate->own_bytes += largest;
+    estimate->own_bytes += LargestCheckpoint(checkpoint_dir);
   }
   ForEachFile(dir / "assets", [&](const fs::path& path) {
     if (absl::EndsWith(path.string(), kTableSuffix)) {
@@ -126,6 +89,8 @@ absl::Status EstimateMemory(const std::string& saved_model_dir, const std::strin
       estimate->own_bytes += SizeOf(path);
     }
   });
+  // The next checkpoint is loaded and warmed up beside the one that serves.
+  if (!checkpoint_dir.empty()) estimate->own_bytes *= 2;
   return absl::OkStatus();
 }
 
@@ -147,7 +112,7 @@ int64_t MemoryToAdd(const std::vector<const MemoryEstimate*>& versions, const Me
 }
 
 int64_t MemoryOfMachine(const std::string& root) {
-  const int64_t bytes = std::min(LimitOfGroups(root), InstalledMemory(root));
+  const int64_t bytes = MemoryAllowed(root);
   return bytes - bytes / 10;
 }
 

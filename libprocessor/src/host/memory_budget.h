@@ -20,7 +20,8 @@ struct MemoryEstimate {
   int64_t total() const;
 };
 
-/// Looks at the files of a SavedModel. `checkpoint_dir`: where its variables come from instead; may be empty.
+/// Looks at the files of a SavedModel. `checkpoint_dir`: where its variables come from instead; may be empty. A model that
+/// follows such a folder counts twice, since each switch to a later checkpoint loads it beside the one before.
 /// \return NOT_FOUND for a folder that is not there.
 absl::Status EstimateMemory(const std::string& saved_model_dir, const std::string& checkpoint_dir,
                             MemoryEstimate* estimate);

@@ -34,7 +34,25 @@ TEST(MemoryEstimate, CountsGraphVariablesAndTables) {
   checkpoints.Write("model.ckpt-1.data-00000-of-00001", std::string(500, 'v'));
   checkpoints.Write("model.ckpt-2.data-00000-of-00001", std::string(600, 'v'));
   ASSERT_TRUE(EstimateMemory(folder.path(), checkpoints.path(), &estimate).ok());
-  EXPECT_EQ(estimate.own_bytes, 10 + 600 + 4000) << "one checkpoint is loaded, not all that are kept";
+  EXPECT_EQ(estimate.own_bytes, 2 * (10 + 600 + 4000)) << "two of those that are kept are loaded during a switch";
+}
+
+TEST(MemoryEstimate, CountsShardsAndSubFolders) {
+  TemporaryFolder model, checkpoints;
+  model.Write("saved_model.pb", std::string(10, 'g'));
+  model.Write("assets/words/de/long.txt", std::string(1000, 'w'));
+  checkpoints.Write("2026-11-22/checkpoint", "x");
+  checkpoints.Write("2026-11-22/model.ckpt-7.index", std::string(5, 'i'));
+  for (const char* shard : {"00000", "00001", "00002"}) {
+    checkpoints.Write(std::string("2026-11-22/model.ckpt-7.data-") + shard + "-of-00003", std::string(200, 'v'));
+  }
+  checkpoints.Write("2026-11-21/model.ckpt-6.data-00000-of-00001", std::string(500, 'v'));
+  MemoryEstimate estimate;
+  ASSERT_TRUE(EstimateMemory(model.path(), checkpoints.path(), &estimate).ok());
+  EXPECT_EQ(estimate.own_bytes, 2 * (10 + 1000 + 605));
+  fs::create_directory_symlink(checkpoints.path(), checkpoints.path() + "/circle");
+  ASSERT_TRUE(EstimateMemory(model.path(), checkpoints.path(), &estimate).ok());
+  EXPECT_EQ(estimate.own_bytes, 2 * (10 + 1000 + 605));
 }
 
 TEST(MemoryEstimate, TablesCountOnce) {

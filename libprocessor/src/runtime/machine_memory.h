@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much memory the process may have.
+#ifndef PROCESSOR_RUNTIME_MACHINE_MEMORY_H_
+#define PROCESSOR_RUNTIME_MACHINE_MEMORY_H_
+
+#include <cstdint>
+#include <string>
+
+namespace processor {
+
+/// The memory limit of this process's cgroup (v2 or v1) or the memory of the machine, whichever is less.
+/// `root`: "" or, for tests, a folder that holds proc and sys.
+int64_t MemoryAllowed(const std::string& root = "");
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_MACHINE_MEMORY_H_
