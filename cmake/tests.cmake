@@ -56,6 +56,7 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   libprocessor/src/kernels/tower_team.cc
   tests/libprocessor/kernels/test_tower_team.cc
   libprocessor/src/runtime/batcher.cc
+  libprocessor/src/runtime/byte_budget.cc
   libprocessor/src/host/idle_time.cc
   libprocessor/src/host/maintenance.cc
   libprocessor/src/host/sample_queue.cc
@@ -67,6 +68,7 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   libprocessor/src/runtime/exception_status.cc
   libprocessor/src/runtime/histogram.cc
   libprocessor/src/runtime/log.cc
+  libprocessor/src/runtime/machine_memory.cc
   libprocessor/src/runtime/pinned_pool.cc
   libprocessor/src/runtime/placed_threads.cc
   libprocessor/src/runtime/process_threads.cc
@@ -75,6 +77,7 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   libprocessor/src/runtime/thread_slice.cc
   libprocessor/src/runtime/thread_starter.cc
   tests/libprocessor/runtime/test_batcher.cc
+  tests/libprocessor/runtime/test_byte_budget.cc
   tests/libprocessor/runtime/test_cpuset.cc
   tests/libprocessor/runtime/test_deadline_reaper.cc
   tests/libprocessor/runtime/test_histogram.cc

@@ -33,6 +33,7 @@ from processor.errors import (
 )
 from processor.host import Host
 from processor.model import Model
+from processor.request_bytes import RequestBytes, max_request_bytes, set_max_request_bytes
 from processor.signature import Signature, TensorSpec
 
 try:
@@ -57,6 +58,7 @@ __all__ = [
     "OutOfRangeError",
     "PermissionDeniedError",
     "ProcessorError",
+    "RequestBytes",
     "ResourceExhaustedError",
     "Signature",
     "TensorSpec",
@@ -68,4 +70,6 @@ __all__ = [
     "check_desired",
     "library_path",
     "load_library",
+    "max_request_bytes",
+    "set_max_request_bytes",
 ]

@@ -38,11 +38,13 @@ class Host(Owner):
         The process does nothing else. While baselines have CPUs to themselves, its threads, but for those
         of sessions and what works in the background, are moved to the other CPUs, if these have room for what reading
         requests and writing answers takes. Of one host in a process.
+    max_request_bytes : int [bytes]
+        As for `set_max_request_bytes`; 0: as it is.
 
     Raises
     ------
     InvalidArgumentError
-        For an id or CPUs that cannot be.
+        For an id, CPUs or bytes that cannot be.
     AlreadyExistsError
         If a host with that id runs.
     PermissionDeniedError, UnavailableError
@@ -59,6 +61,7 @@ class Host(Owner):
         maintenance_cpus: str | None = None,
         *,
         owns_process: bool = False,
+        max_request_bytes: int = 0,
     ) -> None:
         super().__init__(host_id)
         options = ffi.new("processor_host_options *")
@@ -68,6 +71,7 @@ class Host(Owner):
         kept = [c_text("state_dir", os.fspath(state_dir)), c_text("host_id", host_id), cpus]
         options.state_dir, options.host_id, options.maintenance_cpus = kept
         options.owns_process = owns_process
+        options.max_request_bytes_in_flight = max_request_bytes
         host, error = ffi.new("processor_host **"), ffi.new("processor_error *")
         check_error(self._lib.processor_host_create(options, host, error), error)
         self._own(host[0])

@@ -25,12 +25,15 @@ class TensorSpec:
         TensorFlow's name of the element type, as in "DT_FLOAT".
     shape : tuple of int, or None
         -1 for an open dimension; None if even the rank is open.
+    optional : bool
+        Of an input: whether it has a default, for requests that leave it out.
     """
 
     name: str
     tensor: str
     type: str
     shape: tuple[int, ...] | None
+    optional: bool = False
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -77,6 +80,7 @@ def _specs(entries: list[dict[str, Any]]) -> dict[str, TensorSpec]:
             entry["tensor"],
             entry["dtype"],
             None if entry["shape"] is None else tuple(entry["shape"]),
+            entry.get("optional", False),
         )
         for entry in entries
     }

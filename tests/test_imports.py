@@ -62,7 +62,13 @@ ALLOWED = {
 
 # Folder of libprocessor/src: the folders and single headers that it may include beside its own.
 INCLUDES = {
-    "codec": {"src/runtime/json_text.h", "src/runtime/name_index.h", "src/runtime/signature.h"},
+    # What a request asks for in memory is claimed where it is read.
+    "codec": {
+        "src/runtime/byte_budget.h",
+        "src/runtime/json_text.h",
+        "src/runtime/name_index.h",
+        "src/runtime/signature.h",
+    },
     # In what kernels compute is decided when a model is loaded, and what a kernel shares is made then.
     # It tells towers how many CPUs there are while it has moved the threads of the process to fewer.
     "runtime": {

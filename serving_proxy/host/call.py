@@ -37,7 +37,7 @@ class Call:
     """
 
     operation: Operation
-    data: bytes
+    data: bytes | bytearray
     model: str | None = None
     version: int = 0
     label: str | None = None

@@ -9,10 +9,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from processor import Answer, ProcessorError
+import grpc
+
+from processor import Answer, ProcessorError, RequestBytes, ResourceExhaustedError
 from serving_proxy.host.call import Call, Operation
 from serving_proxy.host.engine import Engine
+from serving_proxy.host.grpc_messages import take
 from serving_proxy.host.grpc_methods import INFER
+from serving_proxy.host.inflate import TooLargeError
 from serving_proxy.host.patience import Patience
 from serving_proxy.host.provenance import provenance
 from serving_proxy.host.statuses import GRPC, retry_after_us
@@ -23,6 +27,8 @@ Stream = Callable[[AsyncIterator[bytes], Context], AsyncIterator[bytes]]
 
 # Of ModelStreamInferResponse: error_message = 1, infer_response = 2, both with a length.
 _SETTLE_SECONDS = 0.02
+# When a request may come again for which there was no room before the library saw it.
+_CROWDED_RETRY_US = 1_000_000
 _ERROR_TAG, _ANSWER_TAG = b"\x0a", b"\x12"
 
 
@@ -55,7 +61,7 @@ class InFlight:
                         return
 
 
-def unary(engine: Engine, operation: Operation, in_flight: InFlight, patience: Patience) -> Unary:
+def unary(engine: Engine, operation: Operation, in_flight: InFlight, patience: Patience, limit: int) -> Unary:
     """Return the handler of a method with one request and one response.
 
     It takes the request as a stream: gRPC would leave a call open for ever that is closed without one.
@@ -63,12 +69,15 @@ def unary(engine: Engine, operation: Operation, in_flight: InFlight, patience: P
 
     async def handle(requests: AsyncIterator[bytes], context: Context) -> bytes:
         # From its beginning: a server that stops may have taken the call, and not read its request yet.
-        with in_flight:
+        with in_flight, RequestBytes() as claim:
             try:
-                data = await patience.first(requests)
+                data = await take(await patience.first(requests), limit, claim)
                 answer = await engine.answer(read_call(operation, data, context))
             except ProcessorError as error:
                 fail(context, error)
+                return b""
+            except TooLargeError:
+                _refuse_large(context, limit)
                 return b""
             context.set_trailing_metadata(provenance(answer))
             return answer.data
@@ -76,40 +85,51 @@ def unary(engine: Engine, operation: Operation, in_flight: InFlight, patience: P
     return handle
 
 
-def single(handle: Callable[[bytes, Context], Awaitable[bytes]], in_flight: InFlight, patience: Patience) -> Unary:
+def single(
+    handle: Callable[[bytes, Context], Awaitable[bytes]], in_flight: InFlight, patience: Patience, limit: int
+) -> Unary:
     """Return a handler that takes the request of another one as `unary` does."""
 
     async def wait_and_handle(requests: AsyncIterator[bytes], context: Context) -> bytes:
-        with in_flight:
+        with in_flight, RequestBytes() as claim:
             try:
-                data = await patience.first(requests)
+                data = await take(await patience.first(requests), limit, claim)
             except ProcessorError as error:
                 fail(context, error)
                 return b""
-            return await handle(data, context)
+            except TooLargeError:
+                _refuse_large(context, limit)
+                return b""
+            return await handle(bytes(data), context)
 
     return wait_and_handle
 
 
-def stream(engine: Engine, in_flight: InFlight) -> Stream:
+def stream(engine: Engine, in_flight: InFlight, patience: Patience, limit: int) -> Stream:
     """Return the handler of ModelStreamInfer: requests answered in their order, a failed one with its message."""
 
     async def handle(requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
         answer: Answer | None = None
-        async for data in requests:
-            with in_flight:
-                try:
-                    answer = await engine.answer(read_call(INFER, data, context))
-                except ProcessorError as error:
-                    yield _field(_ERROR_TAG, str(error).encode())
-                else:
-                    yield _field(_ANSWER_TAG, answer.data)
+        try:
+            async for data in patience.each(requests):
+                with in_flight, RequestBytes() as claim:
+                    try:
+                        answer = await engine.answer(read_call(INFER, await take(data, limit, claim), context))
+                    except ProcessorError as error:
+                        yield _field(_ERROR_TAG, str(error).encode())
+                    except TooLargeError:
+                        yield _field(_ERROR_TAG, _too_large(limit).encode())
+                    else:
+                        yield _field(_ANSWER_TAG, answer.data)
+        except ResourceExhaustedError as error:
+            fail(context, error)
+            return
         context.set_trailing_metadata(provenance(answer))
 
     return handle
 
 
-def read_call(operation: Operation, data: bytes, context: Context) -> Call:
+def read_call(operation: Operation, data: bytes | bytearray, context: Context) -> Call:
     """Make a call of a message and its context.
 
     Raises
@@ -130,11 +150,22 @@ def fail(context: Context, error: ProcessorError) -> None:
     """Give a call the status of an error, and what is known of who refused it."""
     trailing = provenance(error.answer)
     retry = retry_after_us(error)
+    if isinstance(error, ResourceExhaustedError) and error.answer is None:
+        retry = _CROWDED_RETRY_US
     if retry:
         trailing.append(("grpc-retry-pushback-ms", str(-(-retry // 1000))))
     context.set_trailing_metadata(trailing)
     context.set_code(GRPC[error.code])
     context.set_details(str(error))
+
+
+def _refuse_large(context: Context, limit: int) -> None:
+    context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)
+    context.set_details(_too_large(limit))
+
+
+def _too_large(limit: int) -> str:
+    return f"request: too large, expected at most {limit} bytes"
 
 
 def _field(tag: bytes, data: bytes) -> bytes:

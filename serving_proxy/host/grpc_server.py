@@ -12,8 +12,11 @@ import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as aio_health
 
+from processor import max_request_bytes
+from serving_proxy.host.crowd import Crowd
 from serving_proxy.host.engine import Engine
 from serving_proxy.host.grpc_calls import InFlight, single, stream, unary
+from serving_proxy.host.grpc_messages import Inflating
 from serving_proxy.host.grpc_methods import RELOAD, SERVICES, SHORT_NAMES, STREAM, UNARY
 from serving_proxy.host.options import HostOptions
 from serving_proxy.host.patience import Patience
@@ -33,13 +36,13 @@ _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 class RawHandlers(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Finds the handler of a method by its path; messages are bytes."""
 
-    def __init__(self, engine: Engine, reload: Reload, in_flight: InFlight, patience: Patience) -> None:
+    def __init__(self, engine: Engine, reload: Reload, in_flight: InFlight, patience: Patience, limit: int) -> None:
         make = grpc.stream_unary_rpc_method_handler
         self._handlers = {
-            path: make(unary(engine, operation, in_flight, patience)) for path, operation in UNARY.items()
+            path: make(unary(engine, operation, in_flight, patience, limit)) for path, operation in UNARY.items()
         }
-        self._handlers[RELOAD] = make(single(reload.handle, in_flight, patience))
-        self._handlers[STREAM] = grpc.stream_stream_rpc_method_handler(stream(engine, in_flight))
+        self._handlers[RELOAD] = make(single(reload.handle, in_flight, patience, limit))
+        self._handlers[STREAM] = grpc.stream_stream_rpc_method_handler(stream(engine, in_flight, patience, limit))
 
     def service(self, handler_call_details: Any) -> Any:
         """Return the handler, or None for UNIMPLEMENTED."""
@@ -47,7 +50,13 @@ class RawHandlers(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 class GrpcServer:
-    """A server on one port, which takes no connection until it is started."""
+    """A server on one port, which takes no connection until it is started.
+
+    Attributes
+    ----------
+    crowd : Crowd
+        Of the requests that are coming.
+    """
 
     def __init__(self, engine: Engine, options: HostOptions) -> None:
         self._address = options.address
@@ -57,6 +66,8 @@ class GrpcServer:
             options=[
                 ("grpc.max_receive_message_length", limit),
                 ("grpc.max_send_message_length", -1),
+                # Which gRPC would do without limit; see grpc_messages.
+                ("grpc.per_message_decompression", 0),
                 # Several processes share one port.
                 ("grpc.so_reuseport", 1),
                 ("grpc.max_concurrent_streams", 1024),
@@ -72,12 +83,13 @@ class GrpcServer:
         )
         reload = Reload(options.admin if options.allow_reload_rpc else None, options.token_file)
         self._in_flight = InFlight()
-        self._patience = Patience(options.read_seconds)
+        self.crowd = Crowd(max_request_bytes() // 2)
+        self._patience = Patience(options.read_seconds, self.crowd)
         self._watching: asyncio.Task[None] | None = None
-        self._server.add_generic_rpc_handlers((RawHandlers(engine, reload, self._in_flight, self._patience),))
+        self._server.add_generic_rpc_handlers((RawHandlers(engine, reload, self._in_flight, self._patience, limit),))
         self._health = aio_health.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        add_reflection(self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, Inflating(self._server))
+        add_reflection(Inflating(self._server))
 
     async def start(self, port: int) -> None:
         """Begin to answer at a port."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from processor import Answer, InvalidArgumentError, ProcessorError
+from processor import Answer, InvalidArgumentError, ProcessorError, RequestBytes
 from serving_proxy.host.call import HEADER_LENGTH, Call, Operation
 from serving_proxy.host.engine import Engine
 from serving_proxy.host.http_body import BodyError, DisconnectedError, Message, Receive, decompress, read_body
@@ -49,8 +49,10 @@ class Application:
             if isinstance(route.target, Page):
                 await self._show(route.target, send)
                 return
-            call = await self._read_call(route.target, route, scope, receive)
-            answer = await self._answer(call, receive)
+            with RequestBytes() as claim:
+                call = await self._read_call(route.target, route, scope, receive, claim)
+                answer = await self._answer(call, receive)
+                call.data = b""
         except DisconnectedError:
             return
         except RouteError as error:
@@ -58,13 +60,18 @@ class Application:
             await _refuse(send, error.status, str(error), error.protocol, more)
         except BodyError as error:
             # What is left of it is not waited for.
-            await _refuse(send, error.status, str(error), protocol, [("connection", "close")])
+            more = [("connection", "close")]
+            if error.retry_seconds is not None:
+                more.append(("retry-after", str(error.retry_seconds)))
+            await _refuse(send, error.status, str(error), protocol, more)
         except ProcessorError as error:
             await _fail(send, error, protocol)
         else:
             await _succeed(send, call.operation, answer)
 
-    async def _read_call(self, operation: Operation, route: Route, scope: Any, receive: Receive) -> Call:
+    async def _read_call(
+        self, operation: Operation, route: Route, scope: Any, receive: Receive, claim: RequestBytes
+    ) -> Call:
         call = Call(operation, b"", route.model, route.version, route.label)
         length = encoding = None
         for name, value in scope["headers"]:
@@ -76,9 +83,9 @@ class Application:
                 call.deadline = time.monotonic() + _milliseconds(value) / 1000
             elif name[:2] == b"x-" or name == b"traceparent" or name == b"inference-header-content-length":
                 call.take(name.decode("latin-1"), value)
-        call.data = await read_body(receive, length, self._limit, self._seconds)
+        call.data = await read_body(receive, length, self._limit, self._seconds, claim)
         if encoding is not None and encoding != b"identity":
-            call.data = await decompress(call.data, encoding, self._limit)
+            call.data = await decompress(call.data, encoding, self._limit, claim)
         return call
 
     async def _answer(self, call: Call, receive: Receive) -> Answer:

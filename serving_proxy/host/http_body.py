@@ -4,31 +4,40 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from processor import InvalidArgumentError, RequestBytes, ResourceExhaustedError
+from serving_proxy.host.inflate import InflateError, TooLargeError, inflate
+
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
+Body = bytes | bytearray
 
-# Beyond it a body is decompressed on another thread.
-_SMALL = 65536
-_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
+# What a body that comes in pieces claims at first, and then twice as much each time.
+_FIRST_CLAIM = 65536
 
 
 class BodyError(Exception):
-    """A body that is refused, with an HTTP status."""
+    """A body that is refused, with an HTTP status.
 
-    def __init__(self, status: int, message: str) -> None:
+    Attributes
+    ----------
+    retry_seconds : int or None [s]
+        When it may come again.
+    """
+
+    def __init__(self, status: int, message: str, retry_seconds: int | None = None) -> None:
         super().__init__(message)
         self.status = status
+        self.retry_seconds = retry_seconds
 
 
 class DisconnectedError(Exception):
     """The client is gone: nobody is left to be answered."""
 
 
-async def read_body(receive: Receive, length: bytes | None, limit: int, seconds: float) -> bytes:
+async def read_body(receive: Receive, length: bytes | None, limit: int, seconds: float, claim: RequestBytes) -> Body:
     """Read a body.
 
     Parameters
@@ -38,11 +47,13 @@ async def read_body(receive: Receive, length: bytes | None, limit: int, seconds:
     limit : int [bytes]
     seconds : float [s]
         For all of it.
+    claim : RequestBytes
+        Grows with a body that comes in pieces.
 
     Raises
     ------
     BodyError
-        413 if it is too large, 408 if it takes too long.
+        413 if it is too large, 408 if it takes too long, 429 if there is no room for it now.
     DisconnectedError
         If the client goes away before its end.
     """
@@ -56,61 +67,57 @@ async def read_body(receive: Receive, length: bytes | None, limit: int, seconds:
                 if len(first) > limit:
                     raise _too_large(limit)
                 return first
-            return await _read_rest(receive, message, limit)
+            return await _read_rest(receive, message, limit, claim)
     except TimeoutError as error:
         raise BodyError(408, f"body: not complete after {seconds:g} s, expected all of it") from error
 
 
-async def _read_rest(receive: Receive, message: Message, limit: int) -> bytes:
+async def _read_rest(receive: Receive, message: Message, limit: int, claim: RequestBytes) -> bytearray:
     body = bytearray()
     while True:
         if message["type"] == "http.disconnect":
             raise DisconnectedError
-        body += message.get("body", b"")
-        if len(body) > limit:
+        piece = message.get("body", b"")
+        size = len(body) + len(piece)
+        if size > limit:
             raise _too_large(limit)
+        if size > claim.held:
+            try:
+                claim.grow_to(max(_FIRST_CLAIM, min(size + size // 2, limit)))
+            except (ResourceExhaustedError, InvalidArgumentError) as error:
+                raise no_room(error) from error
+        body += piece
         if not message.get("more_body", False):
-            return bytes(body)
+            return body
         message = await receive()
 
 
-async def decompress(body: bytes, encoding: bytes, limit: int) -> bytes:
+async def decompress(body: Body, encoding: bytes, limit: int, claim: RequestBytes) -> bytearray:
     """Undo a Content-Encoding: gzip or deflate.
 
     Raises
     ------
     BodyError
-        415 for another encoding, 400 for what is damaged, 413 for what becomes too large.
+        415 for another encoding, 400 for what is damaged, 413 for what becomes too large, 429 if there is no room now.
     """
     if encoding.strip().lower() not in (b"gzip", b"x-gzip", b"deflate"):
         name = encoding[:40].decode("latin-1")
         raise BodyError(415, f"content-encoding: '{name}', expected gzip, deflate or none")
-    if len(body) <= _SMALL:
-        return _inflate(body, min(limit, 16 * _SMALL)) if limit <= 16 * _SMALL else await _inflate_small(body, limit)
-    return await asyncio.to_thread(_inflate, body, limit)
-
-
-async def _inflate_small(body: bytes, limit: int) -> bytes:
     try:
-        return _inflate(body, 16 * _SMALL)
-    except BodyError as error:
-        # A small body that becomes a large one.
-        if error.status != 413:
-            raise
-    return await asyncio.to_thread(_inflate, body, limit)
-
-
-def _inflate(body: bytes, limit: int) -> bytes:
-    inflater = zlib.decompressobj(_GZIP_OR_ZLIB)
-    try:
-        data = inflater.decompress(body, limit + 1)
-    except zlib.error as error:
+        return await inflate(body, limit, claim)
+    except InflateError as error:
         raise BodyError(400, f"body: {error}, expected what the content-encoding says") from error
-    if len(data) > limit:
-        raise _too_large(limit)
-    if not inflater.eof or inflater.unused_data:
-        raise BodyError(400, f"body: {len(body)} bytes of compressed data, expected all of it and nothing behind")
-    return data
+    except TooLargeError as error:
+        raise _too_large(limit) from error
+    except (ResourceExhaustedError, InvalidArgumentError) as error:
+        raise no_room(error) from error
+
+
+def no_room(error: ResourceExhaustedError | InvalidArgumentError) -> BodyError:
+    """Return what refuses a body for which memory is short now, or always."""
+    if isinstance(error, ResourceExhaustedError):
+        return BodyError(429, str(error), retry_seconds=1)
+    return BodyError(413, str(error))
 
 
 def _too_large(limit: int) -> BodyError:

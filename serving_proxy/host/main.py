@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from processor import Host, ProcessorError
 from serving_proxy.cpus import parse_cpus
-from serving_proxy.host.options import HostOptions, parse
+from serving_proxy.host.options import MIB, HostOptions, parse
 from serving_proxy.listening import raise_file_limit
 
 log = logging.getLogger("serving_proxy.host")
@@ -25,7 +25,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # Before the library is loaded: its threads take over what the process may use.
             os.sched_setaffinity(0, parse_cpus(options.cpus, "--cpus"))
         raise_file_limit()
-        with Host(options.state_dir, options.host_id, options.maintenance_cpus, owns_process=True) as host:
+        with Host(
+            options.state_dir,
+            options.host_id,
+            options.maintenance_cpus,
+            owns_process=True,
+            max_request_bytes=options.max_request_mb_in_flight * MIB,
+        ) as host:
             asyncio.run(_serve(host, options))
     except (ProcessorError, OSError, ValueError, RuntimeError) as error:
         log.error("%s", error)

@@ -30,6 +30,7 @@ class HostOptions:
     admin: str | None = None
     token_file: Path | None = None
     max_message_mb: int = 64
+    max_request_mb_in_flight: int = 0
     max_connections: int = 4096
     read_seconds: float = 20.0
     idle_seconds: float = 300.0
@@ -97,6 +98,8 @@ def parse(arguments: Sequence[str] | None = None) -> HostOptions:
     add("--admin", metavar="URL", help="the proxy's admin API, as in http://127.0.0.1:8502")
     add("--token-file", type=Path, metavar="FILE", help="token of the admin API")
     add("--max-message-mb", type=_between(1, 2047, int), default=64, metavar="N", help="largest request (64)")
+    add("--max-request-mb-in-flight", type=_between(0, 2**30, int), default=0, metavar="N",
+        help="memory of all requests in flight, in MiB (0: a tenth of the machine's or the cgroup's)")  # fmt: skip
     add("--max-connections", type=_between(1, 1000000, int), default=4096, metavar="N", help="over HTTP (4096)")
     add("--read-seconds", type=_SECONDS, default=20.0, metavar="S", help="for the head of an HTTP request, "
         "and as many for its body (20)")  # fmt: skip

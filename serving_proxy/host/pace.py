@@ -71,5 +71,5 @@ def kind_of(call: Call) -> Kind:
     size = len(data)
     first = b""
     if size > 1 and data[0] == _FIRST_FIELD and data[1] < 0x80:
-        first = data[2 : 2 + data[1]]
+        first = bytes(data[2 : 2 + data[1]])
     return call.operation, call.model, first, size.bit_length()

@@ -13,10 +13,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from processor import Host, ProcessorError
+from serving_proxy.host.crowd import Crowd
 
 log = logging.getLogger("serving_proxy.host")
 
 _PERIOD_S = 0.2
+_PASSING = frozenset({"loading", "warming", "draining"})
 
 Listener = Callable[[bool, dict[str, bool]], Awaitable[None]]
 
@@ -24,9 +26,10 @@ Listener = Callable[[bool, dict[str, bool]], Awaitable[None]]
 class Readiness:
     """Looks at a host's state all the time, and tells a listener of changes."""
 
-    def __init__(self, host: Host, listener: Listener) -> None:
+    def __init__(self, host: Host, listener: Listener, crowd: Crowd | None = None) -> None:
         self._host = host
         self._listener = listener
+        self._crowd = crowd
         self._stopping = False
         self._told: tuple[bool, dict[str, bool]] | None = None
         self._was_ready = asyncio.Event()
@@ -58,6 +61,8 @@ class Readiness:
         await self._tell("draining", dict.fromkeys(models, False))
 
     async def _update(self, status: Mapping[str, Any]) -> None:
+        if self._crowd is not None:
+            self._crowd.loading = _is_loading(status)
         if not self._stopping:
             await self._tell(str(status["state"]), ready_models(status))
 
@@ -71,6 +76,12 @@ class Readiness:
             await self._listener(self.ready, gone | models)
         if self.ready:
             self._was_ready.set()
+
+
+def _is_loading(status: Mapping[str, Any]) -> bool:
+    """Say whether a version comes or goes."""
+    versions = (version for model in status["models"].values() for version in model["versions"].values())
+    return any(one["state"] in _PASSING for version in versions for one in (version, version.get("replacement")) if one)
 
 
 def ready_models(status: Mapping[str, Any]) -> dict[str, bool]:

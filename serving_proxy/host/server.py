@@ -40,7 +40,7 @@ class HostServer:
         self._options = options
         self._engine = engine = make_engine(host)
         self._grpc = GrpcServer(engine, options)
-        self._readiness = Readiness(host, self._grpc.set_health)
+        self._readiness = Readiness(host, self._grpc.set_health, self._grpc.crowd)
         application = Application(engine, self._readiness, options)
         # Held to the end: nobody else takes the ports while gRPC and uvicorn have sockets of their own there.
         self._grpc_port = reserve(host, options.address, options.grpc_port)

@@ -76,6 +76,24 @@ def build_every_dtype(path: Path) -> Path:
     return path
 
 
+def build_hungry(path: Path) -> Path:
+    """x float32 [batch] -> y: 32 GiB a row are filled on the way; signature `plain`: the same x twice as large."""
+    tf = _tensorflow()
+    module = tf.Module()
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
+    def serve(x: Any) -> dict[str, Any]:
+        rows = tf.shape(x, out_type=tf.int64)[0]
+        return {"y": x + tf.reduce_max(tf.fill([rows * (1 << 33)], x[0]))}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
+    def plain(x: Any) -> dict[str, Any]:
+        return {"y": 2.0 * x}
+
+    tf.saved_model.save(module, str(path), signatures={"serving_default": serve, "plain": plain})
+    return path
+
+
 def edit_model(source: Path, path: Path, edit: Callable[[Any], object]) -> Path:
     """Copy a SavedModel and change its MetaGraphDef."""
     _tensorflow()

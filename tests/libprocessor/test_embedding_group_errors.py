@@ -59,6 +59,9 @@ def test_sparse_features(table: Path) -> None:
     refused(group, "feature 2: 3 elements, expected the shape", ids, indices, [2, 1, 1], weights)
     refused(group, "feature 2: -1 rows, expected 0 to", ids, indices, [-1, 1], weights)
     refused(group, "feature 2: 4611686018427387904 rows", ids, indices, [2**62, 1], weights)
+    refused(
+        group, r"feature 2: 1048577 rows, expected 0 to 1048576 \(max_rows\)", ids, indices, [2**20 + 1, 1], weights
+    )
     refused(group, "feature 3: 1 weights, expected 2 as feature 0 has", ids, indices, shape, [1])
     refused(group, "feature 1: row 0 at position 0, expected 0 to -1", ids, indices, [0, 1], weights)
     assert group([], np.zeros((0, 2)), [3, 0], [])[0].tolist() == [[0, 0, 0, 0]] * 3

@@ -294,3 +294,15 @@ def test_generated_request_is_not_of_enormous_size(tiny_model: Path, tmp_path: P
         path = special_models.edit_model(tiny_model, tmp_path / str(number), enlarge)
         with DropInModel(path) as model:
             assert warmup(model).startswith("generated request failed: "), sizes
+
+
+def test_generated_request_takes_no_more_memory_than_requests_may(models_root: Path) -> None:
+    with DropInModel(special_models.build_hungry(models_root / "hungry")) as model:
+        outcome = warmup(model)
+        assert outcome.startswith("generated request failed: RESOURCE_EXHAUSTED: "), outcome
+        assert outcome.endswith("; not warmed up")
+        answer = model.process(encode({"x": np.ones(1, np.float32)}))
+        assert answer.status != 200
+        answer = model.process(encode({"x": np.ones(2, np.float32)}, signature="plain"))
+        assert decode(answer.data or b"")["y"].tolist() == [2.0, 2.0]
+        assert model.ask("stats")["request_bytes"]["in_use"]["run"] == 0

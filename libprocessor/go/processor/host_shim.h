@@ -117,6 +117,31 @@ static inline shim_answer shim_host_create(const char *state_dir, const char *id
   return shim_end(status, &error, NULL);
 }
 
+/* Memory of `room` bytes with the contents of `old`, which has `held`; both are claimed from the budget of requests. NULL
+ * with the reason in `error`; `old` stays then. */
+static inline void *shim_buffer_grow(void *old, size_t held, size_t room, processor_error *error) {
+  error->code = processor_request_bytes_claim(held, room - held, error);
+  if (error->code != PROCESSOR_OK) return NULL;
+  void *memory = realloc(old, room);
+  if (memory != NULL) return memory;
+  processor_request_bytes_release(room - held);
+  error->code = PROCESSOR_RESOURCE_EXHAUSTED;
+  strcpy(error->message, "request: no memory left");
+  return NULL;
+}
+
+static inline void shim_buffer_free(void *memory, size_t room) {
+  free(memory);
+  processor_request_bytes_release(room);
+}
+
+static inline shim_answer shim_request_bytes_set_limit(uint64_t bytes) {
+  processor_error error;
+  error.message[0] = '\0';
+  processor_status status = processor_request_bytes_set_limit(bytes, &error);
+  return shim_end(status, &error, NULL);
+}
+
 typedef processor_status (*shim_host_question_fn)(const processor_host *, processor_result **, processor_error *);
 
 static inline shim_answer shim_host_ask(const processor_host *host, shim_host_question_fn question) {

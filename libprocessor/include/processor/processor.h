@@ -554,6 +554,8 @@ typedef struct processor_host_options {
    *  those of sessions and what works in the background, are moved to the other CPUs, if these have room for what
    *  reading requests and writing answers takes. Of one host in a process. */
   int32_t owns_process;
+  /** As for processor_request_bytes_set_limit(); 0: as it is. */
+  uint64_t max_request_bytes_in_flight;
 } processor_host_options;
 
 /** \brief A key and bytes, as gRPC's metadata or HTTP's headers bring them. */
@@ -711,6 +713,44 @@ PROCESSOR_API void processor_host_free(processor_host *host);
  */
 PROCESSOR_API processor_status processor_desired_check(const void *json, size_t size, const char *cpus, char *faults,
                                                        size_t capacity, size_t *faults_size, processor_error *error);
+
+/** @} */
+
+/**
+ * \defgroup request_bytes Memory of requests in flight
+ *
+ * One budget for all models and hosts of the process: decoded tensors, what runs compute, responses, and the copies that
+ * asynchronous requests need are claimed from it before they are allocated. A request that finds no room is refused with
+ * RESOURCE_EXHAUSTED, one that could never fit with INVALID_ARGUMENT. A program that receives requests from a network
+ * claims their bytes as well, before it reads or inflates them.
+ * @{
+ */
+
+/**
+ * \brief Set what requests in flight may hold together.
+ *
+ * \param bytes  1 MiB or more; 0: the default, a tenth of the memory that the machine or the cgroup has, but at least
+ *               256 MiB. The environment's PROCESSOR_MAX_REQUEST_BYTES_IN_FLIGHT is another default.
+ * \return INVALID_ARGUMENT for a number outside.
+ */
+PROCESSOR_API processor_status processor_request_bytes_set_limit(uint64_t bytes, processor_error *error);
+
+/** \brief Answer what requests in flight may hold together, in bytes. */
+PROCESSOR_API uint64_t processor_request_bytes_limit(void);
+
+/**
+ * \brief Claim memory for the body of a request.
+ *
+ * A body of more than 64 KiB finds the budget full when half of it is used, so that slow and large ones leave room.
+ *
+ * \param held  what the same body has claimed already.
+ * \param more  what it needs now, in bytes; given back with processor_request_bytes_release().
+ * \return RESOURCE_EXHAUSTED if there is no room, INVALID_ARGUMENT if there never will be.
+ */
+PROCESSOR_API processor_status processor_request_bytes_claim(uint64_t held, uint64_t more, processor_error *error);
+
+/** \brief Give back what was claimed, once the memory is free. */
+PROCESSOR_API void processor_request_bytes_release(uint64_t bytes);
 
 /** @} */
 

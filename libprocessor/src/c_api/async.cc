@@ -11,6 +11,7 @@
 #include "src/c_api/handle.h"
 #include "src/c_api/request_work.h"
 #include "src/c_api/result.h"
+#include "src/runtime/byte_budget.h"
 #include "src/runtime/model.h"
 
 namespace {
@@ -22,8 +23,9 @@ using processor::Model;
 
 class TargetWork : public processor::AsyncWork {
  public:
-  TargetWork(const processor_request &request, const processor_target &target)
-      : owned_(request), reader_(owned_.view(), /*lent=*/false), completion_(target) {
+  /// `claim`: for the copy of the request.
+  TargetWork(const processor_request &request, const processor_target &target, processor::ByteClaim claim)
+      : claim_(std::move(claim)), owned_(request), reader_(owned_.view(), /*lent=*/false), completion_(target) {
     priority = request.priority;
     deadline_us = request.deadline_us;
   }
@@ -50,6 +52,7 @@ class TargetWork : public processor::AsyncWork {
   }
 
  private:
+  const processor::ByteClaim claim_;
   const processor::OwnedRequest owned_;
   processor::RequestReader reader_;
   processor::Completion completion_;
@@ -63,7 +66,9 @@ absl::Status Start(const processor_model *handle, const processor_request *given
   if (absl::Status s = processor::ReadTarget(given_target, &target); !s.ok()) return s;
   std::shared_ptr<Model> model;
   if (absl::Status s = GetModel(handle, &model); !s.ok()) return s;
-  auto work = std::make_shared<TargetWork>(request, target);
+  processor::ByteClaim claim(processor::ByteBudget::Use::kTensors);
+  if (absl::Status s = claim.Add("request", processor::BytesToOwn(request)); !s.ok()) return s;
+  auto work = std::make_shared<TargetWork>(request, target, std::move(claim));
   if (auto text = processor::AnswerEmptyRequest(request, *model)) {
     if (request_id != nullptr) *request_id = 0;
     work->Answer(std::move(text));

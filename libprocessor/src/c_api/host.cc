@@ -15,6 +15,7 @@
 #include "src/c_api/result.h"
 #include "src/codec/message_text.h"
 #include "src/host/model_host.h"
+#include "src/runtime/byte_budget.h"
 
 struct processor_host {
   mutable std::mutex mutex;
@@ -86,8 +87,10 @@ void FillResult(HostAnswer &&answer, processor_result *result) noexcept {
 
 // Copies of what a request points at, for a caller who does not wait.
 struct OwnedTexts {
-  explicit OwnedTexts(const HostRequest &request)
-      : protocol(request.protocol),
+  /// `claim`: for the copy of the bytes.
+  OwnedTexts(const HostRequest &request, processor::ByteClaim given)
+      : claim(std::move(given)),
+        protocol(request.protocol),
         method(request.method),
         data(request.data),
         model_name(request.model_name),
@@ -104,20 +107,21 @@ struct OwnedTexts {
   OwnedTexts(const OwnedTexts &) = delete;
   OwnedTexts &operator=(const OwnedTexts &) = delete;
 
+  const processor::ByteClaim claim;
   const std::string protocol, method, data, model_name, version_label, routing_key;
   HostRequest view;
 };
 
 // A base that is made before the call that looks into it.
 struct TextsHolder {
-  explicit TextsHolder(const HostRequest &request) : texts(request) {}
+  TextsHolder(const HostRequest &request, processor::ByteClaim claim) : texts(request, std::move(claim)) {}
   const OwnedTexts texts;
 };
 
 class TargetCall : private TextsHolder, public ModelHost::AsyncCall {
  public:
-  TargetCall(const HostRequest &request, const processor_target &target)
-      : TextsHolder(request),
+  TargetCall(const HostRequest &request, const processor_target &target, processor::ByteClaim claim)
+      : TextsHolder(request, std::move(claim)),
         AsyncCall(texts.view),
         completion_(target),
         result_(std::make_unique<processor_result>()) {}
@@ -163,6 +167,9 @@ processor_status processor_host_create(const processor_host_options *given, proc
     options.host_id = View(src.host_id);
     if (src.maintenance_cpus != nullptr) options.maintenance_cpus = src.maintenance_cpus;
     options.owns_process = src.owns_process != 0;
+    if (src.max_request_bytes_in_flight != 0) {
+      if (absl::Status s = processor::SetRequestBytes(src.max_request_bytes_in_flight); !s.ok()) return s;
+    }
     std::shared_ptr<ModelHost> host;
     if (absl::Status s = ModelHost::Create(options, &host); !s.ok()) return s;
     processor_host *made = processor::Quarantine<processor_host>::Global().Take();
@@ -202,7 +209,10 @@ processor_status processor_host_process_async(const processor_host *handle, cons
     std::shared_ptr<ModelHost> host;
     if (absl::Status s = GetHost(handle, &host); !s.ok()) return s;
     uint64_t id = 0;
-    host->Start(std::make_shared<TargetCall>(request, target), &id);
+    processor::ByteClaim claim(processor::ByteBudget::Use::kTensors);
+    const absl::Status room = claim.Add("request", request.data.size());
+    if (!room.ok()) request.data = {};  // refused without a copy
+    host->Start(std::make_shared<TargetCall>(request, target, std::move(claim)), &id, room);
     if (request_id != nullptr) *request_id = id;
     return absl::OkStatus();
   });

@@ -49,6 +49,7 @@ absl::Status RequestReader::DecodeTensors(const ModelVersion &version, DecodedRe
   const auto &specs = request->signature->inputs();
   request->feeds.resize(specs.size());
   std::vector<bool> seen(specs.size(), false);
+  FeedArena arena;
   for (size_t i = 0; i < request_.num_inputs; ++i) {
     processor_tensor tensor;
     if (absl::Status s = ReadStruct(ElementAt(request_.inputs, i), "tensor", &tensor); !s.ok()) return s;
@@ -58,7 +59,7 @@ absl::Status RequestReader::DecodeTensors(const ModelVersion &version, DecodedRe
           absl::StrCat("input '", tensor.name, "': not in signature '", request->signature->name(), "'"));
     }
     const bool may_borrow = lent_ && version.may_borrow_inputs();
-    if (absl::Status s = ToTensor(tensor, specs[at], may_borrow, &request->feeds[at]); !s.ok()) return s;
+    if (absl::Status s = ToTensor(tensor, specs[at], may_borrow, &arena, &request->feeds[at]); !s.ok()) return s;
     seen[at] = true;
   }
   std::vector<std::string_view> keys;
@@ -133,6 +134,16 @@ void OwnedRequest::KeepStrings(const int64_t *dims, int32_t rank, processor_tens
     tensor->size = 0;
   }
   tensor->offsets = static_cast<const int64_t *>(KeepBytes(offsets.data(), sizeof(int64_t) * offsets.size()));
+}
+
+size_t BytesToOwn(const processor_request &request) {
+  size_t bytes = request.size;
+  for (size_t i = 0; request.protocol == nullptr && i < request.num_inputs; ++i) {
+    processor_tensor tensor;
+    ReadStruct(ElementAt(request.inputs, i), "tensor", &tensor).IgnoreError();  // ReadRequest() has checked it
+    bytes += tensor.size;
+  }
+  return bytes;
 }
 
 OwnedRequest::OwnedRequest(const processor_request &request) : view_(request) {

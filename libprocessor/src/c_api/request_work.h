@@ -55,6 +55,9 @@ class CallWork : public Work {
   RequestReader reader;
 };
 
+/// What OwnedRequest will copy of a request that has been through ReadRequest(), about.
+size_t BytesToOwn(const processor_request &request);
+
 /// Copies of all that a request points at, for a caller who does not wait.
 class OwnedRequest {
  public:

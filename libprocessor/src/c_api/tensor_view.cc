@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/codec/codec.h"
+#include "src/codec/predict_codec.h"
 #include "tensorflow/core/framework/allocation_description.pb.h"
 #include "tensorflow/core/framework/types.h"
 
@@ -49,7 +50,7 @@ absl::Status ReadShape(const processor_tensor &src, const TensorSpec &spec, Tens
 }
 
 absl::Status ReadNumbers(const processor_tensor &src, const TensorSpec &spec, const TensorShape &shape, bool may_borrow,
-                         Tensor *dst) {
+                         FeedArena *arena, Tensor *dst) {
   const int64_t item = tensorflow::DataTypeSize(spec.dtype);
   if (item == 0) return Wrong(spec, absl::StrCat("dtype ", tensorflow::DataType_Name(spec.dtype), " is no dense one"));
   const int64_t elements = shape.num_elements();
@@ -71,14 +72,13 @@ absl::Status ReadNumbers(const processor_tensor &src, const TensorSpec &spec, co
     buffer->Unref();
     return absl::OkStatus();
   }
-  *dst = Tensor(spec.dtype, shape);
-  if (!dst->IsInitialized() && src.size > 0)
-    return absl::ResourceExhaustedError(absl::StrCat("input '", spec.alias, "': no memory left"));
+  if (absl::Status s = MakeInput(spec, shape, static_cast<size_t>(item), 0, arena, dst); !s.ok()) return s;
   if (src.size > 0) std::memcpy(const_cast<char *>(dst->tensor_data().data()), src.data, src.size);
   return absl::OkStatus();
 }
 
-absl::Status ReadStrings(const processor_tensor &src, const TensorSpec &spec, const TensorShape &shape, Tensor *dst) {
+absl::Status ReadStrings(const processor_tensor &src, const TensorSpec &spec, const TensorShape &shape,
+                         FeedArena *arena, Tensor *dst) {
   const int64_t elements = shape.num_elements();
   const char *bytes = static_cast<const char *>(src.data);
   if (bytes == nullptr && src.size > 0) return Wrong(spec, "data NULL");
@@ -92,7 +92,8 @@ absl::Status ReadStrings(const processor_tensor &src, const TensorSpec &spec, co
     }
     // Memory for the elements must be justified by what was sent; without bytes only a bounded number is.
     if (src.item_size == 0 && elements > (1 << 24)) return Wrong(spec, "too many elements without bytes");
-    *dst = Tensor(tensorflow::DT_STRING, shape);
+    absl::Status s = MakeInput(spec, shape, sizeof(tensorflow::tstring), src.size, arena, dst);
+    if (!s.ok()) return s;
     auto flat = dst->flat<tensorflow::tstring>();
     for (int64_t i = 0; i < elements && src.item_size > 0; ++i) {
       const char *item = bytes + i * src.item_size;
@@ -109,7 +110,8 @@ absl::Status ReadStrings(const processor_tensor &src, const TensorSpec &spec, co
   if (static_cast<uint64_t>(src.offsets[elements]) > src.size) {
     return Wrong(spec, absl::StrCat("offsets end at ", src.offsets[elements], ", expected at most size, ", src.size));
   }
-  *dst = Tensor(tensorflow::DT_STRING, shape);
+  const auto size = static_cast<size_t>(src.offsets[elements] - src.offsets[0]);
+  if (absl::Status s = MakeInput(spec, shape, sizeof(tensorflow::tstring), size, arena, dst); !s.ok()) return s;
   auto flat = dst->flat<tensorflow::tstring>();
   for (int64_t i = 0; i < elements; ++i) flat(i).assign(bytes + src.offsets[i], src.offsets[i + 1] - src.offsets[i]);
   return absl::OkStatus();
@@ -117,12 +119,13 @@ absl::Status ReadStrings(const processor_tensor &src, const TensorSpec &spec, co
 
 }  // namespace
 
-absl::Status ToTensor(const processor_tensor &src, const TensorSpec &spec, bool may_borrow, Tensor *dst) {
+absl::Status ToTensor(const processor_tensor &src, const TensorSpec &spec, bool may_borrow, FeedArena *arena,
+                      Tensor *dst) {
   if (absl::Status s = CheckDtype(spec, static_cast<tensorflow::DataType>(src.dtype)); !s.ok()) return s;
   TensorShape shape;
   if (absl::Status s = ReadShape(src, spec, &shape); !s.ok()) return s;
-  if (spec.dtype == tensorflow::DT_STRING) return ReadStrings(src, spec, shape, dst);
-  return ReadNumbers(src, spec, shape, may_borrow, dst);
+  if (spec.dtype == tensorflow::DT_STRING) return ReadStrings(src, spec, shape, arena, dst);
+  return ReadNumbers(src, spec, shape, may_borrow, arena, dst);
 }
 
 TensorView::TensorView(std::string name, Tensor tensor) : name_(std::move(name)), tensor_(std::move(tensor)) {

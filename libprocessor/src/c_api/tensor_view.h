@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "processor/processor.h"
+#include "src/codec/feed_arena.h"
 #include "src/runtime/signature.h"
 #include "tensorflow/core/framework/tensor.h"
 
@@ -17,8 +18,9 @@ namespace processor {
 /// `may_borrow`: numbers whose address is a multiple of 64 are used where they lie; they must stay there until the
 /// tensor and all that shares its memory is gone.
 /// \return INVALID_ARGUMENT, naming the input, for a dtype or shape that is not the signature's or a size that is not
-///         the shape's.
-absl::Status ToTensor(const processor_tensor &src, const TensorSpec &spec, bool may_borrow, tensorflow::Tensor *dst);
+///         the shape's; as FeedArena::Make() for what is copied.
+absl::Status ToTensor(const processor_tensor &src, const TensorSpec &spec, bool may_borrow, FeedArena *arena,
+                      tensorflow::Tensor *dst);
 
 /// What a processor_tensor shows of an output; keeps it alive.
 class TensorView {

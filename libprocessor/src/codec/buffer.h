@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory from malloc with one owner: what a response is written into, and what a host of the drop-in contract releases
-// with free().
+// with free(). Of the budget of requests it has what was claimed for it, until it is dropped or given away.
 #ifndef PROCESSOR_CODEC_BUFFER_H_
 #define PROCESSOR_CODEC_BUFFER_H_
 
@@ -8,6 +8,8 @@
 #include <cstring>
 #include <string_view>
 #include <utility>
+
+#include "src/runtime/byte_budget.h"
 
 namespace processor {
 
@@ -18,6 +20,7 @@ class Buffer {
   Buffer& operator=(Buffer&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
+    std::swap(claim_, other.claim_);
     return *this;
   }
   ~Buffer() { std::free(data_); }
@@ -40,15 +43,20 @@ class Buffer {
   const char* data() const { return data_; }
   size_t size() const { return size_; }
 
+  /// The claim of what is allocated, which ends with it.
+  void Keep(ByteClaim claim) { claim_ = std::move(claim); }
+
   /// Gives the memory away; the receiver calls free().
   char* Release() {
     size_ = 0;
+    claim_.Release();
     return std::exchange(data_, nullptr);
   }
 
  private:
   char* data_ = nullptr;
   size_t size_ = 0;
+  ByteClaim claim_{ByteBudget::Use::kAnswer};
 };
 
 }  // namespace processor

@@ -82,6 +82,13 @@ absl::Status BuildShape(const TensorSpec& spec, const Dims& dims, tensorflow::Te
       absl::StrCat("input '", spec.alias, "': shape ", DimsText(dims), ", expected fewer than 2^63 elements"));
 }
 
+absl::Status MakeInput(const TensorSpec& spec, const tensorflow::TensorShape& shape, size_t element_bytes, size_t text,
+                       FeedArena* arena, tensorflow::Tensor* dst) {
+  absl::Status status = arena->Make(spec.dtype, shape, element_bytes, dst, text);
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("input '", spec.alias, "': ", status.message()));
+}
+
 absl::Status SelectSignature(const SignatureSet& signatures, std::string_view name, DecodedRequest* dst) {
   dst->signature = signatures.Find(name);
   if (dst->signature != nullptr) return absl::OkStatus();
@@ -129,7 +136,11 @@ absl::Status CheckDtype(const TensorSpec& spec, tensorflow::DataType dtype) {
 }
 
 absl::Status CheckShape(const TensorSpec& spec, const tensorflow::TensorShape& shape) {
-  if (spec.shape.IsCompatibleWith(shape)) return absl::OkStatus();
+  if (spec.shape.IsCompatibleWith(shape)) {
+    if (!spec.open_rows || shape.dims() == 0 || shape.dim_size(0) <= spec.max_rows) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': ", shape.dim_size(0),
+                                                   " rows, expected at most ", spec.max_rows, " (max_rows)"));
+  }
   return absl::InvalidArgumentError(
       absl::StrCat("input '", spec.alias, "': shape ", shape.DebugString(), ", expected ", spec.shape.DebugString()));
 }
@@ -138,9 +149,12 @@ absl::Status FinishRequest(const std::vector<bool>& seen, const std::vector<std:
                            DecodedRequest* dst) {
   const Signature& signature = *dst->signature;
   for (size_t i = 0; i < seen.size(); ++i) {
-    if (!seen[i]) {
-      return absl::InvalidArgumentError(absl::StrCat("input '", signature.inputs()[i].alias, "': missing"));
+    if (seen[i]) continue;
+    const TensorSpec& spec = signature.inputs()[i];
+    if (!spec.default_value.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': missing"));
     }
+    dst->feeds[i] = *spec.default_value;  // kernels write into no tensor that others hold
   }
   const std::vector<TensorSpec>& outputs = signature.outputs();
   dst->fetches.clear();
@@ -168,9 +182,15 @@ absl::Status MakeRoom(size_t size, Buffer* dst) {
   if (size > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
     return absl::ResourceExhaustedError(absl::StrCat("response: ", size, " bytes, expected at most 2147483647"));
   }
+  constexpr size_t kLeastClaim = 4096;
+  ByteClaim claim(ByteBudget::Use::kAnswer);
+  if (size >= kLeastClaim) {
+    if (absl::Status s = claim.Add("response", size); !s.ok()) return s;
+  }
   if (!dst->Allocate(size)) {
     return absl::ResourceExhaustedError(absl::StrCat("response: no memory for ", size, " bytes"));
   }
+  dst->Keep(std::move(claim));
   return absl::OkStatus();
 }
 

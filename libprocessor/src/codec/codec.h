@@ -115,8 +115,8 @@ bool IsJson(std::string_view protocol);
 absl::Status CheckDtype(const TensorSpec& spec, tensorflow::DataType dtype);
 absl::Status CheckShape(const TensorSpec& spec, const tensorflow::TensorShape& shape);
 
-/// Completes a request once all inputs and the output filter have been read: fails if an input is missing
-/// (`seen` [inputs]), turns `output_keys` (all outputs if empty) into fetches.
+/// Completes a request once all inputs and the output filter have been read: takes the defaults of inputs that are missing
+/// (`seen` [inputs]), fails if there is none, turns `output_keys` (all outputs if empty) into fetches.
 absl::Status FinishRequest(const std::vector<bool>& seen, const std::vector<std::string_view>& output_keys,
                            DecodedRequest* dst);
 

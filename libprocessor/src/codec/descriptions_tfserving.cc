@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GetModelMetadata and GetModelStatus of TensorFlow Serving, as messages and as JSON.
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/json/json.h"
 #include "nlohmann/json.hpp"
 #include "src/codec/description_parts.h"
 #include "src/codec/message_builder.h"
@@ -65,6 +66,13 @@ void AddInfos(const std::vector<TensorSpec>& specs, TensorInfos* dst) {
   }
 }
 
+tensorflow::TensorProto DefaultMessage(const TensorSpec& input) {
+  tensorflow::TensorProto message;
+  // In typed fields, which clients in any language read.
+  input.default_value->AsProtoField(&message);
+  return message;
+}
+
 std::string MetadataAnswer(const ModelView& model, const VersionView& version) {
   MessageBuilder signatures;
   for (const auto& signature : version.signatures->all()) {
@@ -72,6 +80,9 @@ std::string MetadataAnswer(const ModelView& model, const VersionView& version) {
     def.set_method_name(signature->method_name());
     AddInfos(signature->inputs(), def.mutable_inputs());
     AddInfos(signature->outputs(), def.mutable_outputs());
+    for (const TensorSpec& input : signature->inputs()) {
+      if (input.default_value) (*def.mutable_defaults())[input.alias] = DefaultMessage(input);
+    }
     MessageBuilder entry;
     entry.Bytes(kMapKey, signature->name()).Bytes(kMapValue, def.SerializeAsString(), true);
     signatures.Bytes(kSignatures, entry.bytes());
@@ -151,13 +162,28 @@ Json InfosJson(const std::vector<TensorSpec>& specs) {
   return infos;
 }
 
+/// As protobuf's own JSON has it.
+Json DefaultsJson(const Signature& signature) {
+  Json defaults = Json::object();
+  for (const TensorSpec& input : signature.inputs()) {
+    if (!input.default_value) continue;
+    std::string text;
+    google::protobuf::json::PrintOptions options;
+    options.preserve_proto_field_names = true;
+    if (google::protobuf::json::MessageToJsonString(DefaultMessage(input), &text, options).ok()) {
+      defaults[input.alias] = Json::parse(text);
+    }
+  }
+  return defaults;
+}
+
 Json MetadataJson(const ModelView& model, const VersionView& version) {
   Json signatures = Json::object();
   for (const auto& signature : version.signatures->all()) {
     signatures[signature->name()] = {{"inputs", InfosJson(signature->inputs())},
                                      {"outputs", InfosJson(signature->outputs())},
                                      {"method_name", signature->method_name()},
-                                     {"defaults", Json::object()}};
+                                     {"defaults", DefaultsJson(*signature)}};
   }
   return {{"model_spec", {{"name", model.name}, {"signature_name", ""}, {"version", absl::StrCat(version.number)}}},
           {"metadata", {{kSignatureDef, {{kSignatureDef, std::move(signatures)}}}}}};

@@ -75,7 +75,7 @@ struct EasProtocol {
       uint64_t value;
       while (!values.done()) {
         if (!values.ReadVarint(&value)) return false;
-        dims->push_back(static_cast<int64_t>(value));
+        AddDim(static_cast<int64_t>(value), dims);
       }
     }
     return true;
@@ -93,7 +93,9 @@ struct EasProtocol {
                                                      layout.field_name, ", expected ", shape.num_elements(),
                                                      pairs ? " pairs" : "", " for shape ", shape.DebugString()));
     }
-    if (absl::Status status = arena->Make(spec.dtype, shape, layout.element_bytes(), dst); !status.ok()) return status;
+    const size_t text = layout.encoding == ValueEncoding::kBytes ? encoded.values.span.size() : 0;
+    absl::Status status = MakeInput(spec, shape, layout.element_bytes(), text, arena, dst);
+    if (!status.ok()) return status;
     return ReadScalars(layout, encoded.values, scalars, dst) ? absl::OkStatus() : MalformedInput(spec);
   }
 

@@ -46,6 +46,10 @@ std::string_view MethodName(ExampleMethod method) {
 absl::Status MakeExamples(const ExampleBatch& batch, Tensor* dst) {
   const size_t count = batch.examples.size();
   if (count == 0) return absl::InvalidArgumentError("input: no examples, expected at least one");
+  if (count > kMaxExamples) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("input: more than ", kMaxExamples, " examples, expected at most so many"));
+  }
   if (!batch.context.empty() && count > kMaxContextBytes / batch.context.size()) {
     return absl::InvalidArgumentError(absl::StrCat("input: a context of ", batch.context.size(), " bytes for ", count,
                                                    " examples, expected at most ", kMaxContextBytes >> 20,
@@ -53,7 +57,11 @@ absl::Status MakeExamples(const ExampleBatch& batch, Tensor* dst) {
   }
   FeedArena arena;
   const tensorflow::TensorShape shape({static_cast<int64_t>(count)});
-  if (absl::Status s = arena.Make(tensorflow::DT_STRING, shape, sizeof(tstring), dst); !s.ok()) return s;
+  size_t bytes = count * batch.context.size();
+  for (const std::string_view example : batch.examples) bytes += example.size();
+  if (absl::Status s = arena.Make(tensorflow::DT_STRING, shape, sizeof(tstring), dst, bytes); !s.ok()) {
+    return absl::Status(s.code(), absl::StrCat("input: ", s.message()));
+  }
   auto* const strings = static_cast<tstring*>(dst->data());
   for (size_t i = 0; i < count; ++i) {
     // To join two messages is to merge them.

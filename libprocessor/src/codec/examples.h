@@ -19,7 +19,11 @@ enum class ExampleMethod : uint8_t { kClassify, kRegress };
 /// "tensorflow/serving/classify" or ".../regress", which the signature must have.
 std::string_view MethodName(ExampleMethod method);
 
-/// Serialised tf.Examples, and one that is merged into each of them.
+/// How many examples a request may have: an example of two bytes takes more memory than that.
+constexpr size_t kMaxExamples = size_t{1} << 20;
+
+/// Serialised tf.Examples, and one that is merged into each of them. Of more than kMaxExamples those beyond the next are
+/// left out, for the request is refused.
 struct ExampleBatch {
   std::vector<std::string_view> examples;
   std::string_view context;

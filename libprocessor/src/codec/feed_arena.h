@@ -6,6 +6,9 @@
 // in, and the last one to go frees the block, on whatever thread that is. Large tensors have a block of their own, so
 // that a long-lived small one never keeps much memory alive. If memory is short, this says so at once; TensorFlow's
 // allocator retries for ten seconds, then goes on with a null pointer.
+//
+// What a tensor takes above a few kilobytes is claimed from the budget of requests (byte_budget.h) before it is
+// allocated, and given back with its block.
 #ifndef PROCESSOR_CODEC_FEED_ARENA_H_
 #define PROCESSOR_CODEC_FEED_ARENA_H_
 
@@ -19,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "src/runtime/byte_budget.h"
 #include "tensorflow/core/framework/allocation_description.pb.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -27,16 +31,25 @@ namespace processor {
 
 class FeedArena {
  public:
-  FeedArena() = default;
+  explicit FeedArena(ByteBudget* budget = &ByteBudget::Requests()) : budget_(budget) {}
   FeedArena(const FeedArena&) = delete;
   FeedArena& operator=(const FeedArena&) = delete;
   /// The tensors made stay valid.
   ~FeedArena();
 
-  /// Makes an uninitialised tensor (strings: empty ones) of a dtype that is a number or DT_STRING.
-  /// \return RESOURCE_EXHAUSTED if memory is short.
+  /// Makes an uninitialised tensor (strings: empty ones) of a dtype that is a number or DT_STRING. `string_bytes`: what
+  /// its strings will hold beside it.
+  /// \return RESOURCE_EXHAUSTED if memory or the budget is short, INVALID_ARGUMENT if it could never suffice.
   absl::Status Make(tensorflow::DataType dtype, const tensorflow::TensorShape& shape, size_t element_bytes,
-                    tensorflow::Tensor* dst);
+                    tensorflow::Tensor* dst, size_t string_bytes = 0);
+
+  /// Claims what strings of the tensor made last will hold more than was said.
+  absl::Status Extend(size_t string_bytes);
+
+  /// Whether the request may have so many bytes of values filled in that it does not bring: up to kMostRepeated in all,
+  /// for a few bytes can ask for many.
+  bool Repeat(size_t count, size_t bytes_each);
+  static constexpr size_t kMostRepeated = size_t{64} << 20;
 
  private:
   struct Block;
@@ -46,13 +59,20 @@ class FeedArena {
   static constexpr size_t kBlockBytes = 8192;
   static constexpr size_t kLargestShared = 1024;  // of one tensor with what goes before it
   static constexpr size_t kMostElements = size_t{1} << 56;
+  static constexpr size_t kLeastClaim = 4096;
 
   static constexpr size_t RoundUp(size_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
 
   /// Memory for a tensor and what goes before it, and the block that it lies in; nullptr if memory is short.
   char* Take(size_t bytes, Block** block);
   void CloseBlock();
+  /// Claims what is worth claiming of so many bytes, which `claimed` then says.
+  absl::Status Claim(size_t bytes, size_t* claimed);
 
+  ByteBudget* const budget_;
+  size_t claimed_ = 0;      // for all blocks
+  size_t repeated_ = 0;     // bytes
+  Block* last_ = nullptr;   // of the tensor made last
   Block* block_ = nullptr;  // the one that small tensors share
   char* next_ = nullptr;
   char* end_ = nullptr;
@@ -71,12 +91,18 @@ struct FeedArena::Block {
     return memory == nullptr ? nullptr : new (memory) Block(shares);
   }
   static void Drop(Block* block, int shares) {
-    if (block->shares.fetch_sub(shares, std::memory_order_acq_rel) == shares) std::free(block);
+    if (block->shares.fetch_sub(shares, std::memory_order_acq_rel) != shares) return;
+    ByteBudget* const budget = block->budget;
+    const auto claimed = static_cast<int64_t>(block->claimed);
+    std::free(block);
+    if (claimed > 0) budget->Release(ByteBudget::Use::kTensors, claimed);
   }
 
   char* begin() { return reinterpret_cast<char*>(this) + kAlignment; }
 
   std::atomic<int> shares;
+  size_t claimed = 0;  // changed by the arena's thread alone, while the block cannot be dropped
+  ByteBudget* budget = nullptr;
 };
 
 /// Lies in a block, before its data, with a pointer to the block before it: [Block*][SharedBuffer] ... [data].
@@ -130,8 +156,34 @@ inline char* FeedArena::Take(size_t bytes, Block** block) {
   return std::exchange(next_, next_ + bytes);
 }
 
+inline absl::Status FeedArena::Claim(size_t bytes, size_t* claimed) {
+  *claimed = 0;
+  if (bytes < kLeastClaim) return absl::OkStatus();
+  const auto more = static_cast<int64_t>(bytes);
+  if (!budget_->Claim(ByteBudget::Use::kTensors, more)) {
+    return budget_->Refusal(ByteBudget::Use::kTensors, "tensors", more, static_cast<int64_t>(claimed_));
+  }
+  claimed_ += bytes;
+  *claimed = bytes;
+  return absl::OkStatus();
+}
+
+inline absl::Status FeedArena::Extend(size_t string_bytes) {
+  size_t claimed = 0;
+  if (absl::Status s = Claim(string_bytes, &claimed); !s.ok()) return s;
+  last_->claimed += claimed;
+  last_->budget = budget_;
+  return absl::OkStatus();
+}
+
+inline bool FeedArena::Repeat(size_t count, size_t bytes_each) {
+  if (bytes_each > 0 && count > (kMostRepeated - repeated_) / bytes_each) return false;
+  repeated_ += count * bytes_each;
+  return true;
+}
+
 inline absl::Status FeedArena::Make(tensorflow::DataType dtype, const tensorflow::TensorShape& shape,
-                                    size_t element_bytes, tensorflow::Tensor* dst) {
+                                    size_t element_bytes, tensorflow::Tensor* dst, size_t string_bytes) {
   const auto count = static_cast<size_t>(shape.num_elements());
   if (count == 0) {
     *dst = tensorflow::Tensor(dtype, shape);  // has no memory
@@ -140,9 +192,21 @@ inline absl::Status FeedArena::Make(tensorflow::DataType dtype, const tensorflow
   constexpr size_t kHead = RoundUp(sizeof(Block*) + sizeof(SharedBuffer));
   char* memory = nullptr;
   Block* block = nullptr;
-  if (count <= kMostElements) memory = Take(kHead + RoundUp(count * element_bytes), &block);
+  size_t claimed = 0;
+  if (count <= kMostElements) {
+    const size_t size = kHead + RoundUp(count * element_bytes);
+    absl::Status s = Claim((size > kLargestShared ? size : 0) + string_bytes, &claimed);
+    if (!s.ok()) return absl::Status(s.code(), absl::StrCat("shape ", shape.DebugString(), ": ", s.message()));
+    memory = Take(size, &block);
+  }
   if (memory == nullptr) {
+    if (claimed > 0) budget_->Release(ByteBudget::Use::kTensors, static_cast<int64_t>(claimed));
     return absl::ResourceExhaustedError(absl::StrCat("no memory for a tensor of shape ", shape.DebugString()));
+  }
+  last_ = block;
+  if (claimed > 0) {
+    block->claimed += claimed;
+    block->budget = budget_;
   }
   char* const place = memory + sizeof(Block*);
   SharedBuffer::BlockOf(place) = block;

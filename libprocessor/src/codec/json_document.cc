@@ -67,15 +67,26 @@ JsonDocument::~JsonDocument() {
   if (parser_ != nullptr && parser_->capacity() <= kLargestKept) KeptParser() = std::move(parser_);
 }
 
+absl::Status JsonDocument::Claim(size_t text_bytes, size_t times) {
+  constexpr size_t kLeastText = 16384;
+  if (text_bytes < kLeastText || text_bytes > kMaxBytes) return absl::OkStatus();
+  return claim_.Add("request: JSON", times * text_bytes);
+}
+
 absl::Status JsonDocument::Parse(std::string_view text) {
+  if (absl::Status s = Claim(text.size(), kMemoryOfText); !s.ok()) return s;
   parser_ = std::move(KeptParser());
   if (parser_ == nullptr) parser_.reset(new (std::nothrow) simdjson::dom::parser(kMaxBytes + 4096));
   if (parser_ == nullptr) return absl::ResourceExhaustedError("request: no memory to read it");
   const absl::Status status = ParseText(text);
   if (!absl::IsInvalidArgument(status) || text.size() > kMaxBytes) return status;
+  // A token of four bytes becomes at most four times as long.
+  if (absl::Status s = Claim(text.size(), 4); !s.ok()) return s;
   std::string replaced;
+  replaced.reserve(text.size());
   if (!ReplaceTokens(text, &replaced)) return status;
   has_tokens_ = true;
+  if (absl::Status s = Claim(replaced.size(), kMemoryOfText); !s.ok()) return s;
   return ParseText(replaced);
 }
 

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "src/runtime/byte_budget.h"
 // Without the functions that throw.
 #define SIMDJSON_EXCEPTIONS 0
 #include "simdjson.h"
@@ -29,8 +30,9 @@ class JsonDocument {
   JsonDocument& operator=(const JsonDocument&) = delete;
   ~JsonDocument();
 
-  /// Largest text; parsing takes up to some ten times its size in memory.
+  /// Largest text. Parsing takes up to kMemoryOfText times its size in memory, which is claimed before (byte_budget.h).
   static constexpr size_t kMaxBytes = size_t{64} << 20;
+  static constexpr size_t kMemoryOfText = 16;
 
   /// Reads `text`, whose memory is not needed afterwards. To be called once. Takes the tokens NaN, Infinity and
   /// -Infinity, which TensorFlow Serving's clients send, for what Number() knows.
@@ -45,9 +47,12 @@ class JsonDocument {
 
  private:
   absl::Status ParseText(std::string_view text);
+  /// Claims the memory of texts that are worth it.
+  absl::Status Claim(size_t text_bytes, size_t times);
 
   std::unique_ptr<simdjson::dom::parser> parser_;
   JsonObject root_;
+  ByteClaim claim_{ByteBudget::Use::kTensors};
   bool has_tokens_ = false;
 };
 

@@ -46,7 +46,7 @@ absl::Status MakeTensor(const TensorSpec& spec, std::string_view protocol, const
                                                    shape->DebugString()));
   }
   const size_t width = spec.dtype == tensorflow::DT_STRING ? sizeof(tstring) : tensorflow::DataTypeSize(spec.dtype);
-  return arena->Make(spec.dtype, *shape, width, dst);
+  return MakeInput(spec, *shape, width, 0, arena, dst);
 }
 
 JsonFiller::JsonFiller(const TensorSpec& spec, const JsonDocument& document, bool base64, Tensor* dst)

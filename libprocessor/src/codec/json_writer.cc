@@ -119,6 +119,25 @@ JsonWriter& JsonWriter::Nested(const Tensor& tensor, int dim, int64_t begin, boo
   return *this;
 }
 
+absl::Status JsonWriter::Reserve(const std::vector<Tensor>& outputs, size_t keys) {
+  constexpr size_t kLongestNumber = 26;
+  constexpr size_t kLongestEscape = 6;  // of a byte
+  constexpr size_t kMuch = 65536;
+  size_t bytes = 0;
+  for (const Tensor& output : outputs) {
+    const auto count = static_cast<size_t>(output.NumElements());
+    bytes += count * kLongestNumber;
+    if (output.dims() > 0) bytes += static_cast<size_t>(output.dim_size(0)) * keys;
+    if (output.dtype() != tensorflow::DT_STRING) continue;
+    const auto* const strings = static_cast<const tstring*>(output.data());
+    for (size_t i = 0; i < count; ++i) bytes += strings[i].size() * kLongestEscape;
+  }
+  if (bytes < kMuch) return absl::OkStatus();
+  if (absl::Status s = claim_.Add("response", bytes); !s.ok()) return s;
+  text_.reserve(bytes);
+  return absl::OkStatus();
+}
+
 absl::Status Finish(const JsonWriter& json, Response* dst) {
   if (absl::Status status = MakeRoom(json.text().size(), &dst->body); !status.ok()) return status;
   std::memcpy(dst->body.data(), json.text().data(), json.text().size());

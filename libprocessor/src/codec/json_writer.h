@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "src/codec/codec.h"
+#include "src/runtime/byte_budget.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace processor {
@@ -37,10 +38,15 @@ class JsonWriter {
   /// The part of a tensor from element `begin` on that dimensions `dim` and on span, as nested lists.
   JsonWriter& Nested(const tensorflow::Tensor& tensor, int dim, int64_t begin, bool binary);
 
+  /// Makes room for the text of outputs, if it is much: claims it and allocates it once. `keys`: bytes that go with each
+  /// of their rows.
+  absl::Status Reserve(const std::vector<tensorflow::Tensor>& outputs, size_t keys);
+
   const std::string& text() const { return text_; }
 
  private:
   std::string text_;
+  ByteClaim claim_{ByteBudget::Use::kAnswer};
 };
 
 /// Makes the text the body of a response. RESOURCE_EXHAUSTED if memory is short.

@@ -172,7 +172,7 @@ bool ReadInput(std::string_view message, InferInput* dst, std::forward_list<std:
       uint64_t value;
       while (!values.done()) {
         if (!values.ReadVarint(&value)) return false;
-        dst->dims.push_back(static_cast<int64_t>(value));
+        AddDim(static_cast<int64_t>(value), &dst->dims);
       }
     }
     if (field.type != WireType::kBytes) return true;
@@ -205,7 +205,8 @@ absl::Status ReadTyped(const TensorSpec& spec, std::string_view contents, const 
   const int64_t given = CountScalars(layout, values);
   if (given < 0) return MalformedInput(spec);
   if (given != shape.num_elements()) return WrongCount(spec, given, layout.field_name, shape);
-  if (absl::Status status = arena->Make(spec.dtype, shape, layout.element_bytes(), dst); !status.ok()) return status;
+  const size_t text = layout.encoding == ValueEncoding::kBytes ? values.span.size() : 0;
+  if (absl::Status s = MakeInput(spec, shape, layout.element_bytes(), text, arena, dst); !s.ok()) return s;
   return ReadScalars(layout, values, given, dst) ? absl::OkStatus() : MalformedInput(spec);
 }
 

@@ -63,6 +63,7 @@ class InferJson final : public Codec {
                       Response* dst) const override {
     const auto& details = static_cast<const InferJsonDetails&>(*request.details);
     JsonWriter json;
+    if (absl::Status s = json.Reserve(TextOutputs(details, outputs), 0); !s.ok()) return s;
     json.Text("{\"model_name\":").Bytes(AnswerSpec(request, context).name, false).Text(",\"model_version\":\"");
     if (context.model_version) json.Integer(*context.model_version);
     json.Text("\"");
@@ -122,6 +123,14 @@ class InferJson final : public Codec {
       ++at;
     }
     return absl::OkStatus();
+  }
+
+  static std::vector<Tensor> TextOutputs(const InferJsonDetails& details, const std::vector<Tensor>& outputs) {
+    std::vector<Tensor> text;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (!IsBinary(details, i)) text.push_back(outputs[i]);
+    }
+    return text;
   }
 
   static bool IsBinary(const InferJsonDetails& details, size_t i) {

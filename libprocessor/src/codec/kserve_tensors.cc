@@ -52,7 +52,7 @@ absl::Status ReadStrings(const TensorSpec& spec, std::string_view bytes, const T
                                                    " bytes end within a string, expected lengths and strings"));
   }
   if (given != shape.num_elements()) return WrongCount(spec, given, "raw contents", shape);
-  if (absl::Status status = arena->Make(spec.dtype, shape, sizeof(tstring), dst); !status.ok()) return status;
+  if (absl::Status s = MakeInput(spec, shape, sizeof(tstring), bytes.size(), arena, dst); !s.ok()) return s;
   const char* p = bytes.data();
   auto* const strings = static_cast<tstring*>(dst->data());
   for (int64_t i = 0; i < given; ++i) {
@@ -107,7 +107,7 @@ absl::Status ReadRaw(const TensorSpec& spec, std::string_view bytes, const Tenso
                                                    " bytes, expected ", shape.num_elements(), " values of ", width,
                                                    " bytes for shape ", shape.DebugString()));
   }
-  if (absl::Status status = arena->Make(spec.dtype, shape, width, dst); !status.ok()) return status;
+  if (absl::Status status = MakeInput(spec, shape, width, 0, arena, dst); !status.ok()) return status;
   if (ReadContent(bytes, dst)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("input '", spec.alias, "': raw contents of BOOL with other bytes, expected 0 and 1"));

@@ -14,6 +14,7 @@
 #ifndef PROCESSOR_CODEC_PREDICT_CODEC_H_
 #define PROCESSOR_CODEC_PREDICT_CODEC_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <forward_list>
 #include <string>
@@ -35,6 +36,15 @@ namespace processor {
 using Heads = absl::InlinedVector<std::string_view, 2>;
 using Payloads = absl::InlinedVector<std::string_view, 64>;
 using Dims = absl::InlinedVector<int64_t, 8>;
+
+/// Adds a dimension that a client wrote. Of more than a tensor can have, those beyond the next are left out, for the shape
+/// is refused.
+inline void AddDim(int64_t size, Dims* dims) {
+  if (dims->size() <= static_cast<size_t>(tensorflow::TensorShape::MaxDimensions())) dims->push_back(size);
+}
+
+/// Entries of a map and names of outputs that a request may have: an empty one takes more memory than its two bytes.
+constexpr size_t kMaxEntries = 65536;
 
 /// One tensor message, taken apart but not yet read.
 struct EncodedTensor {
@@ -61,6 +71,10 @@ absl::Status MakeRoom(size_t size, Buffer* dst);
 
 /// Turns what the client wrote into a shape. INVALID_ARGUMENT if no tensor can have it.
 absl::Status BuildShape(const TensorSpec& spec, const Dims& dims, tensorflow::TensorShape* dst);
+
+/// Makes the tensor of an input; see FeedArena::Make(). `text`: bytes of its strings.
+absl::Status MakeInput(const TensorSpec& spec, const tensorflow::TensorShape& shape, size_t element_bytes, size_t text,
+                       FeedArena* arena, tensorflow::Tensor* dst);
 
 /// The signature that a request means. NOT_FOUND if the model has none of that name.
 absl::Status SelectSignature(const SignatureSet& signatures, std::string_view name, DecodedRequest* dst);
@@ -156,6 +170,10 @@ class PredictCodec final : public Codec {
     std::vector<std::string_view> output_keys;
     // The signature may come after the inputs, so the top level is walked before any input is read.
     if (!Scan(bytes, &heads, &entries, &output_keys)) return Malformed("request", "PredictRequest");
+    if (std::max(entries.size(), output_keys.size()) > kMaxEntries) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("request: more than ", kMaxEntries, " inputs or outputs, expected at most so many"));
+    }
     *dst = DecodedRequest();
     std::string_view signature_name;
     if (!Protocol::ReadHead(heads, dst, &signature_name)) return Malformed("model_spec", "ModelSpec");
@@ -212,8 +230,9 @@ class PredictCodec final : public Codec {
     while (!reader.done()) {
       if (!reader.Next(&field)) return false;
       if (field.type != WireType::kBytes) continue;
-      if (field.number == PredictFields::kRequestInputs) entries->push_back(field.payload);
       if (field.number == PredictFields::kRequestHead) heads->push_back(field.payload);
+      if (std::max(entries->size(), output_keys->size()) > kMaxEntries) continue;  // they are refused
+      if (field.number == PredictFields::kRequestInputs) entries->push_back(field.payload);
       if (field.number == PredictFields::kRequestOutputFilter) output_keys->push_back(field.payload);
     }
     return true;

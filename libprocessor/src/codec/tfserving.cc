@@ -14,10 +14,6 @@ namespace {
 
 using tensorflow::DataType;
 
-/// A list of values that is too short means that its last one is repeated. That lets a small message ask for a large
-/// tensor, so it is allowed up to this size.
-constexpr int64_t kMaxRepeatedBytes = int64_t{64} << 20;
-
 constexpr ValueLayout Ints(ValueEncoding encoding, uint8_t bytes) { return {encoding, 7, bytes, 1, "int_val"}; }
 constexpr ValueLayout HalfBits() { return {ValueEncoding::kUnsigned, 13, 2, 1, "half_val"}; }
 
@@ -94,7 +90,7 @@ struct TfServingProtocol {
         }
         return true;
       });
-      if (ok) dst->dims.push_back(size);
+      if (ok) AddDim(size, &dst->dims);
       return ok;
     });
   }
@@ -111,23 +107,25 @@ struct TfServingProtocol {
     const int64_t scalars = CountScalars(layout, encoded.values);
     if (scalars < 0) return MalformedInput(spec);
     const int64_t given = std::min(layout.scalars_per_element == 2 ? scalars / 2 : scalars, elements);
+    // A list of values that is too short means that its last one is repeated, which lets a small message ask for much.
     const auto too_large = [&] {
       return absl::InvalidArgumentError(absl::StrCat(
           "input '", spec.alias, "': ", given, " values in ", layout.field_name, " for shape ", shape.DebugString(),
-          ", expected all of them for a tensor above ", kMaxRepeatedBytes >> 20, " MiB"));
+          ", expected all of them where a request repeats more than ", FeedArena::kMostRepeated >> 20, " MiB"));
     };
-    if (given < elements && elements > MaxRepeats(layout.element_bytes())) return too_large();
-    if (absl::Status status = arena->Make(spec.dtype, shape, layout.element_bytes(), dst); !status.ok()) return status;
+    const auto repeated = static_cast<size_t>(elements - given);
+    if (!arena->Repeat(repeated, layout.element_bytes())) return too_large();
+    const size_t text = layout.encoding == ValueEncoding::kBytes ? encoded.values.span.size() : 0;
+    absl::Status status = MakeInput(spec, shape, layout.element_bytes(), text, arena, dst);
+    if (!status.ok()) return status;
     if (!ReadScalars(layout, encoded.values, given * layout.scalars_per_element, dst)) return MalformedInput(spec);
-    if (given == elements) return absl::OkStatus();
+    if (repeated == 0) return absl::OkStatus();
     // A repeated string takes its bytes each time, beyond what the tensor itself has.
-    if (elements - given > MaxRepeats(LastStringBytes(layout, given, *dst))) return too_large();
+    const size_t bytes_each = LastStringBytes(layout, given, *dst);
+    if (!arena->Repeat(repeated, bytes_each)) return too_large();
+    if (status = arena->Extend(repeated * bytes_each); !status.ok()) return status;
     RepeatLast(layout, given, dst);
     return absl::OkStatus();
-  }
-
-  static int64_t MaxRepeats(size_t bytes_each) {
-    return kMaxRepeatedBytes / static_cast<int64_t>(std::max<size_t>(bytes_each, 1));
   }
 
   static size_t LastStringBytes(const ValueLayout& layout, int64_t given, const tensorflow::Tensor& tensor) {
@@ -149,7 +147,8 @@ struct TfServingProtocol {
                                                      encoded.content.size(), " bytes, expected ", shape.num_elements(),
                                                      " values of ", width, " bytes for shape ", shape.DebugString()));
     }
-    if (absl::Status status = arena->Make(spec.dtype, shape, layout.element_bytes(), dst); !status.ok()) return status;
+    absl::Status status = MakeInput(spec, shape, layout.element_bytes(), 0, arena, dst);
+    if (!status.ok()) return status;
     if (ReadContent(encoded.content, dst)) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat("input '", spec.alias, "': tensor_content of DT_BOOL with other bytes, expected 0 and 1"));

@@ -43,7 +43,7 @@ class InputMessage {
   bool ReadList(std::string_view list) {
     return ForEachField(list, [this](const WireField& field) {
       if (field.type != WireType::kBytes) return true;
-      if (field.number == kExamples) batch_.examples.push_back(field.payload);
+      if (field.number == kExamples && batch_.examples.size() <= kMaxExamples) batch_.examples.push_back(field.payload);
       if (field.number == kContext && kind_ == kListWithContext) {
         context_.Add(field.payload);
         batch_.context = context_.bytes();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Protocol "tfserving_json", method predict: bodies of TensorFlow Serving's REST API, in rows ("instances") or in
 // columns ("inputs").
+#include <algorithm>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -232,6 +233,12 @@ class PredictJson final : public Codec {
       }
     }
     JsonWriter json;
+    constexpr size_t kQuotes = 8;
+    size_t keys = 0;
+    for (size_t i = 0; rows && outputs.size() > 1 && i < outputs.size(); ++i) {
+      keys = std::max(keys, Alias(request, i).size() + kQuotes);
+    }
+    if (absl::Status status = json.Reserve(outputs, keys); !status.ok()) return status;
     json.Text(rows ? "{\"predictions\":" : "{\"outputs\":");
     if (outputs.size() == 1) {
       json.Nested(outputs[0], 0, 0, IsBinary(Alias(request, 0)));

@@ -28,6 +28,7 @@ absl::Status ReadExamples(const JsonDocument& document, JsonElement element, std
     return absl::InvalidArgumentError(absl::StrCat("examples: ", Describe(element), ", expected a list of objects"));
   }
   for (const JsonElement example : array) {
+    if (dst->size() > kMaxExamples) return absl::OkStatus();  // MakeExamples() refuses them
     absl::Status status = AppendExample(document, example, &dst->emplace_back());
     if (status.ok()) continue;
     return absl::Status(status.code(), absl::StrCat("examples[", dst->size() - 1, "]: ", status.message()));
@@ -86,6 +87,7 @@ class ExampleJson final : public Codec {
                       Response* dst) const override {
     const auto& details = static_cast<const ExampleDetails&>(*request.details);
     JsonWriter json;
+    if (absl::Status status = json.Reserve(outputs, 0); !status.ok()) return status;
     json.Text("{\"results\":[");
     absl::Status status = method_ == ExampleMethod::kClassify ? WriteClasses(details, outputs, &json)
                                                               : WriteValues(details, outputs, &json);

@@ -26,6 +26,7 @@ Json VersionJson(const ActualVersion& version) {
   json["sessions"] = version.sessions;
   json["cpuset"] = version.cpuset;
   json["precision"] = TextOrNull(version.precision);
+  json["warmup"] = TextOrNull(version.warmup);
   json["in_flight"] = version.load == nullptr ? 0 : version.load->in_flight.load(std::memory_order_relaxed);
   return json;
 }

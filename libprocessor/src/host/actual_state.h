@@ -25,6 +25,7 @@ struct ActualVersion {
   int sessions = 0;
   std::string cpuset;
   std::string precision;
+  std::string warmup;  // what came of it
   // Looked at when the text is made.
   std::shared_ptr<const LoadProgress> progress;
   std::shared_ptr<const VersionLoad> load;

@@ -12,6 +12,7 @@
 #include "src/host/metrics_writer.h"
 #include "src/host/request_log.h"
 #include "src/host/shadow_lane.h"
+#include "src/runtime/byte_budget.h"
 
 namespace processor {
 namespace {
@@ -187,8 +188,31 @@ class MetricsText {
     ForEachLoaded([&](const MetricLabels& labels, const HostedVersion& version) {
       writer_.Sizes(labels, version.model().batch_stats().requests);
     });
+    WriteRequestBytes();
     writer_.Metric("recprocessor_host_generation", "gauge", "The applied generation.");
     writer_.Sample({}, static_cast<double>(actual_.generation));
+  }
+
+  // Of the whole process, whatever models it serves.
+  void WriteRequestBytes() {
+    const ByteBudget& budget = ByteBudget::Requests();
+    writer_.Metric("recprocessor_request_bytes", "gauge", "Memory that requests in flight hold, by what for.");
+    ForEachUse([&](const MetricLabels& labels, ByteBudget::Use use) {
+      writer_.Sample(labels, static_cast<double>(budget.in_use(use)));
+    });
+    writer_.Metric("recprocessor_request_bytes_limit", "gauge", "Memory that requests in flight may hold together.");
+    writer_.Sample({}, static_cast<double>(budget.limit()));
+    writer_.Metric("recprocessor_request_bytes_peak", "gauge", "The most that they have held.");
+    writer_.Sample({}, static_cast<double>(budget.peak()));
+    writer_.Metric("recprocessor_request_bytes_refused_total", "counter", "Claims that found no room, by what for.");
+    ForEachUse([&](const MetricLabels& labels, ByteBudget::Use use) { writer_.Count(labels, budget.refused(use)); });
+  }
+
+  static void ForEachUse(const std::function<void(const MetricLabels&, ByteBudget::Use)>& visit) {
+    for (int i = 0; i < ByteBudget::kUses; ++i) {
+      const auto use = static_cast<ByteBudget::Use>(i);
+      visit({{"use", ByteBudget::UseName(use)}}, use);
+    }
   }
 
   // What dashboards made for TensorFlow Serving look for, with the version that it lacks. Its histograms are in

@@ -151,6 +151,7 @@ ActualVersion HostControl::Describe(const Instance& instance) const {
     actual.cpuset = absl::StrJoin(instance.version->model().Cpusets(), ";");
     if (actual.cpuset.find_first_not_of(';') == std::string::npos) actual.cpuset.clear();
     actual.precision = instance.version->precision();
+    actual.warmup = instance.version->warmup();
     actual.load = instance.version->shared_load();
   }
   return actual;

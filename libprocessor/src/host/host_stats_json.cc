@@ -9,6 +9,7 @@
 #include "src/codec/codec.h"
 #include "src/host/host_metrics.h"
 #include "src/host/request_log.h"
+#include "src/runtime/byte_budget.h"
 #include "src/runtime/json_text.h"
 
 namespace processor {
@@ -117,6 +118,7 @@ std::string HostStatsJson(const ActualState& actual, const RouteTable& table, co
       version["batch_requests"] = batches.requests.Json();
     }
   }
+  json["request_bytes"] = RequestBytesJson();
   json["models"] = std::move(models);
   return JsonText(json);
 }

@@ -71,6 +71,11 @@ std::vector<std::string> HostedVersion::cpusets() const {
   return model_->Cpusets();
 }
 
+std::string HostedVersion::warmup() const {
+  const std::shared_ptr<ModelVersion> version = model_->version();
+  return version == nullptr ? "" : version->warmup_outcome;
+}
+
 std::string HostedVersion::precision() const {
   const std::shared_ptr<ModelVersion> version = model_->version();
   return version == nullptr ? "" : version->precision().precision;

@@ -60,6 +60,8 @@ class HostedVersion {
   /// Of each session: "0-3"; "" for one that runs anywhere.
   std::vector<std::string> cpusets() const;
   std::string precision() const;
+  /// What came of the warm-up, in words.
+  std::string warmup() const;
 
  private:
   explicit HostedVersion(std::shared_ptr<Model> model) : model_(std::move(model)) {}

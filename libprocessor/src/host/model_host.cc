@@ -17,6 +17,8 @@ namespace {
 constexpr int kInstanceShift = 48;  // numbers of requests: instance, then the model's own number
 constexpr int64_t kLeastRetryUs = 1000;
 
+constexpr int64_t kMemoryRetryUs = 100'000;
+
 // Variants give way while what is more important has to wait for so long.
 constexpr int64_t kYieldUs = 20'000;
 
@@ -164,6 +166,8 @@ bool ModelHost::MustYield(const RouteTable& table, const Servable& servable) con
 void ModelHost::Finish(HostCall& call, const absl::Status& status) noexcept {
   RequestTiming& timing = call.answer.timing;
   if (!status.ok()) call.answer.bytes = Buffer();
+  // Memory that was short is there again when others have ended, which nobody knows the time of.
+  if (absl::IsResourceExhausted(status) && call.answer.retry_after_us == 0) call.answer.retry_after_us = kMemoryRetryUs;
   const int protocol = ProtocolPlace(call.request().protocol);
   if (call.servable == nullptr) {
     timing.total_ns = NowNs() - call.start_ns;
@@ -237,13 +241,13 @@ absl::Status ModelHost::StartOrAnswer(std::shared_ptr<AsyncCall> call, uint64_t*
   return absl::OkStatus();
 }
 
-void ModelHost::Start(std::shared_ptr<AsyncCall> call, uint64_t* id) noexcept {
+void ModelHost::Start(std::shared_ptr<AsyncCall> call, uint64_t* id, const absl::Status& fault) noexcept {
   *id = 0;
   call->start_ns = NowNs();
   call->host_ = this;
   in_flight_.fetch_add(1);
   // What was started ends by Done() and is nobody else's.
-  const absl::Status status = Attempt([&] { return StartOrAnswer(call, id); });
+  const absl::Status status = fault.ok() ? Attempt([&] { return StartOrAnswer(call, id); }) : fault;
   if (!status.ok()) call->Done(status);
 }
 

@@ -38,8 +38,9 @@ class ModelHost {
     ModelHost* host_ = nullptr;
   };
 
-  /// Starts a call, whose End() comes in any case. `id`: for Cancel(); 0 if it has ended.
-  void Start(std::shared_ptr<AsyncCall> call, uint64_t* id) noexcept;
+  /// Starts a call, whose End() comes in any case. `id`: for Cancel(); 0 if it has ended. `fault`: why it is refused
+  /// without being looked at.
+  void Start(std::shared_ptr<AsyncCall> call, uint64_t* id, const absl::Status& fault = absl::OkStatus()) noexcept;
 
   /// \return NOT_FOUND if it does not wait.
   absl::Status Cancel(uint64_t id);

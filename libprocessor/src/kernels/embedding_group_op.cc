@@ -86,6 +86,7 @@ REGISTER_OP("RecEmbeddingGroup")
     .Attr("num_tables: int >= 0")
     .Attr("num_outputs: int >= 1")
     .Attr("plan: string")
+    .Attr("max_rows: int >= 1 = 1048576")
     .SetShapeFn(InferShapes)
     .Doc(R"doc(
 Looks features up in embedding tables, pools and concatenates what it finds.
@@ -93,6 +94,7 @@ Looks features up in embedding tables, pools and concatenates what it finds.
 features: what a request brings.
 tables: handles of RecEmbeddingTable, initialised. A kernel keeps the tables that it found first.
 plan: JSON, see docs/fused_ops.md.
+max_rows: how many rows a request may have. Whoever serves a graph sets it.
 outputs: [batch, width] or [batch, T, width] each, as the plan says.
 )doc");
 
@@ -103,13 +105,14 @@ constexpr int64_t kLeastBlock = 8;
 constexpr int64_t kSplitValues = 16384;
 constexpr int64_t kValueCost = 40;  // cycles of one, about
 // Of a large request, memory is given back.
-constexpr size_t kKeptBytes = size_t{4} << 20;
+constexpr int64_t kKeptBytes = int64_t{4} << 20;
 
 class EmbeddingGroupOp : public OpKernel {
  public:
   explicit EmbeddingGroupOp(OpKernelConstruction* context) : OpKernel(context) {
     std::vector<tensorflow::DataType> types;
     OP_REQUIRES_OK(context, ReadPlan(*context, &types, &plan_));
+    OP_REQUIRES_OK(context, context->GetAttr("max_rows", &max_rows_));
     OP_REQUIRES_OK(context, CheckFeatureTypes(plan_, types));
     features_ = static_cast<int>(types.size());
     for (size_t k = 0; k < plan_.keys.size(); ++k) {
@@ -126,7 +129,14 @@ class EmbeddingGroupOp : public OpKernel {
     EmbeddingRequest& request = work->request;
     request.features.resize(features_);
     for (int i = 0; i < features_; ++i) View(context->input(i), &request.features[i]);
-    OP_REQUIRES_OK(context, LayOutRequest(plan_, &request));
+    request.max_rows = max_rows_;
+    // Held like the memory of any op, so that it counts where that does; it is not touched.
+    Tensor reserved;
+    const auto reserve = [&](int64_t bytes) {
+      if (bytes <= kKeptBytes) return absl::OkStatus();
+      return context->allocate_temp(tensorflow::DT_UINT8, TensorShape({bytes}), &reserved);
+    };
+    OP_REQUIRES_OK(context, LayOutRequest(plan_, reserve, &request));
     std::shared_ptr<const Bound> bound;
     OP_REQUIRES_OK(context, Bind(context, request, &bound));
     work->outputs.resize(plan_.outputs.size());
@@ -153,7 +163,7 @@ class EmbeddingGroupOp : public OpKernel {
   };
 
   void Keep(std::unique_ptr<Work> work) {
-    if (work->request.bytes() + work->scratch.bytes() <= kKeptBytes) works_.Keep(std::move(work));
+    if (work->request.bytes() + work->scratch.bytes() <= size_t{kKeptBytes}) works_.Keep(std::move(work));
   }
 
   static void View(const Tensor& tensor, FeatureView* view) {
@@ -249,6 +259,7 @@ class EmbeddingGroupOp : public OpKernel {
   EmbeddingPlan plan_;
   std::vector<KeySteps> steps_;
   int features_ = 0;
+  int64_t max_rows_ = 0;
   KeptObjects<Work> works_;
   absl::Mutex mutex_;
   std::shared_ptr<const Bound> bound_ ABSL_GUARDED_BY(mutex_);

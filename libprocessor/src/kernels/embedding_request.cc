@@ -11,9 +11,6 @@ namespace {
 
 using tensorflow::DataType;
 
-// A request for more is a mistake or an attack: a sparse feature can name any number of rows.
-constexpr int64_t kMaxBatch = int64_t{1} << 22;
-
 template <typename... Found>
 absl::Status Wrong(int feature, const Found&... found) {
   return absl::InvalidArgumentError(absl::StrCat("embedding group: feature ", feature, ": ", found...));
@@ -43,10 +40,13 @@ bool IsNumber(DataType type) {
 // The number of rows that the features agree on.
 class Batch {
  public:
+  /// More than `max_rows` are a mistake or an attack: a sparse feature can name any number.
+  explicit Batch(int64_t max_rows) : max_rows_(max_rows) {}
+
   absl::Status Set(int64_t rows, int feature) {
     if (feature_ >= 0 && rows == rows_) return absl::OkStatus();
     if (feature_ >= 0) return Wrong(feature, rows, " rows, expected ", rows_, " as feature ", feature_, " has");
-    if (rows < 0 || rows > kMaxBatch) return Wrong(feature, rows, " rows, expected 0 to ", kMaxBatch);
+    if (rows < 0 || rows > max_rows_) return Wrong(feature, rows, " rows, expected 0 to ", max_rows_, " (max_rows)");
     rows_ = rows;
     feature_ = feature;
     return absl::OkStatus();
@@ -54,6 +54,7 @@ class Batch {
   int64_t rows() const { return rows_; }
 
  private:
+  const int64_t max_rows_;
   int64_t rows_ = -1;
   int feature_ = -1;
 };
@@ -192,8 +193,9 @@ absl::Status CheckFeatureTypes(const EmbeddingPlan& plan, absl::Span<const DataT
   return absl::OkStatus();
 }
 
-absl::Status LayOutRequest(const EmbeddingPlan& plan, EmbeddingRequest* request) {
-  Batch batch;
+absl::Status LayOutRequest(const EmbeddingPlan& plan, const std::function<absl::Status(int64_t)>& reserve,
+                           EmbeddingRequest* request) {
+  Batch batch(request->max_rows);
   for (const PlanKey& key : plan.keys) {
     absl::Status set =
         key.layout == KeyLayout::kDense ? SetDense(*request, key.feature, &batch) : SetExtent(*request, key, &batch);
@@ -207,6 +209,10 @@ absl::Status LayOutRequest(const EmbeddingPlan& plan, EmbeddingRequest* request)
   request->batch = batch.rows();
 
   const size_t keys = plan.keys.size();
+  const auto split = std::count_if(plan.keys.begin(), plan.keys.end(),
+                                   [](const PlanKey& key) { return key.layout != KeyLayout::kDense; });
+  absl::Status reserved = reserve(split * (request->batch + 1) * static_cast<int64_t>(sizeof(int64_t)));
+  if (!reserved.ok()) return reserved;
   request->keys.resize(keys);
   request->splits.resize(keys);
   request->lengths.resize(keys);

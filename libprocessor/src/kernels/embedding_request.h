@@ -4,6 +4,7 @@
 #define PROCESSOR_KERNELS_EMBEDDING_REQUEST_H_
 
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -38,6 +39,7 @@ struct KeyValues {
 /// What a request asks for. Kept from one to the next, so that its memory is.
 struct EmbeddingRequest {
   std::vector<FeatureView> features;
+  int64_t max_rows = 0;  // of a batch
   int64_t batch = 0;
   std::vector<KeyValues> keys;
   std::vector<std::vector<int64_t>> splits;  // by key
@@ -59,9 +61,10 @@ struct EmbeddingRequest {
 absl::Status CheckFeatureTypes(const EmbeddingPlan& plan, absl::Span<const tensorflow::DataType> types);
 
 /// Fills the rest of a request whose `features` are set: checks their shapes and what they say of rows, so that nothing
-/// is read beyond them.
-/// \return INVALID_ARGUMENT that names the features that do not fit.
-absl::Status LayOutRequest(const EmbeddingPlan& plan, EmbeddingRequest* request);
+/// is read beyond them. `reserve`: asked for so many bytes before anything is allocated for the rows that features claim.
+/// \return INVALID_ARGUMENT that names the features that do not fit; what `reserve` answers.
+absl::Status LayOutRequest(const EmbeddingPlan& plan, const std::function<absl::Status(int64_t)>& reserve,
+                           EmbeddingRequest* request);
 
 }  // namespace processor
 

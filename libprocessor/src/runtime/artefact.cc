@@ -154,4 +154,10 @@ absl::Status SetPrecision(const Artefact& artefact, PrecisionLimit limit, GraphD
   return absl::OkStatus();
 }
 
+void SetMaxRows(int64_t max_rows, GraphDef* graph) {
+  ForEachNode(graph, [max_rows](NodeDef* node) {
+    if (node->op() == "RecEmbeddingGroup") (*node->mutable_attr())["max_rows"].set_i(max_rows);
+  });
+}
+
 }  // namespace processor

@@ -43,6 +43,9 @@ struct PrecisionChoice {
 absl::Status SetPrecision(const Artefact& artefact, PrecisionLimit limit, tensorflow::GraphDef* graph,
                           PrecisionChoice* choice, const CpuFeatures& cpu = ThisCpu());
 
+/// Writes into lookups how many rows a request may have: a sparse feature can name any number of them.
+void SetMaxRows(int64_t max_rows, tensorflow::GraphDef* graph);
+
 }  // namespace processor
 
 #endif  // PROCESSOR_RUNTIME_ARTEFACT_H_

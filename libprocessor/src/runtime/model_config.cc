@@ -73,6 +73,7 @@ void ReadSessions(ConfigReader& reader, ModelConfig* dst) {
   dst->precision = static_cast<PrecisionLimit>(precision);
   reader.Int("worker_threads", 1, kMaxThreads, &dst->worker_threads);
   reader.Int("max_queue_size", 1, 1 << 24, &dst->max_queue_size);
+  reader.Int64("max_rows", 1, int64_t{1} << 32, &dst->max_rows);
   if (reader.Has("batching")) {
     const absl::Status status = ParseBatchOptions(reader.object().at("batching").dump(), &dst->batching);
     if (!status.ok()) reader.Refuse("batching", status.message());

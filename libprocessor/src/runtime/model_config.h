@@ -15,6 +15,7 @@
 #include "nlohmann/json.hpp"
 #include "src/runtime/batch_options.h"
 #include "src/runtime/cpuset.h"
+#include "src/runtime/request_rows.h"
 
 namespace processor {
 
@@ -62,6 +63,7 @@ struct ModelConfig {
   PrecisionLimit precision = PrecisionLimit::kAuto;
   int worker_threads = 1;
   int max_queue_size = 1024;
+  int64_t max_rows = kDefaultMaxRows;
   BatchOptions batching;
   int warmup_runs = 5;
   int batch_process_count = 1;

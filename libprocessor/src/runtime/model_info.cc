@@ -2,6 +2,7 @@
 // What a model tells of itself, as JSON.
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "src/runtime/byte_budget.h"
 #include "src/runtime/json_text.h"
 #include "src/runtime/model.h"
 
@@ -36,6 +37,7 @@ Json SpecsJson(const std::vector<TensorSpec>& specs) {
                     {"tensor", spec.tensor_name},
                     {"dtype", tensorflow::DataType_Name(spec.dtype)},
                     {"shape", ShapeJson(spec.shape)}});
+    if (spec.default_value.has_value()) list.back()["optional"] = true;
   }
   return list;
 }
@@ -148,6 +150,7 @@ std::string Model::StatsJson() const {
   batching["requests"] = batch_stats_.requests.Json();
   batching["repeated"] = batch_stats_.repeated.load();
   stats["batching"] = batching;
+  stats["request_bytes"] = RequestBytesJson();
   stats["sessions"] = sessions;
   return JsonText(stats);
 }

@@ -95,7 +95,9 @@ absl::Status Model::LoadVersion(const VersionSource& source, bool background) {
     return s;
   }
   progress_->warming = true;
+  loaded->Claim(ScratchUse::kWarmUp);
   if (absl::Status s = WarmUp(config_, base_dir_, slots_.size(), progress_->unwanted, *loaded); !s.ok()) return s;
+  loaded->Claim(ScratchUse::kRequests);
   loaded->load_ms = static_cast<double>(NowNs() - start_ns) / 1e6;
 
   std::lock_guard<std::mutex> lock(version_mutex_);

@@ -86,7 +86,7 @@ absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& 
   TakeInputDtypesOfGraph(&meta_graph);
   result->writes_state_ = WritesState(meta_graph);
 
-  result->signatures_.Load(meta_graph);
+  if (absl::Status s = result->signatures_.Load(meta_graph, config.max_rows); !s.ok()) return s;
   if (result->signatures_.all().empty()) {
     return absl::InvalidArgumentError(absl::StrCat("savedmodel_dir '", source.saved_model_dir, "': no signature"));
   }
@@ -131,6 +131,7 @@ absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& 
 
 absl::Status ModelVersion::Specialise(const ModelConfig& config, tensorflow::GraphDef* graph) {
   if (!UsesOurOps(*graph)) return absl::OkStatus();
+  SetMaxRows(config.max_rows, graph);
   Artefact artefact;
   if (absl::Status s = ReadArtefact(source_.saved_model_dir, &artefact); !s.ok()) return s;
   if (!source_.checkpoint_prefix.empty()) {
@@ -218,6 +219,10 @@ absl::Status ModelVersion::MakeSessions(const ModelConfig& config, const tensorf
     sessions_.push_back(std::move(session));
   }
   return absl::OkStatus();
+}
+
+void ModelVersion::Claim(ScratchUse use) {
+  for (const auto& session : sessions_) session->Claim(use);
 }
 
 int ModelVersion::CallableFor(const Signature& signature, std::vector<int>* outputs) {

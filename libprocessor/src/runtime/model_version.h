@@ -54,6 +54,9 @@ class ModelVersion {
   absl::Status RunTraced(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs,
                          tensorflow::StepStats* stats);
 
+  /// Of whom the memory of runs is claimed from now on.
+  void Claim(ScratchUse use);
+
   const SignatureSet& signatures() const { return signatures_; }
   const VersionSource& source() const { return source_; }
   Executor executor() const { return executor_; }

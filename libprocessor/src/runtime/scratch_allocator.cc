@@ -7,6 +7,8 @@
 #include <string>
 #include <type_traits>
 
+#include "src/runtime/byte_budget.h"
+
 namespace processor {
 namespace {
 
@@ -26,6 +28,8 @@ struct Header {
   void* start;         // what malloc gave
   Header* next;        // in a cache
   int32_t size_class;  // -1: not to be kept
+  int64_t claimed;     // of `budget`
+  ByteBudget* budget;
 };
 static_assert(sizeof(Header) <= kAlignment);
 
@@ -54,7 +58,7 @@ void* NewBlock(size_t alignment, size_t bytes, int size_class) {
   void* start = nullptr;
   if (bytes > SIZE_MAX - 2 * room || posix_memalign(&start, room, bytes + room) != 0) return nullptr;
   void* block = static_cast<char*>(start) + room;
-  *HeaderOf(block) = Header{start, nullptr, size_class};
+  *HeaderOf(block) = Header{start, nullptr, size_class, 0, nullptr};
   return block;
 }
 
@@ -90,9 +94,13 @@ void WillDrain() {
 
 class ThreadCachingAllocator : public tensorflow::Allocator {
  public:
+  /// `budget`: null if nothing is claimed.
+  explicit ThreadCachingAllocator(ByteBudget* budget) : budget_(budget) {}
+
   std::string Name() override { return "processor_scratch"; }
 
   void* AllocateRaw(size_t alignment, size_t num_bytes) override {
+    if (num_bytes > kMaxCachedBlock && budget_ != nullptr) return NewClaimedBlock(alignment, num_bytes);
     if (!kCaches || num_bytes > kMaxCachedBlock || alignment > kAlignment) return NewBlock(alignment, num_bytes, -1);
     const int size_class = ClassOf(num_bytes);
     if (Header* header = cache.blocks[size_class]) {
@@ -116,15 +124,37 @@ class ThreadCachingAllocator : public tensorflow::Allocator {
         return;
       }
     }
+    ByteBudget* const budget = header->budget;
+    const int64_t claimed = header->claimed;
     std::free(header->start);
+    if (claimed > 0) budget->Release(ByteBudget::Use::kRun, claimed);
   }
+
+ private:
+  void* NewClaimedBlock(size_t alignment, size_t num_bytes) {
+    if (num_bytes > size_t{INT64_MAX}) return nullptr;
+    const auto bytes = static_cast<int64_t>(num_bytes);
+    if (!budget_->Claim(ByteBudget::Use::kRun, bytes)) return nullptr;
+    void* const block = NewBlock(alignment, num_bytes, -1);
+    if (block == nullptr) {
+      budget_->Release(ByteBudget::Use::kRun, bytes);
+      return nullptr;
+    }
+    HeaderOf(block)->claimed = bytes;
+    HeaderOf(block)->budget = budget_;
+    return block;
+  }
+
+  ByteBudget* const budget_;
 };
 
 }  // namespace
 
-tensorflow::Allocator* ScratchAllocator() {
-  static ThreadCachingAllocator* allocator = new ThreadCachingAllocator;
-  return allocator;
+tensorflow::Allocator* ScratchAllocator(ScratchUse use) {
+  static auto* const model = new ThreadCachingAllocator(nullptr);
+  static auto* const warm_up = new ThreadCachingAllocator(&ByteBudget::WarmUp());
+  static auto* const requests = new ThreadCachingAllocator(&ByteBudget::Requests());
+  return use == ScratchUse::kModel ? model : use == ScratchUse::kWarmUp ? warm_up : requests;
 }
 
 }  // namespace processor

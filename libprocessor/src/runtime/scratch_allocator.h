@@ -14,8 +14,12 @@
 
 namespace processor {
 
-/// The one allocator; it is never destroyed, since results may outlive every model.
-tensorflow::Allocator* ScratchAllocator();
+/// Of whom blocks above 64 KiB are claimed: of nobody (what a model is made of), or of a budget.
+enum class ScratchUse { kModel, kWarmUp, kRequests };
+
+/// The allocators; they are never destroyed, since results may outlive every model. What does not fit into the budget is
+/// not allocated, which ops answer with RESOURCE_EXHAUSTED.
+tensorflow::Allocator* ScratchAllocator(ScratchUse use = ScratchUse::kModel);
 
 }  // namespace processor
 

@@ -43,7 +43,9 @@ absl::Status Session::Create(const tensorflow::GraphDef& graph, const SessionOpt
   std::unique_ptr<Session> result(new Session);
   std::vector<std::unique_ptr<tensorflow::Device>> devices;
   auto* const inter_op_pool = options.executor == Executor::kDefault ? options.inter_op_pool : nullptr;
-  devices.push_back(std::make_unique<SessionDevice>(base, intra_op_pool, inter_op_pool));
+  auto device = std::make_unique<SessionDevice>(base, intra_op_pool, inter_op_pool);
+  result->device_ = device.get();
+  devices.push_back(std::move(device));
   result->session_ = std::make_unique<tensorflow::DirectSession>(
       TensorFlowOptions(options), new tensorflow::StaticDeviceMgr(std::move(devices)), nullptr);
   result->handles_ = std::make_unique<std::atomic<int64_t>[]>(kMaxCallables);
@@ -56,6 +58,8 @@ absl::Status Session::Create(const tensorflow::GraphDef& graph, const SessionOpt
 Session::~Session() {
   if (session_ != nullptr) session_->Close().IgnoreError();
 }
+
+void Session::Claim(ScratchUse use) { device_->Claim(use); }
 
 absl::Status Session::Make(const Signature& signature, const std::vector<int>& outputs, bool traced,
                            tensorflow::Session::CallableHandle* handle) {

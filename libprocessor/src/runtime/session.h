@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "src/runtime/model_config.h"
+#include "src/runtime/scratch_allocator.h"
 #include "src/runtime/signature.h"
 #include "tensorflow/core/common_runtime/direct_session.h"
 #include "tensorflow/core/framework/device.h"
@@ -23,6 +24,8 @@
 #include "tensorflow/core/framework/step_stats.pb.h"
 
 namespace processor {
+
+class SessionDevice;
 
 enum class Executor { kSingleThreaded, kDefault };
 const char* ExecutorName(Executor executor);
@@ -56,6 +59,9 @@ class Session {
   absl::Status RunTraced(const Signature& signature, const std::vector<tensorflow::Tensor>& feeds,
                          std::vector<tensorflow::Tensor>* outputs, tensorflow::StepStats* stats);
 
+  /// Of whom the memory of runs is claimed from now on; at first of nobody.
+  void Claim(ScratchUse use);
+
   /// For restoring, by name.
   tensorflow::Session* tensorflow_session() { return session_.get(); }
 
@@ -71,6 +77,7 @@ class Session {
   /// Why a callable could not be made: for one whose handle is kFailed.
   absl::Status Failure(int callable);
 
+  SessionDevice* device_ = nullptr;  // of the session
   std::unique_ptr<tensorflow::DirectSession> session_;
   std::mutex mutex_;                                 // held while callables are made
   std::unique_ptr<std::atomic<int64_t>[]> handles_;  // or one of the constants above

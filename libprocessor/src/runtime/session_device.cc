@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "src/runtime/pinned_pool.h"
-#include "src/runtime/scratch_allocator.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "unsupported/Eigen/CXX11/Tensor"
 
@@ -37,7 +36,9 @@ SessionDevice::SessionDevice(tensorflow::Device* base, tensorflow::thread::Threa
 
 SessionDevice::~SessionDevice() = default;
 
-tensorflow::Allocator* SessionDevice::GetAllocator(tensorflow::AllocatorAttributes) { return ScratchAllocator(); }
+tensorflow::Allocator* SessionDevice::GetAllocator(tensorflow::AllocatorAttributes) {
+  return allocator_.load(std::memory_order_relaxed);
+}
 
 void SessionDevice::Compute(tensorflow::OpKernel* kernel, tensorflow::OpKernelContext* context) {
   kernel->Compute(context);

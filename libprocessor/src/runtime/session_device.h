@@ -6,8 +6,10 @@
 #ifndef PROCESSOR_RUNTIME_SESSION_DEVICE_H_
 #define PROCESSOR_RUNTIME_SESSION_DEVICE_H_
 
+#include <atomic>
 #include <memory>
 
+#include "src/runtime/scratch_allocator.h"
 #include "tensorflow/core/framework/device.h"
 #include "tensorflow/core/platform/threadpool.h"
 #include "tensorflow/core/platform/threadpool_interface.h"
@@ -24,6 +26,8 @@ class SessionDevice : public tensorflow::Device {
 
   tensorflow::ResourceMgr* resource_manager() override { return base_->resource_manager(); }
   tensorflow::Allocator* GetAllocator(tensorflow::AllocatorAttributes attributes) override;
+  /// Of whom the memory of runs is claimed from now on.
+  void Claim(ScratchUse use) { allocator_.store(ScratchAllocator(use), std::memory_order_relaxed); }
 
   void Compute(tensorflow::OpKernel* kernel, tensorflow::OpKernelContext* context) override;
   void ComputeAsync(tensorflow::AsyncOpKernel* kernel, tensorflow::OpKernelContext* context,
@@ -38,6 +42,7 @@ class SessionDevice : public tensorflow::Device {
 
  private:
   tensorflow::Device* const base_;
+  std::atomic<tensorflow::Allocator*> allocator_{ScratchAllocator(ScratchUse::kModel)};
   tensorflow::thread::ThreadPool pool_;
   tensorflow::thread::ThreadPool inter_op_pool_;
   tensorflow::DeviceBase::CpuWorkerThreads workers_;

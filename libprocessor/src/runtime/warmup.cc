@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "src/codec/predict_codec.h"
 #include "src/codec/prediction_log.h"
 #include "tensorflow/core/framework/register_types.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -116,6 +117,7 @@ void FillWithOnes(Tensor* tensor) {
 }
 
 absl::Status Generate(const Signature& signature, DecodedRequest* request) {
+  FeedArena arena(&ByteBudget::WarmUp());
   request->signature = &signature;
   for (const TensorSpec& input : signature.inputs()) {
     if (input.dtype == tensorflow::DT_RESOURCE || input.dtype == tensorflow::DT_VARIANT) {
@@ -132,10 +134,15 @@ absl::Status Generate(const Signature& signature, DecodedRequest* request) {
       }
       shape.AddDim(size);
     }
-    Tensor tensor(input.dtype, shape);
-    if (!tensor.IsInitialized())
-      return absl::ResourceExhaustedError(absl::StrCat("input '", input.alias, "': no memory"));
-    FillWithOnes(&tensor);
+    Tensor tensor;
+    if (input.default_value.has_value()) {
+      tensor = *input.default_value;  // likelier what the model takes than ones
+    } else {
+      const size_t width =
+          input.dtype == tensorflow::DT_STRING ? sizeof(tensorflow::tstring) : tensorflow::DataTypeSize(input.dtype);
+      if (absl::Status s = MakeInput(input, shape, width, 0, &arena, &tensor); !s.ok()) return s;
+      FillWithOnes(&tensor);
+    }
     request->feeds.push_back(std::move(tensor));
   }
   request->fetches.resize(signature.outputs().size());
@@ -178,7 +185,7 @@ absl::Status WarmUp(const ModelConfig& config, const std::string& base_dir, size
   if (status.ok()) {
     absl::StrAppend(&version.warmup_outcome, "generated: ", config.warmup_runs, " runs on each session");
   } else {
-    absl::StrAppend(&version.warmup_outcome, "generated request failed: ", status.ToString());
+    absl::StrAppend(&version.warmup_outcome, "generated request failed: ", status.ToString(), "; not warmed up");
   }
   return absl::OkStatus();
 }

@@ -70,7 +70,7 @@ bool RepeatsTooMuch(const TensorProto& message, const TensorShape& shape) {
       given = message.int_val_size();
   }
   if (given >= elements) return false;
-  return elements > kMaxRepeatedBytes / bytes || (last > 0 && elements - given > kMaxRepeatedBytes / last);
+  return elements - given > kMaxRepeatedBytes / (bytes + last);
 }
 
 bool Wanted(const TensorProto& message, DataType dtype, Tensor* dst) {
@@ -102,6 +102,8 @@ bool Wanted(const Request& request, const SignatureSet& signatures, std::vector<
     if (i < 0 || ++seen[i] > 1) return false;
     const TensorSpec& spec = signature->inputs()[i];
     if (!Wanted(message, spec.dtype, &(*feeds)[i]) || !spec.shape.IsCompatibleWith((*feeds)[i].shape())) return false;
+    const TensorShape& shape = (*feeds)[i].shape();
+    if (spec.open_rows && shape.dims() > 0 && shape.dim_size(0) > spec.max_rows) return false;
   }
   if (std::count(seen.begin(), seen.end(), 0) > 0) return false;
   fetches->clear();

@@ -79,7 +79,7 @@ std::unique_ptr<SignatureSet> MakeSignatures(const std::vector<SignatureSpec>& s
     for (const Spec& output : spec.outputs) SetInfo(spec.name, output, &(*def.mutable_outputs())[output.alias]);
   }
   auto signatures = std::make_unique<SignatureSet>();
-  signatures->Load(meta_graph);
+  signatures->Load(meta_graph).IgnoreError();
   signatures->set_default(signatures->Find(specs.front().name));
   return signatures;
 }

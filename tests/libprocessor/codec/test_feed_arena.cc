@@ -106,5 +106,48 @@ TEST(FeedArenaTest, TensorsOfOneBlockMayGoOnAnyThread) {
   }
 }
 
+TEST(FeedArenaTest, ClaimsWhatIsLargeUntilItsTensorsAreGone) {
+  ByteBudget budget(1 << 20);
+  Tensor large, small, text;
+  {
+    FeedArena arena(&budget);
+    ASSERT_TRUE(arena.Make(tensorflow::DT_FLOAT, TensorShape({16}), 4, &small).ok());
+    EXPECT_EQ(budget.in_use(), 0) << "what does not grow with a request is not claimed";
+    ASSERT_TRUE(arena.Make(tensorflow::DT_FLOAT, TensorShape({100000}), 4, &large).ok());
+    EXPECT_GE(budget.in_use(), 400000);
+    const int64_t before = budget.in_use();
+    ASSERT_TRUE(arena.Make(tensorflow::DT_STRING, TensorShape({2}), sizeof(tensorflow::tstring), &text, 50000).ok());
+    EXPECT_EQ(budget.in_use() - before, 50048) << "with the strings, although the tensor itself shares a block";
+    ASSERT_TRUE(arena.Extend(10000).ok());
+    EXPECT_EQ(budget.in_use() - before, 60048);
+
+    Tensor none;
+    const absl::Status refused = arena.Make(tensorflow::DT_FLOAT, TensorShape({200000}), 4, &none);
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused << ": beside what the request holds it never fits";
+    EXPECT_FALSE(none.IsInitialized() && none.NumElements() > 0);
+    FeedArena other(&budget);
+    const absl::Status later = other.Make(tensorflow::DT_FLOAT, TensorShape({200000}), 4, &none);
+    EXPECT_TRUE(absl::IsResourceExhausted(later)) << later;
+  }
+  EXPECT_GT(budget.in_use(), 0);
+  std::thread([&] { large = Tensor(); }).join();
+  EXPECT_LT(budget.in_use(), 70000);
+  text = Tensor();
+  EXPECT_GT(budget.in_use(), 0) << "its block is shared";
+  small = Tensor();
+  EXPECT_EQ(budget.in_use(), 0);
+  EXPECT_EQ(budget.refused(ByteBudget::Use::kTensors), 2u);
+}
+
+TEST(FeedArenaTest, RepeatsAreBoundedInAll) {
+  FeedArena arena;
+  EXPECT_TRUE(arena.Repeat(FeedArena::kMostRepeated / 8, 4));
+  EXPECT_TRUE(arena.Repeat(size_t{1} << 62, 0));
+  EXPECT_FALSE(arena.Repeat(FeedArena::kMostRepeated / 8 + 1, 4));
+  EXPECT_FALSE(arena.Repeat(size_t{1} << 62, size_t{1} << 62));
+  EXPECT_TRUE(arena.Repeat(FeedArena::kMostRepeated / 8, 4));
+  EXPECT_FALSE(arena.Repeat(1, 1));
+}
+
 }  // namespace
 }  // namespace processor

@@ -112,15 +112,15 @@ TEST_F(TfServingTest, SuperfluousValuesAreCutOffAsTensorFlow) {
 }
 
 TEST_F(TfServingTest, RepetitionIsBounded) {
-  constexpr int64_t kFloats = (int64_t{64} << 20) / 4;
-  SetUpInput(tensorflow::DT_FLOAT, {kFloats}).add_float_val(1.5f);
+  constexpr int64_t kFloats = (int64_t{64} << 20) / 4 + 1;
+  SetUpInput(tensorflow::DT_FLOAT, {1, kFloats}).add_float_val(1.5f);
   ASSERT_TRUE(Decode(request_message_).ok());
   EXPECT_EQ(request_.feeds[0].flat<float>()(kFloats - 1), 1.5f);
-  SetUpInput(tensorflow::DT_FLOAT, {kFloats + 1}).add_float_val(1.5f);
+  SetUpInput(tensorflow::DT_FLOAT, {1, kFloats + 1}).add_float_val(1.5f);
   EXPECT_EQ(
       Decode(request_message_),
-      absl::InvalidArgumentError("input 'x': 1 values in float_val for shape [16777217], expected all of them for "
-                                 "a tensor above 64 MiB"));
+      absl::InvalidArgumentError("input 'x': 1 values in float_val for shape [1,16777218], expected all of them where "
+                                 "a request repeats more than 64 MiB"));
   SetUpInput(tensorflow::DT_FLOAT, {int64_t{1} << 30, int64_t{1} << 30});
   EXPECT_EQ(Decode(request_message_).code(), absl::StatusCode::kInvalidArgument);
 }
@@ -128,10 +128,40 @@ TEST_F(TfServingTest, RepetitionIsBounded) {
 TEST_F(TfServingTest, RepetitionOfLongStringsIsBoundedByTheirBytes) {
   SetUpInput(tensorflow::DT_STRING, {1000}).add_string_val(std::string(1 << 20, 'x'));
   EXPECT_EQ(Decode(request_message_),
-            absl::InvalidArgumentError("input 'x': 1 values in string_val for shape [1000], expected all of them for a "
-                                       "tensor above 64 MiB"));
+            absl::InvalidArgumentError("input 'x': 1 values in string_val for shape [1000], expected all of them where "
+                                       "a request repeats more than 64 MiB"));
   SetUpInput(tensorflow::DT_STRING, {50}).add_string_val(std::string(1 << 20, 'x'));
   ExpectAsTensorFlow();
+}
+
+TEST_F(TfServingTest, RowsAreBounded) {
+  SetUpInput(tensorflow::DT_FLOAT, {kDefaultMaxRows, 1}).add_float_val(1.5f);
+  EXPECT_TRUE(Decode(request_message_).ok());
+  SetUpInput(tensorflow::DT_FLOAT, {kDefaultMaxRows + 1, 0});
+  EXPECT_EQ(Decode(request_message_),
+            absl::InvalidArgumentError("input 'x': 1048577 rows, expected at most 1048576 (max_rows)"));
+}
+
+TEST_F(TfServingTest, MemoryIsClaimedBeforeItIsFilled) {
+  ByteBudget& budget = ByteBudget::Requests();
+  const int64_t before = budget.in_use(), limit = budget.limit();
+  SetUpInput(tensorflow::DT_FLOAT, {1, 1 << 20}).add_float_val(1.5f);
+  ASSERT_TRUE(Decode(request_message_).ok());
+  EXPECT_GE(budget.in_use() - before, int64_t{4} << 20);
+  request_ = DecodedRequest();
+  EXPECT_EQ(budget.in_use(), before);
+
+  budget.SetLimit(before + (int64_t{4} << 20));
+  const absl::Status never = Decode(request_message_);
+  EXPECT_TRUE(absl::IsInvalidArgument(never)) << never;
+  EXPECT_EQ(never.message().rfind("input 'x': shape [1,1048576]: tensors: ", 0), 0u) << never;
+  budget.SetLimit(before + (int64_t{6} << 20));
+  ASSERT_TRUE(budget.Claim(ByteBudget::Use::kBody, int64_t{2} << 20));
+  const absl::Status now = Decode(request_message_);
+  EXPECT_TRUE(absl::IsResourceExhausted(now)) << now;
+  budget.Release(ByteBudget::Use::kBody, int64_t{2} << 20);
+  EXPECT_TRUE(Decode(request_message_).ok());
+  budget.SetLimit(limit);
 }
 
 TEST_F(TfServingTest, UnknownRankIsIgnoredAsInTensorFlow) {

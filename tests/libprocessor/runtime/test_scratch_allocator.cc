@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "src/runtime/byte_budget.h"
 
 namespace processor {
 namespace {
@@ -105,6 +106,25 @@ TEST(ScratchAllocator, WhatAnEndingThreadFreesIsNotKept) {
 #else
   (void)before, (void)after;  // the sanitizer's own leak check looks after it
 #endif
+}
+
+TEST(ScratchAllocator, LargeBlocksOfRequestsAreClaimed) {
+  ByteBudget& budget = ByteBudget::Requests();
+  const int64_t before = budget.in_use(ByteBudget::Use::kRun);
+  tensorflow::Allocator* const requests = ScratchAllocator(ScratchUse::kRequests);
+  void* const small = requests->AllocateRaw(64, 64 << 10);
+  EXPECT_EQ(budget.in_use(ByteBudget::Use::kRun), before);
+  void* const large = requests->AllocateRaw(64, 100 << 10);
+  EXPECT_EQ(budget.in_use(ByteBudget::Use::kRun), before + (100 << 10));
+  EXPECT_EQ(requests->AllocateRaw(64, static_cast<size_t>(budget.limit()) + 1), nullptr);
+  EXPECT_EQ(ScratchAllocator(ScratchUse::kWarmUp)->AllocateRaw(64, size_t{1} << 50), nullptr);
+  // Any of them may free it.
+  ScratchAllocator(ScratchUse::kModel)->DeallocateRaw(large);
+  requests->DeallocateRaw(small);
+  EXPECT_EQ(budget.in_use(ByteBudget::Use::kRun), before);
+  void* const of_model = ScratchAllocator()->AllocateRaw(64, 100 << 10);
+  EXPECT_EQ(budget.in_use(ByteBudget::Use::kRun), before);
+  ScratchAllocator()->DeallocateRaw(of_model);
 }
 
 }  // namespace

@@ -5,6 +5,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
+from processor import ResourceExhaustedError
+from serving_proxy.host.crowd import Crowd
 from serving_proxy.host.grpc_calls import InFlight, single
 from serving_proxy.host.patience import Patience
 
@@ -20,7 +24,7 @@ def test_a_call_is_in_flight_before_its_request_has_come() -> None:
         async def answer(data: bytes, _: Any) -> bytes:
             return data
 
-        call = asyncio.ensure_future(single(answer, in_flight, Patience(10))(requests(), None))
+        call = asyncio.ensure_future(single(answer, in_flight, Patience(10), 1 << 20)(requests(), None))
         await asyncio.sleep(0)
         waiting = asyncio.create_task(in_flight.wait(10))
         await asyncio.sleep(0.1)
@@ -47,3 +51,35 @@ def test_a_call_that_begins_as_the_last_one_ends_is_waited_for() -> None:
             await asyncio.wait_for(in_flight.wait(0.05), 5)
 
     asyncio.run(run())
+
+
+def test_late_requests_are_refused_while_their_share_is_full() -> None:
+    class Full(Crowd):
+        def is_full(self, *, waiting: bool) -> bool:
+            return waiting
+
+    async def never() -> AsyncIterator[bytes]:
+        await asyncio.sleep(60)
+        yield b""
+
+    async def soon() -> AsyncIterator[bytes]:
+        yield b"request"
+
+    async def run() -> None:
+        patience = Patience(30, Full(0))
+        watching = asyncio.create_task(patience.watch())
+        with pytest.raises(ResourceExhaustedError, match="max_request_bytes_in_flight"):
+            await asyncio.wait_for(patience.first(never()), 5)
+        assert await patience.first(soon()) == b"request"
+        watching.cancel()
+
+    asyncio.run(run())
+
+
+def test_crowd_counts_from_when_nobody_was_late() -> None:
+    crowd = Crowd(50 << 20)
+    assert not crowd.is_full(waiting=True)
+    held = b"x" * (60 << 20)
+    assert crowd.is_full(waiting=True)
+    assert not crowd.is_full(waiting=False)
+    assert not crowd.is_full(waiting=True), held[:1]

@@ -102,7 +102,7 @@ def test_grpc_request_is_not_decoded(host: Host) -> None:
         yield data
 
     async def run() -> None:
-        handle = unary(Engine(host), Operation("tfserving", "Predict"), InFlight(), Patience(10))
+        handle = unary(Engine(host), Operation("tfserving", "Predict"), InFlight(), Patience(10), 1 << 26)
         # The first by the queue, and once it is known to be short, on the loop.
         for _ in range(3):
             answers.append(await handle(once(), context))

@@ -3,6 +3,11 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/gzip" // for clients that compress
 	"google.golang.org/grpc/encoding/proto"
@@ -11,14 +16,19 @@ import (
 	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
 )
 
-// rawRequest is a message that is left as it came; free gives its memory back.
-type rawRequest struct{ buffer mem.Buffer }
+// rawRequest is a message that is left as it came, but inflated; free gives its memory back.
+type rawRequest struct {
+	buffer mem.Buffer       // of gRPC: a small one
+	large  processor.Buffer // else
+	packed bool             // still compressed
+	err    error            // why it cannot be answered
+}
 
 func (r *rawRequest) bytes() []byte {
-	if r.buffer == nil {
-		return nil
+	if r.buffer != nil {
+		return r.buffer.ReadOnlyData()
 	}
-	return r.buffer.ReadOnlyData()
+	return r.large.Bytes()
 }
 
 func (r *rawRequest) free() {
@@ -26,6 +36,78 @@ func (r *rawRequest) free() {
 		r.buffer.Free()
 		r.buffer = nil
 	}
+	r.large.Free()
+}
+
+// What is larger lies in memory that is claimed.
+const largestUnclaimed = 65536
+
+func (r *rawRequest) take(data mem.BufferSlice, most int) {
+	r.packed = isCompressed(data)
+	if data.Len() <= largestUnclaimed {
+		r.buffer = data.MaterializeToBuffer(mem.DefaultBufferPool())
+		return
+	}
+	reader := data.Reader()
+	defer reader.Close()
+	if r.err = r.large.Reserve(data.Len() + 1); r.err == nil {
+		r.err = r.large.ReadUpTo(reader, most)
+	}
+}
+
+// unpack inflates what came compressed, and says why a request cannot be answered.
+func (r *rawRequest) unpack(most int) error {
+	if r.err != nil || !r.packed {
+		return r.err
+	}
+	r.packed = false
+	var inflated processor.Buffer
+	r.err = inflate(bytes.NewReader(r.bytes()), most, &inflated)
+	r.free()
+	r.large = inflated
+	return r.err
+}
+
+// asItCame is gzip for gRPC: it compresses answers, but leaves requests as they came. gRPC would inflate them before
+// anybody could say how much memory there is; the codec does that, piece by piece.
+type asItCame struct{ encoding.Compressor }
+
+func (asItCame) Decompress(reader io.Reader) (io.Reader, error) { return reader, nil }
+
+func init() { encoding.RegisterCompressor(asItCame{encoding.GetCompressor("gzip")}) }
+
+// isCompressed says whether a message is one of gzip, which no message of protobuf begins like: its first byte would be
+// a field of a wire type that does not exist.
+func isCompressed(data mem.BufferSlice) bool {
+	var head []byte
+	for _, part := range data {
+		head = append(head, part.ReadOnlyData()[:min(part.Len(), 2-len(head))]...)
+		if len(head) == 2 {
+			return head[0] == 0x1f && head[1] == 0x8b
+		}
+	}
+	return false
+}
+
+// tooLargeRequest is a request that may never come again, unlike one for which memory is short.
+type tooLargeRequest string
+
+func (e tooLargeRequest) Error() string { return string(e) }
+
+func inflate(reader io.Reader, most int, buffer *processor.Buffer) error {
+	unzip, err := gzip.NewReader(reader)
+	if err == nil {
+		err = buffer.ReadUpTo(unzip, most)
+	}
+	switch {
+	case isOfMemory(err):
+		return err
+	case err != nil:
+		return invalid(fmt.Sprintf("request: %v, expected what its grpc-encoding says", err))
+	case buffer.Len() > most:
+		return tooLargeRequest(fmt.Sprintf("request: too large, expected at most %d bytes", most))
+	}
+	return nil
 }
 
 // rawResponse is a message that is sent as it is.
@@ -33,9 +115,12 @@ type rawResponse []byte
 
 // codec passes raw messages through, and leaves every other one to the codec of protobuf: health and reflection have
 // messages of their own.
-type codec struct{ proto encoding.CodecV2 }
+type codec struct {
+	proto encoding.CodecV2
+	most  int // bytes of a request
+}
 
-func newCodec() codec { return codec{proto: encoding.GetCodecV2(proto.Name)} }
+func newCodec(most int) codec { return codec{proto: encoding.GetCodecV2(proto.Name), most: most} }
 
 func (c codec) Name() string { return proto.Name }
 
@@ -60,10 +145,21 @@ func (c codec) Marshal(message any) (mem.BufferSlice, error) {
 
 func (c codec) Unmarshal(data mem.BufferSlice, message any) error {
 	if raw, ok := message.(*rawRequest); ok {
-		raw.buffer = data.MaterializeToBuffer(mem.DefaultBufferPool())
+		raw.take(data, c.most)
 		return nil
 	}
-	return c.proto.Unmarshal(data, message)
+	if !isCompressed(data) {
+		return c.proto.Unmarshal(data, message)
+	}
+	var inflated processor.Buffer
+	defer inflated.Free()
+	reader := data.Reader()
+	defer reader.Close()
+	if err := inflate(reader, largestUnclaimed, &inflated); err != nil {
+		return err
+	}
+	// Its own copy: what is unmarshalled may point into it.
+	return c.proto.Unmarshal(mem.BufferSlice{mem.SliceBuffer(append([]byte(nil), inflated.Bytes()...))}, message)
 }
 
 // answerOwner frees an answer when its bytes have been sent: to gRPC it is the pool that they came from.

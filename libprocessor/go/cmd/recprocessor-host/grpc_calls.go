@@ -38,12 +38,23 @@ func (s *grpcServer) single(handle singleHandler) grpc.StreamHandler {
 	return func(_ any, stream grpc.ServerStream) error {
 		ctx := stream.Context()
 		raw := rawRequest{}
+		// Also if it is complete and the call is not.
+		defer raw.free()
 		if err := stream.RecvMsg(&raw); err != nil {
+			if begun, _ := ctx.Value(begunKey{}).(*begunCall); begun.state.Load() == refusedCrowded {
+				stream.SetTrailer(crowdedTrailer)
+				return begun.refusal()
+			}
 			return err
 		}
-		defer raw.free()
 		begun, _ := ctx.Value(begunKey{}).(*begunCall)
-		begun.timer.Stop()
+		if !begun.arrive() {
+			return begun.refusal()
+		}
+		if err := raw.unpack(s.most); err != nil {
+			stream.SetTrailer(trailerOf(nil, err))
+			return grpcStatus(err)
+		}
 		if s.inFlight.Add(1) > mostCalls {
 			s.inFlight.Add(-1)
 			return status.Errorf(codes.ResourceExhausted, "host: %d calls are in flight, expected no more", mostCalls)
@@ -63,7 +74,37 @@ type begunCall struct {
 	context.Context
 	header metadata.MD
 	timer  *time.Timer
-	late   atomic.Bool
+	state  atomic.Int32
+}
+
+// What became of it.
+const (
+	waitsForRequest int32 = iota
+	hasRequest
+	refusedLate
+	refusedCrowded
+)
+
+// How often it is looked at, at least.
+const patiencePeriod = 100 * time.Millisecond
+
+var errCrowded = status.Error(codes.ResourceExhausted,
+	"request: not complete when those in flight filled their memory (max_request_bytes_in_flight)")
+
+var crowdedTrailer = metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(crowdedRetry.Milliseconds(), 10))
+
+// arrive says whether the request came in time.
+func (c *begunCall) arrive() bool {
+	arrived := c.state.CompareAndSwap(waitsForRequest, hasRequest)
+	c.timer.Stop()
+	return arrived
+}
+
+func (c *begunCall) refusal() error {
+	if c.state.Load() == refusedCrowded {
+		return errCrowded
+	}
+	return status.Error(codes.DeadlineExceeded, context.DeadlineExceeded.Error())
 }
 
 type begunKey struct{}
@@ -78,7 +119,7 @@ func (c *begunCall) Value(key any) any {
 
 // Err implements context.Context.
 func (c *begunCall) Err() error {
-	if c.late.Load() {
+	if c.state.Load() == refusedLate {
 		return context.DeadlineExceeded
 	}
 	return c.Context.Err()
@@ -91,10 +132,26 @@ func (s *grpcServer) begin(ctx context.Context, info *tap.Info) (context.Context
 	}
 	inner, cancel := context.WithCancel(ctx)
 	call := &begunCall{Context: inner, header: info.Header}
-	call.timer = time.AfterFunc(s.readTime, func() {
-		call.late.Store(true)
-		cancel()
-	})
+	until := time.Now().Add(s.readTime)
+	look := func() {
+		refused := waitsForRequest
+		switch {
+		case time.Until(until) <= 0:
+			refused = refusedLate
+		case s.crowd.full():
+			refused = refusedCrowded
+		}
+		switch {
+		case refused == waitsForRequest:
+			if call.state.Load() == waitsForRequest {
+				call.timer.Reset(min(patiencePeriod, time.Until(until)))
+			}
+		case call.state.CompareAndSwap(waitsForRequest, refused):
+			cancel()
+		}
+	}
+	call.timer = time.AfterFunc(time.Hour, look)
+	call.timer.Reset(min(patiencePeriod, s.readTime))
 	return call, nil
 }
 
@@ -121,8 +178,14 @@ func (s *grpcServer) answer(ctx context.Context, what operation, header metadata
 func trailerOf(answer *processor.Answer, err error) metadata.MD {
 	trailer := make(metadata.MD, 8)
 	provenance(answer, func(name, value string) { trailer[name] = []string{value} })
-	if err != nil && answer != nil && answer.RetryAfter > 0 {
-		trailer["grpc-retry-pushback-ms"] = []string{strconv.FormatInt(roundUp(answer.RetryAfter, time.Millisecond), 10)}
+	retry := time.Duration(0)
+	if answer != nil {
+		retry = answer.RetryAfter
+	} else if isOfMemory(err) && processor.CodeOf(err) == processor.ResourceExhausted {
+		retry = crowdedRetry
+	}
+	if err != nil && retry > 0 {
+		trailer["grpc-retry-pushback-ms"] = []string{strconv.FormatInt(roundUp(retry, time.Millisecond), 10)}
 	}
 	return trailer
 }

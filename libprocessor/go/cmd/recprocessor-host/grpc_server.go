@@ -32,6 +32,8 @@ type grpcServer struct {
 	reload   *reload
 	readTime time.Duration
 	singles  map[string]bool // the methods with one request, as "/service/method"
+	crowd    *crowd
+	most     int // bytes of a request
 	inFlight atomic.Int64
 	stopping chan struct{}
 }
@@ -39,10 +41,10 @@ type grpcServer struct {
 func newGRPCServer(host *processor.Host, ready *readiness, options hostOptions, secrets *tls.Config) (*grpcServer, error) {
 	s := &grpcServer{
 		host: host, reload: newReload(options), readTime: options.readTime, singles: map[string]bool{},
-		stopping: make(chan struct{}),
+		most: options.maxMessage(), crowd: newCrowd(processor.MaxRequestBytes()), stopping: make(chan struct{}),
 	}
 	how := []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ForceServerCodecV2(newCodec(options.maxMessage())),
 		grpc.MaxRecvMsgSize(options.maxMessage()),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxConcurrentStreams(1024),
@@ -108,6 +110,7 @@ func (s *grpcServer) address() string { return s.port.address }
 // stop takes no more calls and waits for those in flight until the context ends; what is left then is cancelled.
 func (s *grpcServer) stop(ctx context.Context) {
 	close(s.stopping)
+	defer s.crowd.stop()
 	ended := make(chan struct{})
 	go func() {
 		s.server.GracefulStop()

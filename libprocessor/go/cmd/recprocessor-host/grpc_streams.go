@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -58,6 +59,7 @@ func (s *grpcServer) inferStream(_ any, stream grpc.ServerStream) error {
 		for {
 			request := &rawRequest{}
 			if err := stream.RecvMsg(request); err != nil {
+				request.free()
 				failed <- err
 				return
 			}
@@ -69,12 +71,18 @@ func (s *grpcServer) inferStream(_ any, stream grpc.ServerStream) error {
 			}
 		}
 	}()
+	crowded := time.NewTicker(time.Second)
+	defer crowded.Stop()
 	trailer := metadata.MD{}
 	defer func() { stream.SetTrailer(trailer) }()
 	for {
 		select {
 		case request := <-requests:
-			answer, err := s.answer(ctx, operation{"kserve", "ModelInfer"}, header, request.bytes())
+			var answer *processor.Answer
+			err := request.unpack(s.most)
+			if err == nil {
+				answer, err = s.answer(ctx, operation{"kserve", "ModelInfer"}, header, request.bytes())
+			}
 			request.free()
 			trailer = trailerOf(answer, nil)
 			response := streamResponse(answer, err)
@@ -87,6 +95,10 @@ func (s *grpcServer) inferStream(_ any, stream grpc.ServerStream) error {
 				return nil
 			}
 			return err
+		case <-crowded.C:
+			if s.crowd.lasts() {
+				return errCrowded
+			}
 		case <-s.stopping:
 			return errStopping
 		}

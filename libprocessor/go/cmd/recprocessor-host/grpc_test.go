@@ -18,7 +18,7 @@ import (
 )
 
 func TestCodecPassesRawMessagesAndEncodesOthers(t *testing.T) {
-	c := newCodec()
+	c := newCodec(1 << 20)
 	sent, err := c.Marshal(rawResponse("abc"))
 	if err != nil || string(sent.Materialize()) != "abc" {
 		t.Errorf("got %q (%v)", sent.Materialize(), err)
@@ -41,6 +41,47 @@ func TestCodecPassesRawMessagesAndEncodesOthers(t *testing.T) {
 	encoded, err := c.Marshal(&grpc_health_v1.HealthCheckRequest{Service: "x"})
 	decoded := grpc_health_v1.HealthCheckRequest{}
 	if err != nil || c.Unmarshal(encoded, &decoded) != nil || decoded.Service != "x" {
+		t.Errorf("got %v (%v)", &decoded, err)
+	}
+}
+
+func TestCodecInflatesWithinItsLimits(t *testing.T) {
+	c := newCodec(200_000)
+	data := bytes.Repeat([]byte("abc"), 50_000)
+	packed := gzipped(data)
+	parts := mem.BufferSlice{mem.SliceBuffer(packed[:1]), mem.SliceBuffer(packed[1:7]), mem.SliceBuffer(packed[7:])}
+	request := rawRequest{}
+	if err := c.Unmarshal(parts, &request); err != nil || request.unpack(200_000) != nil || !bytes.Equal(request.bytes(), data) {
+		t.Errorf("got %d bytes (%v, %v)", len(request.bytes()), err, request.err)
+	}
+	request.free()
+	for _, wrong := range []struct {
+		data []byte
+		code codes.Code
+	}{
+		{gzipped(make([]byte, 200_001)), codes.ResourceExhausted},
+		{packed[:len(packed)-1], codes.InvalidArgument},
+		{packed[:3], codes.InvalidArgument},
+	} {
+		request := rawRequest{}
+		if err := c.Unmarshal(mem.BufferSlice{mem.SliceBuffer(wrong.data)}, &request); err != nil {
+			t.Error(err)
+		}
+		if got := status.Code(grpcStatus(request.unpack(200_000))); got != wrong.code {
+			t.Errorf("got %v (%v), expected %v", got, request.err, wrong.code)
+		}
+		request.free()
+	}
+	request = rawRequest{}
+	large := mem.BufferSlice{mem.SliceBuffer(data), mem.SliceBuffer("end")}
+	if err := c.Unmarshal(large, &request); err != nil || request.err != nil || len(request.bytes()) != len(data)+3 {
+		t.Errorf("got %d bytes (%v, %v)", len(request.bytes()), err, request.err)
+	}
+	request.free()
+	encoded, err := c.Marshal(&grpc_health_v1.HealthCheckRequest{Service: "x"})
+	decoded := grpc_health_v1.HealthCheckRequest{}
+	squeezed := mem.BufferSlice{mem.SliceBuffer(gzipped(encoded.Materialize()))}
+	if err != nil || c.Unmarshal(squeezed, &decoded) != nil || decoded.Service != "x" {
 		t.Errorf("got %v (%v)", &decoded, err)
 	}
 }

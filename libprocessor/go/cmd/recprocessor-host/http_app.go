@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,9 +48,10 @@ func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.show(w, where.page)
 		return
 	}
-	buffer := bodies.Get().(*bytes.Buffer)
-	defer keepBody(buffer)
-	answer, err := a.answer(w, r, &where, buffer)
+	var body, inflated processor.Buffer
+	defer body.Free()
+	defer inflated.Free()
+	answer, err := a.answer(w, r, &where, &body, &inflated)
 	defer answer.Free()
 	if err != nil {
 		fail(w, err, answer, where.what.protocol)
@@ -69,7 +69,7 @@ func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // answer reads the request and hands it to the library.
-func (a *application) answer(w http.ResponseWriter, r *http.Request, where *route, buffer *bytes.Buffer) (*processor.Answer, error) {
+func (a *application) answer(w http.ResponseWriter, r *http.Request, where *route, body, inflated *processor.Buffer) (*processor.Answer, error) {
 	ctx := r.Context()
 	request := processor.HostRequest{
 		Protocol: where.what.protocol, Method: where.what.method,
@@ -99,14 +99,16 @@ func (a *application) answer(w http.ResponseWriter, r *http.Request, where *rout
 			return nil, err
 		}
 	}
-	if err = readBody(w, r, buffer, a.limit, a.readTime); err != nil {
+	if err = readBody(w, r, body, a.limit, a.readTime); err != nil {
 		return nil, err
 	}
-	request.Data = buffer.Bytes()
+	request.Data = body.Bytes()
 	if encoding, ok := lastValue(r.Header, "Content-Encoding"); ok && encoding != "identity" {
-		if request.Data, err = decompress(request.Data, encoding, a.limit); err != nil {
+		if err = decompress(request.Data, encoding, a.limit, inflated); err != nil {
 			return nil, err
 		}
+		body.Free()
+		request.Data = inflated.Bytes()
 	}
 	answer, err := a.host.Process(ctx, &request)
 	if err != nil && context.Cause(r.Context()) == error(errGivenUp) {
@@ -164,6 +166,9 @@ func fail(w http.ResponseWriter, err error, answer *processor.Answer, protocol s
 	var body *bodyError
 	if errors.As(err, &body) {
 		header["Connection"] = []string{"close"}
+		if body.retryAfter > 0 {
+			header["Retry-After"] = []string{strconv.FormatInt(roundUp(body.retryAfter, time.Second), 10)}
+		}
 		refuse(w, body.status, body.text, protocol)
 		return
 	}

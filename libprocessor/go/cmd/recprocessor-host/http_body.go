@@ -13,14 +13,16 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
 )
 
 // bodyError is a body that is refused, with an HTTP status. What is left of it is not waited for.
 type bodyError struct {
-	status int
-	text   string
+	status     int
+	text       string
+	retryAfter time.Duration // when it may come again; 0: that is not known
 }
 
 func (e *bodyError) Error() string { return e.text }
@@ -28,23 +30,13 @@ func (e *bodyError) Error() string { return e.text }
 // errGone: the client is gone, nobody is left to be answered.
 var errGone = errors.New("the client is gone")
 
-// Buffers that bodies are read into, kept for the next unless they have grown large.
-var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
 const (
-	largestKept  = 1 << 20
 	firstReserve = 1 << 20 // who announces more must send it first
+	crowdedRetry = time.Second
 )
 
-func keepBody(buffer *bytes.Buffer) {
-	if buffer.Cap() <= largestKept {
-		buffer.Reset()
-		bodies.Put(buffer)
-	}
-}
-
 // readBody reads a body so large and so slow as the host puts up with.
-func readBody(w http.ResponseWriter, r *http.Request, buffer *bytes.Buffer, limit int64, within time.Duration) error {
+func readBody(w http.ResponseWriter, r *http.Request, buffer *processor.Buffer, limit int64, within time.Duration) error {
 	if r.ContentLength > limit {
 		return tooLarge(limit)
 	}
@@ -55,16 +47,21 @@ func readBody(w http.ResponseWriter, r *http.Request, buffer *bytes.Buffer, limi
 	if err := control.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return errGone
 	}
-	buffer.Grow(int(min(max(r.ContentLength, 0), firstReserve)) + bytes.MinRead)
-	_, err := buffer.ReadFrom(io.LimitReader(r.Body, limit+1))
+	// One more byte, in which the end shows.
+	err := buffer.Reserve(int(min(max(r.ContentLength, 0), firstReserve)) + 1)
+	if err == nil {
+		err = buffer.ReadUpTo(r.Body, int(limit))
+	}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &bodyError{http.StatusRequestTimeout,
-			fmt.Sprintf("body: not complete after %g s, expected all of it", within.Seconds())}
+		return &bodyError{status: http.StatusRequestTimeout,
+			text: fmt.Sprintf("body: not complete after %g s, expected all of it", within.Seconds())}
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return errGone
+	case isOfMemory(err):
+		return noRoom(err)
 	case err != nil:
-		return &bodyError{http.StatusBadRequest, fmt.Sprintf("body: %v, expected what its headers say", err)}
+		return &bodyError{status: http.StatusBadRequest, text: fmt.Sprintf("body: %v, expected what its headers say", err)}
 	case int64(buffer.Len()) > limit:
 		return tooLarge(limit)
 	}
@@ -75,8 +72,22 @@ func readBody(w http.ResponseWriter, r *http.Request, buffer *bytes.Buffer, limi
 	return nil
 }
 
-// decompress undoes a Content-Encoding: gzip or deflate.
-func decompress(body []byte, encoding string, limit int64) ([]byte, error) {
+// isOfMemory says whether an error is the budget's, and not a reader's.
+func isOfMemory(err error) bool {
+	var failure *processor.Error
+	return errors.As(err, &failure)
+}
+
+// noRoom refuses a body for which memory is short now, or always.
+func noRoom(err error) error {
+	if processor.CodeOf(err) == processor.InvalidArgument {
+		return &bodyError{status: http.StatusRequestEntityTooLarge, text: message(err)}
+	}
+	return &bodyError{status: http.StatusTooManyRequests, text: message(err), retryAfter: crowdedRetry}
+}
+
+// decompress undoes a Content-Encoding, gzip or deflate, piece by piece as there is room.
+func decompress(body []byte, encoding string, limit int64, inflated *processor.Buffer) error {
 	source := bufio.NewReader(bytes.NewReader(body))
 	var reader io.Reader
 	var err error
@@ -90,26 +101,30 @@ func decompress(body []byte, encoding string, limit int64) ([]byte, error) {
 	case "deflate":
 		reader, err = zlib.NewReader(source)
 	default:
-		return nil, &bodyError{http.StatusUnsupportedMediaType,
-			fmt.Sprintf("content-encoding: '%s', expected gzip, deflate or none", cut(encoding, 40))}
+		return &bodyError{status: http.StatusUnsupportedMediaType,
+			text: fmt.Sprintf("content-encoding: '%s', expected gzip, deflate or none", cut(encoding, 40))}
 	}
-	buffer := &bytes.Buffer{}
 	if err == nil {
-		_, err = buffer.ReadFrom(io.LimitReader(reader, limit+1))
+		err = inflated.ReadUpTo(reader, int(limit))
+	}
+	if isOfMemory(err) {
+		return noRoom(err)
 	}
 	if err != nil {
-		return nil, &bodyError{http.StatusBadRequest, fmt.Sprintf("body: %v, expected what the content-encoding says", err)}
+		return &bodyError{status: http.StatusBadRequest,
+			text: fmt.Sprintf("body: %v, expected what the content-encoding says", err)}
 	}
-	if int64(buffer.Len()) > limit {
-		return nil, tooLarge(limit)
+	if int64(inflated.Len()) > limit {
+		return tooLarge(limit)
 	}
 	if _, err := source.ReadByte(); err != io.EOF {
-		return nil, &bodyError{http.StatusBadRequest,
-			fmt.Sprintf("body: %d bytes of compressed data, expected all of it and nothing behind", len(body))}
+		return &bodyError{status: http.StatusBadRequest,
+			text: fmt.Sprintf("body: %d bytes of compressed data, expected all of it and nothing behind", len(body))}
 	}
-	return buffer.Bytes(), nil
+	return nil
 }
 
 func tooLarge(limit int64) error {
-	return &bodyError{http.StatusRequestEntityTooLarge, fmt.Sprintf("body: too large, expected at most %d bytes", limit)}
+	return &bodyError{status: http.StatusRequestEntityTooLarge,
+		text: fmt.Sprintf("body: too large, expected at most %d bytes", limit)}
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
 )
 
 func expectStatus(t *testing.T, err error, status int) {
@@ -38,28 +40,58 @@ func TestDecompress(t *testing.T) {
 	writer := zlib.NewWriter(deflated)
 	_, _ = writer.Write(data)
 	writer.Close()
+	inflate := func(body []byte, encoding string, limit int64) ([]byte, error) {
+		var inflated processor.Buffer
+		t.Cleanup(inflated.Free)
+		err := decompress(body, encoding, limit, &inflated)
+		return inflated.Bytes(), err
+	}
 	for encoding, body := range map[string][]byte{"gzip": gzipped(data), " X-GZIP ": gzipped(data), "deflate": deflated.Bytes()} {
-		if got, err := decompress(body, encoding, 3000); err != nil || !bytes.Equal(got, data) {
+		if got, err := inflate(body, encoding, 3000); err != nil || !bytes.Equal(got, data) {
 			t.Errorf("%s: got %d bytes (%v)", encoding, len(got), err)
 		}
-		_, err := decompress(body, encoding, 2999)
+		_, err := inflate(body, encoding, 2999)
 		expectStatus(t, err, http.StatusRequestEntityTooLarge)
-		_, err = decompress(body[:len(body)-3], encoding, 3000)
+		_, err = inflate(body[:len(body)-3], encoding, 3000)
 		expectStatus(t, err, http.StatusBadRequest)
-		_, err = decompress(append(body[:len(body):len(body)], 'x'), encoding, 3000)
+		_, err = inflate(append(body[:len(body):len(body)], 'x'), encoding, 3000)
 		expectStatus(t, err, http.StatusBadRequest)
-		_, err = decompress([]byte("neither"), encoding, 3000)
+		_, err = inflate([]byte("neither"), encoding, 3000)
 		expectStatus(t, err, http.StatusBadRequest)
 	}
-	_, err := decompress(data, "br", 3000)
+	_, err := inflate(data, "br", 3000)
 	expectStatus(t, err, http.StatusUnsupportedMediaType)
+}
+
+func TestBombsFindNoRoom(t *testing.T) {
+	before := processor.MaxRequestBytes()
+	defer func() { _ = processor.SetMaxRequestBytes(before) }()
+	if err := processor.SetMaxRequestBytes(4 << 20); err != nil {
+		t.Fatal(err)
+	}
+	bomb := gzipped(make([]byte, 3<<20))
+	var first, second processor.Buffer
+	expectStatus(t, decompress(bomb, "gzip", 64<<20, &first), http.StatusRequestEntityTooLarge)
+	first.Free()
+	if err := first.Reserve(1 << 20); err != nil {
+		t.Fatal(err)
+	}
+	err := decompress(gzipped(make([]byte, 1_500_000)), "gzip", 64<<20, &second)
+	expectStatus(t, err, http.StatusTooManyRequests)
+	second.Free()
+	first.Free()
+	if err := decompress(gzipped(make([]byte, 1_500_000)), "gzip", 64<<20, &second); err != nil {
+		t.Error(err)
+	}
+	second.Free()
 }
 
 // bodyServer answers with what readBody reads, or its status.
 func bodyServer(t *testing.T, limit int64, within time.Duration) (*httptest.Server, chan error) {
 	failures := make(chan error, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		buffer := &bytes.Buffer{}
+		buffer := &processor.Buffer{}
+		defer buffer.Free()
 		if err := readBody(w, r, buffer, limit, within); err != nil {
 			failures <- err
 			fail(w, err, nil, "tfserving_json")

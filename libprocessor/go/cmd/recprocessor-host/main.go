@@ -41,6 +41,11 @@ func run(options hostOptions) error {
 		}
 	}
 	tuneCollector()
+	if options.maxInFlightMB > 0 {
+		if err := processor.SetMaxRequestBytes(uint64(options.maxInFlightMB) * mib); err != nil {
+			return err
+		}
+	}
 	host, err := processor.NewHost(processor.HostOptions{
 		StateDir: options.stateDir, ID: options.hostID, MaintenanceCPUs: options.maintenanceCPUs,
 		OwnsProcess: true,

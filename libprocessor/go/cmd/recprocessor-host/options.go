@@ -27,6 +27,7 @@ type hostOptions struct {
 	allowReload                        bool
 	admin, tokenFile                   string
 	maxMessageMB, maxConnections       int
+	maxInFlightMB                      int
 	readTime, idleTime, drainTime      time.Duration
 	logFormat, logLevel, profileListen string
 }
@@ -60,6 +61,7 @@ func parseOptions(arguments []string) (hostOptions, error) {
 	flags.StringVar(&o.admin, "admin", "", "`URL` of the proxy's admin API, as in http://127.0.0.1:8502")
 	flags.StringVar(&o.tokenFile, "token-file", "", "`file` with the token of the admin API")
 	number(flags, &o.maxMessageMB, "max-message-mb", 64, 1, 2047, "largest request")
+	number(flags, &o.maxInFlightMB, "max-request-mb-in-flight", 0, 0, 1<<30, "memory of all requests in flight, in MiB; 0: a tenth of the machine's or the cgroup's")
 	number(flags, &o.maxConnections, "max-connections", 4096, 1, 1000000, "over HTTP")
 	seconds(flags, &o.readTime, "read-seconds", 20, "for the head of an HTTP request, and as many for its body")
 	seconds(flags, &o.idleTime, "idle-seconds", 300, "an idle HTTP connection is kept")

@@ -57,6 +57,9 @@ func message(err error) string {
 
 // grpcStatus hands a code of the library on, number for number.
 func grpcStatus(err error) error {
+	if text := tooLargeRequest(""); errors.As(err, &text) {
+		return status.Error(codes.ResourceExhausted, text.Error())
+	}
 	return status.Error(codes.Code(processor.CodeOf(err)), message(err))
 }
 

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many rows one request may have where no configuration says it.
+#ifndef PROCESSOR_RUNTIME_REQUEST_ROWS_H_
+#define PROCESSOR_RUNTIME_REQUEST_ROWS_H_
+
+#include <cstdint>
+
+namespace processor {
+
+constexpr int64_t kDefaultMaxRows = int64_t{1} << 20;
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_REQUEST_ROWS_H_

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages as they came over gRPC: compressed, and large.
+
+gRPC would inflate a message whatever becomes of it. So it is told to leave messages as they came, and what is
+compressed is inflated here, as there is room. Compressed bytes are known by how they begin, which no request does: the
+first byte of gzip would be a field of a wire type that does not exist, that of zlib a field 15, which no request has.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+from processor import InvalidArgumentError, RequestBytes
+from serving_proxy.host.inflate import InflateError, inflate
+
+# What is larger is claimed.
+_SMALL = 65536
+# Of messages that other servicers read.
+_OWN_LIMIT = 65536
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
+
+
+def is_compressed(data: bytes) -> bool:
+    """Say whether a message is compressed, by gzip or deflate."""
+    if len(data) < 2:
+        return False
+    return data[:2] == b"\x1f\x8b" or (data[0] == 0x78 and (data[0] << 8 | data[1]) % 31 == 0)
+
+
+async def take(data: bytes, limit: int, claim: RequestBytes) -> bytes | bytearray:
+    """Claim a message, and inflate it if need be.
+
+    Raises
+    ------
+    InvalidArgumentError
+        For what is damaged, or never fits.
+    ResourceExhaustedError
+        If there is no room now.
+    TooLargeError
+        If it becomes larger than `limit`.
+    """
+    if len(data) > _SMALL:
+        claim.grow_to(len(data))
+    if not is_compressed(data):
+        return data
+    try:
+        return await inflate(data, limit, claim)
+    except InflateError as error:
+        raise InvalidArgumentError(f"request: {error}, expected what its grpc-encoding says") from error
+
+
+class Inflating:
+    """Stands for a server to whom servicers add themselves, and inflates what they read."""
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+
+    def add_generic_rpc_handlers(self, handlers: Any) -> None:
+        """Add handlers, with what inflates before they deserialize."""
+        self._server.add_generic_rpc_handlers(tuple(_Inflating(handler) for handler in handlers))
+
+    def add_registered_method_handlers(self, service: str, handlers: Any) -> None:
+        """Do nothing: they are the generic ones again."""
+
+
+class _Inflating:
+    def __init__(self, handler: Any) -> None:
+        self._handler = handler
+
+    def service_name(self) -> Any:
+        return self._handler.service_name()
+
+    def service(self, details: Any) -> Any:
+        found = self._handler.service(details)
+        if found is None or found.request_deserializer is None:
+            return found
+        read = found.request_deserializer
+
+        def inflate_and_read(data: bytes) -> Any:
+            if not is_compressed(data):
+                return read(data)
+            return read(zlib.decompressobj(_GZIP_OR_ZLIB).decompress(data, _OWN_LIMIT))
+
+        return found._replace(request_deserializer=inflate_and_read)
