@@ -83,7 +83,10 @@ class ServedHost:
     def start(self) -> ServedHost:
         """Start the process and wait until it is ready."""
         command = [*program(self.kind), "--state-dir", str(self.state_dir), "--host-id", self.name]
-        command += ["--grpc-port", "0", "--rest-port", "0", *self._arguments]
+        # An option is given once.
+        for option in ("--grpc-port", "--rest-port"):
+            command += [] if option in self._arguments else [option, "0"]
+        command += self._arguments
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, env=self._environment)
         self.wait_for(lambda state: state["state"] == "ready" and {"grpc", "rest"} <= state["endpoints"].keys())
