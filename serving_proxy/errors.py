@@ -44,6 +44,12 @@ class DeniedError(ProxyError, PermissionError):
     status = "PERMISSION_DENIED"
 
 
+class NotLoadedError(ProxyError, RuntimeError):
+    """A model was to be loaded and could not be. TensorFlow Serving's status for it."""
+
+    status = "UNKNOWN"
+
+
 class UnauthenticatedError(ProxyError, PermissionError):
     """No token came, or a wrong one."""
 
@@ -82,6 +88,7 @@ BY_STATUS: dict[str, type[ProxyError]] = {
         NotFoundError,
         ExistsError,
         PreconditionError,
+        NotLoadedError,
         DeniedError,
         UnauthenticatedError,
         ExhaustedError,

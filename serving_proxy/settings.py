@@ -16,9 +16,10 @@ from serving_proxy.control.control import ControlOptions
 from serving_proxy.cpus import parse_cpus
 from serving_proxy.errors import InvalidError
 from serving_proxy.gates.ops import check_allowed
+from serving_proxy.host.options import check_options
 from serving_proxy.lifecycle.rendering import HostSettings
 from serving_proxy.sources.models_config import single_model
-from serving_proxy.supervisor.command import HostOptions
+from serving_proxy.supervisor.command import NAMED_OPTIONS, HostOptions
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 
@@ -80,6 +81,8 @@ class ServeSettings(BaseSettings):
     model_base_path: str | None = None
     alert_webhook: str | None = None
     allow_reload_rpc: bool = False
+    allow_model_control: bool = False
+    host_option: Annotated[tuple[str, ...], NoDecode] = ()
     max_message_mb: Annotated[int, Field(ge=1, le=2047)] | None = None
     drain_timeout: Annotated[float, Field(ge=0, le=3600)] = 30.0
     hang_timeout: Annotated[float, Field(ge=0, le=3600)] = 20.0
@@ -88,7 +91,7 @@ class ServeSettings(BaseSettings):
     discard_state: bool = False
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
-    @field_validator("model_root", "allow_op", mode="before")
+    @field_validator("model_root", "allow_op", "host_option", mode="before")
     @classmethod
     def _several(cls, given: Any, info: ValidationInfo) -> Any:
         """Take what a variable names: folders as in PATH, and names between commas."""
@@ -107,9 +110,11 @@ class ServeSettings(BaseSettings):
         self._check_reachable()
         if self.client_ca is not None and self.tls_cert is None:
             raise InvalidError("--client-ca: without --tls-cert, expected both")
-        if self.allow_reload_rpc and self.admin_tls is not None:
+        allowed = {"--allow-reload-rpc": self.allow_reload_rpc, "--allow-model-control": self.allow_model_control}
+        asked = next((name for name, on in allowed.items() if on), None)
+        if asked is not None and self.admin_tls is not None:
             raise InvalidError(
-                f"--allow-reload-rpc: with TLS on --admin-address {self.admin_address}, which hosts do not trust, "
+                f"{asked}: with TLS on --admin-address {self.admin_address}, which hosts do not trust, "
                 "expected an admin address of this machine"
             )
         for name in ("tls_cert", "tls_key", "client_ca", "admin_tls_cert", "admin_tls_key"):
@@ -126,9 +131,22 @@ class ServeSettings(BaseSettings):
             if self.config is not None:
                 raise InvalidError(f"--model-base-path: with --config {self.config}, expected one of them")
             single_model(self.model_name, self.model_base_path)
+        fault = check_options(self._own_host_options())
+        if fault is not None:
+            raise InvalidError(f"--host-option: {fault}")
         for root in self.model_root:
             if not root.is_dir():
                 raise InvalidError(f"--model-root {root}: not there, expected a folder")
+
+    def _own_host_options(self) -> tuple[str, ...]:
+        """Return what is handed to hosts as it is, as words of their command line."""
+        words: list[str] = []
+        for option in self.host_option:
+            name, mark, value = option.removeprefix("--").partition("=")
+            if name in NAMED_OPTIONS:
+                raise InvalidError(f"--host-option {option}: `serve` sets that itself, expected another option")
+            words.append(f"--{name}{mark}{value}")
+        return tuple(words)
 
     @property
     def admin_tls(self) -> tuple[Path, Path] | None:
@@ -193,6 +211,8 @@ class ServeSettings(BaseSettings):
             drain_seconds=self.drain_timeout,
             hang_seconds=self.hang_timeout,
             allow_reload_rpc=self.allow_reload_rpc,
+            allow_model_control=self.allow_model_control,
+            own=self._own_host_options(),
             admin_url=admin_url,
             token_file=absolute(token_file),
         )

@@ -122,3 +122,9 @@ class ReloadAnswer(View):
     """Models that come from the configuration now."""
 
     models: list[str]
+
+
+class Done(View):
+    """The model that something was done to."""
+
+    model: str

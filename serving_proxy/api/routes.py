@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request
 
@@ -11,6 +11,7 @@ from serving_proxy.api.errors import RESPONSES
 from serving_proxy.api.requests import (
     DeployAnswer,
     DeployBody,
+    Done,
     DrainBody,
     PauseBody,
     PromoteBody,
@@ -27,14 +28,18 @@ from serving_proxy.control.status import event_view, job_view, model_view
 from serving_proxy.control.views import EventView, ExplainView, HostView, JobView, ModelView, StatusView
 from serving_proxy.errors import InvalidError
 from serving_proxy.sources.models_config import parse_reload, parse_text
+from serving_proxy.sources.repository_requests import parse_body, parse_message
 
 Name = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 After = Annotated[int, Query(ge=0, le=2**63 - 1)]
+Wait = Annotated[float, Query(ge=0, le=86400)]
 _TEXT = {"type": "string"}
 _RELOAD = {
     "requestBody": {"required": True, "content": {"text/plain": {"schema": _TEXT}, "application/x-protobuf": {}}}
 }
+
+_REPOSITORY = {"requestBody": {"required": False, "content": {"application/json": {}, "application/x-protobuf": {}}}}
 
 
 def routes(plane: Plane) -> APIRouter:
@@ -147,9 +152,12 @@ def _add_rest(router: APIRouter, plane: Plane) -> None:
         return plane.supervisor.views()
 
     @router.post("/reload", tags=["proxy"], openapi_extra=_RELOAD)
-    async def reload(request: Request) -> ReloadAnswer:
-        """Take a `models.config`, or the bytes of a `ReloadConfigRequest`, in the place of what was there before."""
-        kind = request.headers.get("content-type", "").partition(";")[0].strip()
+    async def reload(request: Request, wait: Wait = 0.0) -> ReloadAnswer:
+        """Take a `models.config`, or the bytes of a `ReloadConfigRequest`, in the place of what was there before.
+
+        With `wait`, in seconds, the answer comes once models that are new are available and labels have moved.
+        """
+        kind = _kind_of(request)
         data = await request.body()
         if kind == "application/x-protobuf":
             configured = parse_reload(data)
@@ -157,5 +165,34 @@ def _add_rest(router: APIRouter, plane: Plane) -> None:
             configured = parse_text(data.decode("utf-8", "replace"), "reload request")
         else:
             raise InvalidError(f"content-type: '{kind[:80]}', expected text/plain or application/x-protobuf")
+        before = {one.name for one in plane.control.models.values() if one.policy is not None}
         plane.watcher.apply(configured)
-        return ReloadAnswer(models=[one.name for one in configured])
+        names = [one.name for one in configured]
+        if wait > 0:
+            await plane.availability.of_configured(configured, set(names) - before, wait)
+        return ReloadAnswer(models=names)
+
+    @router.post("/repository/{verb}", tags=["models"], openapi_extra=_REPOSITORY)
+    async def repository(
+        verb: Literal["load", "unload"], request: Request, model: Name | None = None, wait: Wait = 0.0
+    ) -> Done:
+        """Load or unload a model by its name, as the Open Inference Protocol has it.
+
+        The body is a `RepositoryModelLoadRequest` or `RepositoryModelUnloadRequest`, or JSON beside `model`. Loading
+        ends once the model is available, or with `wait`, in seconds.
+        """
+        data = await request.body()
+        if _kind_of(request) == "application/x-protobuf":
+            name = parse_message(verb, data)
+        else:
+            parse_body(verb, data)
+            name = model or ""
+        if verb == "load":
+            await plane.model_repository.load(name, wait)
+        else:
+            plane.model_repository.unload(name)
+        return Done(model=name)
+
+
+def _kind_of(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip()

@@ -92,6 +92,13 @@ def serve_command(
     allow_reload_rpc: Annotated[
         bool | None, typer.Option("--allow-reload-rpc", metavar="", show_default=False, help="Accept reload requests.")
     ] = None,
+    allow_model_control: Annotated[
+        bool | None,
+        typer.Option("--allow-model-control", metavar="", show_default=False, help="Let Triton's clients load models."),
+    ] = None,
+    host_option: Annotated[
+        list[str] | None, _option("NAME=VALUE", "Any other option of the hosts; repeatable.")
+    ] = None,
     max_message_mb: Annotated[int | None, _option("MB", "Largest request of the hosts.")] = None,
     drain_timeout: Annotated[float | None, _option("SECONDS", "Time for the last requests at the end: 30.")] = None,
     hang_timeout: Annotated[

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from serving_proxy.alerts import Alerts
 from serving_proxy.control.adopting import adopt_unknown
+from serving_proxy.control.availability import Availability
 from serving_proxy.control.cleaning import Cleaner
 from serving_proxy.control.control import Control, ControlOptions
 from serving_proxy.control.core_views import cores_view
@@ -20,6 +21,7 @@ from serving_proxy.control.cores import Cores
 from serving_proxy.control.gating import Gates
 from serving_proxy.control.jobs import Jobs
 from serving_proxy.control.logging_requests import RequestLogs
+from serving_proxy.control.model_repository import ModelRepository
 from serving_proxy.control.observing import Observer
 from serving_proxy.control.op_warnings import warn_of_ops
 from serving_proxy.control.profiling import Profiler
@@ -50,6 +52,8 @@ class Plane:
         self.gates = Gates(self.control, self.jobs)
         self.verbs = Verbs(self.control, self.jobs, self.gates)
         self.watcher = Watcher(self.control, self.verbs, config, model_settings)
+        self.availability = Availability(self.control, self.watcher)
+        self.model_repository = ModelRepository(self.control, self.verbs, self.availability)
         self.supervisor = Supervisor(self.control, hosts)
         if config is not None and not self.control.desired.has_models:
             # A host would be ready at once, with nothing.

@@ -148,6 +148,11 @@ class Watcher:
         if model.base_path != one.base_path:
             self._directories.pop(one.name, None)
 
+    def looks(self, name: str) -> int:
+        """Return how often a model's base directory was looked at, and what it showed acted upon."""
+        watched = self._directories.get(name)
+        return 0 if watched is None else watched.follows
+
     async def _look(self, name: str) -> None:
         """Act on the last look at a directory, and begin another: storage that hangs holds up nothing else."""
         model = self._control.models.get(name)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ HEADER_LENGTH = "inference-header-content-length"
 PASSED_ON = frozenset({ROUTING_KEY, TRACE, HEADER_LENGTH})
 
 _INT32_MAX = 2**31 - 1
+_INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
+_MOST_SHOWN = 40
 
 
 class Operation(NamedTuple):
@@ -61,11 +64,15 @@ class Call:
             self.metadata[key] = value
 
 
+def shown(value: str | bytes) -> str:
+    """Return what a client sent as it may stand in a message."""
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    return f"'{text[:_MOST_SHOWN]}'"
+
+
 def _priority(value: str | bytes) -> int:
-    try:
-        priority = int(value)
-    except ValueError:
-        priority = _INT32_MAX + 1
+    text = (value.decode("latin-1") if isinstance(value, bytes) else value).strip()
+    priority = int(text) if _INTEGER.fullmatch(text) else _INT32_MAX + 1
     if not -_INT32_MAX - 1 <= priority <= _INT32_MAX:
-        raise InvalidArgumentError(f"{PRIORITY}: {value[:40]!r}, expected an integer of 32 bits")
+        raise InvalidArgumentError(f"{PRIORITY}: {shown(value)}, expected an integer of 32 bits")
     return priority

@@ -32,6 +32,8 @@ _KSERVE = {
 INFER = Operation("kserve", "ModelInfer")
 STREAM = f"/{INFERENCE}/ModelStreamInfer"
 RELOAD = f"/{MODEL}/HandleReloadConfigRequest"
+LOAD = f"/{INFERENCE}/RepositoryModelLoad"
+UNLOAD = f"/{INFERENCE}/RepositoryModelUnload"
 
 UNARY: dict[str, Operation] = {
     f"/{service}/{method}": Operation(protocol, method)

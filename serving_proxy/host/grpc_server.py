@@ -13,11 +13,13 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as aio_health
 
 from processor import max_request_bytes
+from serving_proxy.host.admin import Admin
 from serving_proxy.host.crowd import Crowd
 from serving_proxy.host.engine import Engine
 from serving_proxy.host.grpc_calls import InFlight, single, stream, unary
 from serving_proxy.host.grpc_messages import Inflating
-from serving_proxy.host.grpc_methods import RELOAD, SERVICES, SHORT_NAMES, STREAM, UNARY
+from serving_proxy.host.grpc_methods import LOAD, RELOAD, SERVICES, SHORT_NAMES, STREAM, UNARY, UNLOAD
+from serving_proxy.host.model_control import ModelControl
 from serving_proxy.host.options import HostOptions
 from serving_proxy.host.patience import Patience
 from serving_proxy.host.reflection import add_reflection
@@ -29,6 +31,7 @@ _MOST_RPCS = 8192
 _MOST_CONNECTIONS = 1_000_000
 # For answers that are written but not sent.
 _FLUSH_SECONDS = 0.5
+_NEVER_MS = 2**31 - 1
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -36,17 +39,48 @@ _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 class RawHandlers(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Finds the handler of a method by its path; messages are bytes."""
 
-    def __init__(self, engine: Engine, reload: Reload, in_flight: InFlight, patience: Patience, limit: int) -> None:
+    def __init__(
+        self, engine: Engine, reload: Reload, control: ModelControl, in_flight: InFlight, patience: Patience, limit: int
+    ) -> None:
         make = grpc.stream_unary_rpc_method_handler
         self._handlers = {
             path: make(unary(engine, operation, in_flight, patience, limit)) for path, operation in UNARY.items()
         }
-        self._handlers[RELOAD] = make(single(reload.handle, in_flight, patience, limit))
+        for path, handle in ((RELOAD, reload.handle), (LOAD, control.handle_load), (UNLOAD, control.handle_unload)):
+            self._handlers[path] = make(single(handle, in_flight, patience, limit))
         self._handlers[STREAM] = grpc.stream_stream_rpc_method_handler(stream(engine, in_flight, patience, limit))
 
     def service(self, handler_call_details: Any) -> Any:
         """Return the handler, or None for UNIMPLEMENTED."""
         return self._handlers.get(handler_call_details.method)
+
+
+class Health(aio_health.HealthServicer):  # type: ignore[misc]
+    """gRPC's, and a list of all that it knows."""
+
+    async def List(self, request: Any, context: Any) -> Any:  # noqa: N802 - the names of gRPC
+        """Return every name with its status."""
+        statuses = {name: health_pb2.HealthCheckResponse(status=status) for name, status in self._server_status.items()}
+        return health_pb2.HealthListResponse(statuses=statuses)
+
+
+def _keepalive(options: HostOptions) -> list[tuple[str, int]]:
+    """Return how long connections are kept, and who has to show that he is still there; 0 s: never."""
+
+    def milliseconds(seconds: float) -> int:
+        return min(int(1000 * seconds), _NEVER_MS) if seconds > 0 else _NEVER_MS
+
+    return [
+        ("grpc.keepalive_time_ms", milliseconds(options.grpc_keepalive_seconds)),
+        ("grpc.keepalive_timeout_ms", milliseconds(options.grpc_keepalive_timeout_seconds)),
+        ("grpc.http2.ping_timeout_ms", milliseconds(options.grpc_keepalive_timeout_seconds)),
+        # Both ways: clients behind a balancer ping between their calls, and those who vanish there are found as well.
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", int(1000 * options.grpc_min_ping_seconds)),
+        ("grpc.max_connection_age_ms", milliseconds(options.grpc_max_connection_age_seconds)),
+        ("grpc.max_connection_idle_ms", milliseconds(options.grpc_max_connection_idle_seconds)),
+    ]
 
 
 class GrpcServer:
@@ -58,7 +92,7 @@ class GrpcServer:
         Of the requests that are coming.
     """
 
-    def __init__(self, engine: Engine, options: HostOptions) -> None:
+    def __init__(self, engine: Engine, options: HostOptions, admin: Admin) -> None:
         self._address = options.address
         self._credentials = grpc_credentials(options)
         limit = options.max_message_bytes
@@ -75,19 +109,19 @@ class GrpcServer:
                 ("grpc.max_allowed_incoming_connections", most_connections(_MOST_CONNECTIONS, servers=2)),
                 # Who has connected says HTTP/2 soon, and who has vanished without a word is found out.
                 ("grpc.server_handshake_timeout_ms", int(1000 * options.read_seconds)),
-                ("grpc.keepalive_time_ms", 120_000),
-                ("grpc.keepalive_timeout_ms", 20_000),
-                ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+                *_keepalive(options),
             ],
             maximum_concurrent_rpcs=_MOST_RPCS,
         )
-        reload = Reload(options.admin if options.allow_reload_rpc else None, options.token_file)
+        reload = Reload(admin if options.allow_reload_rpc else None)
+        control = ModelControl(admin if options.allow_model_control else None)
         self._in_flight = InFlight()
         self.crowd = Crowd(max_request_bytes() // 2)
         self._patience = Patience(options.read_seconds, self.crowd)
         self._watching: asyncio.Task[None] | None = None
-        self._server.add_generic_rpc_handlers((RawHandlers(engine, reload, self._in_flight, self._patience, limit),))
-        self._health = aio_health.HealthServicer()
+        handlers = RawHandlers(engine, reload, control, self._in_flight, self._patience, limit)
+        self._server.add_generic_rpc_handlers((handlers,))
+        self._health = Health()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, Inflating(self._server))
         add_reflection(Inflating(self._server))
 

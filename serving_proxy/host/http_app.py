@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from processor import Answer, InvalidArgumentError, ProcessorError, RequestBytes
-from serving_proxy.host.call import HEADER_LENGTH, Call, Operation
+from serving_proxy.host.call import HEADER_LENGTH, Call, Operation, shown
 from serving_proxy.host.engine import Engine
 from serving_proxy.host.http_body import BodyError, DisconnectedError, Message, Receive, decompress, read_body
-from serving_proxy.host.http_routes import Page, Route, RouteError, find_route
+from serving_proxy.host.http_routes import Page, Route, RouteError, Verb, find_route
+from serving_proxy.host.model_control import ModelControl
 from serving_proxy.host.options import HostOptions
 from serving_proxy.host.pace import kind_of
 from serving_proxy.host.provenance import Pairs, provenance
@@ -23,6 +24,7 @@ from serving_proxy.host.statuses import http_status, retry_after_us
 Send = Callable[[Message], Awaitable[None]]
 
 TIMEOUT = "x-timeout-ms"
+_NO_OPERATION = Operation("kserve_json", "")
 _TEXT = "text/plain; charset=utf-8"
 _JSON = "application/json"
 _BINARY = "application/octet-stream"
@@ -32,9 +34,10 @@ _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 class Application:
     """Answers requests."""
 
-    def __init__(self, engine: Engine, readiness: Readiness, options: HostOptions) -> None:
+    def __init__(self, engine: Engine, readiness: Readiness, control: ModelControl, options: HostOptions) -> None:
         self._engine = engine
         self._readiness = readiness
+        self._control = control
         self._limit = options.max_message_bytes
         self._seconds = options.read_seconds
 
@@ -43,11 +46,14 @@ class Application:
         protocol = ""
         try:
             route = find_route(scope["raw_path"])
-            if isinstance(route.target, Operation):
-                protocol = route.target.protocol
+            if not isinstance(route.target, Page):
+                protocol = _protocol_of(route.target)
             _check_method(scope["method"], route)
             if isinstance(route.target, Page):
                 await self._show(route.target, send)
+                return
+            if isinstance(route.target, Verb):
+                await self._hand_on(route.target, route, scope, receive, send)
                 return
             with RequestBytes() as claim:
                 call = await self._read_call(route.target, route, scope, receive, claim)
@@ -105,6 +111,18 @@ class Application:
             for task in (running, gone):
                 task.cancel()
 
+    async def _hand_on(self, verb: Verb, route: Route, scope: Any, receive: Receive, send: Send) -> None:
+        with RequestBytes() as claim:
+            call = await self._read_call(_NO_OPERATION, route, scope, receive, claim)
+            body, call.data = bytes(call.data), b""
+        left = None if call.deadline is None else call.deadline - time.monotonic()
+        code, message = await self._control.over_http(verb.value, route.model or "", body, left)
+        status = http_status(code.value[0])
+        if status == 200:
+            await _send(send, 200, b"", _JSON, [])
+        else:
+            await _refuse(send, status, message, _protocol_of(verb), [])
+
     async def _show(self, page: Page, send: Send) -> None:
         if page is Page.METRICS:
             # On another thread: with many models it takes its time.
@@ -117,17 +135,23 @@ class Application:
             await _send(send, status, f"{self._readiness.state}\n".encode(), _TEXT, [])
 
 
+def _protocol_of(target: Operation | Verb) -> str:
+    return target.protocol if isinstance(target, Operation) else "kserve_json"
+
+
 def _check_method(method: str, route: Route) -> None:
-    if method == route.allowed:
+    # Of the answer to HEAD uvicorn sends the head alone.
+    if method == route.allowed or (method == "HEAD" and route.allowed == "GET"):
         return
-    protocol = route.target.protocol if isinstance(route.target, Operation) else "eas"
-    message = f"method {method[:20]}: not for this path, expected {route.allowed}"
-    raise RouteError(405, message, protocol, route.allowed)
+    protocol = "eas" if isinstance(route.target, Page) else _protocol_of(route.target)
+    allowed = "GET, HEAD" if route.allowed == "GET" else route.allowed
+    message = f"method {method[:20]}: not for this path, expected {allowed}"
+    raise RouteError(405, message, protocol, allowed)
 
 
 def _milliseconds(value: bytes) -> int:
     if not value.isdigit() or len(value) > 10:
-        raise InvalidArgumentError(f"{TIMEOUT}: {value[:40]!r}, expected milliseconds")
+        raise InvalidArgumentError(f"{TIMEOUT}: {shown(value)}, expected milliseconds")
     return int(value)
 
 

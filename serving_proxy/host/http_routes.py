@@ -28,6 +28,13 @@ class Page(Enum):
     READY = "ready"
 
 
+class Verb(Enum):
+    """What is for the proxy to do."""
+
+    LOAD = "load"
+    UNLOAD = "unload"
+
+
 @dataclass(frozen=True)
 class Route:
     """What is asked, and of which model.
@@ -38,7 +45,7 @@ class Route:
         The HTTP method.
     """
 
-    target: Operation | Page
+    target: Operation | Page | Verb
     allowed: str
     model: str | None = None
     version: int = 0
@@ -57,7 +64,11 @@ class RouteError(Exception):
 
 _MODEL = r"/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[^/:]+)|/labels/(?P<label>[^/:]+))?"
 _V1 = re.compile(rf"/v1{_MODEL}(?P<verb>:predict|:classify|:regress|:eas|/metadata)?")
-_V2 = re.compile(r"/v2/models/(?P<model>[^/]+)(?:/versions/(?P<version>[^/]+))?(?P<verb>/ready|/infer)?")
+_V2 = re.compile(
+    r"/v2/models/(?P<model>[^/]+)(?:/versions/(?P<version>[^/]+)|/labels/(?P<label>[^/]+))?"
+    r"(?P<verb>/ready|/infer)?"
+)
+_REPOSITORY = re.compile(r"/v2/repository/models/(?P<model>[^/]+)/(?P<verb>load|unload)")
 _EAS = re.compile(r"/api/predict/(?P<model>[^/]+)(?:/.*)?")
 
 _V1_VERBS = {
@@ -109,7 +120,14 @@ def _find(raw: bytes) -> Route:
         return Route(operation, allowed, _text(match["model"], operation), _version(match["version"], operation), label)
     if match := _V2.fullmatch(path):
         operation, allowed = _V2_VERBS[match["verb"]]
-        return Route(operation, allowed, _text(match["model"], operation), _version(match["version"], operation))
+        number, label = match["version"], match["label"]
+        if number is not None and not re.fullmatch(r"[-+]?[0-9]+", number):
+            # As in the messages, where a version is a text: what is no number is a label.
+            number, label = None, number
+        text = None if label is None else _text(label, operation)
+        return Route(operation, allowed, _text(match["model"], operation), _version(number, operation), text)
+    if match := _REPOSITORY.fullmatch(path):
+        return Route(Verb(match["verb"]), "POST", _text(match["model"], Operation("kserve_json", match["verb"])))
     if match := _EAS.fullmatch(path):
         operation = Operation("eas", "predict")
         return Route(operation, "POST", _text(match["model"], operation))

@@ -17,6 +17,9 @@ from serving_proxy.listening import Server
 from serving_proxy.listening import most_connections as most
 
 _MOST_HEAD_BYTES = 65536
+# How long the answer to a request may take whose client has closed its sending side. A client that is gone looks the
+# same, so that work for it ends then.
+HALF_CLOSE_S = 0.5
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -29,6 +32,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """Begin to wait for a head, though nothing of it has come."""
         super().connection_made(transport)
         self._head_bytes = 0
+        self._client_is_done = False
         # What comes first has until then; later requests begin when their first byte comes.
         self._head_timer: TimerHandle | None = self._later()
         if len(self.connections) > self.most_connections:
@@ -54,6 +58,24 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stop_waiting()
         super().on_headers_complete()
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Say whether to keep a connection that the client has closed on its side: while it waits for an answer."""
+        # asyncio cannot do that with TLS.
+        if self._is_idle() or self.cycle.more_body or self.transport.get_extra_info("ssl_object") is not None:
+            return False
+        self._client_is_done = True
+        self.loop.call_later(HALF_CLOSE_S, self.transport.close)
+        return True
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request, if there can be one."""
+        super().on_response_complete()
+        if self._client_is_done and self._is_idle():
+            self.transport.close()
+
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._stop_waiting()
@@ -63,7 +85,7 @@ class GuardedProtocol(HttpToolsProtocol):
         return self.loop.call_later(self.read_seconds, self._give_up)
 
     def _give_up(self) -> None:
-        if self.cycle is not None and not self.cycle.response_complete:
+        if not self._is_idle():
             # The one before, which has come in full, is being answered.
             self._head_timer = self._later()
         else:

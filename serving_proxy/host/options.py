@@ -7,6 +7,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 MIB = 1024 * 1024
 
@@ -27,7 +28,9 @@ class HostOptions:
     cpus: str | None = None
     maintenance_cpus: str | None = None
     allow_reload_rpc: bool = False
+    allow_model_control: bool = False
     admin: str | None = None
+    cors_origin: tuple[str, ...] = ()
     token_file: Path | None = None
     max_message_mb: int = 64
     max_request_mb_in_flight: int = 0
@@ -35,6 +38,11 @@ class HostOptions:
     read_seconds: float = 20.0
     idle_seconds: float = 300.0
     drain_seconds: float = 30.0
+    grpc_keepalive_seconds: float = 120.0
+    grpc_keepalive_timeout_seconds: float = 20.0
+    grpc_min_ping_seconds: float = 10.0
+    grpc_max_connection_age_seconds: float = 0.0
+    grpc_max_connection_idle_seconds: float = 0.0
     log_format: str = "json"
     log_level: str = "info"
 
@@ -74,11 +82,42 @@ _PORT = _between(0, 65535, int)
 _SECONDS = _between(0, 86400, float)
 
 
+def _ping(text: str) -> float:
+    # gRPC for Go pings no more often.
+    return 0.0 if _SECONDS(text) == 0 else _between(1, 86400, float)(text)
+
+
+def _origin(text: str) -> str:
+    """Take an origin as browsers send it, without a path."""
+    scheme, mark, host = text.partition("://")
+    if text != "*" and not (scheme and mark and host and "/" not in host):
+        raise argparse.ArgumentTypeError(f"'{text}', expected an origin as in https://shop.example, or *")
+    return text
+
+
+class _Raising(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
+def check_options(arguments: Sequence[str]) -> str | None:
+    """Return what is wrong with some options of a host; None if they are good."""
+    try:
+        _read(_Raising(add_help=False, allow_abbrev=False), ["--state-dir", ".", *arguments])
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 def parse(arguments: Sequence[str] | None = None) -> HostOptions:
     """Read a command line; a wrong one ends the program with a message and code 2."""
     parser = argparse.ArgumentParser(
         prog="python -m serving_proxy.host", description="Serve the models of a state directory over gRPC and HTTP."
     )
+    return _read(parser, arguments)
+
+
+def _read(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> HostOptions:
     for name in (None, "store"):
         parser.register("action", name, _Once)
     add = parser.add_argument
@@ -95,8 +134,11 @@ def parse(arguments: Sequence[str] | None = None) -> HostOptions:
     add("--cpus", metavar="LIST", help="CPUs that the process may use, as in 0-3,8")
     add("--maintenance-cpus", metavar="LIST", help="CPUs that versions are loaded on; else as desired.json says")
     add("--allow-reload-rpc", action="store_true", help="forward HandleReloadConfigRequest to the proxy")
+    add("--allow-model-control", action="store_true", help="forward loading and unloading of models to the proxy")
     add("--admin", metavar="URL", help="the proxy's admin API, as in http://127.0.0.1:8502")
     add("--token-file", type=Path, metavar="FILE", help="token of the admin API")
+    add("--cors-origin", type=_origin, action="append", default=[], metavar="ORIGIN", help="its pages may ask over "
+        "HTTP, as in https://shop.example, or *; repeatable")  # fmt: skip
     add("--max-message-mb", type=_between(1, 2047, int), default=64, metavar="N", help="largest request (64)")
     add("--max-request-mb-in-flight", type=_between(0, 2**30, int), default=0, metavar="N",
         help="memory of all requests in flight, in MiB (0: a tenth of the machine's or the cgroup's)")  # fmt: skip
@@ -105,13 +147,25 @@ def parse(arguments: Sequence[str] | None = None) -> HostOptions:
         "and as many for its body (20)")  # fmt: skip
     add("--idle-seconds", type=_SECONDS, default=300.0, metavar="S", help="an idle HTTP connection is kept (300)")
     add("--drain-seconds", type=_SECONDS, default=30.0, metavar="S", help="for requests in flight at the end (30)")
+    add("--grpc-keepalive-seconds", type=_ping, default=120.0, metavar="S", help="ping a connection over which "
+        "nothing has come for so long; 0: never (120)")  # fmt: skip
+    add("--grpc-keepalive-timeout-seconds", type=_ping, default=20.0, metavar="S", help="close it without an answer "
+        "to that; 0: never (20)")  # fmt: skip
+    add("--grpc-min-ping-seconds", type=_SECONDS, default=10.0, metavar="S", help="close connections of clients that "
+        "ping more often (10)")  # fmt: skip
+    add("--grpc-max-connection-age-seconds", type=_SECONDS, default=0.0, metavar="S", help="ask clients to connect "
+        "anew after so long, so that a balancer spreads them; 0: never (0)")  # fmt: skip
+    add("--grpc-max-connection-idle-seconds", type=_SECONDS, default=0.0, metavar="S", help="the same without a call "
+        "for so long; 0: never (0)")  # fmt: skip
     add("--log-format", choices=("json", "text"), default="json", help="lines of JSON (default), or of text")
     add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(info)")
-    options = HostOptions(**vars(parser.parse_args(arguments)))
+    given = vars(parser.parse_args(arguments))
+    options = HostOptions(**{**given, "cors_origin": tuple(given["cors_origin"])})
     if (options.tls_cert is None) != (options.tls_key is None):
         parser.error("--tls-cert and --tls-key: one of them, expected both or none")
     if options.client_ca is not None and options.tls_cert is None:
         parser.error("--client-ca: no --tls-cert, expected one")
-    if options.allow_reload_rpc and not options.admin:
-        parser.error("--allow-reload-rpc: no --admin, expected the URL of the proxy")
+    for flag, on in (("reload-rpc", options.allow_reload_rpc), ("model-control", options.allow_model_control)):
+        if on and not options.admin:
+            parser.error(f"--allow-{flag}: no --admin, expected the URL of the proxy")
     return options

@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 from grpc_reflection.v1alpha._async import ReflectionServicer
@@ -22,6 +23,7 @@ _HEALTH = "grpc.health.v1.Health"
 _ALPHA = "grpc.reflection.v1alpha.ServerReflection"
 # The same messages on the wire under the name that newer clients ask for first.
 _STABLE = "grpc.reflection.v1.ServerReflection"
+_ALPHA_PACKAGE, _STABLE_PACKAGE = "grpc.reflection.v1alpha", "grpc.reflection.v1"
 _METHOD = "ServerReflectionInfo"
 
 
@@ -30,16 +32,37 @@ def descriptors() -> descriptor_pool.DescriptorPool:
     written = resources.files("serving_proxy.generated").joinpath("services.binpb").read_bytes()
     files = list(descriptor_pb2.FileDescriptorSet.FromString(written).file)
     for module in (health_pb2, reflection_pb2):
-        files.append(descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb))
+        files.append(FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb))
+    files.append(stable_reflection(files[-1]))
     pool = descriptor_pool.DescriptorPool()
     for file in files:
         pool.Add(file)
     return pool
 
 
+def stable_reflection(alpha: FileDescriptorProto) -> FileDescriptorProto:
+    """Return the description of version 1, which differs from that of v1alpha in the name of its package alone.
+
+    The package `grpcio-reflection` brings only the older one.
+    """
+    stable = FileDescriptorProto()
+    stable.CopyFrom(alpha)
+    stable.name = alpha.name.replace("v1alpha", "v1")
+    stable.package = _STABLE_PACKAGE
+    old, new = f".{_ALPHA_PACKAGE}.", f".{_STABLE_PACKAGE}."
+    for message in stable.message_type:
+        for field in message.field:
+            if field.type_name:
+                field.type_name = field.type_name.replace(old, new)
+    for method in stable.service[0].method:
+        method.input_type = method.input_type.replace(old, new)
+        method.output_type = method.output_type.replace(old, new)
+    return stable
+
+
 def add_reflection(server: Any) -> None:
     """Let a server answer what it is asked about itself."""
-    servicer = ReflectionServicer((*SERVICES, _HEALTH, _ALPHA), pool=descriptors())
+    servicer = ReflectionServicer((*SERVICES, _HEALTH, _ALPHA, _STABLE), pool=descriptors())
     handler = grpc.stream_stream_rpc_method_handler(
         servicer.ServerReflectionInfo,
         request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,

@@ -17,10 +17,13 @@ from typing import Any
 
 from processor import DeadlineExceededError, Host
 from serving_proxy.heartbeats import PERIOD_S, Heartbeat
+from serving_proxy.host.admin import Admin
 from serving_proxy.host.grpc_server import GrpcServer
 from serving_proxy.host.health_app import HealthApplication
 from serving_proxy.host.http_app import Application
+from serving_proxy.host.http_cors import with_cors
 from serving_proxy.host.http_server import HttpServer
+from serving_proxy.host.model_control import ModelControl
 from serving_proxy.host.options import HostOptions
 from serving_proxy.host.ports import reserve
 from serving_proxy.host.readiness import Readiness
@@ -39,12 +42,16 @@ class HostServer:
         self._host = host
         self._options = options
         self._engine = engine = make_engine(host)
-        self._grpc = GrpcServer(engine, options)
+        admin = Admin(options.admin, options.token_file)
+        self._grpc = GrpcServer(engine, options, admin)
         self._readiness = Readiness(host, self._grpc.set_health, self._grpc.crowd)
-        application = Application(engine, self._readiness, options)
+        control = ModelControl(admin if options.allow_model_control else None)
+        application = Application(engine, self._readiness, control, options)
         # Held to the end: nobody else takes the ports while gRPC and uvicorn have sockets of their own there.
         self._grpc_port = reserve(host, options.address, options.grpc_port)
-        self._http = HttpServer(application, options, reserve(host, options.address, options.rest_port))
+        self._http = HttpServer(
+            with_cors(application, options.cors_origin), options, reserve(host, options.address, options.rest_port)
+        )
         self._health: HttpServer | None = None
         if options.health_port is not None:
             reserved = reserve(host, options.address, options.health_port)

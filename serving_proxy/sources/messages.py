@@ -98,7 +98,18 @@ _SAVED_MODEL = {
     },
     "SavedModel": {"saved_model_schema_version": (1, "int64"), "meta_graphs": (2, "[]MetaGraphDef")},
 }
-_FILES = {"tensorflow.serving": _SERVING, "tensorflow": _SAVED_MODEL}
+_INFERENCE = {
+    "ModelRepositoryParameter": {},
+    **{
+        f"RepositoryModel{verb}Request": {
+            "repository_name": (1, "string"),
+            "model_name": (2, "string"),
+            "parameters": (3, "<>ModelRepositoryParameter"),
+        }
+        for verb in ("Load", "Unload")
+    },
+}
+_FILES = {"tensorflow.serving": _SERVING, "tensorflow": _SAVED_MODEL, "inference": _INFERENCE}
 
 
 def new(name: str) -> Any:

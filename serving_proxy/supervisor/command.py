@@ -11,6 +11,22 @@ from pathlib import Path
 
 from serving_proxy.errors import NotFoundError
 
+# What `serve` says of its hosts, by options of its own.
+NAMED_OPTIONS = frozenset(
+    {
+        "health-port",
+        "state-dir",
+        "host-id",
+        "grpc-port",
+        "rest-port",
+        "address",
+        "drain-seconds",
+        "tls-cert",
+        "tls-key",
+        "client-ca",
+    }
+    | {"cpus", "maintenance-cpus", "max-message-mb", "allow-reload-rpc", "allow-model-control", "admin", "token-file"}
+)
 _BINARY = "recprocessor-host"
 _BUILT = Path(__file__).resolve().parents[2] / "build" / "host-go" / _BINARY
 
@@ -33,6 +49,8 @@ class HostOptions:
         For a host's last requests.
     hang_seconds : float [s]
         A host that gives no sign of life for so long is started anew; 0: none is.
+    own : tuple of str
+        Further words of a host's command line.
     admin_url : str
         Where a host forwards reload requests.
     """
@@ -51,8 +69,10 @@ class HostOptions:
     drain_seconds: float = 30.0
     hang_seconds: float = 20.0
     allow_reload_rpc: bool = False
+    allow_model_control: bool = False
     admin_url: str = ""
     token_file: Path | None = None
+    own: tuple[str, ...] = ()
     program: tuple[str, ...] = ()
 
     @property
@@ -95,7 +115,9 @@ def host_command(options: HostOptions, state_dir: Path, name: str) -> list[str]:
     )
     for flag, value in given:
         command += [flag, str(value)] if value is not None else []
-    if options.allow_reload_rpc:
-        command += ["--allow-reload-rpc", "--admin", options.admin_url]
+    if options.allow_reload_rpc or options.allow_model_control:
+        command += ["--allow-reload-rpc"] if options.allow_reload_rpc else []
+        command += ["--allow-model-control"] if options.allow_model_control else []
+        command += ["--admin", options.admin_url]
         command += ["--token-file", str(options.token_file)] if options.token_file is not None else []
-    return command
+    return [*command, *options.own]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from pathlib import Path
 
 import grpc
 import httpx
@@ -43,6 +44,25 @@ def test_check_of_an_unknown_service(health) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         health.Check(health_pb2.HealthCheckRequest(service="absent"), timeout=10)
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_list(health) -> None:
+    answer = health.List(health_pb2.HealthListRequest(), timeout=10)
+    services = {"", "PredictionService", "ModelService", "tensorflow.serving.PredictionService"}
+    services |= {"tensorflow.serving.ModelService", "inference.GRPCInferenceService"}
+    found = {name: one.status for name, one in answer.statuses.items()}
+    assert found == dict.fromkeys(services | {"ranking", "split", "text", "slow", "examples"}, SERVING)
+
+
+def test_list_of_more_models_than_a_hundred(start_host, served_models) -> None:
+    models = {f"m{number}": served_models["ranking"] for number in range(2)}
+    models |= {f"absent{number}": model(1, {1: version(Path("/absent"))}) for number in range(120)}
+    with start_host(models) as host, grpc.insecure_channel(host.grpc) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        found = {
+            name: one.status for name, one in health.List(health_pb2.HealthListRequest(), timeout=20).statuses.items()
+        }
+    assert all(found[name] == (SERVING if name.startswith("m") else NOT_SERVING) for name in models)
 
 
 def test_watch_of_an_unknown_service(health) -> None:

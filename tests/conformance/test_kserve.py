@@ -53,6 +53,17 @@ def test_infer_of_a_version(triton: tuple[Any, Any]) -> None:
     assert np.allclose(result.as_numpy("y"), linear_score(X, 2))
 
 
+@pytest.mark.parametrize(("label", "scale"), [("stable", 1), ("canary", 2)])
+def test_infer_of_a_label(triton: tuple[Any, Any], http: httpx.Client, label: str, scale: int) -> None:
+    module, client = triton
+    result = client.infer("ranking", [_input(module, "x", X, "FP32")], model_version=label)
+    assert np.allclose(result.as_numpy("y"), linear_score(X, scale))
+    body = {"inputs": [{"name": "x", "shape": [2, 3], "datatype": "FP32", "data": X.ravel().tolist()}]}
+    answer = http.post(f"/v2/models/ranking/labels/{label}/infer", json=body).json()
+    assert answer["model_version"] == str(scale)
+    assert http.get(f"/v2/models/ranking/labels/{label}/ready").status_code == 200
+
+
 def test_infer_of_strings(triton: tuple[Any, Any]) -> None:
     module, client = triton
     inputs = [

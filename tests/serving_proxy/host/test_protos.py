@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from host_support import run_ok
 
-from serving_proxy.host.grpc_methods import RELOAD, SERVICES, STREAM, UNARY
+from serving_proxy.host.grpc_methods import LOAD, RELOAD, SERVICES, STREAM, UNARY, UNLOAD
 from serving_proxy.host.reflection import descriptors
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,7 +27,7 @@ def test_descriptors_are_current() -> None:
 def test_every_method_is_described_and_the_other_way_round() -> None:
     pool = descriptors()
     described = {f"/{name}/{method.name}" for name in SERVICES for method in pool.FindServiceByName(name).methods}
-    assert described == {*UNARY, RELOAD, STREAM}
+    assert described == {*UNARY, LOAD, RELOAD, STREAM, UNLOAD}
 
 
 def _messages() -> Iterator[str]:

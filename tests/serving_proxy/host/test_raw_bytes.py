@@ -22,6 +22,7 @@ from serving_proxy.host.call import Operation
 from serving_proxy.host.engine import Engine
 from serving_proxy.host.grpc_calls import InFlight, unary
 from serving_proxy.host.http_app import Application
+from serving_proxy.host.model_control import ModelControl
 from serving_proxy.host.options import HostOptions
 from serving_proxy.host.patience import Patience
 from serving_proxy.host.readiness import Readiness
@@ -134,7 +135,7 @@ def test_http_request_is_not_decoded(host: Host) -> None:
         pass
 
     async def run() -> None:
-        app = Application(Engine(host), Readiness(host, ready), HostOptions(Path()))
+        app = Application(Engine(host), Readiness(host, ready), ModelControl(None), HostOptions(Path()))
         scope = {"method": "POST", "raw_path": b"/api/predict/ranking", "headers": [(b"x-routing-key", b"17")]}
         for _ in range(3):
             await app(scope, client(), send)

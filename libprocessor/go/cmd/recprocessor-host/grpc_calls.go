@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -17,8 +19,8 @@ import (
 	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
 )
 
-// unary handles a method with one request and one response. To gRPC it is a stream of one, where a call that is closed
-// without a request fails with a reason.
+// unary handles a method with one request and one response. To gRPC it is a stream that the client
+// sends, of which the first message counts: a call that is closed without one fails with a reason.
 func (s *grpcServer) unary(what operation) grpc.StreamHandler {
 	return s.single(func(ctx context.Context, header metadata.MD, data []byte) (any, metadata.MD, error) {
 		answer, err := s.answer(ctx, what, header, data)
@@ -44,6 +46,9 @@ func (s *grpcServer) single(handle singleHandler) grpc.StreamHandler {
 			if begun, _ := ctx.Value(begunKey{}).(*begunCall); begun.state.Load() == refusedCrowded {
 				stream.SetTrailer(crowdedTrailer)
 				return begun.refusal()
+			}
+			if errors.Is(err, io.EOF) {
+				err = status.Error(codes.InvalidArgument, "request: none came, expected one message")
 			}
 			return err
 		}

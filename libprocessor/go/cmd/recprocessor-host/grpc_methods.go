@@ -12,6 +12,8 @@ const (
 
 	reloadMethod = "HandleReloadConfigRequest"
 	streamMethod = "ModelStreamInfer"
+	loadMethod   = "RepositoryModelLoad"
+	unloadMethod = "RepositoryModelUnload"
 )
 
 // grpcMethods are the methods that go to the library, by service.

@@ -30,6 +30,7 @@ type grpcServer struct {
 	port     *port
 	listener net.Listener // once it is opened
 	reload   *reload
+	control  *modelControl
 	readTime time.Duration
 	singles  map[string]bool // the methods with one request, as "/service/method"
 	crowd    *crowd
@@ -40,8 +41,9 @@ type grpcServer struct {
 
 func newGRPCServer(host *processor.Host, ready *readiness, options hostOptions, secrets *tls.Config) (*grpcServer, error) {
 	s := &grpcServer{
-		host: host, reload: newReload(options), readTime: options.readTime, singles: map[string]bool{},
-		most: options.maxMessage(), crowd: newCrowd(processor.MaxRequestBytes()), stopping: make(chan struct{}),
+		host: host, reload: newReload(options), control: newModelControl(options), readTime: options.readTime,
+		singles: map[string]bool{}, most: options.maxMessage(), crowd: newCrowd(processor.MaxRequestBytes()),
+		stopping: make(chan struct{}),
 	}
 	how := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec(options.maxMessage())),
@@ -50,9 +52,12 @@ func newGRPCServer(host *processor.Host, ready *readiness, options hostOptions, 
 		grpc.MaxConcurrentStreams(1024),
 		// Who has connected says HTTP/2 soon, and who has vanished without a word is found out.
 		grpc.ConnectionTimeout(max(options.readTime, time.Millisecond)),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Minute, Timeout: 20 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: orNever(options.pingAfter), Timeout: orNever(options.pingTimeout),
+			MaxConnectionAge: orNever(options.mostAge), MaxConnectionIdle: orNever(options.mostIdle),
+		}),
 		// Clients that ping an idle connection every half minute are common, and are cut off by default.
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: max(options.pingLeast, 1), PermitWithoutStream: true}),
 		grpc.InTapHandle(s.begin),
 		grpc.StreamInterceptor(s.endStreams),
 		grpc.UnaryInterceptor(ready.check), // all other methods are streams here
@@ -80,12 +85,22 @@ func (s *grpcServer) open() (err error) {
 	return err
 }
 
+// orNever returns a time that may be 0 for never, which would be gRPC's default.
+func orNever(interval time.Duration) time.Duration {
+	if interval == 0 {
+		return math.MaxInt64
+	}
+	return interval
+}
+
 // register adds a handler for every method.
 func (s *grpcServer) register() {
 	for service, table := range grpcMethods {
 		description := grpc.ServiceDesc{ServiceName: service, HandlerType: (*any)(nil)}
 		add := func(method string, handler grpc.StreamHandler) {
-			description.Streams = append(description.Streams, grpc.StreamDesc{StreamName: method, Handler: handler})
+			description.Streams = append(description.Streams, grpc.StreamDesc{
+				StreamName: method, Handler: handler, ClientStreams: true,
+			})
 			s.singles["/"+service+"/"+method] = true
 		}
 		for _, method := range table.methods {
@@ -95,6 +110,8 @@ func (s *grpcServer) register() {
 		case modelService:
 			add(reloadMethod, s.single(s.reload.handle))
 		case inferenceService:
+			add(loadMethod, s.single(s.control.handle("load")))
+			add(unloadMethod, s.single(s.control.handle("unload")))
 			description.Streams = append(description.Streams, grpc.StreamDesc{
 				StreamName: streamMethod, Handler: s.inferStream, ServerStreams: true, ClientStreams: true,
 			})

@@ -25,6 +25,7 @@ const (
 type application struct {
 	host      *processor.Host
 	readiness *readiness
+	control   *modelControl
 	limit     int64
 	readTime  time.Duration
 }
@@ -32,13 +33,8 @@ type application struct {
 // ServeHTTP implements http.Handler.
 func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	where, err := findRoute(r.URL.EscapedPath())
-	if err == nil && r.Method != where.allowed {
-		protocol := where.what.protocol
-		if where.page != noPage {
-			protocol = easPredict.protocol
-		}
-		err = &routeError{http.StatusMethodNotAllowed,
-			"method " + cut(r.Method, 20) + ": not for this path, expected " + where.allowed, protocol, where.allowed}
+	if err == nil {
+		err = checkMethod(r.Method, &where)
 	}
 	if err != nil {
 		refuseRoute(w, err)
@@ -51,6 +47,10 @@ func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var body, inflated processor.Buffer
 	defer body.Free()
 	defer inflated.Free()
+	if where.what.protocol == controlProtocol {
+		a.handOn(w, r, &where, &body, &inflated)
+		return
+	}
 	answer, err := a.answer(w, r, &where, &body, &inflated)
 	defer answer.Free()
 	if err != nil {
@@ -68,22 +68,33 @@ func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	send(w, http.StatusOK, answer.Bytes(), contentType)
 }
 
+// checkMethod refuses a method that is not for a path. Of the answer to HEAD net/http sends the head alone.
+func checkMethod(method string, where *route) error {
+	if method == where.allowed || method == http.MethodHead && where.allowed == http.MethodGet {
+		return nil
+	}
+	protocol, allowed := where.what.protocol, where.allowed
+	if where.page != noPage {
+		protocol = easPredict.protocol
+	}
+	if allowed == http.MethodGet {
+		allowed = "GET, HEAD"
+	}
+	return &routeError{http.StatusMethodNotAllowed,
+		"method " + cut(method, 20) + ": not for this path, expected " + allowed, protocol, allowed}
+}
+
 // answer reads the request and hands it to the library.
 func (a *application) answer(w http.ResponseWriter, r *http.Request, where *route, body, inflated *processor.Buffer) (*processor.Answer, error) {
-	ctx := r.Context()
 	request := processor.HostRequest{
 		Protocol: where.what.protocol, Method: where.what.method,
 		Model: where.model, Version: where.version, Label: where.label,
 	}
-	if value, ok := lastValue(r.Header, "X-Timeout-Ms"); ok {
-		millis, err := strconv.ParseUint(value, 10, 64)
-		if err != nil || len(value) > 10 {
-			return nil, invalid("x-timeout-ms: '" + cut(value, 40) + "', expected milliseconds")
-		}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Duration(millis)*time.Millisecond)
-		defer cancel()
+	ctx, cancel, err := withTimeout(r)
+	if err != nil {
+		return nil, err
 	}
+	defer cancel()
 	var pairs [3]processor.Pair
 	request.Metadata = pairs[:0]
 	for _, name := range [...]struct{ key, header string }{
@@ -93,28 +104,66 @@ func (a *application) answer(w http.ResponseWriter, r *http.Request, where *rout
 			request.Metadata = append(request.Metadata, processor.Pair{Key: name.key, Value: value})
 		}
 	}
-	var err error
 	if value, ok := lastValue(r.Header, "X-Priority"); ok {
 		if request.Priority, err = parsePriority(value); err != nil {
 			return nil, err
 		}
 	}
-	if err = readBody(w, r, body, a.limit, a.readTime); err != nil {
+	if request.Data, err = a.body(w, r, body, inflated); err != nil {
 		return nil, err
-	}
-	request.Data = body.Bytes()
-	if encoding, ok := lastValue(r.Header, "Content-Encoding"); ok && encoding != "identity" {
-		if err = decompress(request.Data, encoding, a.limit, inflated); err != nil {
-			return nil, err
-		}
-		body.Free()
-		request.Data = inflated.Bytes()
 	}
 	answer, err := a.host.Process(ctx, &request)
 	if err != nil && context.Cause(r.Context()) == error(errGivenUp) {
 		err = errGivenUp
 	}
 	return answer, err
+}
+
+// withTimeout returns a context that ends when the client says.
+func withTimeout(r *http.Request) (context.Context, context.CancelFunc, error) {
+	value, ok := lastValue(r.Header, "X-Timeout-Ms")
+	if !ok {
+		return r.Context(), func() {}, nil
+	}
+	millis, err := strconv.ParseUint(value, 10, 64)
+	if err != nil || len(value) > 10 {
+		return nil, nil, invalid("x-timeout-ms: '" + cut(value, 40) + "', expected milliseconds")
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(millis)*time.Millisecond)
+	return ctx, cancel, nil
+}
+
+// body reads the body of a request and undoes its compression.
+func (a *application) body(w http.ResponseWriter, r *http.Request, body, inflated *processor.Buffer) ([]byte, error) {
+	if err := readBody(w, r, body, a.limit, a.readTime); err != nil {
+		return nil, err
+	}
+	encoding, ok := lastValue(r.Header, "Content-Encoding")
+	if !ok || encoding == "identity" {
+		return body.Bytes(), nil
+	}
+	if err := decompress(body.Bytes(), encoding, a.limit, inflated); err != nil {
+		return nil, err
+	}
+	body.Free()
+	return inflated.Bytes(), nil
+}
+
+// handOn lets the proxy load or unload a model.
+func (a *application) handOn(w http.ResponseWriter, r *http.Request, where *route, body, inflated *processor.Buffer) {
+	ctx, cancel, err := withTimeout(r)
+	if err == nil {
+		defer cancel()
+		var data []byte
+		if data, err = a.body(w, r, body, inflated); err == nil {
+			err = a.control.overHTTP(ctx, where.what.method, where.model, data)
+		}
+	}
+	if err != nil {
+		fail(w, err, nil, where.what.protocol)
+		return
+	}
+	send(w, http.StatusOK, nil, jsonType)
 }
 
 // show answers a page of the host's own.

@@ -21,6 +21,9 @@ const (
 	readyPage
 )
 
+// controlProtocol is that of routes that are handed to the proxy: the method is what it is to do.
+const controlProtocol = "control"
+
 // route is what a URL asks, and of which model.
 type route struct {
 	what    operation
@@ -82,10 +85,18 @@ func findRoute(path string) (route, error) {
 		return found, nil
 	}
 	if rest, ok := strings.CutPrefix(path, "/v1/models/"); ok {
-		return modelRoute(path, rest, tfservingVerbs, ":/", true)
+		return modelRoute(path, rest, tfservingVerbs, ":/", false)
 	}
 	if rest, ok := strings.CutPrefix(path, "/v2/models/"); ok {
-		return modelRoute(path, rest, kserveVerbs, "/", false)
+		return modelRoute(path, rest, kserveVerbs, "/", true)
+	}
+	if rest, ok := strings.CutPrefix(path, "/v2/repository/models/"); ok {
+		model, verb := cutAny(rest, "/")
+		if model == "" || verb != "/load" && verb != "/unload" {
+			return route{}, notFound(path)
+		}
+		found := route{what: operation{controlProtocol, verb[1:]}, allowed: http.MethodPost}
+		return found, found.setModel(model)
 	}
 	if rest, ok := strings.CutPrefix(path, "/api/predict/"); ok {
 		if model, _, _ := strings.Cut(rest, "/"); model != "" {
@@ -96,15 +107,19 @@ func findRoute(path string) (route, error) {
 	return route{}, notFound(path)
 }
 
-// modelRoute reads M[/versions/V] or M[/labels/L], and a verb.
-func modelRoute(path, rest string, verbs map[string]route, ends string, labels bool) (route, error) {
+// modelRoute reads M[/versions/V] or M[/labels/L], and a verb. A version may be a text, as in the messages: what is no
+// number is a label then.
+func modelRoute(path, rest string, verbs map[string]route, ends string, texts bool) (route, error) {
 	model, rest := cutAny(rest, ends)
 	version, label := "", ""
 	if after, ok := strings.CutPrefix(rest, "/versions/"); ok {
 		if version, rest = cutAny(after, ends); version == "" {
 			return route{}, notFound(path)
 		}
-	} else if after, ok := strings.CutPrefix(rest, "/labels/"); ok && labels {
+		if texts && !isNumber(version) {
+			version, label = "", version
+		}
+	} else if after, ok := strings.CutPrefix(rest, "/labels/"); ok {
 		if label, rest = cutAny(after, ends); label == "" {
 			return route{}, notFound(path)
 		}
@@ -153,6 +168,12 @@ func unquote(quoted, protocol string) (string, error) {
 			text: fmt.Sprintf("path: '%s', expected percent-encoded UTF-8", cut(quoted, 200))}
 	}
 	return text, nil
+}
+
+// isNumber says whether a version is one, perhaps one that is not possible.
+func isNumber(text string) bool {
+	digits := strings.TrimLeft(text, "+-")
+	return len(text)-len(digits) <= 1 && digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
 func notFound(path string) error {

@@ -40,9 +40,10 @@ func newHTTPServer(host *processor.Host, ready *readiness, options hostOptions, 
 	base, giveUp := context.WithCancelCause(context.Background())
 	server := &http.Server{
 		BaseContext: func(net.Listener) context.Context { return base },
-		Handler: &application{
-			host: host, readiness: ready, limit: int64(options.maxMessage()), readTime: options.readTime,
-		},
+		Handler: withCORS(&application{
+			host: host, readiness: ready, control: newModelControl(options), limit: int64(options.maxMessage()),
+			readTime: options.readTime,
+		}, options.corsOrigins),
 		ReadHeaderTimeout: options.readTime,
 		IdleTimeout:       options.idleTime,
 		MaxHeaderBytes:    mostHeadBytes,
@@ -57,7 +58,7 @@ func newHTTPServer(host *processor.Host, ready *readiness, options hostOptions, 
 			secrets.NextProtos = []string{"http/1.1"}
 			shared = tls.NewListener(shared, secrets)
 		}
-		return shared
+		return framedListener{Listener: shared, halfClose: secrets == nil}
 	}
 	return &httpServer{server: server, port: reserved, share: share, giveUp: giveUp}, nil
 }
@@ -93,13 +94,16 @@ func (s *httpServer) stop(ctx context.Context) {
 	}
 }
 
+// provenanceNames are what a client may read of an answer.
+var provenanceNames = []string{
+	"x-model-name", "x-model-version", "x-arm", "x-session", "x-cpuset", "x-queue-us", "x-run-us",
+}
+
 // canonical are the names of headers as Go writes them.
 var canonical = map[string]string{}
 
 func init() {
-	for _, name := range []string{
-		"x-model-name", "x-model-version", "x-arm", "x-session", "x-cpuset", "x-queue-us", "x-run-us",
-	} {
+	for _, name := range provenanceNames {
 		canonical[name] = http.CanonicalHeaderKey(name)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -24,11 +25,14 @@ type hostOptions struct {
 	grpcPort, restPort, healthPort     int
 	tlsCert, tlsKey, clientCA          string
 	cpus, maintenanceCPUs              string
-	allowReload                        bool
+	allowReload, allowControl          bool
 	admin, tokenFile                   string
+	corsOrigins                        []string
 	maxMessageMB, maxConnections       int
 	maxInFlightMB                      int
 	readTime, idleTime, drainTime      time.Duration
+	pingAfter, pingTimeout, pingLeast  time.Duration // of gRPC connections
+	mostAge, mostIdle                  time.Duration
 	logFormat, logLevel, profileListen string
 }
 
@@ -58,14 +62,27 @@ func parseOptions(arguments []string) (hostOptions, error) {
 	flags.StringVar(&o.cpus, "cpus", "", "CPUs that the process may use, as in 0-3,8")
 	flags.StringVar(&o.maintenanceCPUs, "maintenance-cpus", "", "CPUs that versions are loaded on; else as desired.json says")
 	flags.BoolVar(&o.allowReload, "allow-reload-rpc", false, "forward HandleReloadConfigRequest to the proxy")
+	flags.BoolVar(&o.allowControl, "allow-model-control", false, "forward loading and unloading of models to the proxy")
 	flags.StringVar(&o.admin, "admin", "", "`URL` of the proxy's admin API, as in http://127.0.0.1:8502")
 	flags.StringVar(&o.tokenFile, "token-file", "", "`file` with the token of the admin API")
+	flags.Func("cors-origin", "`origin` whose pages may ask over HTTP, as in https://shop.example, or *; repeatable",
+		func(text string) error {
+			o.corsOrigins = append(o.corsOrigins, text)
+			return checkOrigin(text)
+		})
 	number(flags, &o.maxMessageMB, "max-message-mb", 64, 1, 2047, "largest request")
 	number(flags, &o.maxInFlightMB, "max-request-mb-in-flight", 0, 0, 1<<30, "memory of all requests in flight, in MiB; 0: a tenth of the machine's or the cgroup's")
 	number(flags, &o.maxConnections, "max-connections", 4096, 1, 1000000, "over HTTP")
 	seconds(flags, &o.readTime, "read-seconds", 20, "for the head of an HTTP request, and as many for its body")
 	seconds(flags, &o.idleTime, "idle-seconds", 300, "an idle HTTP connection is kept")
 	seconds(flags, &o.drainTime, "drain-seconds", 30, "for requests in flight at the end")
+	seconds(flags, &o.pingAfter, "grpc-keepalive-seconds", 120,
+		"ping a connection over which nothing has come for so long; 0: never")
+	seconds(flags, &o.pingTimeout, "grpc-keepalive-timeout-seconds", 20, "close it without an answer to that; 0: never")
+	seconds(flags, &o.pingLeast, "grpc-min-ping-seconds", 10, "close connections of clients that ping more often")
+	seconds(flags, &o.mostAge, "grpc-max-connection-age-seconds", 0,
+		"ask clients to connect anew after so long, so that a balancer spreads them; 0: never")
+	seconds(flags, &o.mostIdle, "grpc-max-connection-idle-seconds", 0, "the same without a call for so long; 0: never")
 	oneOf(flags, &o.logFormat, "log-format", []string{"json", "text"}, "lines of JSON, or of text")
 	o.logLevel = "info"
 	oneOf(flags, &o.logLevel, "log-level", []string{"debug", "info", "warning", "error"}, "what is logged")
@@ -85,11 +102,29 @@ func parseOptions(arguments []string) (hostOptions, error) {
 		return o, fmt.Errorf("--tls-cert and --tls-key: one of them, expected both or none")
 	case o.clientCA != "" && o.tlsCert == "":
 		return o, fmt.Errorf("--client-ca: no --tls-cert, expected one")
+	case tooShort(o.pingAfter):
+		return o, fmt.Errorf("--grpc-keepalive-seconds: expected 0, or 1 to 86400")
+	case tooShort(o.pingTimeout):
+		return o, fmt.Errorf("--grpc-keepalive-timeout-seconds: expected 0, or 1 to 86400")
 	case o.allowReload && o.admin == "":
 		return o, fmt.Errorf("--allow-reload-rpc: no --admin, expected the URL of the proxy")
+	case o.allowControl && o.admin == "":
+		return o, fmt.Errorf("--allow-model-control: no --admin, expected the URL of the proxy")
 	}
 	return o, nil
 }
+
+// checkOrigin: as browsers send it, without a path.
+func checkOrigin(text string) error {
+	scheme, host, ok := strings.Cut(text, "://")
+	if text != "*" && (!ok || scheme == "" || host == "" || strings.Contains(host, "/")) {
+		return fmt.Errorf("expected an origin as in https://shop.example, or *")
+	}
+	return nil
+}
+
+// tooShort: gRPC pings no more often than once a second.
+func tooShort(interval time.Duration) bool { return interval > 0 && interval < time.Second }
 
 func number(flags *flag.FlagSet, target *int, name string, value, low, high int, usage string) {
 	*target = value

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
@@ -19,7 +18,7 @@ import (
 // first desired state is left to load, until it is told to stop; a model is while a version of it is.
 type readiness struct {
 	host   *processor.Host
-	health *health.Server
+	health *healthService
 
 	mu       sync.Mutex
 	now      string
@@ -30,7 +29,7 @@ type readiness struct {
 }
 
 func newReadiness(host *processor.Host) *readiness {
-	r := &readiness{host: host, health: health.NewServer(), now: "starting", first: make(chan struct{})}
+	r := &readiness{host: host, health: newHealthService(), now: "starting", first: make(chan struct{})}
 	r.tell(false, nil)
 	return r
 }
@@ -50,9 +49,12 @@ func (r *readiness) lookAgain(name string) {
 	ready, isModel := r.models[name]
 	known := r.stopping || r.ready && (ready || !isModel)
 	r.mu.Unlock()
-	if known {
-		return
+	if !known {
+		r.look()
 	}
+}
+
+func (r *readiness) look() {
 	if status, err := r.host.Status(); err == nil {
 		r.update(status)
 	}
@@ -60,8 +62,11 @@ func (r *readiness) lookAgain(name string) {
 
 // check is an interceptor of the health service.
 func (r *readiness) check(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if asked, ok := request.(*healthpb.HealthCheckRequest); ok {
+	switch asked := request.(type) {
+	case *healthpb.HealthCheckRequest:
 		r.lookAgain(asked.Service)
+	case *healthpb.HealthListRequest:
+		r.look()
 	}
 	return handler(ctx, request)
 }

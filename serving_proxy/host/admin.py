@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The proxy's admin API, to which a host hands on what it does not decide itself.
+
+The proxy's answer is a status and a text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import grpc
+
+# For a request without a deadline: loading a large model takes minutes.
+MOST_S = 3600.0
+# The proxy says by itself that the time is over; this is for one that hangs.
+_GRACE_S = 10.0
+_MOST_BYTES = 1024 * 1024
+PROTOBUF, JSON = "application/x-protobuf", "application/json"
+
+Outcome = tuple[grpc.StatusCode, str]
+
+
+class Admin:
+    """Hands requests to the proxy.
+
+    Parameters
+    ----------
+    url : str or None
+        Of the admin API; None if the host was not told.
+    token_file : Path, optional
+        Read at every request, so that a new token needs no restart.
+    """
+
+    def __init__(self, url: str | None, token_file: Path | None) -> None:
+        self._url = "" if url is None else url.rstrip("/")
+        self._token_file = token_file
+
+    async def post(self, path: str, data: bytes, content_type: str, seconds: float | None) -> Outcome:
+        """Hand a request on, and return the status and message that the proxy answers.
+
+        Parameters
+        ----------
+        path : str
+            With its query.
+        seconds : float or None [s]
+            How long the proxy may take; None: as long as anything takes.
+        """
+        most = MOST_S if seconds is None else min(max(seconds, 0.0), MOST_S)
+        mark = "&" if "?" in path else "?"
+        return await asyncio.to_thread(self._post, f"{path}{mark}wait={most:g}", data, content_type, most + _GRACE_S)
+
+    def _post(self, path: str, data: bytes, content_type: str, seconds: float) -> Outcome:
+        headers = {"Content-Type": content_type}
+        try:
+            if self._token_file is not None:
+                headers["Authorization"] = f"Bearer {self._token_file.read_text(encoding='ascii').strip()}"
+            request = urllib.request.Request(f"{self._url}{path}", data, headers, method="POST")
+            with _OPENER.open(request, timeout=seconds):
+                return grpc.StatusCode.OK, ""
+        except urllib.error.HTTPError as error:
+            with error:
+                return _refusal(error.code, error.read(_MOST_BYTES))
+        except (OSError, ValueError) as error:
+            return grpc.StatusCode.UNAVAILABLE, f"proxy: {error}, expected its admin API"
+
+
+# The admin API is on this machine or named by the operator: no proxy of the environment stands between.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_BY_HTTP = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
+
+
+def _refusal(http: int, body: bytes) -> Outcome:
+    """Return status and message of what the proxy refused: `{"status": …, "message": …}`, if it says so."""
+    status, message = _BY_HTTP.get(http, "UNAVAILABLE"), f"proxy: HTTP status {http}"
+    try:
+        said = json.loads(body)
+        said = said.get("error", said)
+        status, message = str(said["status"]), str(said["message"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    return getattr(grpc.StatusCode, status, grpc.StatusCode.UNKNOWN), message

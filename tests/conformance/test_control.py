@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a host hands to the proxy, with a real proxy: reloading a configuration, loading and unloading models."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import model_builders
+import numpy as np
+import pytest
+import tensorflow as tf
+import tritonclient.grpc
+import tritonclient.http
+from google.protobuf.wrappers_pb2 import Int64Value
+from proxy_support import ProxyProcess, wait_for
+from served_hosts import ROOT, program
+from tensorflow_serving.apis import (
+    get_model_status_pb2,
+    model_management_pb2,
+    model_pb2,
+    model_service_pb2_grpc,
+    predict_pb2,
+    prediction_service_pb2_grpc,
+)
+from tritonclient.utils import InferenceServerException
+
+X = np.array([[1, 2, 3]], np.float32)
+AVAILABLE = get_model_status_pb2.ModelVersionStatus.AVAILABLE
+
+
+class Served:
+    """A proxy that starts no host, and one of the kind under test on its state directory.
+
+    Attributes
+    ----------
+    models : Path
+        The proxy's model root.
+    """
+
+    def __init__(self, kind: str, folder: Path, *arguments: str) -> None:
+        self.models = folder / "models"
+        self.models.mkdir()
+        self.proxy = ProxyProcess(folder, "--model-root", str(self.models), host="none")
+        self._command = [*program(kind), "--state-dir", str(self.proxy.state_dir), "--host-id", "host-0"]
+        self._command += ["--grpc-port", "0", "--rest-port", "0", *arguments]
+        self._log = folder / "host.log"
+
+    def __enter__(self) -> Served:
+        self.proxy.start()
+        token = self.proxy.state_dir / "admin.token"
+        command = [*self._command, "--admin", self.proxy.url, "--token-file", str(token)]
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+        endpoints = wait_for(self._endpoints, 120, "a host that listens")
+        self.grpc, self.rest = endpoints["grpc"], endpoints["rest"]
+        self.channel = grpc.insecure_channel(self.grpc)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.channel.close()
+        self.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(40)
+        self.process.kill()
+        self.proxy.stop()
+
+    def _endpoints(self) -> dict[str, str]:
+        assert self.process.poll() is None, self._log.read_text()[-2000:]
+        try:
+            text = (self.proxy.state_dir / "hosts" / "host-0" / "actual.json").read_text()
+        except FileNotFoundError:
+            return {}
+        found: dict[str, str] = json.loads(text)["endpoints"]
+        return found if {"grpc", "rest"} <= found.keys() else {}
+
+    def build(self, name: str, number: int) -> Path:
+        """Write a version that answers with a scale of its number, as others put one there: whole or not at all."""
+        draft = model_builders.build_linear(self.models / f".{name}-{number}", float(number))
+        place = self.models / name / str(number)
+        place.parent.mkdir(exist_ok=True)
+        return draft.rename(place)
+
+    def reload(self, *configs: dict[str, Any], timeout: float = 60.0) -> model_management_pb2.ReloadConfigResponse:
+        """Ask as TensorFlow Serving's clients do; `labels` and `versions` beside the fields of a ModelConfig."""
+        request = model_management_pb2.ReloadConfigRequest()
+        request.config.model_config_list.SetInParent()
+        for config in configs:
+            entry = request.config.model_config_list.config.add(name=config["name"], model_platform="tensorflow")
+            entry.base_path = config.get("base_path", str(self.models / config["name"]))
+            for label, number in config.get("labels", {}).items():
+                entry.version_labels[label] = number
+            entry.model_version_policy.specific.versions.extend(config.get("versions", ()))
+            if not config.get("versions"):
+                entry.ClearField("model_version_policy")
+        stub = model_service_pb2_grpc.ModelServiceStub(self.channel)
+        return stub.HandleReloadConfigRequest(request, timeout=timeout)
+
+    def score(self, name: str, **spec: object) -> float:
+        """Ask for one score; return which multiple of version 1's it is."""
+        request = predict_pb2.PredictRequest(model_spec=model_pb2.ModelSpec(name=name, **spec))
+        request.inputs["x"].CopyFrom(tf.make_tensor_proto(X))
+        answer = prediction_service_pb2_grpc.PredictionServiceStub(self.channel).Predict(request, timeout=20)
+        return float((tf.make_ndarray(answer.outputs["y"]) / model_builders.linear_score(X)).item())
+
+    def status(self, name: str) -> list[tuple[int, int, int, str]]:
+        """Return number, state, code and message of each version, in their order."""
+        request = get_model_status_pb2.GetModelStatusRequest(model_spec=model_pb2.ModelSpec(name=name))
+        answer = model_service_pb2_grpc.ModelServiceStub(self.channel).GetModelStatus(request, timeout=20)
+        return [
+            (one.version, one.state, one.status.error_code, one.status.error_message)
+            for one in answer.model_version_status
+        ]
+
+
+@pytest.fixture(scope="module")
+def served(host_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("control")
+    with Served(host_kind, folder, "--allow-reload-rpc", "--allow-model-control") as running:
+        yield running
+
+
+def test_reload_returns_when_new_models_are_available(served: Served) -> None:
+    served.build("first", 1)
+    assert served.reload({"name": "first"}).status.error_code == 0
+    # At once, without another try.
+    assert served.score("first") == pytest.approx(1)
+    served.build("second", 2)
+    served.reload({"name": "first"}, {"name": "second"})
+    assert (served.score("first"), served.score("second")) == (pytest.approx(1), pytest.approx(2))
+    assert served.status("second") == [(2, AVAILABLE, 0, "")]
+    served.reload()
+    with pytest.raises(grpc.RpcError) as caught:
+        wait_for(lambda: served.score("first") == 0, 30)
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_reload_moves_labels(served: Served) -> None:
+    for number in (1, 2):
+        served.build("labelled", number)
+    served.reload({"name": "labelled", "versions": [1, 2], "labels": {"stable": 1, "canary": 2}})
+    assert served.score("labelled", version_label="stable") == pytest.approx(1)
+    assert served.score("labelled", version_label="canary") == pytest.approx(2)
+    served.reload({"name": "labelled", "versions": [1, 2], "labels": {"stable": 2}})
+    assert served.score("labelled", version_label="stable") == pytest.approx(2)
+
+
+def test_label_of_an_absent_version(served: Served) -> None:
+    served.build("absent-label", 1)
+    with pytest.raises(grpc.RpcError) as caught:
+        served.reload({"name": "absent-label", "labels": {"stable": 7}})
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert all(word in caught.value.details() for word in ("absent-label", "stable", "7"))
+    # The model itself is served, as TensorFlow Serving has it.
+    assert served.score("absent-label") == pytest.approx(1)
+
+
+def test_reload_of_a_model_that_cannot_be_loaded(served: Served) -> None:
+    place = served.models / "broken" / "3"
+    place.mkdir(parents=True)
+    (place / "saved_model.pb").write_bytes(b"no graph")
+    with pytest.raises(grpc.RpcError) as caught:
+        served.reload({"name": "broken"})
+    assert caught.value.code() is grpc.StatusCode.UNKNOWN
+    assert "broken" in caught.value.details()
+
+
+def test_reload_of_an_empty_directory(served: Served) -> None:
+    (served.models / "empty").mkdir()
+    with pytest.raises(grpc.RpcError) as caught:
+        served.reload({"name": "empty"})
+    assert caught.value.code() is grpc.StatusCode.UNKNOWN
+    assert "empty" in caught.value.details()
+
+
+@pytest.fixture(params=["grpc", "http"])
+def triton(request: pytest.FixtureRequest, served: Served) -> Iterator[Any]:
+    module = getattr(tritonclient, request.param)
+    client = module.InferenceServerClient(
+        served.grpc if request.param == "grpc" else served.rest,
+        **({} if request.param == "grpc" else {"network_timeout": 60.0}),
+    )
+    yield client
+    client.close()
+
+
+def test_load_and_unload(served: Served, triton: Any, request: pytest.FixtureRequest) -> None:
+    name = f"loaded-{request.node.callspec.params['triton']}"
+    for number in (1, 2):
+        served.build(name, number)
+    triton.load_model(name)
+    assert triton.is_model_ready(name)
+    assert served.score(name) == pytest.approx(2)
+    triton.load_model(name)
+    triton.unload_model(name)
+    wait_for(lambda: not triton.is_model_ready(name), 30)
+    # What was unloaded can be loaded again.
+    triton.load_model(name)
+    assert served.score(name) == pytest.approx(2)
+
+
+@pytest.mark.parametrize("verb", ["load", "unload"])
+def test_model_that_there_is_not(triton: Any, verb: str) -> None:
+    with pytest.raises(InferenceServerException, match="absent"):
+        getattr(triton, f"{verb}_model")("absent")
+
+
+def test_configuration_with_a_load_request_is_refused(served: Served, triton: Any) -> None:
+    if not (served.models / "overridden").exists():
+        served.build("overridden", 1)
+    with pytest.raises(InferenceServerException, match="config"):
+        triton.load_model("overridden", config='{"max_batch_size": 8}')
+    assert not triton.is_model_ready("overridden")
+
+
+def test_unloading_what_a_configuration_names_is_refused(served: Served, triton: Any) -> None:
+    if not (served.models / "configured").exists():
+        served.build("configured", 1)
+    served.reload({"name": "configured"})
+    with pytest.raises(InferenceServerException, match="configuration"):
+        triton.unload_model("configured")
+    triton.load_model("configured")
+    assert served.score("configured", version=Int64Value(value=1)) == pytest.approx(1)
+
+
+def test_deadline_of_a_reload(served: Served) -> None:
+    """The client's deadline is the limit; what was asked for goes on."""
+    served.build("late", 1)
+    began = time.monotonic()
+    with pytest.raises(grpc.RpcError) as caught:
+        served.reload({"name": "late"}, timeout=0.3)
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert time.monotonic() - began < 10
+    wait_for(lambda: any(one[1] == AVAILABLE for one in _status_or_none(served, "late")), 60)
+
+
+def _status_or_none(served: Served, name: str) -> list[tuple[int, int, int, str]]:
+    try:
+        return served.status(name)
+    except grpc.RpcError:
+        return []
+
+
+def test_model_control_is_off_by_default(host) -> None:
+    refused = pytest.raises(InferenceServerException, match="allow-model-control")
+    with tritonclient.grpc.InferenceServerClient(host.grpc) as client, refused:
+        client.load_model("ranking")
+    with tritonclient.http.InferenceServerClient(host.rest) as client, refused:
+        client.unload_model("ranking")
+    assert httpx.post(f"http://{host.rest}/v2/repository/models/ranking/load", timeout=20).status_code == 403
