@@ -39,7 +39,11 @@ LoadRecords LoadRecords::Read(std::string_view json, std::string_view boot, bool
   records.boot_ = std::string(boot);
   if (json.empty()) return records;
   nlohmann::json document;
-  absl::Status fault = ParseStrictJson("loads.json", json, &document);
+  std::vector<JsonFault> form_faults;
+  absl::Status fault = ParseJson("loads.json", json, &document, &form_faults);
+  if (fault.ok() && !form_faults.empty()) {
+    fault = absl::InvalidArgumentError(absl::StrCat("loads.json: ", form_faults.front().what));
+  }
   std::string boot_of_marks;
   std::map<LoadKey, Record> read;
   if (fault.ok()) {
