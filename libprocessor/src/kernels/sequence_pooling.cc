@@ -7,17 +7,23 @@
 namespace processor {
 namespace {
 
+/// The greater of two numbers as TensorFlow's `Max` takes it: NaN where either is, of 0 and -0 the second.
+PROCESSOR_ALWAYS_INLINE float Greater(float a, float b) {
+  const float greater = a > b ? a : b;
+  return a != a ? a : greater;
+}
+
 PROCESSOR_ALWAYS_INLINE void Maximum(const float* values, const float* weights, int64_t length, int64_t dim,
                                      const PoolingRule& rule, float* dst) {
   std::fill(dst, dst + dim, -std::numeric_limits<float>::infinity());
   for (int64_t t = 0; t < length; ++t, values += dim) {
     if (rule.shift) {
       const float added = (1 - weights[t]) * rule.padding;
-      for (int64_t i = 0; i < dim; ++i) dst[i] = std::max(dst[i], values[i] + added);
+      for (int64_t i = 0; i < dim; ++i) dst[i] = Greater(dst[i], values[i] + added);
     } else if (weights[t] != 0) {
-      for (int64_t i = 0; i < dim; ++i) dst[i] = std::max(dst[i], values[i]);
+      for (int64_t i = 0; i < dim; ++i) dst[i] = Greater(dst[i], values[i]);
     } else {
-      for (int64_t i = 0; i < dim; ++i) dst[i] = std::max(dst[i], rule.padding);
+      for (int64_t i = 0; i < dim; ++i) dst[i] = Greater(dst[i], rule.padding);
     }
   }
 }

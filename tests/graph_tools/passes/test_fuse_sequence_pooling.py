@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from interaction_checks import Fused, fuse, requests
+from interaction_checks import Fused, floats, fuse, requests
 
 from graph_tools.passes.fuse_sequence_pooling import FuseSequencePooling
 
@@ -110,6 +110,23 @@ def test_masks(spelling: str, tmp_path: Path) -> None:
     assert found.attributes(OP, "Tmask") == [tf.bool]
     assert found.attributes(OP, *attributes) == pytest.approx(list(attributes.values()))
     assert not found.reasons
+
+
+@pytest.mark.parametrize("spelling", MASKED)
+def test_nan_and_infinities_are_pooled_as_tensorflow_pools_them(spelling: str, tmp_path: Path) -> None:
+    function, attributes = MASKED[spelling]
+    is_max = attributes["combiner"] == b"max"
+
+    def strange(rows: int) -> np.ndarray:
+        made: np.ndarray = floats(rows, *X, seed=rows)
+        # What is at padding counts in a maximum; sums and means do not read it.
+        for i, (row, position) in enumerate(np.argwhere((ids(rows) != 0) | is_max)):
+            made[row, position, i % DIM] = (np.nan, np.inf, -np.inf)[i % 3]
+        if is_max:
+            made[:1, :, DIM - 1] = -np.inf
+        return made
+
+    assert fuse(tmp_path, function, requests(x=strange, ids=ids), FuseSequencePooling()).ops[OP] == 1
 
 
 @pytest.mark.parametrize("combiner", ["sum", "mean", "max"])

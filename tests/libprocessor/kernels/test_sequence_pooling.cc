@@ -9,6 +9,8 @@
 namespace processor {
 namespace {
 
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
+
 std::vector<double> Naive(const std::vector<float>& values, const std::vector<float>& weights, int64_t dim,
                           const PoolingRule& rule) {
   std::vector<double> pooled;
@@ -84,6 +86,80 @@ TEST(SequencePooling, DoesNotReadPadding) {
     std::vector<float> dst(2);
     PoolSequence(values.data(), weights.data(), 2, 2, {Pooling::kSum}, 1, dst.data(), isa);
     EXPECT_EQ(dst, (std::vector<float>{1, 2}));
+  }
+}
+
+// NaN for NaN, else the very number.
+void ExpectSame(const std::vector<float>& found, const std::vector<float>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (std::isnan(expected[i])) {
+      ASSERT_TRUE(std::isnan(found[i])) << found[i] << " at " << i;
+    } else {
+      ASSERT_EQ(found[i], expected[i]) << "at " << i;
+    }
+  }
+}
+
+TEST(SequencePooling, MaximaKeepNanAndTakeInfinities) {
+  for (Isa isa : SupportedIsas()) {
+    for (bool shift : {false, true}) {
+      for (int64_t length : {1, 2, 7}) {
+        for (int64_t dim : {1, 3, 8, 17, 33}) {
+          for (int64_t place = 0; place < 2 * length; ++place) {
+            for (float special : {kNan, kInfinity, -kInfinity}) {
+              const int64_t position = place / 2;
+              const bool counts = place % 2 == 0;
+              SCOPED_TRACE(testing::Message()
+                           << IsaName(isa) << " " << length << "x" << dim << ", " << special << " at " << position
+                           << (counts ? "" : " of padding") << (shift ? ", shift" : ""));
+              std::vector<float> values = SomeFloats(length * dim), weights(length, 1), dst(dim, -7), expected;
+              weights[position] = counts ? 1 : 0;
+              for (int64_t e = 0; e < dim; e += 2) values[position * dim + e] = special;
+              for (int64_t e = 0; e < dim; ++e) {
+                float most = -kInfinity;
+                for (int64_t t = 0; t < length; ++t) {
+                  const float value = values[t * dim + e], padded = shift ? value + -2.0f : -2.0f;
+                  const float one = weights[t] == 0 ? padded : value;
+                  most = std::isnan(most) || std::isnan(one) ? kNan : std::max(most, one);
+                }
+                expected.push_back(most);
+              }
+              PoolSequence(values.data(), weights.data(), length, dim, {Pooling::kMax, 0, 0, -2, shift}, 0, dst.data(),
+                           isa);
+              ExpectSame(dst, expected);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(SequencePooling, MaximaCountPaddingThatIsNan) {
+  const std::vector<float> values = {1, 2, 3, 4}, weights = {0, 1};
+  for (Isa isa : SupportedIsas()) {
+    std::vector<float> dst(2);
+    PoolSequence(values.data(), weights.data(), 2, 2, {Pooling::kMax, 0, 0, kNan}, 0, dst.data(), isa);
+    ExpectSame(dst, {kNan, kNan});
+    // 0 times an infinity is no number, at positions that count as at others.
+    PoolSequence(values.data(), weights.data(), 2, 2, {Pooling::kMax, 0, 0, -kInfinity, true}, 0, dst.data(), isa);
+    ExpectSame(dst, {kNan, kNan});
+  }
+}
+
+TEST(SequencePooling, MaximaOfZerosAreTheLastOne) {
+  for (Isa isa : SupportedIsas()) {
+    for (int64_t dim : {1, 3, 8, 17}) {
+      std::vector<float> values(3 * dim, 0), dst(dim);
+      const float weights[] = {1, 1, 1};
+      for (float last : {-0.0f, 0.0f}) {
+        std::fill(values.begin() + dim, values.begin() + 2 * dim, -last);
+        std::fill(values.begin() + 2 * dim, values.end(), last);
+        PoolSequence(values.data(), weights, 3, dim, {Pooling::kMax}, 0, dst.data(), isa);
+        for (float one : dst) EXPECT_EQ(std::signbit(one), std::signbit(last)) << IsaName(isa) << " " << dim;
+      }
+    }
   }
 }
 
