@@ -16,7 +16,7 @@ CONFIGURE := $(BIN)/cmake -S . -G Ninja -U 'SKBUILD*' -DPython_EXECUTABLE=$(absp
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help bench-cost-model bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-graph-tools bench-session-group bench-aot bench-claims bench-hosts bench-large-table load-test demo demo-proxy build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-tsan lint fmt typecheck bench endurance fuzz \
+.PHONY: help bench-cost-model bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-graph-tools bench-session-group bench-aot bench-claims bench-hosts bench-large-table load-test demo demo-proxy build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-faults test-tsan lint fmt typecheck bench endurance fuzz \
         docs proto check clean dist
 
 ## help: list the targets
@@ -116,6 +116,10 @@ lib-tsan: $(VENV)/.stamp-test
 ## test-tsan: run them
 test-tsan: lib-tsan
 	$(Q)$(RUN_SANITIZED) build/tsan $(TSAN_PROGRAMS)
+
+## test-faults: kill -9, bad versions, a full disk, a lost database, bombs and a stopped host, with both hosts; needs Go, under 30 minutes (FAULT_ARGS='--only kills --seed 7')
+test-faults: host-go $(VENV)/.stamp-load-test
+	$(Q)$(BIN)/python -m load_tests.faults $(FAULT_ARGS)
 
 ## test-py: the tests of the Python packages
 test-py: lib $(VENV)/.stamp-test .venv-clients/.stamp

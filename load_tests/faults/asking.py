@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients that ask without a pause, check every answer, and know how long nobody answered."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import json
+import random
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from types import TracebackType
+
+__all__ = ["FEATURES", "MODEL", "VERSIONS", "WIDTH", "Asked", "Clients"]
+
+MODEL = "ranking"
+#: Good versions of it, by their number, and columns of a row.
+VERSIONS = range(1, 9)
+WIDTH = 3
+#: Inputs of the model that bombs claim rows of.
+FEATURES = 39
+#: Between two requests of a client.
+_PAUSE_S = 0.01
+_TIMEOUT_S = 5.0
+
+
+@dataclass
+class Asked:
+    """What clients saw.
+
+    Attributes
+    ----------
+    answered : list of float
+        When right answers came (monotonic), ascending.
+    wrong : list of str
+        Answers with a score that their version does not give.
+    failed : Counter
+        Requests without a score, by HTTP code or the name of the error.
+    """
+
+    answered: list[float] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    failed: Counter[str] = field(default_factory=Counter)
+
+    def longest_gap(self, begin: float, end: float) -> float:
+        """Return the longest time without a right answer within a stretch [s]."""
+        moments = [begin, *(at for at in self.answered if begin < at < end), end]
+        return max(after - before for before, after in itertools.pairwise(moments))
+
+
+class Clients:
+    """Threads that send one request after the other over REST, on connections that they keep.
+
+    Parameters
+    ----------
+    port : int
+        Of the host, on 127.0.0.1.
+    count : int
+    seed : int
+    """
+
+    def __init__(self, port: int, count: int, seed: int) -> None:
+        self.asked = Asked()
+        self._port = port
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, args=(random.Random(f"{seed}/{number}"),), daemon=True)
+            for number in range(count)
+        ]
+
+    def __enter__(self) -> Clients:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    def wait_answered(self, seconds: float, since: float) -> bool:
+        """Wait for a right answer after a moment; say whether one came in time."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            with self._lock:
+                if self.asked.answered and self.asked.answered[-1] > since:
+                    return True
+            time.sleep(0.02)
+        return False
+
+    def _run(self, draw: random.Random) -> None:
+        connection: http.client.HTTPConnection | None = None
+        while not self._ended.wait(_PAUSE_S):
+            rows = [[draw.randint(0, 9) for _ in range(WIDTH)] for _ in range(draw.randint(1, 4))]
+            try:
+                if connection is None:
+                    connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_TIMEOUT_S)
+                self._ask(connection, rows)
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                if connection is not None:
+                    connection.close()
+                connection = None
+                with self._lock:
+                    self.asked.failed[type(error).__name__] += 1
+
+    def _ask(self, connection: http.client.HTTPConnection, rows: list[list[int]]) -> None:
+        key = str(sum(map(sum, rows)))
+        connection.request(
+            "POST", f"/v1/models/{MODEL}:predict", json.dumps({"instances": rows}), {"x-routing-key": key}
+        )
+        answer = connection.getresponse()
+        body = answer.read()
+        now = time.monotonic()
+        if answer.status != 200:
+            with self._lock:
+                self.asked.failed[str(answer.status)] += 1
+            return
+        version = int(answer.headers.get("x-model-version", "0"))
+        scores = [float(one[0] if isinstance(one, list) else one) for one in json.loads(body)["predictions"]]
+        wanted = [float(version * sum(row)) for row in rows]
+        with self._lock:
+            # Small integers: exact in float32.
+            if scores == wanted:
+                self.asked.answered.append(now)
+            else:
+                self.asked.wrong.append(f"version {version}: {scores}, expected {wanted}")

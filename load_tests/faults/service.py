@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A `serving-proxy serve` with one host that can be killed, stopped, starved and started again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from load_tests._programs import ROOT, ProgramError
+from load_tests.hosts.throughput import built
+from serving_proxy import Client
+
+__all__ = ["HOST", "Service"]
+
+HOST = "host-0"
+_START_S = 120.0
+#: Mounts a file system of its own over the folder for the state; `$1` is its size, `$2` the folder.
+_SMALL_DISK = 'mount -t tmpfs -o size="$1" tmpfs "$2" && shift 2 && exec "$@"'
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        made = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in made:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in made]
+
+
+class Service:
+    """A proxy, the host that it starts, and their ports, which stay the same.
+
+    Parameters
+    ----------
+    kind : str
+        `python` or `go`.
+    folder : Path
+        For its state and logs; empty.
+    disk_bytes : int, optional
+        The state lies on a file system of that size, which nobody else sees.
+    options : sequence of str
+        More of `serve`.
+
+    Attributes
+    ----------
+    rest, grpc, admin : int
+        Ports on 127.0.0.1.
+    """
+
+    def __init__(self, kind: str, folder: Path, disk_bytes: int | None = None, options: Sequence[str] = ()) -> None:
+        self._kind = kind
+        self._folder = folder
+        self._disk_bytes = disk_bytes
+        self._options = list(options)
+        self.grpc, self.rest, self.admin = _free_ports(3)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._state = folder / "state"
+        self.log = folder / "proxy.log"
+
+    def __enter__(self) -> Service:
+        self._state.mkdir(mode=0o700)
+        self.start()
+        try:
+            self.wait(lambda: self.host_pid() is not None, "a host that is ready")
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._end()
+
+    @property
+    def state(self) -> Path:
+        """The state directory, as this process reaches it."""
+        if self._disk_bytes is None or self._process is None:
+            return self._state
+        return Path(f"/proc/{self._process.pid}/root{self._state}")
+
+    @property
+    def proxy_pid(self) -> int:
+        """The process of the proxy."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start the proxy, and wait until it answers."""
+        environment = dict(os.environ)
+        if self._kind == "go":
+            environment["RECPROCESSOR_HOST"] = str(built("recprocessor-host"))
+        command = [sys.executable, "-m", "serving_proxy", "serve", "--state-dir", str(self._state)]
+        command += ["--host", self._kind, "--admin-port", str(self.admin)]
+        command += ["--grpc-port", str(self.grpc), "--rest-port", str(self.rest), *self._options]
+        if self._disk_bytes is not None:
+            own = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", _SMALL_DISK, "sh"]
+            command = [*own, str(self._disk_bytes), str(self._state), *command]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT, env=environment)
+        self.wait(self._answers, "a proxy that answers")
+
+    def client(self) -> Client:
+        """Make a client of the admin port."""
+        return Client(f"http://127.0.0.1:{self.admin}", timeout=10.0)
+
+    def kill_proxy(self) -> None:
+        """End the proxy as a crash would; its host goes on."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def host_pid(self) -> int | None:
+        """Return the process of the host, as soon as it is ready."""
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            actual = json.loads((self.state / "hosts" / HOST / "actual.json").read_bytes())
+            if actual["state"] == "ready" and "rest" in actual["endpoints"]:
+                os.kill(actual["pid"], 0)
+                return int(actual["pid"])
+        return None
+
+    def any_host_pid(self) -> int | None:
+        """Return the process of the host, ready or not."""
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            pid = int(json.loads((self.state / "hosts" / HOST / "actual.json").read_bytes())["pid"])
+            os.kill(pid, 0)
+            return pid
+        return None
+
+    def versions(self, model: str) -> dict[int, dict[str, Any]]:
+        """Return what the host says of a model's versions."""
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            actual = json.loads((self.state / "hosts" / HOST / "actual.json").read_bytes())
+            return {int(number): one for number, one in actual["models"][model]["versions"].items()}
+        return {}
+
+    def wait(self, found: Callable[[], Any], what: str, seconds: float = _START_S) -> Any:
+        """Return what a function finds, as soon as that is something.
+
+        Raises
+        ------
+        ProgramError
+            It took too long, or the proxy ended.
+        """
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if value := found():
+                return value
+            if self._process is None or self._process.poll() is not None:
+                break
+            time.sleep(0.05)
+        text = self.log.read_text()[-3000:] if self.log.exists() else ""
+        raise ProgramError("serving-proxy", 0, f"after {seconds:g} s no {what}; the end of its log:\n{text}")
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.admin), timeout=1):
+            return True
+        return False
+
+    def _end(self) -> None:
+        pid = self.any_host_pid()
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(60)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from load_tests.faults.asking import Asked, Clients
+
+
+class Answers(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    scale = 2.0
+
+    def do_POST(self) -> None:
+        rows = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["instances"]
+        body = json.dumps({"predictions": [[self.scale * sum(row)] for row in rows]}).encode()
+        self.send_response(200)
+        self.send_header("x-model-version", "2")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[ThreadingHTTPServer]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as made:
+        thread = threading.Thread(target=made.serve_forever, daemon=True)
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def test_the_longest_gap_counts_the_ends_of_the_stretch() -> None:
+    asked = Asked(answered=[1.0, 2.0, 5.0, 9.0])
+    assert asked.longest_gap(1.5, 6.0) == 3.0
+    assert asked.longest_gap(5.5, 8.0) == 2.5
+
+
+def test_right_answers_count_and_wrong_ones_are_told(
+    server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Clients(server.server_port, 2, seed=1) as clients:
+        assert clients.wait_answered(10, time.monotonic())
+        assert clients.asked.wrong == []
+        monkeypatch.setattr(Answers, "scale", 3.0)
+        until = time.monotonic() + 10
+        while not clients.asked.wrong and time.monotonic() < until:
+            time.sleep(0.01)
+    assert clients.asked.wrong[0].startswith("version 2: ")
+
+
+def test_a_host_that_is_gone_is_a_failure_and_no_answer() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        with Clients(closed.getsockname()[1], 1, seed=1) as clients:
+            assert not clients.wait_answered(0.3, time.monotonic())
+    assert clients.asked.answered == []
+    assert clients.asked.failed["ConnectionRefusedError"] > 0
