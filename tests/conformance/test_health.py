@@ -139,9 +139,11 @@ def test_a_host_that_never_accepted_a_state_is_not_ready(start_host, served_mode
 
         host.end(signal.SIGKILL)
         (host.state_dir / "hosts" / host.name / "accepted.json").unlink()
+        before = host.pid
         starting = threading.Thread(target=host.start)
         starting.start()
-        wait_until(lambda: host.actual().get("desired_error"))
+        # Until then the file is that of the process before.
+        wait_until(lambda: host.pid != before and host.actual().get("desired_error"))
         time.sleep(0.5)
         assert host.actual()["state"] == "starting"
         rest = host.actual()["endpoints"].get("rest")

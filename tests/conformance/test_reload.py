@@ -84,7 +84,9 @@ def test_reload_is_off(host: ServedHost) -> None:
 def test_reload_is_forwarded_as_it_came(forwarding: ServedHost, admin: Admin) -> None:
     assert _reload(forwarding).status.error_code == 0
     path, kind, body = admin.told[-1]
-    assert (path, kind) == ("/v1/reload", "application/x-protobuf")
+    asked, _, seconds = path.partition("?wait=")
+    assert (asked, kind) == ("/v1/reload", "application/x-protobuf")
+    assert 20 < float(seconds) <= 30, "as long as the client waits"
     told = model_management_pb2.ReloadConfigRequest.FromString(body)
     assert told.config.model_config_list.config[0].name == "ranking"
 

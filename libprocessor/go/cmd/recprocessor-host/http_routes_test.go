@@ -51,7 +51,7 @@ func TestFindRouteRefuses(t *testing.T) {
 		"/v1/models/m/versions/" + digits + ":eas": http.StatusBadRequest,
 		"/v1/models/%00:predict":                   http.StatusBadRequest,
 		"/v1/models/%ff:predict":                   http.StatusBadRequest,
-		"/v2/models/m/labels/l/infer":              http.StatusNotFound,
+		"/v2/models/m/labels//infer":               http.StatusNotFound,
 		"/v2/models/m/infer/":                      http.StatusNotFound,
 		"/api/predict/":                            http.StatusNotFound,
 		"/absent":                                  http.StatusNotFound,
