@@ -152,6 +152,13 @@ def test_a_database_with_a_damaged_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("odd", [pipe, folder, endless])
+def test_a_state_that_cannot_be_adopted(tmp_path: Path, odd: Callable[[Path], None]) -> None:
+    (tmp_path / "state").mkdir()
+    odd(tmp_path / "state" / "desired.json")
+    assert "desired.json: " in refused(ProxyProcess(tmp_path, host="none"))
+
+
+@pytest.mark.parametrize("odd", [pipe, folder, endless])
 def test_what_hosts_have_written(tmp_path: Path, odd: Callable[[Path], None]) -> None:
     hosts = tmp_path / "state" / "hosts"
     for number, file in enumerate(("actual.json", "stats.json", "shadow.json", "lock", "heartbeat", "host.log")):
@@ -162,7 +169,6 @@ def test_what_hosts_have_written(tmp_path: Path, odd: Callable[[Path], None]) ->
         odd(host / file)
     (hosts / "host-8").mkdir()
     (hosts / "host-8" / "actual.json").write_text(NESTED, encoding="utf-8")
-    odd(tmp_path / "state" / "desired.json")
     with ProxyThread(tmp_path, host="none") as proxy, proxy.client() as client:
         begun = time.monotonic()
         for _ in range(5):
