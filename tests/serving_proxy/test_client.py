@@ -91,7 +91,7 @@ def test_every_status_has_its_exception() -> None:
         assert type(error) is kind
         assert str(error) == "message"
         assert isinstance(error, ProxyError)
-    assert type(from_status("UNKNOWN", "x")) is ProxyError
+    assert type(from_status("NO_SUCH_STATUS", "x")) is ProxyError
     assert issubclass(BY_STATUS["NOT_FOUND"], LookupError)
     assert issubclass(BY_STATUS["INVALID_ARGUMENT"], ValueError)
 
