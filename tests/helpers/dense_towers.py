@@ -52,8 +52,10 @@ class Ops:
         config = tf1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=1)
         self._session = tf1.Session(graph=graph, config=config)
 
-    def __call__(self, *inputs: Any) -> list[Array]:
-        found: list[Array] = self._session.run(self.outputs, dict(zip(self._inputs, inputs, strict=True)))
+    def __call__(self, *inputs: Any, options: Any = None) -> list[Array]:
+        """Run it; `options`: tf.compat.v1.RunOptions."""
+        fed = dict(zip(self._inputs, inputs, strict=True))
+        found: list[Array] = self._session.run(self.outputs, fed, options=options)
         return found
 
     def close(self) -> None:
@@ -87,8 +89,9 @@ class Tower:
         types = [np.float32] * (inputs + len(weights))
         self._op = Ops("RecDenseTower", types, attributes, outputs=len(outputs), threads=threads)
 
-    def __call__(self, *inputs: Array) -> list[Array]:
-        return self._op(*inputs, *self._weights)
+    def __call__(self, *inputs: Array, options: Any = None) -> list[Array]:
+        """Run it; `options` as of `Ops`."""
+        return self._op(*inputs, *self._weights, options=options)
 
 
 def _plain(value: Any) -> Any:

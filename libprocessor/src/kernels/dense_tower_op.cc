@@ -11,6 +11,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "src/kernels/dense_tower.h"
+#include "src/kernels/interruption.h"
 #include "src/kernels/precision.h"
 #include "src/kernels/prepared_kernel.h"
 #include "src/kernels/tower_layout.h"
@@ -213,7 +214,7 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
     return absl::OkStatus();
   }
 
-  // Computes a few rows together with other requests that are here now. False: there are none.
+  // Computes a few rows together with other requests that are here now. False: there are none, or one of them failed.
   bool RunInTeam(const TowerLayout& layout, absl::Span<const TowerInput> inputs, absl::Span<float* const> outputs,
                  int64_t rows) {
     if (rows > kTeamRows || !layout.MayBeShared()) return false;
@@ -228,22 +229,26 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
     }
     for (size_t i = 0; i < outputs.size(); ++i) floats += place(layout.output_width(i));
 
+    // Whatever needs memory comes first: the others would wait for a member that fails.
+    absl::InlinedVector<TowerInput, 8> all_inputs;
+    absl::InlinedVector<float*, 8> all_outputs;
+    all_inputs.reserve(inputs.size());
+    all_outputs.reserve(outputs.size());
     TowerTeams::Seat seat;
     if (!packed_->teams().Join(rows, kind, floats, &seat)) return false;
     float* next = seat.memory();
-    absl::InlinedVector<TowerInput, 8> all_inputs;
     for (const TowerInput& input : inputs) {
       all_inputs.push_back({next, seat.team_rows(), input.width});
       std::copy_n(input.data, rows * input.width, next + seat.first_row() * input.width);
       next += place(input.width);
     }
-    absl::InlinedVector<float*, 8> all_outputs;
     for (size_t i = 0; i < outputs.size(); ++i) {
       all_outputs.push_back(next);
       next += place(layout.output_width(i));
     }
-    seat.Sync();
-    TowerRun(layout, all_inputs, all_outputs, nullptr).ComputeTogether(seat.team_rows(), next, seat);
+    if (!seat.Sync()) return false;
+    if (!TowerRun(layout, all_inputs, all_outputs, nullptr).ComputeTogether(seat.team_rows(), next, seat)) return false;
+    seat.Complete();
     for (size_t i = 0; i < outputs.size(); ++i) {
       const int64_t width = layout.output_width(i);
       std::copy_n(all_outputs[i] + seat.first_row() * width, rows * width, outputs[i]);
@@ -268,13 +273,15 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
 
     const TowerRun run(layout, inputs, outputs, single);
     if (absl::Status s = run.ComputeSingles(); !s.ok()) return s;
-    if (shards == 1) return run.ComputeRows(0, rows, block_rows, blocks);
+    const Interruption interruption(context);
+    const auto look = [&interruption] { return interruption.status(); };
+    if (shards == 1) return run.ComputeRows(0, rows, block_rows, blocks, look);
     std::mutex mutex;
     absl::Status status;
     const auto compute = [&](int64_t begin, int64_t end) {
       for (int64_t shard = begin; shard < end; ++shard) {
         const absl::Status s = run.ComputeRows(rows * shard / shards, rows * (shard + 1) / shards, block_rows,
-                                               blocks + shard * block_floats);
+                                               blocks + shard * block_floats, look);
         if (s.ok()) continue;
         std::lock_guard<std::mutex> lock(mutex);
         status = s;

@@ -13,6 +13,7 @@
 #include "src/kernels/embedding_plan.h"
 #include "src/kernels/embedding_request.h"
 #include "src/kernels/embedding_table_resource.h"
+#include "src/kernels/interruption.h"
 #include "src/kernels/kept_objects.h"
 #include "src/kernels/key_steps.h"
 #include "tensorflow/core/framework/op.h"
@@ -228,10 +229,12 @@ class EmbeddingGroupOp : public OpKernel {
       values += gather.request.keys[lookup.key].count;
     }
     const int64_t block = std::max(kLeastBlock, batch * kBlockValues / std::max<int64_t>(values, 1));
+    const Interruption interruption(context);
     const auto run_rows = [&](int64_t begin, int64_t end, GatherScratch* of_thread) {
       absl::Status status;
       for (int64_t row = begin; row < end && status.ok(); row += block) {
         status = gather.Rows(row, std::min(end, row + block), of_thread);
+        if (status.ok()) status = interruption.status();
       }
       return status;
     };

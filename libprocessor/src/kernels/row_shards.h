@@ -8,25 +8,42 @@
 #include <functional>
 #include <vector>
 
+#include "src/kernels/interruption.h"
 #include "tensorflow/core/framework/device_base.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/util/work_sharder.h"
 
 namespace processor {
 
-/// Calls `work(begin, end)` for parts of [0, rows), on the calling thread where it is alone or there is little to do.
+/// What is computed before a kernel looks whether it is still wanted: about a millisecond.
+constexpr int64_t kOperationsPerLook = int64_t{1} << 23;
+/// Kernels compute so many rows at once, at most; or a number that divides it.
+constexpr int64_t kRowsAtOnce = 64;
+
+/// Calls `work(begin, end)` for parts of [0, rows), on the calling thread where it is alone or there is little to do. Ends
+/// early, with the context's status CANCELLED, if the step has been cancelled.
 ///
 /// `operations_per_row` is roughly the number of multiplications and additions of a row.
 template <typename Work>
-void ForRows(tensorflow::OpKernelContext* context, int64_t rows, int64_t operations_per_row, const Work& work) {
+void ForRows(tensorflow::OpKernelContext* context, int64_t rows, int64_t operations_per_row, const Work& work_on) {
+  const Interruption interruption(context);
+  const int64_t looked =
+      std::max<int64_t>(kOperationsPerLook / std::max<int64_t>(operations_per_row, 1) / kRowsAtOnce, 1) * kRowsAtOnce;
+  const auto work = [&](int64_t begin, int64_t end) {
+    for (; end - begin > looked && !interruption.requested(); begin += looked) work_on(begin, begin + looked);
+    if (end - begin <= looked) work_on(begin, end);
+  };
   const auto* threads = context->device()->tensorflow_cpu_worker_threads();
   // About so many run in a cycle, which is what Shard counts in.
   const int64_t cost = std::max<int64_t>(1, operations_per_row / 16);
   if (threads == nullptr || threads->num_threads <= 1 || rows <= 1) {
     if (rows > 0) work(int64_t{0}, rows);
-    return;
+  } else {
+    tensorflow::Shard(threads->num_threads, threads->workers, rows, cost, std::cref(work));
   }
-  tensorflow::Shard(threads->num_threads, threads->workers, rows, cost, std::cref(work));
+  if (rows > looked) {
+    if (absl::Status s = interruption.status(); !s.ok()) context->SetStatus(s);
+  }
 }
 
 /// Memory of the calling thread for `size` floats, kept from one call to the next.

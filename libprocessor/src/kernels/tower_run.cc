@@ -60,7 +60,8 @@ absl::Status TowerRun::ComputeSingles() const {
   return absl::OkStatus();
 }
 
-absl::Status TowerRun::ComputeRows(int64_t begin, int64_t end, int64_t block_rows, float* scratch) const {
+absl::Status TowerRun::ComputeRows(int64_t begin, int64_t end, int64_t block_rows, float* scratch,
+                                   absl::FunctionRef<absl::Status()> look) const {
   const int64_t rows = end - begin, blocks = (rows + block_rows - 1) / block_rows;
   for (int64_t b = 0; b < blocks; ++b) {
     Block block;
@@ -81,27 +82,30 @@ absl::Status TowerRun::ComputeRows(int64_t begin, int64_t end, int64_t block_row
       if (absl::Status s = ComputeLayer(i, block); !s.ok()) return s;
     }
     WriteOutputs(block);
+    if (b + 1 == blocks) break;
+    if (absl::Status s = look(); !s.ok()) return s;
   }
   return absl::OkStatus();
 }
 
-void TowerRun::ComputeTogether(int64_t rows, float* scratch, const TowerShare& share) const {
+bool TowerRun::ComputeTogether(int64_t rows, float* scratch, const TowerShare& share) const {
   Block block{0, rows, TowerLayout::PaddedRows(rows), scratch, nullptr, &share};
-  for (size_t i = 0; i < tower_.plan().layers.size(); ++i) ComputeShared(i, block);
+  for (size_t i = 0; i < tower_.plan().layers.size(); ++i) {
+    if (!ComputeShared(i, block)) return false;
+  }
   if (share.first()) WriteOutputs(block);
-  share.Sync();
+  return share.Sync();
 }
 
 // A layer that is computed together. Only products are worth dividing: the rest is done by the first member, while the
 // others wait.
-void TowerRun::ComputeShared(size_t number, const Block& block) const {
+bool TowerRun::ComputeShared(size_t number, const Block& block) const {
   const TowerLayer& layer = tower_.plan().layers[number];
   const TowerLayerPlace& place = layout_.layer(number);
   const TowerShare& share = *block.share;
   if (layer.kind != LayerKind::kDense) {
     if (share.first()) (void)ComputeLayer(number, block);  // only oneDNN can fail
-    share.Sync();
-    return;
+    return share.Sync();
   }
   const bool relu = place.activation.kind == ActivationKind::kRelu || place.activation.kind == ActivationKind::kNone;
   const bool fused = relu && layer.add.empty();
@@ -111,13 +115,13 @@ void TowerRun::ComputeShared(size_t number, const Block& block) const {
     MultiplyPanels(number, i, block.rows, Read(layer.inputs[i], block), nullptr,
                    i == 0 ? tower_.dense(number).bias.data() : nullptr, last && fused, dst, &share);
   }
-  share.Sync();
-  if (fused) return;
+  if (!share.Sync()) return false;
+  if (fused) return true;
   if (share.first()) {
     for (const TowerValue& value : layer.add) math_.add(block.rows, place.width, Read(value, block), dst);
     math_.activate(place.activation, block.rows, place.width, dst);
   }
-  share.Sync();
+  return share.Sync();
 }
 
 absl::Status TowerRun::ComputeLayer(size_t number, const Block& block) const {

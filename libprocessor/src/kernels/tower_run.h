@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "src/kernels/row_math.h"
@@ -28,11 +29,13 @@ class TowerRun {
 
   /// Computes rows `begin` to `end` of the outputs, block by block through all layers.
   /// \param scratch  [layout.block_floats(block_rows)], 64-byte aligned.
-  absl::Status ComputeRows(int64_t begin, int64_t end, int64_t block_rows, float* scratch) const;
+  /// \param look     asked after each block but the last: what is not OK ends it, and is answered.
+  absl::Status ComputeRows(int64_t begin, int64_t end, int64_t block_rows, float* scratch,
+                           absl::FunctionRef<absl::Status()> look = Go) const;
 
   /// Computes rows 0 to `rows` of the outputs together with the other members of a team, who call it with the same
-  /// memory: each computes some columns of each dense layer. For layouts that MayBeShared().
-  void ComputeTogether(int64_t rows, float* scratch, const TowerShare& share) const;
+  /// memory: each computes some columns of each dense layer. For layouts that MayBeShared(). False if the team breaks up.
+  bool ComputeTogether(int64_t rows, float* scratch, const TowerShare& share) const;
 
  private:
   // Some rows on their way through the layers.
@@ -49,13 +52,14 @@ class TowerRun {
   DstRows Write(const TowerPlace& place, const Block& block) const;
   uint16_t* Half(const TowerPlace& place, const Block& block) const;
 
+  static absl::Status Go() { return absl::OkStatus(); }
   absl::Status ComputeLayer(size_t number, const Block& block) const;
   absl::Status ComputeDense(size_t number, const Block& block) const;
   absl::Status FoldSingles(size_t number) const;
   absl::Status Multiply(size_t layer, size_t product, const Block& block, const float* bias, bool activate) const;
   void MultiplyPanels(size_t layer, size_t product, int64_t rows, SrcRows src, float* rounded, const float* bias,
                       bool activate, DstRows dst, const TowerShare* share = nullptr) const;
-  void ComputeShared(size_t number, const Block& block) const;
+  bool ComputeShared(size_t number, const Block& block) const;
   void WriteOutputs(const Block& block) const;
 
   const TowerLayout& layout_;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/tower_team.h"
 
+#include <linux/futex.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,8 +21,11 @@ constexpr int64_t kWaitNs = 60'000;
 constexpr int64_t kRecentNs = 500'000;
 constexpr int64_t kNever = INT64_MIN / 2;
 constexpr uint32_t kMostBackoff = 512;
-// Spins before the CPU is offered to others: a member may be waiting for it.
-constexpr int kSpins = 4000;
+// Spins before the CPU is offered to others, since a member may be waiting for it, and how often it is offered before the
+// thread sleeps.
+constexpr int kSpins = 4000, kYields = 20;
+// A member that is so late has lost its CPU: computing alone takes less.
+constexpr int64_t kGiveUpNs = 5'000'000;
 
 int64_t NowNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -37,6 +43,8 @@ uint64_t ThisThread() {
   thread_local const uint64_t number = next.fetch_add(1, std::memory_order_relaxed);
   return number;
 }
+
+thread_local bool kept_out = false;
 
 // What SetUsableCpus() said last.
 std::atomic<int> usable_cpus{0};
@@ -59,10 +67,29 @@ class TowerTeams::Team {
   std::atomic<bool> closed{false};
   std::atomic<int> arrived{0};  // at all meetings so far
   std::atomic<int> left{0};
+  std::atomic<int> sleeping{0};  // until somebody has arrived
+  std::atomic<bool> broken{false};
   HugeMemory memory;
+
+  void Wake() {
+    if (sleeping.load() > 0) syscall(SYS_futex, &arrived, FUTEX_WAKE_PRIVATE, kMostMembers, nullptr, nullptr, 0);
+  }
+  // While `seen` have arrived, for so long at most.
+  void Sleep(int seen, int64_t ns) {
+    const timespec time = {static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
+    sleeping.fetch_add(1);
+    if (!broken.load()) syscall(SYS_futex, &arrived, FUTEX_WAIT_PRIVATE, seen, &time, nullptr, 0);
+    sleeping.fetch_sub(1);
+  }
+  void Break() {
+    broken.store(true);
+    Wake();
+  }
 };
 
 void TowerTeams::SetUsableCpus(int cpus) { usable_cpus = cpus; }
+
+void TowerTeams::KeepThisThreadOut() { kept_out = true; }
 
 TowerTeams::TowerTeams(int most, int64_t rows) : most_(std::clamp(most, 1, kMostMembers)), rows_(rows) {}
 
@@ -115,6 +142,7 @@ TowerTeams::Team* TowerTeams::TakeTeam(int64_t floats) {
   team->closed.store(false, std::memory_order_relaxed);
   team->arrived.store(0, std::memory_order_relaxed);
   team->left.store(0, std::memory_order_relaxed);
+  team->broken.store(false, std::memory_order_relaxed);
   return team;
 }
 
@@ -127,7 +155,7 @@ void TowerTeams::Leave(Team* team) {
 }
 
 bool TowerTeams::Join(int64_t rows, uint64_t kind, int64_t floats, Seat* seat) {
-  if (most_ == 1 || rows < 1 || rows > rows_) return false;
+  if (most_ == 1 || rows < 1 || rows > rows_ || kept_out) return false;
   const uint64_t thread = ThisThread();
   // The part of the weights that this thread's core read last.
   thread_local int part = 0;
@@ -160,7 +188,8 @@ bool TowerTeams::Join(int64_t rows, uint64_t kind, int64_t floats, Seat* seat) {
   }
   while (!team->closed.load(std::memory_order_acquire)) {
     Pause();
-    if (!opened || NowNs() - now_ns < kWaitNs) continue;
+    // Whoever has waited long enough: the one that opened it may have lost its CPU.
+    if (NowNs() - now_ns < kWaitNs) continue;
     std::lock_guard<std::mutex> lock(mutex_);
     if (team->closed.load(std::memory_order_relaxed)) break;
     open_ = nullptr;
@@ -186,19 +215,38 @@ bool TowerTeams::Join(int64_t rows, uint64_t kind, int64_t floats, Seat* seat) {
 }
 
 TowerTeams::Seat::~Seat() {
-  if (team_ != nullptr) owner_->Leave(team_);
+  if (team_ == nullptr) return;
+  if (!complete_) team_->Break();
+  owner_->Leave(team_);
 }
 
-void TowerTeams::Seat::Sync() const {
+bool TowerTeams::Seat::Sync() const {
+  Team& team = *team_;
   const int all = members_ * ++syncs_;
-  if (team_->arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == all) return;
-  for (int spins = 0; team_->arrived.load(std::memory_order_acquire) < all; ++spins) {
+  int arrived = team.arrived.fetch_add(1) + 1;
+  if (arrived == all) {
+    team.Wake();
+    return true;
+  }
+  // If all have arrived everything is there, whatever became of the team since.
+  int64_t give_up_ns = 0;
+  for (int spins = 0; (arrived = team.arrived.load(std::memory_order_acquire)) < all; ++spins) {
+    if (team.broken.load(std::memory_order_relaxed)) return team.arrived.load(std::memory_order_acquire) >= all;
     if (spins < kSpins) {
       Pause();
-    } else {
+      continue;
+    }
+    const int64_t now_ns = NowNs();
+    if (give_up_ns == 0) give_up_ns = now_ns + kGiveUpNs;
+    if (now_ns >= give_up_ns) {
+      team.Break();
+    } else if (spins < kSpins + kYields) {
       std::this_thread::yield();
+    } else {
+      team.Sleep(arrived, give_up_ns - now_ns);
     }
   }
+  return true;
 }
 
 float* TowerTeams::Seat::memory() const { return reinterpret_cast<float*>(team_->memory.data()); }

@@ -5,6 +5,8 @@
 // request waits for them to come from the shared one, again and again. Threads that meet at a tower therefore make a team:
 // the rows of all are one block, and each thread computes a part of the columns of every layer, always the same part,
 // which stays in its own cache. A row's result does not depend on the company it is computed in.
+//
+// Nobody waits for long: a thread that is not given a CPU, or that fails, breaks its team up, and the others compute alone.
 #ifndef PROCESSOR_KERNELS_TOWER_TEAM_H_
 #define PROCESSOR_KERNELS_TOWER_TEAM_H_
 
@@ -30,8 +32,10 @@ class TowerShare {
   bool alone() const { return members_ == 1; }
   int members() const { return members_; }
 
-  /// Waits until all members have come here: what they wrote before can be read after.
-  virtual void Sync() const {}
+  /// Waits until all members have come here: what they wrote before can be read after. False: some member does not come,
+  /// and nothing that has been computed together is to be used. It waits for some milliseconds at most, and sleeps if it
+  /// takes long.
+  virtual bool Sync() const { return true; }
 
  protected:
   int rank_ = 0;
@@ -55,9 +59,14 @@ class TowerTeams {
   /// Says how many CPUs the process may use where the main thread's do not; 0: they do.
   static void SetUsableCpus(int cpus);
 
+  /// From now on the calling thread computes alone. For one that gets a CPU only when nobody else wants it: those that
+  /// met it would wait for it.
+  static void KeepThisThreadOut();
+
   class Team;
 
-  /// A seat in a team, given back when it is destroyed. It must be kept until the outputs have been copied.
+  /// A seat in a team, given back when it is destroyed. It must be kept until the outputs have been copied. Whoever gives it
+  /// back without Complete() breaks the team up, as does an exception.
   class Seat : public TowerShare {
    public:
     Seat() = default;
@@ -65,7 +74,9 @@ class TowerTeams {
     Seat(const Seat&) = delete;
     Seat& operator=(const Seat&) = delete;
 
-    void Sync() const override;
+    bool Sync() const override;
+    /// After the last Sync(): this member has done its part.
+    void Complete() { complete_ = true; }
     /// The rows of this member are `first_row`... of `team_rows`.
     int64_t first_row() const { return first_row_; }
     int64_t team_rows() const { return team_rows_; }
@@ -79,6 +90,7 @@ class TowerTeams {
     int64_t first_row_ = 0;
     int64_t team_rows_ = 0;
     mutable int syncs_ = 0;
+    bool complete_ = false;
   };
 
   /// Finds company for a request. `kind`: requests of another kind (other widths, say) are not put together with it.

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/tower_team.h"
 
+#include <time.h>
+
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <new>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -56,12 +61,14 @@ void Work(TowerTeams* teams, uint64_t kind, int requests, uint32_t seed, std::at
         cells[(seat.first_row() + row) * kColumns + column] = static_cast<float>(column + 1);
       }
     }
-    seat.Sync();
+    // A thread that has lost its CPU for long breaks its team up.
+    if (!seat.Sync()) continue;
     for (int64_t column = seat.begin(kColumns); column < seat.end(kColumns); ++column) {
       sums[column] = 0;
       for (int64_t row = 0; row < seat.team_rows(); ++row) sums[column] += cells[row * kColumns + column];
     }
-    seat.Sync();
+    if (!seat.Sync()) continue;
+    seat.Complete();
     for (int column = 0; column < kColumns; ++column) {
       if (sums[column] != static_cast<float>((column + 1) * seat.team_rows())) ++*bad;
     }
@@ -97,6 +104,111 @@ TEST(TowerTeam, KindsAreNotMixed) {
   other.join();
   EXPECT_EQ(met, 0);
   EXPECT_EQ(bad, 0);
+}
+
+// What one thread does when it has met the other; false: it has not.
+using Meeting = std::function<void(TowerTeams::Seat*)>;
+
+// Has two threads meet, and each do something; answers how long the second one took, in seconds.
+double Meet(TowerTeams* teams, const Meeting& first, const Meeting& second) {
+  std::atomic<bool> met{false};
+  std::atomic<double> seconds{0};
+  const auto work = [&](const Meeting& meeting, bool timed) {
+    while (!met) {
+      TowerTeams::Seat seat;
+      if (!teams->Join(1, kKind, 64, &seat)) continue;
+      met = true;
+      const auto began = std::chrono::steady_clock::now();
+      try {
+        meeting(&seat);
+      } catch (const std::bad_alloc&) {
+      }
+      if (timed) seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    }
+  };
+  std::thread one(work, first, false), other(work, second, true);
+  one.join();
+  other.join();
+  return seconds;
+}
+
+TEST(TowerTeam, AMemberThatFailsLetsTheOthersGo) {
+  TowerTeams teams(2, 4);
+  for (int i = 0; i < 20; ++i) {
+    bool together = true;
+    Meet(
+        &teams, [](TowerTeams::Seat*) { throw std::bad_alloc(); },
+        [&](TowerTeams::Seat* seat) { together = seat->Sync(); });
+    EXPECT_FALSE(together);
+  }
+  // The next ones meet as before.
+  bool together = false;
+  const Meeting meeting = [](TowerTeams::Seat* seat) {
+    if (seat->Sync()) seat->Complete();
+  };
+  for (int i = 0; i < 50 && !together; ++i) {
+    Meet(&teams, meeting, [&](TowerTeams::Seat* seat) {
+      together = seat->Sync();
+      seat->Complete();
+    });
+  }
+  EXPECT_TRUE(together);
+}
+
+TEST(TowerTeam, AMemberThatFailsLaterLetsTheOthersGo) {
+  TowerTeams teams(2, 4);
+  bool first = false, second = true;
+  for (int i = 0; i < 50 && !first; ++i) {
+    Meet(
+        &teams,
+        [](TowerTeams::Seat* seat) {
+          seat->Sync();
+          throw std::bad_alloc();
+        },
+        [&](TowerTeams::Seat* seat) {
+          first = seat->Sync();
+          second = seat->Sync();
+        });
+  }
+  EXPECT_TRUE(first);
+  EXPECT_FALSE(second);
+}
+
+TEST(TowerTeam, AMemberThatHasNoCpuIsNotWaitedFor) {
+  TowerTeams teams(2, 4);
+  const double seconds = Meet(
+      &teams, [](TowerTeams::Seat*) { std::this_thread::sleep_for(std::chrono::seconds(1)); },
+      [](TowerTeams::Seat* seat) { EXPECT_FALSE(seat->Sync()); });
+  EXPECT_LT(seconds, 0.5);
+}
+
+TEST(TowerTeam, WhoWaitsSleeps) {
+  TowerTeams teams(2, 4);
+  double cpu_seconds = 1;
+  Meet(
+      &teams, [](TowerTeams::Seat*) { std::this_thread::sleep_for(std::chrono::milliseconds(200)); },
+      [&](TowerTeams::Seat* seat) {
+        timespec before, after;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+        seat->Sync();
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+        cpu_seconds = static_cast<double>(after.tv_sec - before.tv_sec) +
+                      1e-9 * static_cast<double>(after.tv_nsec - before.tv_nsec);
+      });
+  EXPECT_LT(cpu_seconds, 0.003);
+}
+
+TEST(TowerTeam, AThreadThatIsKeptOutMeetsNobody) {
+  TowerTeams teams(2, 4);
+  std::atomic<int> met{0}, bad{0};
+  std::thread kept_out([&] {
+    TowerTeams::KeepThisThreadOut();
+    Work(&teams, kKind, 5000, 1, &met, &bad);
+  });
+  std::thread other(Work, &teams, kKind, 5000, 2, &met, &bad);
+  kept_out.join();
+  other.join();
+  EXPECT_EQ(met, 0);
 }
 
 }  // namespace
