@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "src/kernels/tower_team.h"
 #include "src/runtime/exception_status.h"
 #include "src/runtime/process_threads.h"
 
@@ -112,41 +113,65 @@ void ShadowLane::Work() noexcept {
   KeepThreadInPlace();
   const sched_param none{};
   sched_setscheduler(0, SCHED_IDLE, &none);
-  // Those of the shadow version may serve others some day.
+  TowerTeams::KeepThisThreadOut();
+  // Whoever waits for a lock that a thread without a CPU holds waits for that CPU. So this thread runs the model and nothing
+  // else: what it shares with requests of clients and with the control thread is done by one with the usual class, which
+  // also starts threads of the shadow version, as these may serve others some day.
   const StartThreadsElsewhere elsewhere(&starter_);
-  std::unique_lock<std::mutex> lock(mutex_);
+  Job job;
   for (;;) {
-    wake_.wait(lock, [this] { return stopped_ || !queue_.empty(); });
-    if (stopped_) break;
-    const std::unique_ptr<Copy> copy = std::move(queue_.front());
-    queue_.pop_front();
-    Count(queue_.size(), queued_bytes_.load() - copy->data.size());
-    lock.unlock();
-    const std::shared_ptr<const Servable> servable = find_();
-    if (servable == nullptr) {
-      // Asked for before it is ready, or after its end: no fault of the version.
-      dropped_.fetch_add(1, std::memory_order_relaxed);
-      lock.lock();
-      continue;
-    }
-    const absl::Status status = Attempt([&] { return Run(*copy, *servable); });
-    (status.ok() ? compared_ : failed_).fetch_add(1, std::memory_order_relaxed);
-    if (!status.ok()) {
-      std::lock_guard<std::mutex> comparison_lock(comparison_mutex_);
-      comparison_.AddError();
-    }
-    lock.lock();
+    const auto on_starter = [&](void (ShadowLane::*work)(Job*)) {
+      return Attempt([&] { return starter_.Run([&] { (this->*work)(&job); }), absl::OkStatus(); });
+    };
+    if (!on_starter(&ShadowLane::Take).ok()) continue;  // memory is short: that copy is lost
+    if (job.copy == nullptr) break;
+    job.status = Attempt([&] { return Run(*job.copy, *job.servable); });
+    on_starter(&ShadowLane::Record).IgnoreError();
   }
   ended_ = true;
 }
 
-absl::Status ShadowLane::Run(const Copy& copy, const Servable& servable) {
+// The next copy and who it is for; no copy when the lane has been stopped.
+void ShadowLane::Take(Job* job) {
+  *job = Job();
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [this] { return stopped_ || !queue_.empty(); });
+    if (stopped_) return;
+    std::unique_ptr<Copy> next = std::move(queue_.front());
+    queue_.pop_front();
+    Count(queue_.size(), queued_bytes_.load() - next->data.size());
+    lock.unlock();
+    job->servable = find_();
+    if (job->servable != nullptr) {
+      job->copy = std::move(next);
+      return;
+    }
+    // Asked for before it is ready, or after its end: no fault of the version.
+    dropped_.fetch_add(1, std::memory_order_relaxed);
+    lock.lock();
+  }
+}
+
+void ShadowLane::Record(Job* job) {
+  const absl::Status& status = job->status;
+  const Copy& copy = *job->copy;
+  job->servable.reset();
+  (status.ok() ? compared_ : failed_).fetch_add(1, std::memory_order_relaxed);
+  std::lock_guard<std::mutex> lock(comparison_mutex_);
+  if (status.ok()) {
+    comparison_.Add(Floats(copy.scores), Floats(copy.answered));
+  } else {
+    comparison_.AddError();
+  }
+}
+
+absl::Status ShadowLane::Run(Copy& copy, const Servable& servable) {
   ShadowCall call(copy.request);
   call.method = copy.run_as;
   call.alone = true;  // this thread gets idle time only: it must not lead a run with requests of others in it
   if (absl::Status s = servable.version->model().Run(call); !s.ok()) return s;
-  std::lock_guard<std::mutex> lock(comparison_mutex_);
-  comparison_.Add(Floats(copy.scores), Floats(call.scores));
+  copy.answered = std::move(call.scores);
   return absl::OkStatus();
 }
 

@@ -56,13 +56,22 @@ class ShadowLane {
     std::string protocol, method, data;
     HostRequest request;  // of these
     const Method* run_as = nullptr;
-    tensorflow::Tensor scores;
+    tensorflow::Tensor scores;    // that the client got
+    tensorflow::Tensor answered;  // by the shadow version
+  };
+
+  struct Job {
+    std::unique_ptr<Copy> copy;
+    std::shared_ptr<const Servable> servable;
+    absl::Status status;
   };
 
   void Add(std::unique_ptr<Copy> copy);
   void Count(size_t requests, size_t bytes) noexcept;
   void Work() noexcept;
-  absl::Status Run(const Copy& copy, const Servable& servable);
+  void Take(Job* job);
+  static absl::Status Run(Copy& copy, const Servable& servable);
+  void Record(Job* job);
 
   static constexpr size_t kCapacity = 256;
   static constexpr size_t kMaxBytes = size_t{64} << 20;
@@ -76,7 +85,7 @@ class ShadowLane {
   std::deque<std::unique_ptr<Copy>> queue_;
   std::atomic<size_t> num_queued_{0}, queued_bytes_{0};  // of queue_, to be looked at without the lock
   bool stopped_ = false;
-  ThreadStarter starter_;  // with the scheduling of the thread that makes the lane
+  ThreadStarter starter_;  // with the scheduling of the thread that makes the lane: does for thread_ what takes locks
   std::thread thread_;     // begins with the first request
 
   mutable std::mutex comparison_mutex_;
