@@ -29,11 +29,18 @@ _SAME_ELEMENTS: dict[str, tuple[int, ...]] = {
     "SparseFillEmptyRows": (1, 3), "SparseReorder": (1,), "StridedSlice": (0,), "Slice": (0,), "Split": (1,),
     "SplitV": (0,), "Unpack": (0,), "DynamicPartition": (0,), "BooleanMask": (0,), "SparseToDense": (2, 3),
     "Select": (1, 2), "SelectV2": (1, 2), "Maximum": (0, 1), "Minimum": (0, 1), "Pad": (0,), "PadV2": (0,),
-    "Where": (), "StringStrip": (0,), "Cast": (0,), "ZerosLike": (), "SparseSlice": (1,), "SparseConcat": (),
+    "Where": (), "StringStrip": (0,), "StringSplit": (0,), "StringSplitV2": (0,), "Cast": (0,), "ZerosLike": (),
+    "SparseSlice": (1,), "SparseConcat": (),
 }  # fmt: skip
 _ANY_INPUT = {"ConcatV2", "Concat", "Pack", "IdentityN", "DynamicStitch", "ParallelDynamicStitch", "Switch", "Merge"}
 _GATHERS = {"ResourceGather": (0, 1), "GatherV2": (0, 1), "Gather": (0, 1), "ResourceGatherNd": (0, 1)}
 _FINDS = {"LookupTableFindV2", "LookupTableFind"}
+# Op -> the one output that has them, where others number or count.
+_ELEMENTS_PORT = {
+    "Unique": 0, "UniqueV2": 0, "UniqueWithCounts": 0, "StringSplit": 1, "StringSplitV2": 1, "SparseFillEmptyRows": 1,
+    "SparseReorder": 1,
+}  # fmt: skip
+_SPLITS = {"StringSplit", "StringSplitV2"}
 _COMPARISONS = {"Equal", "NotEqual", "Less", "Greater", "LessEqual", "GreaterEqual"}
 
 
@@ -63,6 +70,8 @@ class Domain:
         Single values that the graph compares with or splits at: markers of what is missing, boundaries.
     rows : int or None
         The input is a row number of a table with so many rows, and others are refused.
+    separators : list of bytes
+        What the strings are split at, before their parts are looked up.
     numeric_text : bool
         Strings that are parsed as numbers.
     examples : list of Feature or None
@@ -76,6 +85,7 @@ class Domain:
     known: list[Array] = field(default_factory=list)
     special: list[Any] = field(default_factory=list)
     rows: int | None = None
+    separators: list[bytes] = field(default_factory=list)
     numeric_text: bool = False
     examples: list[Feature] | None = None
     tables: set[str] = field(default_factory=set)
@@ -95,7 +105,7 @@ def find_domain(model: Model, source: Output) -> Domain:
             if not (node.op in _ANY_INPUT or index in _SAME_ELEMENTS.get(node.op, ())):
                 continue
             for user in _ports(graph, node):
-                if user not in seen:
+                if user not in seen and user.port == _ELEMENTS_PORT.get(node.op, user.port):
                     seen.add(user)
                     waiting.append(user)
     return domain
@@ -144,6 +154,10 @@ def _note(model: Model, node: Node, index: int, domain: Domain) -> None:
             domain.special.extend(value.ravel()[:8].tolist())
     elif node.op == "Bucketize":
         domain.special.extend(attribute(node, "boundaries", []))
+    elif node.op in _SPLITS and index == 0:
+        separator = graph.const_value(node.inputs[1])
+        # TensorFlow splits at white space where the separator is empty.
+        domain.separators.append((separator.item() if separator is not None and separator.size == 1 else b"") or b" ")
     elif node.op == "StringToNumber":
         domain.numeric_text = True
     elif node.op in PARSERS and index == 0:

@@ -55,6 +55,9 @@ class StringPools:
     def __init__(self, domain: Domain) -> None:
         known = [key for block in domain.known if block.dtype.kind == "O" for key in block.tolist()]
         known += [one for one in domain.special if isinstance(one, bytes)]
+        # Each with the next two behind it, where strings are split into several.
+        lists = zip(known, known[1:] + known[:1], known[2:] + known[:2], strict=True)
+        known += [separator.join(one) for one in list(lists) for separator in domain.separators]
         self.known = strings(known) if known else None
         self.numbers = domain.numeric_text
 

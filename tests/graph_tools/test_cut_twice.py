@@ -82,7 +82,7 @@ def test_second_cut_changes_nothing(tmp_path: Path, name: str, row_type: str) ->
     # Neither what was asked for already nor another type makes rows of few bits fewer.
     for asked in dict.fromkeys(("fp32", row_type)):
         twice = tmp_path / f"twice_{asked}"
-        report = cut(tmp_path / "once", twice, options=CutOptions(embedding_dtype=asked), samples=4)
+        report = cut(tmp_path / "once", twice, options=CutOptions(embedding_dtype=asked), samples=32)
         assert report.verification is not None
         assert all(one["bit_exact"] for one in report.verification["outputs"])
         assert not report.lossy

@@ -305,6 +305,7 @@ def test_a_cut_of_a_table_of_tables_runs_in_stock_tensorflow(tmp_path: Path) -> 
     splits = np.array([0, 3, 3, 7], np.int64)
     requests = tmp_path / "requests.npz"
     np.savez(requests, ids=ASKED, splits=splits)
-    cut(multi(tmp_path), tmp_path / "cut", requests=[requests])
+    # Nothing else than these splits fits, which one request proves weakly.
+    cut(multi(tmp_path), tmp_path / "cut", requests=[requests], accept_weak_proof=True)
     found = answers(tmp_path / "cut", {"ids": ASKED, "splits": splits})["flat"]
     np.testing.assert_array_equal(found, np.r_[answer(ITEMS, ASKED[:3]).ravel(), answer(USERS, ASKED[3:]).ravel()])
