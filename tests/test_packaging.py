@@ -186,6 +186,7 @@ def test_wheel_holds_library_headers_and_binding(wheel: Path) -> None:
         "serving_proxy/py.typed",
         "cost_model/simulation/libcost_model_engine.so",
         "processor/libprocessor.so",
+        "processor/libprocessor_rules.so",
         "processor/include/processor/processor.h",
         "processor/include/processor/deeprec.h",
     }
