@@ -17,6 +17,7 @@ import uvicorn
 from serving_proxy.access import announced, own_token, read_token
 from serving_proxy.api import create_app
 from serving_proxy.api.patience import patient_protocol
+from serving_proxy.control.checking import load_rules
 from serving_proxy.control.plane import Plane
 from serving_proxy.errors import InvalidError, UnavailableError
 from serving_proxy.files import private_folder
@@ -44,6 +45,7 @@ def serve(settings: ServeSettings) -> None:
     # What requests, logs and models hold is nobody else's business: it goes for hosts and workers as well.
     os.umask(0o077)
     raise_file_limit()
+    load_rules()
     asyncio.run(_until_signalled(settings))
 
 

@@ -7,9 +7,12 @@ it shares with the hosts' files in the page cache.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
+import os
+import sys
 from collections.abc import Callable, Iterable, Set
 from typing import Any
 
@@ -25,6 +28,26 @@ _MOST_TOLD = 5
 
 Check = Callable[[str], Iterable[tuple[str | None, int | None, str]]]
 """Of the text of a `desired.json`: model, version and message of everything that hosts would refuse."""
+
+
+def load_rules() -> None:
+    """Load the hosts' rules before anything else runs, without the line that TensorFlow prints of oneDNN meanwhile.
+
+    Standard error holds lines of JSON; it is the process's only for as long as no other thread writes to it.
+    """
+    import processor
+
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        # What is missing is said at the first check.
+        with contextlib.suppress(processor.ProcessorError):
+            processor.check_desired('{"schema": 1, "generation": 0, "models": {}}')
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 class Checker:
