@@ -9,7 +9,7 @@ from fastapi import FastAPI, Response
 from fastapi.openapi.utils import get_openapi
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from serving_proxy.api.errors import add_handlers
+from serving_proxy.api.errors import RESPONSES, add_handlers
 from serving_proxy.api.guarding import Guarding
 from serving_proxy.api.login import Sessions, login_routes
 from serving_proxy.api.metrics import registry
@@ -59,7 +59,9 @@ def _add_health(app: FastAPI, plane: Plane) -> None:
             return {"status": "closing"}
         return {"status": "ok"}
 
-    @app.get("/metrics", tags=["proxy"], response_class=Response)
+    guarded = {code: RESPONSES[code] for code in (401, 403)}
+
+    @app.get("/metrics", tags=["proxy"], response_class=Response, responses=guarded)
     async def metrics_text() -> Response:
         """Answer the metrics of the control plane as Prometheus text."""
         return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
