@@ -29,7 +29,7 @@ class Host(Owner):
     Parameters
     ----------
     state_dir : path-like
-        Made if it is not there.
+        It must be there.
     host_id : str
         One process at a time has it.
     maintenance_cpus : str, optional

@@ -175,7 +175,9 @@ def test_a_version_whose_warm_up_ends_by_a_signal_is_found_out(
             os.kill(host.pid, number)
             wait_until(lambda count=count: len(host.deaths) == count, 60)
         wait_until(lambda: host.state_of(2).get("state") == "failed", 120)
-        assert host.deaths == [-number] * 2
+        # Go's runtime ends by itself, with 2, on a SIGSEGV that another process sent.
+        ended = 2 if (host_kind, number) == ("go", signal.SIGSEGV) else -number
+        assert host.deaths == [ended] * 2
         assert host.longest_gap() < _RECOVERY_S
 
 

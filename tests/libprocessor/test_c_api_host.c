@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include <processor/processor.h>
@@ -67,7 +68,7 @@ static void wait_for(const processor_host* host, const char* words) {
 }
 
 static void check_create_errors(void) {
-  processor_host_options options = {sizeof options, PROCESSOR_ABI_VERSION, state_dir, "a/b", NULL, 0};
+  processor_host_options options = {sizeof options, PROCESSOR_ABI_VERSION, state_dir, "a/b", NULL, 0, 0};
   processor_host* host = (processor_host*)&options;
   CHECK(processor_host_create(&options, &host, &error) == PROCESSOR_INVALID_ARGUMENT && host == NULL);
   CHECK(strstr(error.message, "host_id") != NULL);
@@ -81,6 +82,37 @@ static void check_create_errors(void) {
   CHECK(processor_sizeof("processor_host_options") == sizeof(processor_host_options));
   CHECK(processor_sizeof("processor_host_request") == sizeof(processor_host_request));
   CHECK(processor_sizeof("processor_pair") == sizeof(processor_pair));
+}
+
+static void check_desired(void) {
+  static const char good[] = "{\"schema\": 1, \"generation\": 1, \"models\": {}}";
+  static const char bad[] =
+      "{\"schema\": 1, \"generation\": 1, \"models\": {\"m\": {\"baseline\": 7, \"versions\": {\"7\": {\"path\": "
+      "\"/m\","
+      " \"config\": {\"cpusets\": \"0;1\"}}}}}}";
+  char faults[1024];
+  size_t size = 0;
+  CHECK(processor_desired_check(good, strlen(good), NULL, faults, sizeof faults, &size, &error) == PROCESSOR_OK);
+  CHECK(size == 2 && strcmp(faults, "[]") == 0);
+  CHECK(processor_desired_check(bad, strlen(bad), "0", faults, sizeof faults, &size, &error) == PROCESSOR_OK);
+  CHECK(size > 2 && strstr(faults, "cpusets") != NULL);
+  CHECK(processor_desired_check(bad, strlen(bad), "0", faults, 4, &size, &error) == PROCESSOR_OK);
+  CHECK(size > 4 && strlen(faults) == 3);
+  CHECK(processor_desired_check("{", 1, NULL, NULL, 0, &size, &error) == PROCESSOR_INVALID_ARGUMENT);
+}
+
+static void check_request_bytes(void) {
+  const uint64_t before = processor_request_bytes_limit();
+  CHECK(before >= (uint64_t)256 << 20);
+  CHECK(processor_request_bytes_set_limit(1, &error) == PROCESSOR_INVALID_ARGUMENT);
+  CHECK(processor_request_bytes_limit() == before);
+  CHECK(processor_request_bytes_set_limit(1 << 20, &error) == PROCESSOR_OK);
+  CHECK(processor_request_bytes_limit() == 1 << 20);
+  CHECK(processor_request_bytes_claim(0, 2 << 20, &error) == PROCESSOR_INVALID_ARGUMENT);
+  CHECK(processor_request_bytes_claim(0, 60000, &error) == PROCESSOR_OK);
+  CHECK(processor_request_bytes_claim(0, 500000, &error) == PROCESSOR_RESOURCE_EXHAUSTED);
+  processor_request_bytes_release(60000);
+  CHECK(processor_request_bytes_set_limit(before, &error) == PROCESSOR_OK);
 }
 
 static void check_process(const processor_host* host) {
@@ -154,7 +186,7 @@ static void check_process_async(const processor_host* host) {
 }
 
 static void check_host(const char* model) {
-  processor_host_options options = {sizeof options, PROCESSOR_ABI_VERSION, state_dir, "c", NULL, 0};
+  processor_host_options options = {sizeof options, PROCESSOR_ABI_VERSION, state_dir, "c", NULL, 0, 0};
   processor_host* host = NULL;
   CHECK(processor_host_create(&options, &host, &error) == PROCESSOR_OK);
   if (host == NULL) return;
@@ -203,8 +235,11 @@ int main(int argc, char** argv) {
     return 2;
   }
   state_dir = argv[2];
+  CHECK(mkdir(state_dir, 0700) == 0);
   check_create_errors();
+  check_desired();
   check_host(argv[1]);
+  check_request_bytes();
   CHECK(processor_routing_bucket("salt", 4, "key", 3) < 10000);
   if (failures > 0) fprintf(stderr, "%d checks failed\n", failures);
   return failures > 0;

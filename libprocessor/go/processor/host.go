@@ -34,7 +34,7 @@ type Host struct {
 
 // HostOptions say which host to be, and where.
 type HostOptions struct {
-	// StateDir is made if it is not there.
+	// StateDir must be there.
 	StateDir string
 	// ID of the host: one process at a time has it.
 	ID string

@@ -544,7 +544,7 @@ typedef struct processor_host_options {
   uint32_t struct_size;
   /** PROCESSOR_ABI_VERSION of the header that the caller was compiled with. */
   uint32_t abi_version;
-  /** Folder that holds desired.json; made if it is not there. */
+  /** Folder that holds desired.json, or will; it must be there. */
   const char *state_dir;
   /** 1 to 64 letters, digits, '-', '_' and '.', not beginning with '.'. One process at a time has it. */
   const char *host_id;
@@ -735,7 +735,7 @@ PROCESSOR_API processor_status processor_desired_check(const void *json, size_t 
  */
 PROCESSOR_API processor_status processor_request_bytes_set_limit(uint64_t bytes, processor_error *error);
 
-/** \brief Answer what requests in flight may hold together, in bytes. */
+/** \brief Return how many bytes all requests in flight together may hold. */
 PROCESSOR_API uint64_t processor_request_bytes_limit(void);
 
 /**

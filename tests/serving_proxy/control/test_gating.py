@@ -59,7 +59,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def test_a_fault_in_a_gate_fails_the_version(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("a fault")
 
     async def run() -> None:
@@ -125,9 +125,9 @@ def test_a_job_says_that_it_waits_only_where_it_does(place: Place, monkeypatch: 
 def test_a_version_that_is_deployed_again_has_a_job_of_its_own(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     ended, validate = threading.Event(), gating.validate
 
-    def wait_and_validate(*arguments: Any) -> Any:
+    def wait_and_validate(*arguments: Any, **options: Any) -> Any:
         ended.wait(20)
-        return validate(*arguments)
+        return validate(*arguments, **options)
 
     async def run() -> None:
         monkeypatch.setattr(gating, "validate", wait_and_validate)
