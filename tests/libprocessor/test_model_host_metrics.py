@@ -154,3 +154,22 @@ def test_stats_are_written_every_second(host: processor.Host, state: StateDirect
     assert told["duration_us"]["p50"] >= told["run_us"]["p50"]
     assert told["scores"] == {"answers": 7, "count": 7, "nan": 0, "infinite": 0}
     assert told["in_flight"] == told["queued"] == 0
+
+
+def test_what_is_known_of_rows_and_how_often_it_was_checked(
+    host: processor.Host, state: StateDirectory, models: dict[int, Path]
+) -> None:
+    state.serve(host, {"m": one(models[1], batching={"mode": "zero_wait"})})
+    samples = samples_of(host)
+    labels = {"model": "m", "version": "1"}
+    for name in ("recprocessor_batch_checks_total", "recprocessor_batch_differs"):
+        assert samples[(name, frozenset(labels.items()))] == 0
+    path = state.path / "hosts" / "host-0" / "stats.json"
+
+    def told() -> dict[str, Any]:
+        version: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["models"]["m"]["versions"]["1"]
+        return version
+
+    wait_until(lambda: path.exists() and "batch_checks" in path.read_text(encoding="utf-8"), "stats.json", timeout=5)
+    assert told()["batch_checks"] == 0
+    assert told()["batch_signatures"]["serving_default"] == {"rows": "independent", "reason": None}

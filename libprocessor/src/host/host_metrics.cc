@@ -188,9 +188,27 @@ class MetricsText {
     ForEachLoaded([&](const MetricLabels& labels, const HostedVersion& version) {
       writer_.Sizes(labels, version.model().batch_stats().requests);
     });
+    WriteBatchChecks();
     WriteRequestBytes();
     writer_.Metric("recprocessor_host_generation", "gauge", "The applied generation.");
     writer_.Sample({}, static_cast<double>(actual_.generation));
+  }
+
+  void WriteBatchChecks() {
+    writer_.Metric("recprocessor_batch_checks_total", "counter",
+                   "Runs of several requests of which one was run alone as well, and compared.");
+    ForEachLoaded([&](const MetricLabels& labels, const HostedVersion& version) {
+      if (const auto loaded = version.model().version(); loaded != nullptr) {
+        writer_.Count(labels, loaded->output_rows.checks());
+      }
+    });
+    writer_.Metric("recprocessor_batch_differs", "gauge",
+                   "1 where a check has shown that rows depend on others: requests run alone.");
+    ForEachLoaded([&](const MetricLabels& labels, const HostedVersion& version) {
+      if (const auto loaded = version.model().version(); loaded != nullptr) {
+        writer_.Sample(labels, loaded->output_rows.differed() ? 1 : 0);
+      }
+    });
   }
 
   // Of the whole process, whatever models it serves.

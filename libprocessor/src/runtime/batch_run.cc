@@ -2,23 +2,18 @@
 #include "src/runtime/batch_run.h"
 
 #include <algorithm>
-#include <cmath>
+#include <atomic>
 #include <cstring>
-#include <mutex>
+#include <string>
 
-#include "absl/strings/str_cat.h"
 #include "src/codec/feed_arena.h"
 #include "src/runtime/exception_status.h"
-#include "src/runtime/log.h"
 
 namespace processor {
 namespace {
 
 using tensorflow::Tensor;
 using tensorflow::tstring;
-
-// Products over other numbers of rows are summed in another order; in bf16 that shows in the third digit.
-constexpr double kRelative = 1e-2, kAbsolute = 1e-3;
 
 // 0 for what is no plain memory.
 size_t ElementBytes(tensorflow::DataType dtype) {
@@ -126,46 +121,33 @@ absl::Status Split(const std::vector<Tensor>& outputs, const std::vector<JointRe
   return absl::OkStatus();
 }
 
-template <typename T>
-bool NumbersAgree(const Tensor& a, const Tensor& b) {
-  const auto *x = static_cast<const T*>(a.data()), *y = static_cast<const T*>(b.data());
-  for (int64_t i = 0, n = a.NumElements(); i < n; ++i) {
-    const auto p = static_cast<double>(x[i]), q = static_cast<double>(y[i]);
-    if (p == q || (std::isnan(p) && std::isnan(q))) continue;
-    if (!(std::abs(p - q) <= kAbsolute + kRelative * std::abs(q))) return false;
+// `alone`, `joint` [requests][outputs]; nothing of a request that failed alone is compared.
+bool AllAgree(const std::vector<JointRequest>& alone, const std::vector<std::vector<Tensor>>& joint,
+              const Tolerance& tolerance) {
+  for (size_t i = 0; i < joint.front().size(); ++i) {
+    double largest = 0;
+    for (const JointRequest& one : alone) {
+      if (one.status.ok()) largest = std::max(largest, LargestOf(one.outputs[i]));
+    }
+    for (size_t r = 0; r < alone.size(); ++r) {
+      if (alone[r].status.ok() && !Agree(joint[r][i], alone[r].outputs[i], tolerance, largest)) return false;
+    }
   }
   return true;
 }
 
-bool Agree(const Tensor& a, const Tensor& b) {
-  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
-  if (a.NumElements() == 0) return true;
-  switch (a.dtype()) {
-    case tensorflow::DT_FLOAT:
-      return NumbersAgree<float>(a, b);
-    case tensorflow::DT_DOUBLE:
-      return NumbersAgree<double>(a, b);
-    case tensorflow::DT_HALF:
-      return NumbersAgree<Eigen::half>(a, b);
-    case tensorflow::DT_BFLOAT16:
-      return NumbersAgree<tensorflow::bfloat16>(a, b);
-    case tensorflow::DT_STRING: {
-      const auto *x = static_cast<const tstring*>(a.data()), *y = static_cast<const tstring*>(b.data());
-      return std::equal(x, x + a.NumElements(), y);
-    }
-    default:
-      return std::memcmp(a.data(), b.data(), a.TotalBytes()) == 0;
-  }
+bool AreCopies(const std::vector<JointRequest>& requests) {
+  return std::all_of(requests.begin() + 1, requests.end(), [&](const JointRequest& one) {
+    return Same(one.request->feeds, requests.front().request->feeds);
+  });
 }
 
-bool Agree(const std::vector<JointRequest>& requests, const std::vector<std::vector<Tensor>>& parts) {
-  for (size_t r = 0; r < requests.size(); ++r) {
-    if (!requests[r].status.ok()) continue;
-    for (size_t i = 0; i < parts[r].size(); ++i) {
-      if (!Agree(requests[r].outputs[i], parts[r][i])) return false;
-    }
-  }
-  return true;
+OutputRows::Likeness LikenessOf(const std::vector<JointRequest>& requests) {
+  if (AreCopies(requests)) return OutputRows::Likeness::kCopies;
+  const bool same = std::all_of(requests.begin() + 1, requests.end(), [&](const JointRequest& one) {
+    return one.rows == requests.front().rows && Same(one.outputs, requests.front().outputs);
+  });
+  return same ? OutputRows::Likeness::kSameAnswers : OutputRows::Likeness::kDifferent;
 }
 
 void RunOneByOne(const RunRequest& run, std::vector<JointRequest>* requests) {
@@ -192,6 +174,51 @@ absl::Status RunJoint(const RunRequest& run, const std::vector<JointRequest>& re
   return *follow ? Split(outputs, requests, parts) : absl::OkStatus();
 }
 
+// Runs requests one by one, whose answers count, and together in two orders, and tells what that has shown.
+void Try(const RunRequest& run, std::vector<JointRequest>* requests, OutputRows* known) {
+  std::vector<std::vector<Tensor>> parts, reversed_parts;
+  bool follow = false;
+  absl::Status joint = Attempt([&] { return RunJoint(run, *requests, &parts, &follow); });
+  if (joint.ok() && follow) {
+    // In another order each has other neighbours, and is at another place.
+    std::vector<JointRequest> reversed;
+    for (auto one = requests->rbegin(); one != requests->rend(); ++one)
+      reversed.push_back({one->request, one->rows, {}, {}});
+    joint = Attempt([&] { return RunJoint(run, reversed, &reversed_parts, &follow); });
+    std::reverse(reversed_parts.begin(), reversed_parts.end());
+  }
+  RunOneByOne(run, requests);
+  const bool all_ran = AllRan(*requests);
+  // Each alone is right and all together are not: then it is not for one of them.
+  if (!joint.ok() && (absl::IsResourceExhausted(joint) || !all_ran)) return;
+  const DecodedRequest& first = *requests->front().request;
+  // The answers are there; if what is learnt cannot be kept in mind, it is found out again.
+  Attempt([&] {
+    const bool agree = joint.ok() && follow && AllAgree(*requests, parts, known->tolerance()) &&
+                       AllAgree(*requests, reversed_parts, known->tolerance());
+    if (!agree || all_ran) known->Tried(first, agree, agree ? LikenessOf(*requests) : OutputRows::Likeness::kCopies);
+    return absl::OkStatus();
+  }).IgnoreError();
+}
+
+// Runs one of those that have run together alone, and tells whether its answers are the same.
+void Check(const RunRequest& run, const std::vector<JointRequest>& requests, OutputRows* known) {
+  static std::atomic<size_t> turn{0};
+  const JointRequest& one = requests[turn.fetch_add(1, std::memory_order_relaxed) % requests.size()];
+  std::vector<Tensor> alone;
+  // A run that fails, for want of memory perhaps, says nothing about rows.
+  if (!Attempt([&] { return run(*one.request, &alone); }).ok()) return;
+  std::string differs;
+  for (size_t i = 0; i < alone.size() && differs.empty(); ++i) {
+    // Where the graph proves independence, a choice (the best of a list) may fall the other way by rounding alone.
+    const bool is_choice = !tensorflow::DataTypeIsFloating(alone[i].dtype()) && known->IsProved(*one.request);
+    if (is_choice && alone[i].shape() == one.outputs[i].shape()) continue;
+    if (Agree(one.outputs[i], alone[i], known->tolerance(), LargestOf(alone[i]))) continue;
+    differs = one.request->signature->outputs()[static_cast<size_t>(one.request->fetches[i])].alias;
+  }
+  known->Checked(*one.request, differs);
+}
+
 JointOutcome RunAll(const RunRequest& run, OutputRows* known, std::vector<JointRequest>* requests) {
   const DecodedRequest& first = *requests->front().request;
   const bool same = std::all_of(requests->begin(), requests->end(),
@@ -200,33 +227,31 @@ JointOutcome RunAll(const RunRequest& run, OutputRows* known, std::vector<JointR
     RunOneByOne(run, requests);
     return {};
   }
-  const OutputRows::Finding finding = known->Find(first);
+  const OutputRows::Plan plan = known->Ask(first, [&] { return AreCopies(*requests); });
+  if (plan == OutputRows::Plan::kAlone) {
+    RunOneByOne(run, requests);
+    return {};
+  }
+  if (plan == OutputRows::Plan::kTry) {
+    Try(run, requests, known);
+    return {/*together=*/false, /*repeated=*/true};
+  }
   std::vector<std::vector<Tensor>> parts;
   bool follow = false;
-  const absl::Status joint = finding == OutputRows::Finding::kOther
-                                 ? absl::OkStatus()
-                                 : Attempt([&] { return RunJoint(run, *requests, &parts, &follow); });
-  const bool ran = joint.ok() && follow;
-  if (ran && finding == OutputRows::Finding::kFollow) {
-    for (size_t r = 0; r < requests->size(); ++r) {
-      (*requests)[r].outputs = std::move(parts[r]);
-      (*requests)[r].status = absl::OkStatus();
-    }
-    return {/*together=*/true, /*repeated=*/false};
+  const absl::Status joint = Attempt([&] { return RunJoint(run, *requests, &parts, &follow); });
+  if (!joint.ok() || !follow) {
+    RunOneByOne(run, requests);
+    if (joint.ok()) Attempt([&] { return known->Tried(first, false, {}), absl::OkStatus(); }).IgnoreError();
+    return {/*together=*/false, /*repeated=*/true};
   }
-  RunOneByOne(run, requests);
-  // Each alone is right and all together are not: then it is not for one of them.
-  const bool untried = finding == OutputRows::Finding::kUntried;
-  const bool unfit = !ran && (joint.ok() || (untried && !absl::IsResourceExhausted(joint) && AllRan(*requests)));
-  if (ran || unfit) {
-    const bool agree = ran && Agree(*requests, parts);
-    // The answers are there; if this cannot be kept in mind, it is found out again.
-    Attempt([&] {
-      known->Set(first, agree ? OutputRows::Finding::kFollow : OutputRows::Finding::kOther);
-      return absl::OkStatus();
-    }).IgnoreError();
+  for (size_t r = 0; r < requests->size(); ++r) {
+    (*requests)[r].outputs = std::move(parts[r]);
+    (*requests)[r].status = absl::OkStatus();
   }
-  return {/*together=*/false, /*repeated=*/true};
+  if (plan == OutputRows::Plan::kCheck) {
+    Attempt([&] { return Check(run, *requests, known), absl::OkStatus(); }).IgnoreError();
+  }
+  return {/*together=*/true, /*repeated=*/false};
 }
 
 }  // namespace
@@ -259,27 +284,6 @@ uint64_t KindOf(const DecodedRequest& request) {
     for (int i = 1; i < feed.dims(); ++i) hash = MixInto(hash, static_cast<uint64_t>(feed.dim_size(i)));
   }
   return hash;
-}
-
-OutputRows::Finding OutputRows::Find(const DecodedRequest& request) const {
-  std::shared_lock<std::shared_mutex> lock(mutex_);
-  const auto found = findings_.find(Key(request.signature, request.fetches));
-  if (found != findings_.end()) return found->second;
-  return findings_.size() < kMaxKept ? Finding::kUntried : Finding::kOther;
-}
-
-void OutputRows::Set(const DecodedRequest& request, Finding finding) {
-  {
-    std::unique_lock<std::shared_mutex> lock(mutex_);
-    Finding& kept = findings_[Key(request.signature, request.fetches)];
-    if (kept == finding || kept == Finding::kOther) return;
-    kept = finding;
-  }
-  if (finding == Finding::kOther) {
-    Log(Severity::kWarning, absl::StrCat("batching: signature '", request.signature->name(),
-                                         "': outputs do not follow the rows of the inputs, so that its requests run "
-                                         "alone"));
-  }
 }
 
 JointOutcome RunTogether(const RunRequest& run, OutputRows* known, std::vector<JointRequest>* requests) noexcept {

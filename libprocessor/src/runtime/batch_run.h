@@ -2,20 +2,18 @@
 // Several decoded requests in one run of the graph: inputs are put one below the other, outputs are cut apart again.
 //
 // It presumes that the first dimension of all inputs and outputs counts rows, and that a row's outputs do not depend on
-// other rows. That is tried, not believed: the first requests that are put together are run alone as well, and compared.
+// other rows: output_rows.h says whether that is known, has to be tried, or is to be checked.
 // A request hears of no other's failure: if a run fails, each is repeated alone.
 #ifndef PROCESSOR_RUNTIME_BATCH_RUN_H_
 #define PROCESSOR_RUNTIME_BATCH_RUN_H_
 
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <shared_mutex>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "src/codec/codec.h"
+#include "src/runtime/output_rows.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace processor {
@@ -29,27 +27,6 @@ bool SameKind(const DecodedRequest& a, const DecodedRequest& b);
 
 /// Equal for requests of the same kind, nearly always unequal for others.
 uint64_t KindOf(const DecodedRequest& request);
-
-/// What is known of the outputs of a version of a model. Any thread may ask and tell.
-class OutputRows {
- public:
-  enum class Finding {
-    kUntried,
-    kFollow,  // a request's rows are where its inputs' were, and what they would be without company
-    kOther,   // they are not: such requests run alone
-  };
-
-  Finding Find(const DecodedRequest& request) const;
-  /// kOther stays. With too many subsets of the outputs asked for, what is not remembered counts as kOther.
-  void Set(const DecodedRequest& request, Finding finding);
-
- private:
-  static constexpr size_t kMaxKept = 256;
-  using Key = std::pair<const Signature*, std::vector<int>>;
-
-  mutable std::shared_mutex mutex_;
-  std::map<Key, Finding> findings_;
-};
 
 /// One request of a run.
 struct JointRequest {

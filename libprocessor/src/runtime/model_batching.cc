@@ -56,7 +56,7 @@ class Model::BatchedRequest : public BatchEntry {
     if (absl::Status s = work_->Decode(*version, &request); !s.ok()) return s;
     if (absl::Status s = model_->CheckModelSpec(*version, request); !s.ok()) return s;
     // What changes state has to be run once for each request, and in no trial.
-    if (!version->writes_state() && version->output_rows.Find(request) != OutputRows::Finding::kOther) {
+    if (!version->writes_state() && version->output_rows.MayJoin(request)) {
       rows = RowsOf(request);
       kind = KindOf(request) + version->generation;
     }

@@ -100,6 +100,7 @@ std::string Model::InfoJson() const {
     info["load_ms"] = version->load_ms;
     info["zero_copy_inputs"] = version->may_borrow_inputs();
   }
+  if (version != nullptr) info["batching_rows"] = version->output_rows.Json(version->signatures().all());
   info["execution"] = execution() == Execution::kInline ? "inline" : "pinned";
   info["select_session_policy"] = PolicyName(config_.select_session_policy);
   info["sessions"] = slots_.size();
@@ -149,6 +150,10 @@ std::string Model::StatsJson() const {
   batching["rows"] = batch_stats_.rows.Json();
   batching["requests"] = batch_stats_.requests.Json();
   batching["repeated"] = batch_stats_.repeated.load();
+  if (const std::shared_ptr<ModelVersion> version = this->version(); version != nullptr) {
+    batching["checks"] = version->output_rows.checks();
+    batching["differed"] = version->output_rows.differed();
+  }
   stats["batching"] = batching;
   stats["request_bytes"] = RequestBytesJson();
   stats["sessions"] = sessions;

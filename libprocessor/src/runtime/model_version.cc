@@ -8,7 +8,10 @@
 #include <mutex>
 #include <numeric>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "src/runtime/exception_status.h"
+#include "src/runtime/row_proof.h"
 #include "src/runtime/saved_model.h"
 #include "src/runtime/variables.h"
 #include "tensorflow/core/framework/device_factory.h"
@@ -66,6 +69,25 @@ struct UpdateThreads {
   tensorflow::thread::ThreadPoolOptions options;
 };
 
+// Are there numbers of 16 bits in it, or fused towers that may compute with them?
+bool ComputesInHalves(const tensorflow::GraphDef& graph) {
+  const auto is_half = [](const tensorflow::NodeDef& node) {
+    for (const char* key : {"T", "DstT", "dtype"}) {
+      const auto attr = node.attr().find(key);
+      if (attr == node.attr().end()) continue;
+      const tensorflow::DataType dtype = attr->second.type();
+      if (dtype == tensorflow::DT_BFLOAT16 || dtype == tensorflow::DT_HALF) return true;
+    }
+    const auto precision = node.attr().find("precision");
+    return node.op() == "RecDenseTower" && precision != node.attr().end() &&
+           absl::StartsWith(precision->second.s(), "bf16");
+  };
+  const auto any = [&](const auto& nodes) { return std::any_of(nodes.begin(), nodes.end(), is_half); };
+  const auto& functions = graph.library().function();
+  return any(graph.node()) || std::any_of(functions.begin(), functions.end(),
+                                          [&](const tensorflow::FunctionDef& one) { return any(one.node_def()); });
+}
+
 }  // namespace
 
 absl::Status CheckWanted(const std::atomic<bool>& unwanted) {
@@ -98,6 +120,8 @@ absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& 
   }
   result->signatures_.set_default(signature);
 
+  result->FollowRows(meta_graph);
+
   if (absl::Status s = CheckWanted(unwanted); !s.ok()) return s;
   if (absl::Status s = MakeBaseDevice(&result->base_device_); !s.ok()) return s;
   {
@@ -127,6 +151,17 @@ absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& 
   if (absl::Status s = result->MakeSessions(config, meta_graph.graph_def(), slots, unwanted); !s.ok()) return s;
   *version = std::move(result);
   return absl::OkStatus();
+}
+
+void ModelVersion::FollowRows(const tensorflow::MetaGraphDef& meta_graph) {
+  if (writes_state_) return;  // each request runs alone
+  if (ComputesInHalves(meta_graph.graph_def())) output_rows.SetTolerance(Tolerance::OfHalves());
+  for (const auto& signature : signatures_.all()) {
+    std::vector<RowProof> proofs(signature->outputs().size());
+    // Nothing else depends on it: where it cannot be done, nothing is proved.
+    Attempt([&] { return proofs = ProveRows(meta_graph, *signature), absl::OkStatus(); }).IgnoreError();
+    output_rows.SetProofs(*signature, std::move(proofs));
+  }
 }
 
 absl::Status ModelVersion::Specialise(const ModelConfig& config, tensorflow::GraphDef* graph) {

@@ -19,8 +19,8 @@
 #include "absl/status/status.h"
 #include "src/codec/codec.h"
 #include "src/runtime/artefact.h"
-#include "src/runtime/batch_run.h"
 #include "src/runtime/model_config.h"
+#include "src/runtime/output_rows.h"
 #include "src/runtime/session.h"
 #include "src/runtime/session_slot.h"
 #include "src/runtime/signature.h"
@@ -67,7 +67,7 @@ class ModelVersion {
   /// Does running it, more or less often, change what it answers later?
   bool writes_state() const { return writes_state_; }
 
-  /// What has been found out of its outputs by putting requests together.
+  /// What the graph says of its outputs' rows, and what putting requests together has shown.
   OutputRows output_rows;
 
   /// Outcome of the warm-up, for processor_model_info(): set before the version is published.
@@ -79,6 +79,7 @@ class ModelVersion {
   ModelVersion() = default;
   /// As Run(), without request.next.
   absl::Status RunOne(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs);
+  void FollowRows(const tensorflow::MetaGraphDef& meta_graph);
   absl::Status Specialise(const ModelConfig& config, tensorflow::GraphDef* graph);
   absl::Status MakeSessions(const ModelConfig& config, const tensorflow::GraphDef& graph,
                             const std::vector<std::unique_ptr<SessionSlot>>& slots, const std::atomic<bool>& unwanted);
