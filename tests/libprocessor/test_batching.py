@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from abi_model import AbiModel, StatusError
+from batched_answers import Inputs, batches, batching_config, build_batched, same_answers
 from eas_response import decode_response
 from gate import Gate, build_gated_rows
 from model_builders import VOCABULARY, linear_score
@@ -21,14 +22,6 @@ from process_state import wait_until
 
 import processor
 from load_tests.request_files import encode_request
-
-Inputs = dict[str, Any]
-
-
-def config(mode: str, **more: object) -> dict[str, Any]:
-    batching = {key: more.pop(key) for key in ("max_rows", "max_wait_us") if key in more}
-    threads = {"intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 1}
-    return {**threads, "batching": {"mode": mode, **batching}, **more}
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +61,10 @@ class Held:
 
 @contextmanager
 def hold(path: Path, folder: Path, **more: object) -> Iterator[Held]:
-    with ThreadPoolExecutor(32) as pool, processor.Model(path, config(**{"mode": "zero_wait", **more})) as model:
+    with (
+        ThreadPoolExecutor(32) as pool,
+        processor.Model(path, batching_config(**{"mode": "zero_wait", **more})) as model,
+    ):
         held = Held(model, folder, pool)
         try:
             yield held
@@ -82,11 +78,6 @@ def rows(number: float, count: int = 1, columns: int = 3) -> Inputs:
 
 def expected(inputs: Inputs) -> np.ndarray:
     return 2 * inputs["x"].sum(axis=1)
-
-
-def batches(model: processor.Model) -> dict[str, int]:
-    found: dict[str, int] = model.stats()["batching"]["requests"]["buckets"]
-    return found
 
 
 @pytest.mark.parametrize("execution", ["inline", "pinned"])
@@ -112,34 +103,6 @@ def test_a_free_session_takes_all_that_wait(gated_rows: Path, tmp_path: Path, ex
         assert stats["batching"]["rows"]["max"] == sum(1 + i % 3 for i in range(16))
         assert stats["responses"] == {"OK": 34}
         assert stats["queued"] == stats["in_flight"] == 0
-
-
-def same_answers(
-    path: Path,
-    requests: list[Inputs],
-    signature: str | None = None,
-    *,
-    atol: float = 1e-5,
-    rounds: int = 3,
-    model: processor.Model | None = None,
-) -> processor.Model:
-    """Ask a model all at once, in runs of several, and compare with what it answers alone. Some times, for trials."""
-    with ThreadPoolExecutor(len(requests)) as pool, processor.Model(path, config("off")) as alone:
-        rows = sum(len(next(iter(request.values()))) for request in requests)
-        model = model or processor.Model(path, config("timed", max_rows=rows, max_wait_us=300_000))
-        for _ in range(rounds):
-            futures = [pool.submit(model.run, request, signature) for request in requests]
-            for request, future in zip(requests, futures, strict=True):
-                answer, wanted = future.result(60), alone.run(request, signature)
-                assert answer.keys() == wanted.keys()
-                for name, value in wanted.items():
-                    assert answer[name].dtype == value.dtype
-                    assert answer[name].shape == value.shape
-                    if value.dtype == object:
-                        assert answer[name].tolist() == value.tolist()
-                    else:
-                        np.testing.assert_allclose(answer[name], value, rtol=1e-5, atol=atol)
-        return model
 
 
 def test_answers_of_numbers(tiny_model: Path) -> None:
@@ -176,129 +139,14 @@ def test_answers_of_every_kind_of_memory(echo_model: Path, dtype: str) -> None:
         assert max(map(int, batches(model))) > 1
 
 
-def build(path: Path, serve: Callable[..., Any], spec: list[Any]) -> Path:
-    import tensorflow as tf
-
-    module = tf.Module()
-    module.counter = tf.Variable(0.0)
-    module.serve = tf.function(lambda x: serve(tf, module, x), input_signature=spec)
-    tf.saved_model.save(module, str(path), signatures={"serving_default": module.serve})
-    return path
-
-
-SMALL = 1e-4  # of the scores of a model that predicts rare clicks
-
-DEPENDENT: dict[str, Callable[..., Any]] = {
-    "mean": lambda tf, module, x: {"y": tf.reduce_mean(x)},
-    "less the mean": lambda tf, module, x: {"y": SMALL * (x - tf.reduce_mean(x, axis=0))},
-    "softmax": lambda tf, module, x: {"y": SMALL * tf.nn.softmax(x, axis=0)},
-    "sorted": lambda tf, module, x: {"y": SMALL * tf.sort(x, axis=0)},
-    "fixed": lambda tf, module, x: {"y": x + 1.0},
-}
-
-
-def opaque(serve: Callable[..., Any]) -> Callable[..., Any]:
-    """Hide a graph in a loop, through which rows are not followed."""
-
-    def looped(tf: Any, module: Any, x: Any) -> dict[str, Any]:
-        count = tf.cast(module.counter, tf.int32) + 1
-        shapes = (tf.TensorShape([]), tf.TensorShape([None, 3]))
-
-        def step(i: Any, y: Any) -> tuple[Any, Any]:
-            return i + 1, serve(tf, module, y)["y"]
-
-        return {"y": tf.while_loop(lambda i, y: i < count, step, (0, x), shape_invariants=shapes)[1]}
-
-    return looped
-
-
-def rare(size: int = 6) -> list[Inputs]:
-    numbers = np.random.default_rng(7).permutation(6 * size).astype(np.float32)
-    return [{"x": part.reshape(2, 3)} for part in numbers.reshape(size, 6)]
-
-
-@pytest.mark.parametrize("kind", DEPENDENT)
-def test_models_whose_rows_depend_on_others_run_alone(tmp_path: Path, kind: str) -> None:
-    import tensorflow as tf
-
-    spec = tf.TensorSpec([2 if kind == "fixed" else None, 3], tf.float32, name="x")
-    path = build(tmp_path / "dependent", DEPENDENT[kind], [spec])
-    with same_answers(path, rare(), atol=0) as model:
-        assert set(batches(model)) == {"1"}
-        assert model.stats()["batching"]["repeated"] == 0  # the graph says so: nothing is tried
-        assert model.info["batching_rows"]["serving_default"]["rows"] == "dependent"
-
-
-@pytest.mark.parametrize("kind", ["less the mean", "softmax", "sorted"])
-def test_a_difference_below_all_absolute_limits_is_seen(tmp_path: Path, kind: str) -> None:
-    import tensorflow as tf
-
-    path = build(tmp_path / "hidden", opaque(DEPENDENT[kind]), [tf.TensorSpec([None, 3], tf.float32, name="x")])
-    with same_answers(path, rare(), atol=0) as model:
-        assert set(batches(model)) == {"1"}
-        assert model.stats()["batching"]["repeated"] == 1
-        found = model.info["batching_rows"]["serving_default"]
-        assert found["rows"] == "dependent"
-        assert "outputs do not follow the rows" in found["reason"]
-
-
-def test_what_no_proof_shows_takes_several_trials(tmp_path: Path) -> None:
-    import tensorflow as tf
-
-    path = build(
-        tmp_path / "loop", opaque(lambda tf, m, x: {"y": x * SMALL}), [tf.TensorSpec([None, 3], tf.float32, name="x")]
-    )
-    with same_answers(path, rare(), atol=0, rounds=6) as model:
-        assert model.stats()["batching"]["repeated"] == 4
-        assert max(map(int, batches(model))) > 1
-        assert model.info["batching_rows"]["serving_default"]["rows"] == "tried"
-
-
-def test_copies_of_one_request_prove_nothing_of_others(tmp_path: Path) -> None:
-    """A load generator that repeats one request, and a sort, which changes nothing among copies."""
-    import tensorflow as tf
-
-    path = build(tmp_path / "sorts", opaque(DEPENDENT["sorted"]), [tf.TensorSpec([None, 3], tf.float32, name="x")])
-    copies: list[Inputs] = [{"x": np.full((2, 3), 5, np.float32)}] * 6
-    with same_answers(path, copies, rounds=6) as model:
-        assert max(map(int, batches(model))) > 1
-        same_answers(path, rare(), atol=0, model=model)
-        assert model.info["batching_rows"]["serving_default"]["rows"] == "dependent"
-
-
-def test_a_difference_that_comes_late_is_found_by_a_check(tmp_path: Path) -> None:
-    """Rows are mixed only where one is above 100, which no trial has seen."""
-    import tensorflow as tf
-
-    def serve(tf: Any, module: Any, x: Any) -> dict[str, Any]:
-        return {"y": tf.cond(tf.reduce_max(x) > 100, lambda: tf.cumsum(x), lambda: tf.identity(x))}
-
-    path = build(tmp_path / "late", opaque(serve), [tf.TensorSpec([None, 3], tf.float32, name="x")])
-    with same_answers(path, rare(), rounds=6) as model, ThreadPoolExecutor(6) as pool:
-        assert model.stats()["batching"]["differed"] is False
-        late: list[Inputs] = [{"x": np.full((1, 3), 200 + i, np.float32)} for i in range(6)]
-        model.set_batching("timed", max_rows=6, max_wait_us=50_000)
-        for _ in range(1000):
-            list(pool.map(model.run, late))
-            if model.stats()["batching"]["differed"]:
-                break
-        stats = model.stats()["batching"]
-        assert stats["differed"] is True
-        assert stats["checks"] >= 1
-        found = model.info["batching_rows"]["serving_default"]
-        assert found["rows"] == "dependent"
-        assert "output 'y' of a request that ran with others differs" in found["reason"]
-        same_answers(path, late, model=model)  # each alone from now on
-
-
 def test_a_model_with_a_state_runs_once_for_each_request(tmp_path: Path) -> None:
     import tensorflow as tf
 
     def serve(tf: Any, module: Any, x: Any) -> dict[str, Any]:
         return {"y": x + module.counter.assign_add(1.0)}
 
-    path = build(tmp_path / "counting", serve, [tf.TensorSpec([None], tf.float32, name="x")])
-    with ThreadPoolExecutor(8) as pool, processor.Model(path, config("timed", max_wait_us=20_000)) as model:
+    path = build_batched(tmp_path / "counting", serve, [tf.TensorSpec([None], tf.float32, name="x")])
+    with ThreadPoolExecutor(8) as pool, processor.Model(path, batching_config("timed", max_wait_us=20_000)) as model:
         answers = [pool.submit(model.run, {"x": np.zeros(1, np.float32)}) for _ in range(24)]
         found = sorted(float(answer.result(30)["y"][0]) for answer in answers)
         assert found == [found[0] + i for i in range(24)]
@@ -306,7 +154,7 @@ def test_a_model_with_a_state_runs_once_for_each_request(tmp_path: Path) -> None
 
 def test_other_signatures_outputs_and_shapes_run_apart(multi_signature_model: Path, gated_rows: Path) -> None:
     with ThreadPoolExecutor(24) as pool:
-        with processor.Model(multi_signature_model, config("timed", max_wait_us=20_000)) as model:
+        with processor.Model(multi_signature_model, batching_config("timed", max_wait_us=20_000)) as model:
             for _ in range(2):
                 futures = []
                 for i in range(8):
@@ -356,7 +204,7 @@ def test_a_deadline_ends_the_waiting(gated_rows: Path, tmp_path: Path, execution
 @pytest.mark.parametrize("execution", ["inline", "pinned"])
 def test_started_requests(gated_rows: Path, tmp_path: Path, mode: str, execution: str) -> None:
     gate = Gate(tmp_path)
-    with AbiModel(gated_rows, config(mode, execution=execution, max_wait_us=1000)) as model:
+    with AbiModel(gated_rows, batching_config(mode, execution=execution, max_wait_us=1000)) as model:
         model.start(gate.inputs, tag=0, signature="gate")
         wait_until(lambda: model.ask("stats")["sessions"][0]["load"] == 1, "the request that blocks the session")
         deadline_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000 + 100_000
@@ -380,7 +228,7 @@ def test_started_requests(gated_rows: Path, tmp_path: Path, mode: str, execution
 
 def test_a_full_queue_refuses(gated_rows: Path, tmp_path: Path) -> None:
     gate = Gate(tmp_path)
-    with AbiModel(gated_rows, config("zero_wait", max_queue_size=2)) as model:
+    with AbiModel(gated_rows, batching_config("zero_wait", max_queue_size=2)) as model:
         model.start(gate.inputs, tag=0, signature="gate")
         wait_until(lambda: model.ask("stats")["sessions"][0]["load"] == 1, "the request that blocks the session")
         model.start(rows(1), tag=1)
@@ -393,7 +241,7 @@ def test_a_full_queue_refuses(gated_rows: Path, tmp_path: Path) -> None:
 
 def test_many_at_once_are_one_run(gated_rows: Path) -> None:
     requests = [rows(i) for i in range(12)]
-    with processor.Model(gated_rows, config("timed", max_rows=12, max_wait_us=500_000)) as model:
+    with processor.Model(gated_rows, batching_config("timed", max_rows=12, max_wait_us=500_000)) as model:
         for _ in range(2):  # the trial, and what comes after it
             answers = model.process_many([encode_request(request, "eas") for request in requests])
             for request, answer in zip(requests, answers, strict=True):
@@ -439,7 +287,7 @@ def test_modes_are_switched_under_load(gated_rows: Path) -> None:
             count += 1
         return count
 
-    with ThreadPoolExecutor(8) as pool, processor.Model(gated_rows, config("off", session_num=2)) as model:
+    with ThreadPoolExecutor(8) as pool, processor.Model(gated_rows, batching_config("off", session_num=2)) as model:
         futures = [pool.submit(ask, model, number) for number in range(8)]
         for mode in ("zero_wait", "timed", "off", "zero_wait", "off", "timed", "zero_wait"):
             model.set_batching(mode, max_rows=16, max_wait_us=300)
@@ -468,7 +316,7 @@ def test_wrong_options_are_named(tiny_model: Path, batching: object, message: st
 
 
 def test_wrong_options_change_nothing(tiny_model: Path) -> None:
-    with processor.Model(tiny_model, config("timed", max_wait_us=7)) as model:
+    with processor.Model(tiny_model, batching_config("timed", max_wait_us=7)) as model:
         with pytest.raises(processor.InvalidArgumentError, match="mode"):
             model.set_batching("sometimes")  # type: ignore[arg-type]
         assert model.info["batching"] == {"mode": "timed", "max_rows": 256, "max_wait_us": 7}
