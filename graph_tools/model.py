@@ -155,13 +155,13 @@ class Model:
         return self.inputs() | self.outputs() | set(self.init) | (set(self.assets) & set(self.graph.nodes))
 
     def written_variables(self) -> set[str]:
-        """Name the handles that some node of the graph may write while it serves."""
-        from graph_tools.graph import writes
+        """Name the handles that some node of the graph may write while it serves; a loop that only reads does not."""
+        from graph_tools.graph import has_effect
 
         return {
             source.node
             for node in self.graph
-            if writes(node)
+            if has_effect(self.graph, node)
             for source in node.inputs
             if self.graph[source.node].op in {"VarHandleOp", "VariableV2", "Variable"}
         }

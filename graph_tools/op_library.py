@@ -26,7 +26,7 @@ from graph_tools.graph import Graph
 VARIABLE = "PROCESSOR_LIBRARY"
 NAME = "libprocessor.so"
 #: Versions of docs/fused_ops.md in which ops came after the first; an artefact's manifest says which one it needs.
-_SINCE = {"RecFieldOuter": 2, "RecHeadAttention": 2}
+_SINCE = {"RecFieldOuter": 2, "RecHeadAttention": 2, "RecRecurrentLayer": 2}
 
 Libraries = str | Path | Sequence[str | Path] | None
 """One library of ops, several, or none that is named."""

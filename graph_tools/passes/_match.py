@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from graph_tools.graph import Graph, Node, Output, attr_value, attribute, writes
+from graph_tools.graph import Graph, Node, Output, attr_value, attribute, has_effect
 from graph_tools.graph.attributes import const_array
 from graph_tools.model import Model
 from graph_tools.tensors import Array
@@ -254,12 +254,14 @@ def sweep(model: Model, names: Iterable[str], why: str) -> None:
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        if name not in graph or name in roots or writes(graph[name]):
+        if name not in graph or name in roots or has_effect(graph, graph[name]):
             continue
         node = graph[name]
         if any(one.node == name for user in graph.users(name) for one in user.inputs):
             continue
         if graph.users(name):
-            graph.replace_control(name, [*node.controls, *(i.node for i in node.inputs if writes(graph[i.node]))])
+            graph.replace_control(
+                name, [*node.controls, *(i.node for i in node.inputs if has_effect(graph, graph[i.node]))]
+            )
         waiting += [*(one.node for one in node.inputs), *node.controls]
         graph.remove(name, why)

@@ -41,7 +41,7 @@ _FIRST_ONLY = {"AvgPool", "Conv2D", "DepthwiseConv2dNative", "MaxPool", "SparseL
 #: Ops of libprocessor that take tensors of rows beside weights.
 _FUSED = {
     "RecCrossNetwork", "RecDotInteraction", "RecFieldOuter", "RecFmInteraction", "RecHeadAttention", "RecProduct",
-    "RecSequencePooling", "RecTargetAttention",
+    "RecRecurrentLayer", "RecSequencePooling", "RecTargetAttention",
 }  # fmt: skip
 _REDUCTIONS = {"All", "Any", "EuclideanNorm", "Max", "Mean", "Min", "Prod", "Sum"}
 _ALONG_AN_AXIS = {"ArgMax": 1, "ArgMin": 1, "Cumsum": 1, "Cumprod": 1, "ExpandDims": 1, "SplitV": 2}

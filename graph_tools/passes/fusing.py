@@ -20,6 +20,7 @@ from graph_tools.passes.fuse_embedding_groups import FuseEmbeddingGroups
 from graph_tools.passes.fuse_fm_interactions import FuseFmInteractions
 from graph_tools.passes.fuse_head_attention import FuseHeadAttention
 from graph_tools.passes.fuse_products import FuseProducts
+from graph_tools.passes.fuse_recurrent_layers import FuseRecurrentLayers
 from graph_tools.passes.fuse_sequence_pooling import FuseSequencePooling
 from graph_tools.passes.fuse_target_attention import FuseTargetAttention
 from graph_tools.passes.split_user_items import SplitUserItems
@@ -39,6 +40,8 @@ PASSES: tuple[tuple[type[Pass], Make], ...] = (
     (FuseTargetAttention, lambda _: FuseTargetAttention()),
     # What takes heads apart and joins them goes with it, and dense layers around it see rows.
     (FuseHeadAttention, lambda _: FuseHeadAttention()),
+    # Loops keep lookups and layers before and after them apart.
+    (FuseRecurrentLayers, lambda _: FuseRecurrentLayers()),
     # After what is recognised by one tensor that several nodes take, of which the user's side makes two; before what
     # makes an op of both sides.
     (SplitUserItems, lambda options: SplitUserItems(options.user_inputs)),

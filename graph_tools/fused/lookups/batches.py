@@ -22,7 +22,7 @@ _REDUCTIONS = {"All", "Any", "Max", "Mean", "Min", "Prod", "Sum"}
 # Ops that other passes made: a row for each of what they are given.
 _FUSED = {
     "RecCrossNetwork", "RecDotInteraction", "RecFieldOuter", "RecFmInteraction", "RecHeadAttention", "RecProduct",
-    "RecSequencePooling", "RecTargetAttention",
+    "RecRecurrentLayer", "RecSequencePooling", "RecTargetAttention",
 }  # fmt: skip
 _FIRST = {"ArgMax", "ArgMin"}
 

@@ -298,8 +298,9 @@ std::map<std::string, RowRule> MakeRules() {
   add(FirstOfAxisZero, {"AvgPool", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "MaxPool"});
   add(BatchNorm, {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"});
   add(LookUp, {"LookupTableFind", "LookupTableFindV2"});
-  add(Fused, {"RecCrossNetwork", "RecDotInteraction", "RecFieldOuter", "RecFmInteraction", "RecHeadAttention",
-              "RecProduct", "RecSequencePooling", "RecTargetAttention", "RecCollapseRows", "RecExpandRows"});
+  add(Fused,
+      {"RecCrossNetwork", "RecDotInteraction", "RecFieldOuter", "RecFmInteraction", "RecHeadAttention", "RecProduct",
+       "RecRecurrentLayer", "RecSequencePooling", "RecTargetAttention", "RecCollapseRows", "RecExpandRows"});
   rules["RecDenseTower"] = FusedTower;
   rules["RecEmbeddingGroup"] = Lookups;
   rules["AddN"] = AddN;
