@@ -54,8 +54,8 @@ PROCESSOR_ALWAYS_INLINE void Multiply(int64_t rows, const float* src, int64_t sr
   }
 }
 
-PROCESSOR_ALWAYS_INLINE void Mask(const AttentionShape& shape, const AttentionRule& rule, const AttentionMasks& masks,
-                                  int64_t head, float* scores, int64_t stride) {
+PROCESSOR_ALWAYS_INLINE void Mask(const AttentionShape& shape, const HeadAttentionRule& rule,
+                                  const AttentionMasks& masks, int64_t head, float* scores, int64_t stride) {
   for (int64_t q = 0; q < shape.queries; ++q, scores += stride) {
     for (int64_t k = 0; k < shape.keys; ++k) scores[k] *= rule.scale;
     if (masks.bias.data != nullptr) {
@@ -72,7 +72,7 @@ PROCESSOR_ALWAYS_INLINE void Mask(const AttentionShape& shape, const AttentionRu
 }
 
 template <int kLanes>
-PROCESSOR_ALWAYS_INLINE void Heads(const AttentionShape& shape, const AttentionRule& rule, const RowMath& math,
+PROCESSOR_ALWAYS_INLINE void Heads(const AttentionShape& shape, const HeadAttentionRule& rule, const RowMath& math,
                                    const float* query, const float* key, const float* value,
                                    const AttentionMasks& masks, float* scratch, float* dst) {
   const int64_t keys = Padded(shape.keys), columns = Padded(shape.value_dim);
@@ -101,13 +101,13 @@ PROCESSOR_ALWAYS_INLINE void Heads(const AttentionShape& shape, const AttentionR
   }
 }
 
-PROCESSOR_TARGET_AVX512 void HeadsAvx512(const AttentionShape& shape, const AttentionRule& rule, const RowMath& math,
-                                         const float* query, const float* key, const float* value,
+PROCESSOR_TARGET_AVX512 void HeadsAvx512(const AttentionShape& shape, const HeadAttentionRule& rule,
+                                         const RowMath& math, const float* query, const float* key, const float* value,
                                          const AttentionMasks& masks, float* scratch, float* dst) {
   Heads<kLanesAvx512>(shape, rule, math, query, key, value, masks, scratch, dst);
 }
 
-PROCESSOR_TARGET_AVX2 void HeadsAvx2(const AttentionShape& shape, const AttentionRule& rule, const RowMath& math,
+PROCESSOR_TARGET_AVX2 void HeadsAvx2(const AttentionShape& shape, const HeadAttentionRule& rule, const RowMath& math,
                                      const float* query, const float* key, const float* value,
                                      const AttentionMasks& masks, float* scratch, float* dst) {
   Heads<kLanesAvx2>(shape, rule, math, query, key, value, masks, scratch, dst);
@@ -120,7 +120,7 @@ int64_t AttentionScratch(const AttentionShape& shape) {
   return (shape.dim + shape.queries) * keys + (shape.keys + shape.queries) * columns;
 }
 
-void AttendHeads(const AttentionShape& shape, const AttentionRule& rule, const float* query, const float* key,
+void AttendHeads(const AttentionShape& shape, const HeadAttentionRule& rule, const float* query, const float* key,
                  const float* value, const AttentionMasks& masks, float* scratch, float* dst, Isa isa) {
   if (shape.keys == 0) {
     // A sum over nothing.

@@ -40,7 +40,7 @@ struct AttentionMasks {
   const float* gate = nullptr;
 };
 
-struct AttentionRule {
+struct HeadAttentionRule {
   float scale = 1;
   float padding = 0;
 };
@@ -55,7 +55,7 @@ int64_t AttentionScratch(const AttentionShape& shape);
 /// \param value [keys, heads, value_dim]
 /// \param scratch `AttentionScratch(shape)` floats
 /// \param dst [queries, heads, value_dim]
-void AttendHeads(const AttentionShape& shape, const AttentionRule& rule, const float* query, const float* key,
+void AttendHeads(const AttentionShape& shape, const HeadAttentionRule& rule, const float* query, const float* key,
                  const float* value, const AttentionMasks& masks, float* scratch, float* dst, Isa isa = ThisCpu().isa);
 
 }  // namespace processor

@@ -193,7 +193,7 @@ class HeadAttentionOp : public tf::OpKernel {
   int64_t heads_ = 1;
   bool keep_dims_ = false;
   int biases_ = 0, conditions_ = 0, gates_ = 0;
-  AttentionRule rule_;
+  HeadAttentionRule rule_;
 };
 
 REGISTER_KERNEL_BUILDER(Name("RecHeadAttention").Device(tf::DEVICE_CPU), HeadAttentionOp);

@@ -25,7 +25,7 @@ T At(const Broadcast<T>& mask, int64_t h, int64_t q, int64_t k) {
   return mask.data[h * mask.head_stride + q * mask.query_stride + k * mask.key_stride];
 }
 
-std::vector<double> Naive(const AttentionShape& shape, const AttentionRule& rule, const Tensors& in,
+std::vector<double> Naive(const AttentionShape& shape, const HeadAttentionRule& rule, const Tensors& in,
                           const AttentionMasks& masks) {
   std::vector<double> found(shape.queries * shape.heads * shape.value_dim, 0);
   for (int64_t q = 0; q < shape.queries; ++q) {
@@ -56,7 +56,7 @@ std::vector<double> Naive(const AttentionShape& shape, const AttentionRule& rule
   return found;
 }
 
-std::vector<float> Attend(const AttentionShape& shape, const AttentionRule& rule, const Tensors& in,
+std::vector<float> Attend(const AttentionShape& shape, const HeadAttentionRule& rule, const Tensors& in,
                           const AttentionMasks& masks, Isa isa) {
   std::vector<float> scratch(AttentionScratch(shape), kNan), dst(shape.queries * shape.heads * shape.value_dim, -7);
   AttendHeads(shape, rule, in.query.data(), in.key.data(), in.value.data(), masks, scratch.data(), dst.data(), isa);
@@ -73,7 +73,7 @@ TEST(HeadAttention, EqualsLoops) {
             SCOPED_TRACE(testing::Message()
                          << IsaName(isa) << " " << heads << " heads " << queries << "x" << keys << "x" << dim);
             const Tensors in(shape);
-            const AttentionRule rule{0.37f, 0};
+            const HeadAttentionRule rule{0.37f, 0};
             ExpectNear(Attend(shape, rule, in, {}, isa), Naive(shape, rule, in, {}));
           }
         }
@@ -85,7 +85,7 @@ TEST(HeadAttention, EqualsLoops) {
 TEST(HeadAttention, TakesMasksOfEveryShape) {
   const AttentionShape shape{2, 3, 5, 4, 6};
   const Tensors in(shape);
-  const AttentionRule rule{0.5f, -4294967295.0f};
+  const HeadAttentionRule rule{0.5f, -4294967295.0f};
   const std::vector<float> bias = SomeFloats(2 * 3 * 5, 4), gate = {1, 0, 0.5f};
   const std::unique_ptr<bool[]> condition(new bool[30]);
   for (int i = 0; i < 30; ++i) condition[i] = i % 3 != 1;
