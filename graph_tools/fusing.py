@@ -27,8 +27,10 @@ from graph_tools.report.data import as_data
 from graph_tools.report.fuse import FusedPass, FuseReport, describe_sites, our_nodes
 from graph_tools.report.table_files import describe_table_files
 from graph_tools.store.saved_tables import TableOutput
+from graph_tools.timing import Timing, measure
 from graph_tools.user_rows import all_user_inputs
 from graph_tools.verification import SAMPLES, Tolerance, VerifyReport, verify
+from graph_tools.verification.generate import Generator
 
 
 def fuse(
@@ -48,6 +50,7 @@ def fuse(
     check: bool = True,
     accept_weak_proof: bool = False,
     seed: int = 0,
+    timing: bool = False,
     progress: Progress | None = None,
 ) -> FuseReport:
     """Put fused ops in the place of a model's lookups, interactions and dense layers.
@@ -85,6 +88,9 @@ def fuse(
         Put the result in place although too little was asked to say that both answer alike; `auto` is fp32 then.
     seed : int
         Of the generated requests.
+    timing : bool
+        Trace the source over the generated requests: `timing` of the report says what share of the time goes to what
+        was not fused.
     progress : optional
         Told about each step.
 
@@ -117,6 +123,7 @@ def fuse(
         check=check,
         accept_weak_proof=accept_weak_proof,
         seed=seed,
+        timing=timing,
         progress=progress,
     )
 
@@ -141,6 +148,7 @@ def optimize(
     check: bool = True,
     accept_weak_proof: bool = False,
     seed: int = 0,
+    timing: bool = False,
     progress: Progress | None = None,
 ) -> FuseReport:
     """Cut, fuse and verify in one go: what is written is compared with the source as it was.
@@ -187,6 +195,9 @@ def optimize(
         report.fused = [_run(model, one) for one in choice.of(fusing_passes(fusing))]
         report.user_inputs = all_user_inputs(model, fusing.user_inputs)
         drop_marks(model.graph)
+        if timing:
+            told.begin("Tracing the source")
+            report.timing = _timed(asked, model, report)
         # Sites are named as the source names them until here.
         tidying: list[Pass] = [PruneUnreachable(), MoveConstants()]
         report.passes += [
@@ -223,6 +234,15 @@ def optimize(
         fuse_graph,
         settle,
     )
+
+
+def _timed(asked: Conversion, model: Model, report: FuseReport) -> Timing:
+    """Trace the source; the nodes of `model` still have its names."""
+    original = asked.read()
+    makers = [Generator(original, name=name, seed=asked.seed) for name in model.signatures]
+    requests = [one for maker in makers for one in maker.requests(asked.samples)]
+    refused = [one for found in report.fused for one in found.refused]
+    return measure(original, requests, model.graph, refused)
 
 
 def _run(model: Model, one: Pass) -> FusedPass:

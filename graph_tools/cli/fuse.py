@@ -92,6 +92,7 @@ def fuse_command(
             check=verify,
             accept_weak_proof=accept_weak_proof,
             seed=seed,
+            timing=explain,
             progress=told,
         ),
         report,

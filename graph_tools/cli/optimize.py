@@ -111,6 +111,7 @@ def optimize_command(
             check=verify,
             accept_weak_proof=accept_weak_proof,
             seed=seed,
+            timing=explain,
             progress=told,
         ),
         report,

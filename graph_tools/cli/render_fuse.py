@@ -15,6 +15,7 @@ from graph_tools.cli.terminal import Columns, show, table
 from graph_tools.cli.units import bytes_text, table_size_text
 
 _MOST = 12
+_LEAST_SHARE = 0.001
 
 
 def render_fuse(report: dict[str, Any], console: Console, explain: bool = False) -> None:
@@ -25,6 +26,7 @@ def render_fuse(report: dict[str, Any], console: Console, explain: bool = False)
     if explain:
         show(console, _sites(report["fused"], console.width))
         show(console, _left_alone(report["fused"], console.width))
+        _timing(report["timing"], console)
     if not any(one["sites"] for one in report["fused"]):
         console.print("[yellow]nothing was fused[/]", "" if explain else "(--explain says more)", highlight=False)
     told = [f"[yellow]note[/] {escape(text)}" for one in report["table_files"] for text in one["notes"]]
@@ -75,6 +77,36 @@ def _left_alone(passes: list[dict[str, Any]], width: int) -> Table:
     rows = [[one["name"], escape(site), escape(reason)] for one in passes for site, reason in one["refused"]]
     columns: Columns = {"pass": "left", "site": "name", "left alone, because": "text"}
     return table("Left alone, site by site", columns, rows, width)
+
+
+def _timing(found: dict[str, Any] | None, console: Console) -> None:
+    """Print where the time of the source goes."""
+    if found is None:
+        return
+    if found["note"]:
+        console.print(f"[yellow]note[/] {escape(found['note'])}", highlight=False, soft_wrap=True)
+        return
+    # What takes nothing that can be measured is of no interest.
+    shown = [one for one in found["regions"] if one["share"] >= _LEAST_SHARE][:_MOST]
+    rows = [
+        [f"{one['share']:.1%}", escape(one["node"]), escape(one["ops"]), f"{one['nodes']:,}", escape(one["reason"])]
+        for one in shown
+    ]
+    columns: Columns = {
+        "of the time": "right",
+        "longest node": "name",
+        "ops": "text",
+        "nodes": "right",
+        "not fused, because": "text",
+    }
+    show(console, table("Not fused, by time", columns, rows, console.width, optional=("nodes", "ops")))
+    console.print(
+        f"{found['replaced']:.1%} of the time of the source went to what is replaced; traced with "
+        f"{found['requests']:,} generated requests, {found['rows']:,} rows, a median of {found['median_us']:,.0f} us "
+        "in all nodes of a request",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def _precision(found: dict[str, Any] | None) -> list[str]:

@@ -14,6 +14,7 @@ from graph_tools.passes.base import PassResult
 from graph_tools.precision import Precision
 from graph_tools.report.cut import CutReport
 from graph_tools.report.table_files import TableRecord
+from graph_tools.timing import Timing
 
 SCHEMA = "fuse_report/1"
 
@@ -66,6 +67,8 @@ class FuseReport(CutReport):
         What the ops were run with.
     ops_version : int
         Of the ops that the model has.
+    timing : Timing or None
+        Where the time of the source goes, if that was asked for.
     """
 
     fused: list[FusedPass] = field(default_factory=list)
@@ -75,6 +78,7 @@ class FuseReport(CutReport):
     precision: Precision | None = None
     library: str = ""
     ops_version: int = 1
+    timing: Timing | None = None
 
     def note_ops(self, model: Model) -> None:
         """Note which version of the ops a model needs."""

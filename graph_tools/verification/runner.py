@@ -153,6 +153,17 @@ class SessionRunner:
         outputs = self._session.run(self._fetches[request.signature], feeds)
         return {key: as_array(value) for key, value in outputs.items()}
 
+    def trace(self, request: Request) -> Any:
+        """Answer a request and return what TensorFlow noted of each node (StepStats)."""
+        import tensorflow as tf
+
+        v1 = tf.compat.v1
+        feeds = {self._feeds[request.signature][key]: value for key, value in request.inputs.items()}
+        noted = v1.RunMetadata()
+        options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
+        self._session.run(self._fetches[request.signature], feeds, options=options, run_metadata=noted)
+        return noted.step_stats
+
     def close(self) -> None:
         self._session.close()
         self._feeds, self._fetches = {}, {}

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the time of a model goes, as TensorFlow traces it, and what of it goes to nodes that are not fused."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from graph_tools.graph import Graph
+from graph_tools.model import Model
+from graph_tools.op_library import is_ours
+from graph_tools.verification.request import Request
+from graph_tools.verification.runner import LoadError, SessionRunner, quiet, refusal_of
+
+#: Requests that are traced, those with most rows first.
+MOST_REQUESTS = 8
+#: Runs of each; of a node the median of them counts.
+RUNS = 5
+
+_WARM_UPS = 2
+_NO_WORK = {"Placeholder", "Const", "VarHandleOp", "Identity", "IdentityN", "NoOp", "ReadVariableOp"}
+
+
+@dataclass
+class Region:
+    """Nodes that hang together and are not fused.
+
+    Attributes
+    ----------
+    node : str
+        The one that takes most of the time.
+    nodes : int
+    ops : str
+        The ops that take most of the time, the longest first.
+    share : float
+        Of the time of all nodes of the original.
+    reason : str
+        Why it is not fused.
+    """
+
+    node: str
+    nodes: int
+    ops: str
+    share: float
+    reason: str
+
+
+@dataclass
+class Timing:
+    """How long the nodes of the original take.
+
+    Attributes
+    ----------
+    requests, rows : int
+        That were traced.
+    median_us : float
+        Of all nodes together, for a request.
+    replaced : float
+        Share of the time that went to nodes which are not in the fused graph any more.
+    regions : list of Region
+        The others, the longest first.
+    note : str
+        Why nothing was measured, else empty.
+    """
+
+    requests: int = 0
+    rows: int = 0
+    median_us: float = 0.0
+    replaced: float = 0.0
+    regions: list[Region] = field(default_factory=list)
+    note: str = ""
+
+
+def measure(original: Model, requests: Sequence[Request], fused: Graph, refused: Iterable[tuple[str, str]]) -> Timing:
+    """Trace a model as it was, and say which share of the time goes to what a fused graph still has.
+
+    Parameters
+    ----------
+    original : Model
+        As it was read, before any pass.
+    requests : sequence of Request
+    fused : Graph
+        Whose nodes are named as those of the original.
+    refused : iterable of (site, reason)
+    """
+    asked = sorted(requests, key=_rows, reverse=True)
+    try:
+        with quiet():
+            runner = SessionRunner(original)
+    except LoadError as error:
+        return Timing(note=f"{original.path}: not measured, since TensorFlow does not load it: {error}")
+    found = Timing()
+    times: dict[str, float] = defaultdict(float)
+    totals = []
+    try:
+        for request in asked:
+            traced = _trace(runner, request)
+            if traced is None:
+                continue
+            found.requests, found.rows = found.requests + 1, found.rows + _rows(request)
+            totals.append(sum(traced.values()))
+            for name, one in traced.items():
+                times[name] += one
+            if found.requests == MOST_REQUESTS:
+                break
+    finally:
+        runner.close()
+    if not totals or not sum(totals):
+        found.note = f"{original.path}: not measured, since it answers none of {len(asked)} requests"
+        return found
+    found.median_us = median(totals) / 1e3
+    left = _of_nodes(times, fused)
+    whole = sum(times.values())
+    found.regions = _regions(fused, {name: one / whole for name, one in left.items()}, dict(refused))
+    found.replaced = 1 - sum(left.values()) / whole
+    return found
+
+
+def _trace(runner: SessionRunner, request: Request) -> dict[str, float] | None:
+    """Return the time of each node [ns], None where the model does not answer."""
+    runs: dict[str, list[float]] = defaultdict(list)
+    for number in range(_WARM_UPS + RUNS):
+        try:
+            stats = runner.trace(request)
+        except Exception as error:
+            if refusal_of(error) is None:
+                raise
+            return None
+        once: dict[str, float] = defaultdict(float)
+        for device in stats.dev_stats:
+            for node in device.node_stats:
+                once[node.node_name] += node.op_end_rel_nanos - node.op_start_rel_nanos
+        if number >= _WARM_UPS:
+            for name, one in once.items():
+                runs[name].append(one)
+    return {name: median(one) for name, one in runs.items()}
+
+
+def _rows(request: Request) -> int:
+    return max((len(one) for one in request.inputs.values() if one.ndim), default=1)
+
+
+def _of_nodes(times: Mapping[str, float], fused: Graph) -> dict[str, float]:
+    """Sum up the times of nodes that a graph has; what a loop or branch runs counts for it."""
+    found: dict[str, float] = defaultdict(float)
+    for name, one in times.items():
+        place = name
+        while place and place not in fused:
+            place = place.rpartition("/")[0]
+        if place and fused[place].op not in _NO_WORK and not is_ours(fused[place].op):
+            found[place] += one
+    return dict(found)
+
+
+def _regions(fused: Graph, shares: Mapping[str, float], reasons: Mapping[str, str]) -> list[Region]:
+    """Put nodes that take each other's tensors together."""
+    waiting = {node.name for node in fused if node.op not in _NO_WORK and not is_ours(node.op)}
+    found = []
+    while waiting:
+        region, edge = set[str](), [waiting.pop()]
+        while edge:
+            name = edge.pop()
+            region.add(name)
+            beside = {one.node for one in fused[name].inputs} | {one.name for one in fused.users(name)}
+            edge += beside & waiting
+            waiting -= beside
+        share = sum(shares.get(one, 0.0) for one in region)
+        longest = sorted(region, key=lambda one: (-shares.get(one, 0.0), one))
+        ops: Counter[str] = Counter()
+        for one in region:
+            ops[fused[one].op] += round(1e9 * shares.get(one, 0.0))
+        why = next((reasons[one] for one in longest if one in reasons), "no pass knows it")
+        found.append(Region(longest[0], len(region), ", ".join(one for one, _ in ops.most_common(3)), share, why))
+    return sorted(found, key=lambda one: (-one.share, one.node))
