@@ -34,6 +34,12 @@ PROCESSOR_TARGET_AVX2 void RowsAvx2(const float* src, int64_t rows, int64_t widt
   AllRows<kLanesAvx2>(src, rows, width, layers, kernels, offsets, bias, dst);
 }
 
+bool AllFinite(const float* values, int64_t size) {
+  float nothing = 0;
+  for (int64_t i = 0; i < size; ++i) nothing += values[i] * 0;
+  return nothing == 0;
+}
+
 }  // namespace
 
 CrossVectors::CrossVectors(const std::vector<const float*>& kernels, const std::vector<const float*>& biases,
@@ -46,8 +52,10 @@ CrossVectors::CrossVectors(const std::vector<const float*>& kernels, const std::
     double offset = 0;
     for (int64_t i = 0; i < width; ++i) offset += sum[i] * kernels[layer][i];
     offsets_[layer] = static_cast<float>(offset);
-    if (!biases.empty()) {
-      for (int64_t i = 0; i < width; ++i) sum[i] += biases[layer][i];
+    for (int64_t i = 0; i < width; ++i) {
+      const float bias = biases.empty() ? 0 : biases[layer][i];
+      biases_.push_back(bias);
+      sum[i] += bias;
     }
   }
   for (int64_t i = 0; i < width; ++i) bias_[i] = static_cast<float>(sum[i]);
@@ -57,11 +65,28 @@ void CrossVectors::Rows(const float* src, int64_t rows, float* dst, Isa isa) con
   const float *kernels = kernels_.data(), *offsets = offsets_.data(), *bias = bias_.data();
   switch (isa) {
     case Isa::kAvx512:
-      return RowsAvx512(src, rows, width_, layers(), kernels, offsets, bias, dst);
+      RowsAvx512(src, rows, width_, layers(), kernels, offsets, bias, dst);
+      break;
     case Isa::kAvx2:
-      return RowsAvx2(src, rows, width_, layers(), kernels, offsets, bias, dst);
+      RowsAvx2(src, rows, width_, layers(), kernels, offsets, bias, dst);
+      break;
     case Isa::kPlain:
-      return AllRows<kLanesPlain>(src, rows, width_, layers(), kernels, offsets, bias, dst);
+      AllRows<kLanesPlain>(src, rows, width_, layers(), kernels, offsets, bias, dst);
+      break;
+  }
+  for (int64_t row = 0; row < rows; ++row, src += width_, dst += width_) {
+    if (!AllFinite(dst, width_)) LayerByLayer(src, dst);
+  }
+}
+
+// As the model has it: which sums of infinities are NaN depends on the order.
+void CrossVectors::LayerByLayer(const float* src, float* dst) const {
+  std::copy_n(src, width_, dst);
+  for (int64_t layer = 0; layer < layers(); ++layer) {
+    const float *kernel = kernels_.data() + layer * width_, *bias = biases_.data() + layer * width_;
+    float product = 0;
+    for (int64_t i = 0; i < width_; ++i) product += dst[i] * kernel[i];
+    for (int64_t i = 0; i < width_; ++i) dst[i] = src[i] * product + bias[i] + dst[i];
   }
 }
 

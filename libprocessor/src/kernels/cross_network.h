@@ -29,7 +29,10 @@ class CrossVectors {
   void Rows(const float* src, int64_t rows, float* dst, Isa isa = ThisCpu().isa) const;
 
  private:
+  void LayerByLayer(const float* src, float* dst) const;
+
   int64_t width_ = 0;
+  std::vector<float> biases_;   // of each layer
   std::vector<float> kernels_;  // [layers, width]
   std::vector<float> offsets_;  // c_l · w_l of each layer
   std::vector<float> bias_;     // the sum of all biases

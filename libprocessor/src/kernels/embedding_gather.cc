@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "src/kernels/dense_columns.h"
 #include "src/kernels/row_fetcher.h"
@@ -26,6 +27,14 @@ float DivisorOf(Combiner combiner, const uint32_t* numbers, const float* weights
   if (combiner == Combiner::kSum) return 1;
   if (weights == nullptr) sum = static_cast<float>(count);
   return combiner == Combiner::kSqrtn ? std::sqrt(sum) : sum;
+}
+
+// Is a row of zeros, which is passed over, multiplied with an infinity or NaN? That is NaN.
+bool HasInfiniteZero(const uint32_t* numbers, const float* weights, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    if (numbers[i] >= kFirstSpecialRow && numbers[i] != kNoRow && !std::isfinite(weights[i])) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -83,6 +92,9 @@ void Gather::WriteLookup(const Column& column, int64_t begin, int64_t end, Gathe
       column.copy(column.source, &kNoRow, 1, dst, 0);
     } else {
       column.pool(column.source, numbers, weights, n, 1 / divisor, dst);
+      if (weights != nullptr && HasInfiniteZero(numbers, weights, n)) {
+        std::fill(dst, dst + column.source.dim, std::numeric_limits<float>::quiet_NaN());
+      }
     }
     numbers += n;
     if (weights != nullptr) weights += n;

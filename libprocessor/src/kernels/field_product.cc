@@ -2,6 +2,7 @@
 #include "src/kernels/field_product.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "src/kernels/vector_loops.h"
 
@@ -20,6 +21,18 @@ struct Operands {
   const float* kernel;
 };
 
+/// Σ_e y[e] · (Σ_f matrix[e, f] · x[f]), in the order in which models compute it: which sums of infinities are NaN depends on
+/// that.
+float InOrder(const float* x, const float* y, const float* matrix, int64_t dim, int64_t stride) {
+  float product = 0;
+  for (int64_t e = 0; e < dim; ++e, matrix += stride) {
+    float sum = 0;
+    for (int64_t f = 0; f < dim; ++f) sum += matrix[f] * x[f];
+    product += sum * y[e];
+  }
+  return product;
+}
+
 /// Σ_e y[e] · matrix[e, :], each row of the matrix `stride` from the one before, times x.
 template <int kLanes>
 PROCESSOR_ALWAYS_INLINE float Bilinear(const float* x, const float* y, const float* matrix, int64_t dim, int64_t stride,
@@ -28,7 +41,8 @@ PROCESSOR_ALWAYS_INLINE float Bilinear(const float* x, const float* y, const flo
   for (int64_t e = 0; e < dim; ++e, matrix += stride) {
     for (int64_t f = 0; f < dim; ++f) scratch[f] += y[e] * matrix[f];
   }
-  return Dot<kLanes>(scratch, x, dim);
+  const float product = Dot<kLanes>(scratch, x, dim);
+  return std::isfinite(product) ? product : InOrder(x, y, matrix - dim * stride, dim, stride);
 }
 
 template <int kLanes>

@@ -33,6 +33,10 @@ PROCESSOR_ALWAYS_INLINE void Pool(const float* values, const float* weights, int
   if (rule.combiner == Pooling::kMax) return Maximum(values, weights, length, dim, rule, dst);
   WeightedSum(values, weights, length, dim, dst);
   if (rule.combiner == Pooling::kSum) return;
+  if (rule.least > 0 && rule.least <= kNoNan && count + rule.epsilon == 0) {
+    std::fill(dst, dst + dim, 0.0f);
+    return;
+  }
   const float divisor = std::max(count + rule.epsilon, rule.least);
   for (int64_t i = 0; i < dim; ++i) dst[i] /= divisor;
 }

@@ -11,12 +11,15 @@
 
 namespace processor {
 
+constexpr float kNoNan = 1e-30f;
+
 enum class Pooling { kSum, kMean, kMax };
 
 /// How a sequence is pooled.
 struct PoolingRule {
   Pooling combiner = Pooling::kSum;
-  /// A mean divides by `max(count + epsilon, least)`; by default that is `count + epsilon`, be it negative.
+  /// A mean divides by `max(count + epsilon, least)`; by default that is `count + epsilon`, be it negative. A `least` above
+  /// 0 of at most kNoNan stands for TensorFlow's DivNoNan: 0 where the count is 0, whatever is summed.
   float epsilon = 0;
   float least = std::numeric_limits<float>::lowest();
   /// Of a maximum: what a position of weight 0 counts as, or with `shift` what is added to it (times 1 - weight).
@@ -26,7 +29,7 @@ struct PoolingRule {
 
 /// Pools one sequence.
 ///
-/// Sum and mean weigh positions; those of weight 0 are not read, so that what padding holds does not matter.
+/// Sum and mean weigh positions, also those of weight 0: a NaN or infinity there gives NaN, as TensorFlow's product does.
 ///
 /// \param values [length, dim]
 /// \param weights [length], 1 for what counts and 0 for padding in most models
@@ -35,12 +38,11 @@ struct PoolingRule {
 void PoolSequence(const float* values, const float* weights, int64_t length, int64_t dim, const PoolingRule& rule,
                   float count, float* dst, Isa isa = ThisCpu().isa);
 
-/// `dst = Σ_t weights[t] · values[t]`, over the positions of weight other than 0.
+/// `dst = Σ_t weights[t] · values[t]`
 PROCESSOR_ALWAYS_INLINE void WeightedSum(const float* values, const float* weights, int64_t length, int64_t dim,
                                          float* dst) {
   for (int64_t i = 0; i < dim; ++i) dst[i] = 0;
   for (int64_t t = 0; t < length; ++t, values += dim) {
-    if (weights[t] == 0) continue;
     for (int64_t i = 0; i < dim; ++i) dst[i] += weights[t] * values[i];
   }
 }

@@ -39,6 +39,8 @@ TargetAttention::TargetAttention(int64_t dim, const std::vector<AttentionPart>& 
     : dim_(dim), rule_(rule) {
   const AttentionLayer& first = layers.front();
   const int64_t size = dim * first.units;
+  parts_ = parts;
+  whole_.assign(first.kernel, first.kernel + static_cast<int64_t>(parts.size()) * size);
   // In double precision: they count for every request.
   std::vector<double> query(size), key(size), product(size);
   for (size_t part = 0; part < parts.size(); ++part) {
@@ -119,6 +121,8 @@ class TargetAttention::Group {
   void Rows(const float* query, const float* keys, absl::Span<const SequenceMask> masks, int64_t first, int64_t rows,
             float* pooled) {
     const int64_t dim = unit_.dim_, inputs = unit_.layers_[0].shape.k;
+    query_ = query;
+    keys_ = keys;
     Multiply(unit_.query_, rows, query, unit_.query_.bias.data(), from_query_);
     for (int64_t row = 0; row < rows; ++row) {
       float* weights = weights_ + row * length_;
@@ -176,6 +180,42 @@ class TargetAttention::Group {
     MultiplyPanels(isa_, matmul);
   }
 
+  /// One position through the first layer as the model has it. Kernels of several parts are put together, which is the same
+  /// for numbers; but an infinity of the query that a model adds with both signs is NaN.
+  void FirstInOrder(int64_t place, int64_t row, float* dst) const {
+    const int64_t dim = unit_.dim_, units = unit_.layers_[0].shape.n;
+    const float *query = query_ + row * dim, *key = keys_ + place * dim, *kernel = unit_.whole_.data();
+    std::copy_n(unit_.query_.bias.data(), units, dst);
+    for (const AttentionPart part : unit_.parts_) {
+      for (int64_t i = 0; i < dim; ++i, kernel += units) {
+        const float value = PartOf(part, query[i], key[i]);
+        for (int64_t unit = 0; unit < units; ++unit) dst[unit] += value * kernel[unit];
+      }
+    }
+  }
+
+  static float PartOf(AttentionPart part, float query, float key) {
+    switch (part) {
+      case AttentionPart::kQuery:
+        return query;
+      case AttentionPart::kKey:
+        return key;
+      case AttentionPart::kQueryMinusKey:
+        return query - key;
+      case AttentionPart::kKeyMinusQuery:
+        return key - query;
+      case AttentionPart::kProduct:
+        return query * key;
+    }
+    return 0;
+  }
+
+  static bool AllFinite(const float* values, int64_t size) {
+    float nothing = 0;
+    for (int64_t i = 0; i < size; ++i) nothing += values[i] * 0;
+    return nothing == 0;
+  }
+
   /// Sends the block through the network and puts its scores where they belong.
   void Flush() {
     if (count_ == 0) return;
@@ -188,6 +228,9 @@ class TargetAttention::Group {
         std::copy_n(from_query_ + rows_[i] * units, units, dst + i * units);
       }
       Multiply(layer, count_, blocks_[current], first ? nullptr : layer.bias.data(), dst);
+      for (int64_t i = 0; first && i < count_; ++i) {
+        if (!AllFinite(dst + i * units, units)) FirstInOrder(places_[i], rows_[i], dst + i * units);
+      }
       if (layer.activation.kind != ActivationKind::kNone) {
         math_.activate(layer.activation, count_, units, {dst, units});
       }
@@ -201,6 +244,8 @@ class TargetAttention::Group {
   const Isa isa_;
   const RowMath& math_;
   const int64_t length_;
+  const float* query_ = nullptr;  // of the rows that are being computed
+  const float* keys_ = nullptr;
   float* const blocks_[2];
   float* from_query_;
   float* scores_;

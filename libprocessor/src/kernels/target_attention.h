@@ -90,6 +90,8 @@ class TargetAttention {
   bool key_ = false;
   bool product_ = false;
   AttentionRule rule_;
+  std::vector<AttentionPart> parts_;
+  std::vector<float> whole_;    // the kernel of the first layer, as it is given
   Packed query_;                // of the first layer: the query's part, with the bias
   std::vector<Packed> layers_;  // the first without the query's part and bias
 };

@@ -80,12 +80,26 @@ TEST(SequencePooling, DividesByALengthAsItIsGiven) {
   }
 }
 
-TEST(SequencePooling, DoesNotReadPadding) {
-  const std::vector<float> values = {1, 2, NAN, NAN}, weights = {1, 0};
+// As 0 · NaN is NaN where TensorFlow multiplies with the mask.
+TEST(SequencePooling, SumsKeepWhatIsNoNumberInPadding) {
+  for (const float special : {kNan, kInfinity, -kInfinity}) {
+    const std::vector<float> values = {1, 2, special, 3}, weights = {1, 0};
+    for (Isa isa : SupportedIsas()) {
+      std::vector<float> dst(2);
+      PoolSequence(values.data(), weights.data(), 2, 2, {Pooling::kSum}, 1, dst.data(), isa);
+      EXPECT_TRUE(std::isnan(dst[0])) << dst[0];
+      EXPECT_EQ(dst[1], 2);
+    }
+  }
+}
+
+// DivNoNan gives 0 where the count is 0, whatever is divided.
+TEST(SequencePooling, NothingDividedWithoutNanIsNothing) {
+  const std::vector<float> values = {kNan, 2}, weights = {0, 0};
   for (Isa isa : SupportedIsas()) {
-    std::vector<float> dst(2);
-    PoolSequence(values.data(), weights.data(), 2, 2, {Pooling::kSum}, 1, dst.data(), isa);
-    EXPECT_EQ(dst, (std::vector<float>{1, 2}));
+    float dst = 7;
+    PoolSequence(values.data(), weights.data(), 2, 1, {Pooling::kMean, 0, kNoNan}, 0, &dst, isa);
+    EXPECT_EQ(dst, 0);
   }
 }
 

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random graphs of one fused op each, with the subgraph of stock ops that it stands for, and requests to both.
+
+Numbers of requests are NaN, infinities, -0, denormals and what is between; ids are negative, past the end of their
+table and the largest there are; rows are empty. Run as a program it writes what stock TensorFlow answers, with the
+settings of its process: `python stock_cases.py SEED COUNT OUT.npz`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from stock_draws import INTEGERS, Array, Case, Random, floats, plain, small, some_rows
+from stock_groups import group
+
+ACTIVATIONS: dict[str, Callable[..., Any]] = {
+    "": lambda tf, x, w: x,
+    "relu": lambda tf, x, w: tf.nn.relu(x),
+    "relu6": lambda tf, x, w: tf.nn.relu6(x),
+    "leaky_relu": lambda tf, x, w: tf.nn.leaky_relu(x, 0.25),
+    "elu": lambda tf, x, w: tf.nn.elu(x),
+    "selu": lambda tf, x, w: tf.nn.selu(x),
+    "sigmoid": lambda tf, x, w: tf.sigmoid(x),
+    "tanh": lambda tf, x, w: tf.tanh(x),
+    "gelu": lambda tf, x, w: 0.5 * x * (1 + tf.math.erf(x * np.float32(0.7071067811865476))),
+    "gelu_tanh": lambda tf, x, w: 0.5 * x * (1 + tf.tanh(np.float32(0.7978845608) * (x + 0.044715 * tf.pow(x, 3)))),
+    "swish": lambda tf, x, w: x * tf.sigmoid(x),
+    "softplus": lambda tf, x, w: tf.nn.softplus(x),
+    "softmax": lambda tf, x, w: tf.nn.softmax(x),
+    "prelu": lambda tf, x, w: tf.nn.relu(x) - w[0] * tf.nn.relu(-x),
+    "dice": lambda tf, x, w: (p := tf.sigmoid(x * w[1] + w[2])) * x + (1 - p) * w[0] * x,
+}
+_WEIGHTS = {"prelu": ["weight"], "dice": ["weight", "scale", "shift"]}
+
+
+def tower(random: Random) -> Case:
+    rows, k, units = some_rows(random), small(random), small(random, 20)
+    inputs = [floats(random, rows, k), floats(random, rows, k)]
+    weights: list[Array] = []
+    steps: list[Callable[..., Any]] = []
+    layers: list[dict[str, Any]] = []
+
+    def weight(*shape: int) -> int:
+        weights.append(plain(random, *shape))
+        return len(weights) - 1
+
+    def activated(layer: dict[str, Any], width: int, names: list[str]) -> Callable[..., Any]:
+        name = str(random.choice(names))
+        given = [weight(width) for _ in _WEIGHTS.get(name, [])]
+        if name:
+            layer["activation"] = {"kind": name, **dict(zip(_WEIGHTS.get(name, []), given, strict=True))}
+            layer["activation"] |= {"alpha": 0.25} if name == "leaky_relu" else {}
+        return lambda tf, x, w: ACTIVATIONS[name](tf, x, [w[i] for i in given])
+
+    def add(layer: dict[str, Any], width: int, made: Callable[..., Any], names: list[str]) -> None:
+        act = activated(layer, width, names)
+        layers.append(layer)
+        steps.append(lambda tf, v, w: act(tf, made(tf, v, w), w))
+
+    combiner = str(random.choice(["add", "multiply", "concat", "none"]))
+    width = k
+    if combiner != "none":
+        width = 2 * k if combiner == "concat" else k
+        combine = {
+            "add": lambda tf, v, w: v["x0"] + v["x1"],
+            "multiply": lambda tf, v, w: v["x0"] * v["x1"],
+            "concat": lambda tf, v, w: tf.concat([v["x0"], v["x1"]], -1),
+        }[combiner]
+        add({"op": combiner, "inputs": ["x0", "x1"]}, width, combine, ["", "relu", "tanh"])
+    kernel, bias = weight(width, units), weight(units)
+    source = "h0" if combiner != "none" else "x0"
+    add(
+        {"op": "dense", "inputs": [source], "weights": [kernel], "bias": bias}, units,
+        lambda tf, v, w: tf.matmul(v[source], w[kernel]) + w[bias], list(ACTIVATIONS),
+    )  # fmt: skip
+    last = f"h{len(layers) - 1}"
+    if random.random() < 0.5:
+        scale, shift, before = weight(units), weight(units), last
+        add(
+            {"op": "affine", "inputs": [before], "scale": scale, "shift": shift}, units,
+            lambda tf, v, w: v[before] * w[scale] + w[shift], ["", "relu", "sigmoid"],
+        )  # fmt: skip
+    elif random.random() < 0.5:
+        gamma, beta, before = weight(units), weight(units), last
+        layers.append({"op": "layer_norm", "inputs": [before], "gamma": gamma, "beta": beta, "epsilon": 1e-3})
+
+        def norm(tf: Any, v: Any, w: Any) -> Any:
+            mean = tf.reduce_mean(v[before], -1, keepdims=True)
+            variance = tf.reduce_mean(tf.math.squared_difference(v[before], mean), -1, keepdims=True)
+            return (v[before] - mean) * tf.math.rsqrt(variance + 1e-3) * w[gamma] + w[beta]
+
+        steps.append(norm)
+    out = f"h{len(layers) - 1}"
+    final_kernel = weight(units, 3)
+    add(
+        {"op": "dense", "inputs": [out], "weights": [final_kernel], "add": []}, 3,
+        lambda tf, v, w: tf.matmul(v[out], w[final_kernel]), ["", "sigmoid", "softmax"],
+    )  # fmt: skip
+    del layers[-1]["add"]
+
+    def stock(tf: Any, *given: Any) -> list[Any]:
+        values = {"x0": given[0], "x1": given[1]}
+        for number, step in enumerate(steps):
+            values[f"h{number}"] = step(tf, values, given[2:])
+        return [values[out], values[f"h{len(steps) - 1}"]]
+
+    plan = {"version": 1, "layers": layers, "outputs": [out, f"h{len(layers) - 1}"]}
+    attributes = {"num_inputs": 2, "num_weights": len(weights), "num_outputs": 2, "plan": json.dumps(plan)}
+    return Case("RecDenseTower", [*inputs, *weights], attributes | {"precision": "fp32"}, stock, 2)
+
+
+def fm(random: Random) -> Case:
+    x = floats(random, some_rows(random), small(random), small(random, 20))
+    output = str(random.choice(["sum", "vector"]))
+
+    def stock(tf: Any, x: Any) -> list[Any]:
+        made = 0.5 * (tf.square(tf.reduce_sum(x, 1)) - tf.reduce_sum(tf.square(x), 1))
+        return [tf.reduce_sum(made, 1, keepdims=True) if output == "sum" else made]
+
+    return Case("RecFmInteraction", [x], {"output": output}, stock)
+
+
+def dot(random: Random) -> Case:
+    rows, count, dim = some_rows(random), small(random), small(random, 20)
+    pairs = [i * count + j for i in range(count) for j in range(i + 1)]
+    attributes = {"pairs": pairs, "num_fields": count}
+
+    def stock(tf: Any, x: Any) -> list[Any]:
+        products = tf.reshape(tf.matmul(x, x, transpose_b=True), [-1, count * count])
+        return [tf.gather(products, pairs, axis=1)]
+
+    return Case("RecDotInteraction", [floats(random, rows, count, dim)], attributes, stock)
+
+
+def product(random: Random) -> Case:
+    rows, count, dim = some_rows(random), small(random, 4) + 1, small(random, 12)
+    some = [(i, j) for i in range(count) for j in range(i + 1, count)]
+    left, right = [i for i, _ in some], [j for _, j in some]
+    kind = str(random.choice(["scalar", "vector", "matrix"]))
+    shape = {"scalar": [len(some)], "vector": [len(some), dim], "matrix": [dim, len(some), dim]}[kind]
+
+    def stock(tf: Any, x: Any, kernel: Any) -> list[Any]:
+        p, q = tf.gather(x, left, axis=1), tf.gather(x, right, axis=1)
+        if kind == "scalar":
+            return [tf.reduce_sum(p * q, -1) * kernel]
+        if kind == "vector":
+            return [tf.reduce_sum(p * q * kernel, -1)]
+        summed = tf.transpose(tf.reduce_sum(p[:, None] * kernel, -1), [0, 2, 1])
+        return [tf.reduce_sum(summed * q, -1)]
+
+    attributes = {"kind": kind, "pairs": [i * count + j for i, j in some], "num_fields": count}
+    return Case("RecProduct", [floats(random, rows, count, dim), plain(random, *shape)], attributes, stock)
+
+
+def cross(random: Random) -> Case:
+    rows, k, count = some_rows(random), small(random, 20), small(random, 3)
+    version = str(random.choice(["vector", "matrix", "low_rank"]))
+    rank = small(random)
+    shapes = {"vector": [(k,)], "matrix": [(k, k)], "low_rank": [(k, rank), (rank, k)]}[version]
+    kernels = [plain(random, *shape) for _ in range(count) for shape in shapes]
+    biases = [plain(random, k) for _ in range(count)]
+
+    def stock(tf: Any, x0: Any, *weights: Any) -> list[Any]:
+        x = x0
+        for layer in range(count):
+            kernel = weights[layer * len(shapes) : (layer + 1) * len(shapes)]
+            bias = weights[count * len(shapes) + layer]
+            if version == "vector":
+                x = x0 * tf.matmul(x, kernel[0][:, None]) + bias + x
+            else:
+                made = x
+                for one in kernel:
+                    made = tf.matmul(made, one)
+                x = x0 * (made + bias) + x
+        return [x]
+
+    attributes = {"num_kernels": len(kernels), "num_biases": count, "version": version}
+    return Case("RecCrossNetwork", [floats(random, rows, k), *kernels, *biases], attributes, stock)
+
+
+def _mask(random: Random, rows: int, length: int) -> Array:
+    kind = random.integers(0, 4)
+    if kind == 0:
+        return random.random((rows, length)) < 0.6
+    if kind == 1:
+        return (random.random((rows, length)) < 0.6).astype(np.float32)
+    lengths = random.integers(-1, length + 2, rows)
+    lengths[: rows // 3] = random.choice(INTEGERS[:3], rows // 3)
+    return lengths if kind == 2 else np.clip(lengths, -5, 100).astype(np.int32)
+
+
+def _weights(tf: Any, mask: Any, length: int) -> Any:
+    """Return the weights [rows, length] of a mask."""
+    if mask.dtype in (tf.int32, tf.int64):
+        return tf.cast(tf.range(length, dtype=mask.dtype) < mask[:, None], tf.float32)
+    return tf.cast(mask, tf.float32)
+
+
+def pooling(random: Random) -> Case:
+    rows, length, dim = some_rows(random), small(random), small(random, 20)
+    mask = _mask(random, rows, length)
+    combiner = str(random.choice(["sum", "epsilon", "least", "no_nan", "as_is", "max", "shift"]))
+    if combiner == "no_nan" and mask.dtype == np.float32:
+        combiner = "epsilon"  # nobody may divide so by what is no count
+    more: dict[str, Any] = {
+        "epsilon": {"epsilon": 1e-8}, "least": {"least": 1.0}, "no_nan": {"least": 1e-30},
+        "max": {"padding": -2.5}, "shift": {"padding": -1e9, "shift": True},
+    }.get(combiner, {})  # fmt: skip
+
+    def stock(tf: Any, x: Any, mask: Any) -> list[Any]:
+        weights = _weights(tf, mask, length)[:, :, None]
+        if combiner == "max":
+            return [tf.reduce_max(tf.where(weights != 0, x, -2.5), 1)]
+        if combiner == "shift":
+            return [tf.reduce_max(x - (1 - weights) * 1e9, 1)]
+        total, count = tf.reduce_sum(x * weights, 1), tf.reduce_sum(weights, 1)
+        return [
+            {
+                "sum": lambda: total,
+                "epsilon": lambda: total / (count + 1e-8),
+                "least": lambda: total / tf.maximum(count, 1),
+                "no_nan": lambda: tf.math.divide_no_nan(total, count),
+                "as_is": lambda: total / count,
+            }[combiner]()
+        ]
+
+    name = combiner if combiner == "sum" else "max" if combiner in {"max", "shift"} else "mean"
+    attributes = {"Tmask": mask.dtype, "combiner": name, **more}
+    return Case("RecSequencePooling", [floats(random, rows, length, dim), mask], attributes, stock)
+
+
+_PARTS: dict[str, Any] = {
+    "query": lambda tf, q, k: tf.broadcast_to(q, tf.shape(k)),
+    "key": lambda tf, q, k: k,
+    "query-key": lambda tf, q, k: q - k,
+    "key-query": lambda tf, q, k: k - q,
+    "product": lambda tf, q, k: q * k,
+}
+_UNIT = ["", "relu", "leaky_relu", "sigmoid", "tanh", "prelu", "dice"]
+
+
+def attention(random: Random) -> Case:
+    rows, length, dim = some_rows(random), small(random), small(random, 12)
+    parts = [str(one) for one in random.choice(list(_PARTS), small(random, 4))]
+    names = [str(random.choice(_UNIT)), ""]
+    weights: list[Array] = []
+    inputs = len(parts) * dim
+    for units, name in zip((small(random, 20), 1), names, strict=True):
+        weights += [plain(random, inputs, units), plain(random, units)]
+        weights += [plain(random, units) for _ in _WEIGHTS.get(name, [])]
+        inputs = units
+    mask = _mask(random, rows, length)
+    softmax = bool(random.random() < 0.6)
+    padding = float(random.choice([0.0, -4294967295.0, -9.0]))
+
+    def stock(tf: Any, query: Any, keys: Any, mask: Any, *weights: Any) -> list[Any]:
+        x = tf.concat([_PARTS[one](tf, query[:, None], keys) for one in parts], -1)
+        left = list(weights)
+        for name in names:
+            kernel, bias = left.pop(0), left.pop(0)
+            more = [left.pop(0) for _ in _WEIGHTS.get(name, [])]
+            x = ACTIVATIONS[name](tf, tf.matmul(x, kernel) + bias, more)
+        scores = tf.where(_weights(tf, mask, length)[:, None] != 0, tf.transpose(x, [0, 2, 1]), padding)
+        return [tf.matmul(tf.nn.softmax(scores) if softmax else scores, keys)[:, 0]]
+
+    attributes = {
+        "num_masks": 1, "Tmask": mask.dtype.type, "num_weights": len(weights), "parts": parts, "activations": names,
+        "alphas": [0.25, 0.25], "softmax": softmax, "padding": padding,
+    }  # fmt: skip
+    given = [floats(random, rows, dim), floats(random, rows, length, dim), mask]
+    return Case("RecTargetAttention", [*given, *weights], attributes, stock)
+
+
+def heads(random: Random) -> Case:
+    rows, queries, keys, count, dim = some_rows(random), *(small(random, 5) for _ in range(4))
+    given = [floats(random, rows, size, count * dim) for size in (queries, keys, keys)]
+    condition = random.random((rows, 1, 1, keys)) < 0.7
+
+    def stock(tf: Any, query: Any, key: Any, value: Any, condition: Any) -> list[Any]:
+        q, k, v = (
+            tf.transpose(tf.reshape(one, [-1, size, count, dim]), [0, 2, 1, 3])
+            for one, size in ((query, queries), (key, keys), (value, keys))
+        )
+        scores = tf.where(condition, tf.matmul(q, k, transpose_b=True) * 0.5, -1e9)
+        made = tf.transpose(tf.matmul(tf.nn.softmax(scores), v), [0, 2, 1, 3])
+        return [tf.reshape(made, [-1, queries, count * dim])]
+
+    attributes = {"heads": count, "scale": 0.5, "padding": -1e9, "num_conditions": 1}
+    return Case("RecHeadAttention", [*given, condition], attributes, stock)
+
+
+def outer(random: Random) -> Case:
+    rows, m, n, dim = some_rows(random), small(random), small(random), small(random, 20)
+
+    def stock(tf: Any, x: Any, y: Any) -> list[Any]:
+        made = tf.transpose(x[:, :, None] * y[:, None], [0, 3, 1, 2])
+        return [tf.reshape(made, [-1, dim, m * n])]
+
+    return Case("RecFieldOuter", [floats(random, rows, m, dim), floats(random, rows, n, dim)], {}, stock)
+
+
+def user_rows(random: Random) -> Case:
+    """Rows of which all are alike, bit by bit, and others: both ways the answer is what came."""
+    rows, dim = int(random.choice([1, 2, 5, 33])), small(random, 20)
+    x = floats(random, rows, dim)
+    if random.random() < 0.5:
+        x[:] = x[:1]
+    return Case(
+        "RecExpandRows", [x, plain(random, rows, 1)], {"T": np.float32, "Tlike": np.float32}, lambda tf, x, _: [x]
+    )
+
+
+CASES: dict[str, Callable[[Random], Case]] = {
+    "tower": tower, "fm": fm, "dot": dot, "product": product, "cross": cross, "pooling": pooling,
+    "attention": attention, "heads": heads, "outer": outer, "group": group, "user_rows": user_rows,
+}  # fmt: skip
+
+
+def cases(name: str, seed: int, count: int) -> Iterator[Case]:
+    """Make the graphs of an op: the same for the same seed."""
+    for number in range(count):
+        yield CASES[name](np.random.default_rng([seed, number, *name.encode()]))
+
+
+def stock_answers(case: Case) -> list[Array]:
+    """Ask stock TensorFlow, op by op."""
+    import tensorflow as tf
+
+    given = [tf.constant(one) for one in [*case.inputs, *case.tables]]
+    return [one.numpy() for one in case.stock(tf, *given)]
+
+
+def main() -> None:
+    seed, count, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    made = {}
+    for name in CASES:
+        for number, case in enumerate(cases(name, seed, count)):
+            for port, answer in enumerate(stock_answers(case)):
+                made[f"{name}/{number}/{port}"] = answer
+    np.savez(out, **made)
+
+
+if __name__ == "__main__":
+    main()
