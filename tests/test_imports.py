@@ -70,11 +70,13 @@ INCLUDES = {
         "src/runtime/signature.h",
     },
     # In what kernels compute is decided when a model is loaded, and what a kernel shares is made then.
+    # What a tower computes tells how rows pass through it.
     # It tells towers how many CPUs there are while it has moved the threads of the process to fewer.
     "runtime": {
         "src/codec/",
         "src/kernels/precision.h",
         "src/kernels/prepared_kernel.h",
+        "src/kernels/tower_plan.h",
         "src/kernels/tower_team.h",
     },
     # TensorFlow alone can load the ops: they know nothing of the runtime.
