@@ -293,6 +293,50 @@ def heads(random: Random) -> Case:
     return Case("RecHeadAttention", [*given, condition], attributes, stock)
 
 
+_GATES = {"gru": 3, "gru_reset_before": 3, "lstm": 4}
+
+
+def _step(tf: Any, cell: str, s: Any, states: tuple[Any, Any], recurrent: Any, more: Any) -> tuple[Any, Any]:
+    """Return the state after a position, and the cell's; `s`: what comes of the input."""
+    h, c = states
+    parts, columns = tf.split(s, _GATES[cell], 1), tf.split(recurrent, _GATES[cell], 1)
+    if cell == "lstm":
+        i, f, made, o = (one + tf.matmul(h, each) for one, each in zip(parts, columns, strict=True))
+        c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(made)
+        return tf.sigmoid(o) * tf.tanh(c), c
+    own = tf.split(more, 3)
+    z, r = (tf.sigmoid(parts[i] + tf.matmul(h, columns[i]) + own[i]) for i in (0, 1))
+    if cell == "gru":
+        made = tf.tanh(parts[2] + r * (tf.matmul(h, columns[2]) + own[2]))
+    else:
+        made = tf.tanh(parts[2] + tf.matmul(r * h, columns[2]))
+    return z * h + (1 - z) * made, c
+
+
+def recurrent_layer(random: Random) -> Case:
+    rows, length, k, units = some_rows(random), small(random), small(random), small(random, 20)
+    cell = str(random.choice(list(_GATES)))
+    width = _GATES[cell] * units
+    weights = [plain(random, k, width), plain(random, units, width), plain(random, width)]
+    weights += [plain(random, width)] if cell == "gru" else []
+    mask = random.random((rows, length)) < 0.7
+    backwards = bool(random.random() < 0.5)
+
+    def stock(tf: Any, x: Any, mask: Any, kernel: Any, recurrent: Any, bias: Any, *more: Any) -> list[Any]:
+        zero = tf.zeros([rows, units])
+        states, made = (zero, zero), []
+        for t in range(length)[:: -1 if backwards else 1]:
+            s = tf.matmul(x[:, t], kernel) + bias
+            after = _step(tf, cell, s, states, recurrent, more[0] if more else tf.zeros([width]))
+            states = tuple(tf.where(mask[:, t, None], new, old) for new, old in zip(after, states, strict=True))
+            made.append(states[0])
+        return [tf.stack(made, 1)]
+
+    attributes = {"cell": cell, "num_masks": 1, "num_biases": len(weights) - 2}
+    attributes |= {"sequences": True, "backwards": backwards}
+    return Case("RecRecurrentLayer", [floats(random, rows, length, k), mask, *weights], attributes, stock)
+
+
 def outer(random: Random) -> Case:
     rows, m, n, dim = some_rows(random), small(random), small(random), small(random, 20)
 
@@ -316,7 +360,8 @@ def user_rows(random: Random) -> Case:
 
 CASES: dict[str, Callable[[Random], Case]] = {
     "tower": tower, "fm": fm, "dot": dot, "product": product, "cross": cross, "pooling": pooling,
-    "attention": attention, "heads": heads, "outer": outer, "group": group, "user_rows": user_rows,
+    "attention": attention, "heads": heads, "outer": outer,
+    "recurrent_layer": recurrent_layer, "group": group, "user_rows": user_rows,
 }  # fmt: skip
 
 
