@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import processor
+from graph_tools import fuse
+from graph_tools.readers import read_model
 
 Serve = Callable[[Any, Any], Any]
 
@@ -145,3 +147,33 @@ def test_nothing_else_is_taken_for_proved(tmp_path: Path, name: str) -> None:
         rows, why = rows_of(model)
         assert rows in {"unproved", "dependent"}
         assert why
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_rows_are_followed_through_fused_ops(tmp_path: Path, mixed: bool) -> None:
+    import tensorflow as tf
+
+    table = tf.Variable(np.random.default_rng(1).normal(size=(50, 8)).astype(np.float32))
+    layers = [
+        tf.Variable(np.random.default_rng(i).normal(size=s).astype(np.float32))
+        for i, s in enumerate([(27, 16), (16, 1)])
+    ]
+
+    def serve(tf: Any, x: Any) -> Any:
+        found = tf.reshape(tf.gather(table, tf.cast(tf.abs(x), tf.int64) % 50), [-1, 24])
+        hidden = tf.nn.relu(tf.matmul(tf.concat([found, x], 1), layers[0]))
+        score = tf.sigmoid(tf.matmul(hidden, layers[1]))
+        return tf.reshape(score - tf.reduce_mean(score, 0) if mixed else score, [-1])
+
+    module = tf.Module()
+    module.kept = [table, *layers]
+    spec = tf.TensorSpec([None, 3], tf.float32, name="x")
+    module.serve = tf.function(lambda x: {"y": serve(tf, x)}, input_signature=[spec])
+    tf.saved_model.save(module, str(tmp_path / "m"), signatures={"serving_default": module.serve})
+    fuse(tmp_path / "m", tmp_path / "fused")
+    graph = read_model(tmp_path / "fused").graph
+    assert graph.of("RecDenseTower")
+    with processor.Model(tmp_path / "fused", THREADS) as model:
+        rows, why = rows_of(model)
+        assert rows == ("dependent" if mixed else "independent")
+        assert "reduces over rows" in why if mixed and why else why is None
