@@ -65,11 +65,14 @@ class Flat:
         sizes, masks = self.shapes.of(node.inputs[0]), [attribute(node, f"{one}_mask", 0) for one in _MASKS]
         bounds = [self.shapes.numbers(one) for one in node.inputs[1:4]]
         begin_open, end_open, new, shrink, ellipsis = masks
-        if sizes is None or any(one is None for one in bounds) or ellipsis:
+        if sizes is None or any(one is None for one in bounds):
             return False
-        axis = 0
+        axis, count = 0, len(bounds[0] or [])
         for i, (begin, step) in enumerate(zip(bounds[0] or [], bounds[2] or [], strict=True)):
             bit = 1 << i
+            if ellipsis & bit:
+                axis += len(sizes) - sum(not (new | ellipsis) >> one & 1 for one in range(count))
+                continue
             if new & bit:
                 continue
             if shrink & bit:

@@ -7,6 +7,7 @@ Keras and `tf.tensordot` spell a layer over more than two dimensions.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -118,7 +119,8 @@ class SymbolicShapes:
         found = [Size(1, ((*output, i),)) if one is None else Size(one) for i, one in enumerate(shape)]
         if found and self.graph[output.node].op == "RecCollapseRows":
             found[0] = Size(1, ((output.node, 0, 0),))  # all that it gives has the same number of rows
-        return tuple(found)
+        length = _length_of_lookups(self, output) if len(found) == 3 and found[1].known is None else None
+        return (found[0], length, found[2]) if length is not None else tuple(found)
 
     # Values of integer tensors of rank 0 and 1
 
@@ -307,6 +309,40 @@ def _gather(shapes: SymbolicShapes, node: Node) -> Sizes | None:
 
 Rule = Callable[[SymbolicShapes, Node], Sizes | None]
 
+
+def _length_of_lookups(shapes: SymbolicShapes, output: Output) -> Size | None:
+    """Return the number of positions of rows that a group of lookups gives for each value of a feature."""
+    node = shapes.graph[output.node]
+    if node.op != "RecEmbeddingGroup":
+        return None
+    plan = json.loads(attribute(node, "plan"))
+    key = plan["outputs"][output.port].get("sequence")
+    ids = None if key is None else shapes.of(node.inputs[plan["keys"][key]["feature"]])
+    return ids[1] if ids is not None and len(ids) == 2 else None
+
+
+def _sliced(shapes: SymbolicShapes, node: Node) -> Sizes | None:
+    """Follow `x[..., None]` and the like, which only add dimensions."""
+    sizes, steps = shapes.of(node.inputs[0]), shapes.numbers(node.inputs[3])
+    begin, end, new, ellipsis = (attribute(node, f"{one}_mask", 0) for one in ("begin", "end", "new_axis", "ellipsis"))
+    if sizes is None or steps is None or attribute(node, "shrink_axis_mask", 0):
+        return None
+    found: list[Size] = []
+    taken, rest = 0, len(sizes) - sum(not (new | ellipsis) >> i & 1 for i in range(len(steps)))
+    for i, step in enumerate(steps):
+        if ellipsis >> i & 1:
+            found += sizes[taken : taken + rest]
+            taken += rest
+        elif new >> i & 1:
+            found.append(_ONE)
+        elif step == 1 and begin & end & 1 << i:
+            found.append(sizes[taken])
+            taken += 1
+        else:
+            return None
+    return (*found, *sizes[taken:])
+
+
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(_SAME_AS_FIRST, _first),
     **dict.fromkeys(_BROADCASTS, _elementwise),
@@ -322,6 +358,7 @@ _RULES: dict[str, Rule] = {
     "Pack": _pack,
     "Tile": _tile,
     "Split": _split,
+    "StridedSlice": _sliced,
     "Transpose": _transpose,
 }
 

@@ -27,11 +27,13 @@ class FuseDotInteractions(InteractionPass):
     name = "fuse_dot_interactions"
 
     def roots(self, flat: Flat) -> Iterable[Node]:
-        return flat.graph.of("GatherV2", "Select", "SelectV2", "Mul", "Sum")
+        return flat.graph.of("GatherV2", "GatherNd", "Select", "SelectV2", "Mul", "Sum")
 
     def match(self, flat: Flat, node: Node) -> Fusion | str | None:
         if node.op == "Sum":
             return _inner_products(flat, node)
+        if node.op == "GatherNd":
+            return _gathered_by_place(flat, node)
         source = _all_products(flat, node)
         if source is None:
             return None
@@ -102,6 +104,29 @@ def _gathered(flat: Flat, node: Node, count: int) -> list[int] | str:
         if indices is not None:
             return [int(one) for one in indices]
     return f"'{node.name}' picks rows, expected products of each row"
+
+
+def _gathered_by_place(flat: Flat, node: Node) -> Fusion | str | None:
+    """Recognise `transpose(gather_nd(transpose(products, [1, 2, 0]), places))`."""
+    turned = flat.direct(node.inputs[0], "Transpose")
+    source = node.inputs[0] if turned is None else turned.inputs[0]
+    fields = own_products(flat, source)
+    if fields is None:
+        return None
+    count, places = flat.known(fields)[1], flat.values.constant(node.inputs[1])
+    if turned is None or flat.shapes.numbers(turned.inputs[1]) != [1, 2, 0]:
+        return f"'{node.name}' picks products of each row in another way than by constant places of a transposed matrix"
+    if places is None or places.ndim != 2 or places.shape[1] != 2 or not count:
+        return f"places '{node.inputs[1].node}' do not follow from constants"
+    user = flat.only_user(node.output())
+    if user is None or user.op != "Transpose" or flat.shapes.numbers(user.inputs[1]) != [1, 0]:
+        return f"products that '{node.name}' picks are not put in rows again"
+    if not flat.is_float(fields) or not ((places >= 0) & (places < count)).all():
+        return f"'{fields.node}' is not float32, or places are beyond its vectors"
+    given, dim = fields_input(flat, fields)
+    pairs = [int(i) * count + int(j) for i, j in places]
+    attrs = {"pairs": pairs, "num_fields": count, "dim": dim}
+    return Fusion(user.output(), "RecDotInteraction", [given], attrs, (None, len(pairs)))
 
 
 def _where(flat: Flat, output: Output, count: int) -> Array | None:

@@ -76,7 +76,7 @@ def _mask(flat: Flat, values: Output, output: Output) -> Mask | None:
     sizes, whole = flat.sizes(output), flat.sizes(values)
     if not whole or not sizes or len(whole) != 3 or len(sizes) != 3 or whole[2].known is None:
         return None
-    if not alike(whole[0], sizes[0]) or whole[1] != sizes[1] or whole[1].known is None:
+    if not alike(whole[0], sizes[0]) or whole[1] != sizes[1]:
         return None
     mask = find_mask(flat, output, whole[:2])
     # Other numbers for each position are gates over experts, or attention.

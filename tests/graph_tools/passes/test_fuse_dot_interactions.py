@@ -56,6 +56,10 @@ SPELLINGS: dict[str, tuple[Callable[[Any], Any], list[int]]] = {
     "tfrs": (tfrs(False, False), pairs_of(LOWER)),
     "tfrs with itself": (tfrs(True, False), pairs_of(DIAGONAL)),
     "tfrs with zeros": (tfrs(False, True), np.where(LOWER.ravel(), np.arange(COUNT * COUNT), -1).tolist()),
+    "gather_nd": (
+        lambda x: tf.transpose(tf.gather_nd(tf.transpose(products(x), [1, 2, 0]), np.argwhere(LOWER))),
+        pairs_of(LOWER),
+    ),
     "constant mask": (
         lambda x: tf.ensure_shape(tf.boolean_mask(products(x), LOWER, axis=1), [None, 10]),
         pairs_of(LOWER),
@@ -113,6 +117,16 @@ def test_vectors_that_are_joined_already_are_taken_so(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "gather_nd in each row": (
+        lambda x: tf.gather_nd(
+            products(x), tf.tile(tf.constant(np.argwhere(LOWER))[None], [tf.shape(x)[0], 1, 1]), batch_dims=1
+        ),
+        "in another way than by constant places",
+    ),
+    "gather_nd that stays turned": (
+        lambda x: tf.gather_nd(tf.transpose(products(x), [1, 2, 0]), np.argwhere(LOWER)),
+        "not put in rows again",
+    ),
     "values decide": (
         lambda x: tf.reshape(products(x) * tf.cast(products(x) > 0, tf.float32), [-1, 25]),
         "does not follow from constants",

@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from host_support import LIBRARY
+from idiom_models import export_function
 from interaction_checks import Fused, floats, fuse, requests
 
+from graph_tools.fusing import fuse as whole_fuse
 from graph_tools.passes.fuse_sequence_pooling import FuseSequencePooling
 
 OP = "RecSequencePooling"
@@ -184,6 +187,36 @@ def test_a_mean_by_another_number_keeps_its_division(tmp_path: Path) -> None:
     found = run(tmp_path, function, ids=ids)
     assert found.attributes(OP, "combiner") == [b"sum"]
     assert found.ops["RealDiv"] == 1
+
+
+@pytest.mark.parametrize("length", [LENGTH, None])
+def test_masks_of_histories_of_any_length(tmp_path: Path, length: int | None) -> None:
+    table = tf.Variable(floats(50, DIM))
+
+    def function(ids: Any) -> dict[str, Any]:
+        rows, mask = tf.gather(table, ids), tf.cast(ids > 0, tf.float32)[..., None]
+        total = tf.reduce_sum(rows * mask, 1)
+        return {"sum": total, "mean": total / (tf.reduce_sum(mask, 1) + 1e-8)}
+
+    export_function(tmp_path / "source", function, [tf.TensorSpec([None, length], tf.int64, name="ids")], table=table)
+    report = whole_fuse(tmp_path / "source", tmp_path / "fused", op_library=LIBRARY, precision="fp32")
+    (found,) = [one for one in report.fused if one.name == FuseSequencePooling.name]
+    assert found.applied == 2
+    assert report.verification is not None
+    assert report.verification["passed"]
+
+
+def test_a_mask_of_another_length_stays(tmp_path: Path) -> None:
+    """A mask of one position counts for all where sizes are not known before."""
+    table = tf.Variable(floats(50, DIM))
+    specs = [tf.TensorSpec([None, None], tf.int64, name=name) for name in ("ids", "others")]
+
+    def function(ids: Any, others: Any) -> dict[str, Any]:
+        return {"sum": tf.reduce_sum(tf.gather(table, ids) * tf.cast(others > 0, tf.float32)[..., None], 1)}
+
+    export_function(tmp_path / "source", function, specs, table=table)
+    report = whole_fuse(tmp_path / "source", None, op_library=LIBRARY, precision="fp32", dry_run=True)
+    assert not any(one.applied for one in report.fused if one.name == FuseSequencePooling.name)
 
 
 ALONE: dict[str, Callable[..., Any]] = {
