@@ -119,8 +119,11 @@ class SymbolicShapes:
         found = [Size(1, ((*output, i),)) if one is None else Size(one) for i, one in enumerate(shape)]
         if found and self.graph[output.node].op == "RecCollapseRows":
             found[0] = Size(1, ((output.node, 0, 0),))  # all that it gives has the same number of rows
-        length = _length_of_lookups(self, output) if len(found) == 3 and found[1].known is None else None
-        return (found[0], length, found[2]) if length is not None else tuple(found)
+        looked_up = _looked_up(self, output) if len(found) == 3 else None
+        if looked_up is not None:
+            # A row for each value of a feature, of which TensorFlow may know no more than the graph does.
+            found[:2] = [b if a.known is None else a for a, b in zip(found[:2], looked_up, strict=True)]
+        return tuple(found)
 
     # Values of integer tensors of rank 0 and 1
 
@@ -310,15 +313,15 @@ def _gather(shapes: SymbolicShapes, node: Node) -> Sizes | None:
 Rule = Callable[[SymbolicShapes, Node], Sizes | None]
 
 
-def _length_of_lookups(shapes: SymbolicShapes, output: Output) -> Size | None:
-    """Return the number of positions of rows that a group of lookups gives for each value of a feature."""
+def _looked_up(shapes: SymbolicShapes, output: Output) -> Sizes | None:
+    """Return the sizes of a feature [rows, positions] whose values a group of lookups gives a row each."""
     node = shapes.graph[output.node]
     if node.op != "RecEmbeddingGroup":
         return None
     plan = json.loads(attribute(node, "plan"))
     key = plan["outputs"][output.port].get("sequence")
     ids = None if key is None else shapes.of(node.inputs[plan["keys"][key]["feature"]])
-    return ids[1] if ids is not None and len(ids) == 2 else None
+    return ids if ids is not None and len(ids) == 2 else None
 
 
 def _sliced(shapes: SymbolicShapes, node: Node) -> Sizes | None:

@@ -78,6 +78,9 @@ def _mask(flat: Flat, values: Output, output: Output) -> Mask | None:
         return None
     if not alike(whole[0], sizes[0]) or whole[1] != sizes[1]:
         return None
+    if whole[0] != sizes[0] and flat.graph.of("RecCollapseRows"):
+        # The user's side may have one row where the items' has many.
+        return None
     mask = find_mask(flat, output, whole[:2])
     # Other numbers for each position are gates over experts, or attention.
     is_mask = mask is not None and (mask.given != mask.origin or flat.graph[mask.origin.node].op in _ORIGINS)
