@@ -34,12 +34,6 @@ PROCESSOR_TARGET_AVX2 void RowsAvx2(const float* src, int64_t rows, int64_t widt
   AllRows<kLanesAvx2>(src, rows, width, layers, kernels, offsets, bias, dst);
 }
 
-bool AllFinite(const float* values, int64_t size) {
-  float nothing = 0;
-  for (int64_t i = 0; i < size; ++i) nothing += values[i] * 0;
-  return nothing == 0;
-}
-
 }  // namespace
 
 CrossVectors::CrossVectors(const std::vector<const float*>& kernels, const std::vector<const float*>& biases,
@@ -74,6 +68,7 @@ void CrossVectors::Rows(const float* src, int64_t rows, float* dst, Isa isa) con
       AllRows<kLanesPlain>(src, rows, width_, layers(), kernels, offsets, bias, dst);
       break;
   }
+  if (AllFinite(dst, rows * width_)) return;
   for (int64_t row = 0; row < rows; ++row, src += width_, dst += width_) {
     if (!AllFinite(dst, width_)) LayerByLayer(src, dst);
   }

@@ -32,6 +32,9 @@ PROCESSOR_TARGET_AVX2 void WriteAvx2(const float* query, const float* key, int64
   Write(query, key, dim, with_key, with_product, dst);
 }
 
+PROCESSOR_TARGET_AVX512 bool FiniteAvx512(const float* values, int64_t size) { return AllFinite(values, size); }
+PROCESSOR_TARGET_AVX2 bool FiniteAvx2(const float* values, int64_t size) { return AllFinite(values, size); }
+
 }  // namespace
 
 TargetAttention::TargetAttention(int64_t dim, const std::vector<AttentionPart>& parts,
@@ -165,6 +168,12 @@ class TargetAttention::Group {
     }
   }
 
+  bool IsFinite(const float* values, int64_t size) const {
+    return isa_ == Isa::kAvx512 ? FiniteAvx512(values, size)
+           : isa_ == Isa::kAvx2 ? FiniteAvx2(values, size)
+                                : AllFinite(values, size);
+  }
+
   /// dst = src · W + bias, or += without bias.
   void Multiply(const Packed& packed, int64_t rows, const float* src, const float* bias, float* dst) const {
     PanelMatmul matmul;
@@ -210,12 +219,6 @@ class TargetAttention::Group {
     return 0;
   }
 
-  static bool AllFinite(const float* values, int64_t size) {
-    float nothing = 0;
-    for (int64_t i = 0; i < size; ++i) nothing += values[i] * 0;
-    return nothing == 0;
-  }
-
   /// Sends the block through the network and puts its scores where they belong.
   void Flush() {
     if (count_ == 0) return;
@@ -228,7 +231,8 @@ class TargetAttention::Group {
         std::copy_n(from_query_ + rows_[i] * units, units, dst + i * units);
       }
       Multiply(layer, count_, blocks_[current], first ? nullptr : layer.bias.data(), dst);
-      for (int64_t i = 0; first && i < count_; ++i) {
+      const bool finite = !first || IsFinite(dst, count_ * units);
+      for (int64_t i = 0; !finite && i < count_; ++i) {
         if (!AllFinite(dst + i * units, units)) FirstInOrder(places_[i], rows_[i], dst + i * units);
       }
       if (layer.activation.kind != ActivationKind::kNone) {

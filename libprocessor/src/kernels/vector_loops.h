@@ -73,6 +73,18 @@ PROCESSOR_ALWAYS_INLINE float Dot(const float* a, const float* b, int64_t size) 
   return sum;
 }
 
+/// Are all of them finite? Of integers, so that it becomes vectors: a sum of floats in order would not.
+PROCESSOR_ALWAYS_INLINE bool AllFinite(const float* values, int64_t size) {
+  uint32_t top = 0;
+  for (int64_t i = 0; i < size; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, values + i, sizeof(bits));
+    // An exponent of ones, as infinities and NaN have, carries into the sign.
+    top |= (bits & 0x7fffffffu) + 0x00800000u;
+  }
+  return top >> 31 == 0;
+}
+
 }  // namespace processor
 
 #endif  // PROCESSOR_KERNELS_VECTOR_LOOPS_H_
