@@ -7,8 +7,8 @@
 #include <limits>
 #include <utility>
 
-#include "src/kernels/tower_team.h"
 #include "src/runtime/exception_status.h"
+#include "src/runtime/lone_thread.h"
 #include "src/runtime/process_threads.h"
 
 namespace processor {
@@ -113,7 +113,7 @@ void ShadowLane::Work() noexcept {
   KeepThreadInPlace();
   const sched_param none{};
   sched_setscheduler(0, SCHED_IDLE, &none);
-  TowerTeams::KeepThisThreadOut();
+  ComputeAlone();
   // Whoever waits for a lock that a thread without a CPU holds waits for that CPU. So this thread runs the model and nothing
   // else: what it shares with requests of clients and with the control thread is done by one with the usual class, which
   // also starts threads of the shadow version, as these may serve others some day.
