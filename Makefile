@@ -32,7 +32,7 @@ $(VENV)/.stamp-%: pyproject.toml
 	$(Q)echo "Installing the packages for '$*' into $(VENV) (the first time this takes a minute or two)"
 	$(Q)$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	$(Q)$(BIN)/python -m pip install --quiet --disable-pip-version-check --group $*
-	$(Q)$(if $(filter test lint bench demo-proxy,$*),$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WITHOUT_TENSORFLOW))
+	$(Q)$(if $(filter test lint bench load-test demo-proxy,$*),$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WITHOUT_TENSORFLOW))
 	$(Q)touch $@
 
 # Other engines, to compare with: nothing that users need, so in an environment of their own.

@@ -38,7 +38,7 @@ class Proxy:
     url : str
         Its page and admin API.
     token_file : Path
-        What the page asks for; verbs find it by themselves.
+        Holds the token that a browser is asked for; the command line finds it by itself.
     grpc, rest : str
         Where its host answers requests.
     client : Client

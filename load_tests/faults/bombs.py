@@ -14,7 +14,6 @@ from pathlib import Path
 
 from load_tests.faults.asking import FEATURES, MODEL
 from load_tests.faults.case import Case, Stage
-from serving_proxy.sources import messages
 
 __all__ = ["bombs"]
 
@@ -47,7 +46,9 @@ def _gzip_bomb(megabytes: int) -> bytes:
 
 def _claims(rows: int) -> bytes:
     """Write a PredictRequest of one value for each input that stands for a whole tensor."""
-    request = messages.new("tensorflow.serving.PredictRequest")
+    from tensorflow_serving.apis import predict_pb2
+
+    request = predict_pb2.PredictRequest()
     request.model_spec.name = _MANY_INPUTS
     for number in range(FEATURES):
         tensor = request.inputs[f"f{number}"]

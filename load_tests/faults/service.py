@@ -109,7 +109,9 @@ class Service:
 
     def client(self) -> Client:
         """Make a client of the admin port."""
-        return Client(f"http://127.0.0.1:{self.admin}", timeout=10.0)
+        # Not as the command line finds it: a disk of its own is not seen from here.
+        token = (self.state / "admin.token").read_text(encoding="utf-8").strip()
+        return Client(f"http://127.0.0.1:{self.admin}", token=token, timeout=10.0)
 
     def kill_proxy(self) -> None:
         """End the proxy as a crash would; its host goes on."""

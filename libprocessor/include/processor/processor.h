@@ -675,8 +675,8 @@ PROCESSOR_API processor_status processor_host_claim_port(const processor_host *h
 /**
  * \brief Say that the process is about to end in order, as when it is told to by SIGTERM.
  *
- * What is being loaded is given up, and the end of the process is not held against it; otherwise a host that ends while it
- * loads counts as one that died of what it loaded. Requests are answered as before. To be called first, before
+ * Loads under way are given up, and no version is blamed for the end of the process; without this call, a host that ends
+ * while it loads counts as one that died of what it loaded. Requests are answered as before. Call it before
  * processor_host_drain(). Since 1.2.
  */
 PROCESSOR_API processor_status processor_host_prepare_end(const processor_host *host, processor_error *error);
