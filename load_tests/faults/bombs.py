@@ -105,6 +105,7 @@ def bombs(case: Case) -> None:
                 for _ in range(_ROUNDS):
                     seen = _at_once(send, _AT_ONCE)
             case.found.figures[name] = dict(seen)
+            case.expect(sum(seen.values()) == _AT_ONCE, f"{name}: {sum(seen.values())} answers, expected {_AT_ONCE}")
             now = stage.service.any_host_pid()
             case.expect(now == pid, f"{name}: the host ended")
             if now != pid:

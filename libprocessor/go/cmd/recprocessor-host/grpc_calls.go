@@ -39,22 +39,12 @@ type singleHandler = func(ctx context.Context, header metadata.MD, data []byte) 
 func (s *grpcServer) single(handle singleHandler) grpc.StreamHandler {
 	return func(_ any, stream grpc.ServerStream) error {
 		ctx := stream.Context()
-		raw := rawRequest{}
+		begun, _ := ctx.Value(begunKey{}).(*begunCall)
+		raw, err := begun.receive(stream)
 		// Also if it is complete and the call is not.
 		defer raw.free()
-		if err := stream.RecvMsg(&raw); err != nil {
-			if begun, _ := ctx.Value(begunKey{}).(*begunCall); begun.state.Load() == refusedCrowded {
-				stream.SetTrailer(crowdedTrailer)
-				return begun.refusal()
-			}
-			if errors.Is(err, io.EOF) {
-				err = status.Error(codes.InvalidArgument, "request: none came, expected one message")
-			}
+		if err != nil {
 			return err
-		}
-		begun, _ := ctx.Value(begunKey{}).(*begunCall)
-		if !begun.arrive() {
-			return begun.refusal()
 		}
 		if err := raw.unpack(s.most); err != nil {
 			stream.SetTrailer(trailerOf(nil, err))
@@ -77,9 +67,10 @@ func (s *grpcServer) single(handle singleHandler) grpc.StreamHandler {
 // begunCall is the context of a call that has still to bring its request.
 type begunCall struct {
 	context.Context
-	header metadata.MD
-	timer  *time.Timer
-	state  atomic.Int32
+	header  metadata.MD
+	timer   *time.Timer
+	state   atomic.Int32
+	refused chan struct{} // closed when it is
 }
 
 // What became of it.
@@ -98,6 +89,36 @@ var errCrowded = status.Error(codes.ResourceExhausted,
 
 var crowdedTrailer = metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(crowdedRetry.Milliseconds(), 10))
 
+// receive waits for the request, or for the refusal of the call.
+//
+// A read that fails writes a status of its own, which would hide that of the refusal. So the read goes on beside it, and
+// ends with the call.
+func (c *begunCall) receive(stream grpc.ServerStream) (*rawRequest, error) {
+	raw, received := &rawRequest{}, make(chan error)
+	go func() {
+		err := stream.RecvMsg(raw)
+		select {
+		case received <- err:
+		case <-c.refused:
+			raw.free()
+		}
+	}()
+	select {
+	case err := <-received:
+		switch {
+		case errors.Is(err, io.EOF):
+			return raw, status.Error(codes.InvalidArgument, "request: none came, expected one message")
+		case err != nil:
+			return raw, err
+		case !c.arrive():
+			return raw, c.refuse(stream)
+		}
+		return raw, nil
+	case <-c.refused:
+		return &rawRequest{}, c.refuse(stream)
+	}
+}
+
 // arrive says whether the request came in time.
 func (c *begunCall) arrive() bool {
 	arrived := c.state.CompareAndSwap(waitsForRequest, hasRequest)
@@ -105,8 +126,9 @@ func (c *begunCall) arrive() bool {
 	return arrived
 }
 
-func (c *begunCall) refusal() error {
+func (c *begunCall) refuse(stream grpc.ServerStream) error {
 	if c.state.Load() == refusedCrowded {
+		stream.SetTrailer(crowdedTrailer)
 		return errCrowded
 	}
 	return status.Error(codes.DeadlineExceeded, context.DeadlineExceeded.Error())
@@ -122,21 +144,12 @@ func (c *begunCall) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Err implements context.Context.
-func (c *begunCall) Err() error {
-	if c.state.Load() == refusedLate {
-		return context.DeadlineExceeded
-	}
-	return c.Context.Err()
-}
-
 // begin limits how long a call may keep the host waiting for its request.
 func (s *grpcServer) begin(ctx context.Context, info *tap.Info) (context.Context, error) {
 	if !s.singles[info.FullMethodName] {
 		return ctx, nil
 	}
-	inner, cancel := context.WithCancel(ctx)
-	call := &begunCall{Context: inner, header: info.Header}
+	call := &begunCall{Context: ctx, header: info.Header, refused: make(chan struct{})}
 	until := time.Now().Add(s.readTime)
 	look := func() {
 		refused := waitsForRequest
@@ -152,7 +165,7 @@ func (s *grpcServer) begin(ctx context.Context, info *tap.Info) (context.Context
 				call.timer.Reset(min(patiencePeriod, time.Until(until)))
 			}
 		case call.state.CompareAndSwap(waitsForRequest, refused):
-			cancel()
+			close(call.refused)
 		}
 	}
 	call.timer = time.AfterFunc(time.Hour, look)
