@@ -87,6 +87,11 @@ func parseOptions(arguments []string) (hostOptions, error) {
 	o.logLevel = "info"
 	oneOf(flags, &o.logLevel, "log-level", []string{"debug", "info", "warning", "error"}, "what is logged")
 	flags.StringVar(&o.profileListen, "profile-listen", "", "`address` for Go's profiler, as in 127.0.0.1:6060; off")
+	flags.VisitAll(func(one *flag.Flag) {
+		if one.Name != "cors-origin" {
+			one.Value = &onceValue{Value: one.Value}
+		}
+	})
 	if err := flags.Parse(arguments); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			help()
@@ -112,6 +117,34 @@ func parseOptions(arguments []string) (hostOptions, error) {
 		return o, fmt.Errorf("--allow-model-control: no --admin, expected the URL of the proxy")
 	}
 	return o, nil
+}
+
+// onceValue refuses a second value, of which the flag package would keep the last.
+type onceValue struct {
+	flag.Value
+	taken *string
+}
+
+func (v *onceValue) Set(text string) error {
+	if v.taken != nil && !v.IsBoolFlag() {
+		return fmt.Errorf("%q and %q given, expected one value", *v.taken, text)
+	}
+	v.taken = &text
+	return v.Value.Set(text)
+}
+
+// String is also asked of a value that holds nothing.
+func (v *onceValue) String() string {
+	if v.Value == nil {
+		return ""
+	}
+	return v.Value.String()
+}
+
+// IsBoolFlag: such a flag has no value on the command line.
+func (v *onceValue) IsBoolFlag() bool {
+	flag, ok := v.Value.(interface{ IsBoolFlag() bool })
+	return ok && flag.IsBoolFlag()
 }
 
 // checkOrigin: as browsers send it, without a path.

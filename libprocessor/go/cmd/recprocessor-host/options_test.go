@@ -9,11 +9,12 @@ import (
 )
 
 func TestParseOptions(t *testing.T) {
-	o, err := parseOptions([]string{"--state-dir", "s", "--grpc-port=0", "--read-seconds", "0.5", "--max-message-mb", "1"})
+	o, err := parseOptions([]string{"--state-dir", "s", "--grpc-port=0", "--read-seconds", "0.5", "--max-message-mb", "1",
+		"--cors-origin", "https://a.example", "--cors-origin=https://b.example", "--allow-reload-rpc=false", "--allow-reload-rpc=false"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.stateDir != "s" || o.hostID != "host-0" || o.address != "127.0.0.1" || o.grpcPort != 0 || o.restPort != 8501 ||
+	if len(o.corsOrigins) != 2 || o.stateDir != "s" || o.hostID != "host-0" || o.address != "127.0.0.1" || o.grpcPort != 0 || o.restPort != 8501 ||
 		o.readTime != 500*time.Millisecond || o.maxMessage() != mib || o.logFormat != "json" || o.logLevel != "info" {
 		t.Errorf("got %+v", o)
 	}
@@ -31,6 +32,8 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"expected one":          {"--client-ca", "c"},
 		"URL of the proxy":      {"--allow-reload-rpc"},
 		"flags only":            {"more"},
+		"expected one value":    {"--cpus", "0", "--cpus", "1"},
+		`"8500" and "8501"`:     {"--grpc-port", "8500", "--grpc-port=8501"},
 		"not defined":           {"--absent"},
 	} {
 		if words != "--state-dir" {
