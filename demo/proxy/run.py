@@ -66,7 +66,8 @@ def run(options: Options, terminal: Terminal) -> int:
                 log = options.work / "proxy.log"
                 proxy = stack.enter_context(serving(options.root, state, log))
             terminal.console.print(f"  Its page, to look at meanwhile: [bold]{proxy.url}/[/]", soft_wrap=True)
-            terminal.console.print(f"  It asks for the token in {_relative(proxy.token_file, options.root)}", soft_wrap=True)
+            token_file = _relative(proxy.token_file, options.root)
+            terminal.console.print(f"  It asks for the token in {token_file}", soft_wrap=True)
             typed = {number: _relative(path, options.root) for number, path in models.items()}
             told = Story(terminal, proxy, typed, optimize=options.optimize)
             told.deploy_first()

@@ -59,7 +59,7 @@ def _add_health(app: FastAPI, plane: Plane) -> None:
             return {"status": "closing"}
         return {"status": "ok"}
 
-    guarded = {code: RESPONSES[code] for code in (401, 403)}
+    guarded: dict[int | str, dict[str, Any]] = {code: RESPONSES[code] for code in (401, 403)}
 
     @app.get("/metrics", tags=["proxy"], response_class=Response, responses=guarded)
     async def metrics_text() -> Response:
