@@ -2,7 +2,10 @@
 // Pooling against loops, for each instruction set.
 #include "src/kernels/sequence_pooling.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
+#include <random>
 
 #include "naive.h"
 
@@ -172,6 +175,46 @@ TEST(SequencePooling, MaximaOfZerosAreTheLastOne) {
         std::fill(values.begin() + 2 * dim, values.end(), last);
         PoolSequence(values.data(), weights, 3, dim, {Pooling::kMax}, 0, dst.data(), isa);
         for (float one : dst) EXPECT_EQ(std::signbit(one), std::signbit(last)) << IsaName(isa) << " " << dim;
+      }
+    }
+  }
+}
+
+// Blocks of columns of every width, runs of padding at both ends and between, and whatever numbers there are.
+TEST(SequencePooling, MaximaAreThoseOfColumnsInOrder) {
+  const float numbers[] = {0, -0.0f, 1, -1, 2, -2, 0.5f, kInfinity, -kInfinity, kNan};
+  const float some_weights[] = {0, 1, 1, -0.0f, 0.5f, kNan};
+  std::mt19937 generator(1);
+  for (Isa isa : SupportedIsas()) {
+    for (int64_t dim : {1, 3, 4, 5, 12, 15, 24, 31, 64, 67, 100}) {
+      for (int64_t length : {1, 2, 5, 20}) {
+        for (int round = 0; round < 60; ++round) {
+          const PoolingRule rule = {Pooling::kMax, 0, 0, numbers[generator() % 10], round % 3 == 0};
+          SCOPED_TRACE(testing::Message() << IsaName(isa) << " " << length << "x" << dim << ", padding " << rule.padding
+                                          << (rule.shift ? ", shift" : ""));
+          // Few kinds, so that there are maxima of zeros, and infinities of both signs without NaN.
+          const size_t kinds = round % 2 == 0 ? 2 : round % 4 == 1 ? 9 : 10;
+          std::vector<float> values(length * dim), weights(length), dst(dim, -7);
+          for (float& one : values) one = numbers[generator() % kinds];
+          for (float& one : weights) one = some_weights[generator() % (round % 5 == 0 ? 6 : 4)];
+          std::fill_n(weights.begin(), generator() % length, 0.0f);
+          std::fill_n(weights.rbegin(), generator() % length, 0.0f);
+          PoolSequence(values.data(), weights.data(), length, dim, rule, 0, dst.data(), isa);
+          for (int64_t e = 0; e < dim; ++e) {
+            float most = -kInfinity;
+            for (int64_t t = 0; t < length; ++t) {
+              const float value = values[t * dim + e], shifted = value + (1 - weights[t]) * rule.padding;
+              const float one = rule.shift ? shifted : weights[t] != 0 ? value : rule.padding;
+              if (!std::isnan(most) && !(most > one)) most = one;
+            }
+            if (std::isnan(most)) {
+              ASSERT_TRUE(std::isnan(dst[e])) << dst[e] << " at " << e;
+            } else {
+              ASSERT_EQ(dst[e], most) << "at " << e;
+              ASSERT_EQ(std::signbit(dst[e]), std::signbit(most)) << "at " << e;
+            }
+          }
+        }
       }
     }
   }
