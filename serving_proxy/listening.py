@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What both servers, the proxy's and the host's, do about sockets: none is so many that nothing else can be opened."""
+"""What the proxy and the host share: the signals that end them, and sockets that leave some files for all else."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import resource
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import uvicorn
 
+#: Signals that tell a program to end. SIGHUP as well: what a closed terminal leaves behind is drained, not cut off.
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: For files, databases, models and processes that are started, whatever clients do.
 RESERVED = 96
 # After one that cannot be accepted, asyncio tries as often as this at once, and logs every time.

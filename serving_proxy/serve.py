@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import socket
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from serving_proxy.control.checking import load_rules
 from serving_proxy.control.plane import Plane
 from serving_proxy.errors import InvalidError, UnavailableError
 from serving_proxy.files import private_folder
-from serving_proxy.listening import Server, most_connections, raise_file_limit
+from serving_proxy.listening import ENDING, Server, most_connections, raise_file_limit
 from serving_proxy.settings import ServeSettings
 from serving_proxy.sources.models_config import single_model
 from serving_proxy.store import Database, Repository, StateLock
@@ -51,8 +50,7 @@ def serve(settings: ServeSettings) -> None:
 
 async def _until_signalled(settings: ServeSettings) -> None:
     ended = asyncio.Event()
-    # SIGHUP as well: what a closed terminal leaves behind is drained, not cut off.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in ENDING:
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     await run(settings, ended)
 

@@ -6,12 +6,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 from collections.abc import Sequence
 
 from processor import Host, ProcessorError
 from serving_proxy.cpus import parse_cpus
 from serving_proxy.host.options import MIB, HostOptions, parse
-from serving_proxy.listening import raise_file_limit
+from serving_proxy.listening import ENDING, raise_file_limit
 
 log = logging.getLogger("serving_proxy.host")
 
@@ -25,6 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # Before the library is loaded: its threads take over what the process may use.
             os.sched_setaffinity(0, parse_cpus(options.cpus, "--cpus"))
         raise_file_limit()
+        # They wait for the server, which can end in order: a version that is being loaded would be blamed for an end
+        # before that.
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         with Host(
             options.state_dir,
             options.host_id,

@@ -28,6 +28,7 @@ from serving_proxy.host.options import HostOptions
 from serving_proxy.host.ports import reserve
 from serving_proxy.host.readiness import Readiness
 from serving_proxy.host.tracing import make_engine
+from serving_proxy.listening import ENDING
 
 log = logging.getLogger("serving_proxy.host")
 
@@ -62,8 +63,9 @@ class HostServer:
     async def run(self) -> None:
         """Serve until SIGTERM, SIGINT or SIGHUP; a second one ends the process at once."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in ENDING:
             loop.add_signal_handler(number, self._on_signal, number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         await self._grpc.set_health(ready=False, models={})
         if self._health is not None:
             await self._health.start()
