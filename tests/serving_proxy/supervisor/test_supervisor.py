@@ -234,6 +234,7 @@ def test_a_host_that_runs_and_answers_nobody_is_started_anew(tmp_path: Path) -> 
         wait_for(lambda: host(proxy)["alive"] and host(proxy)["pid"] != first, 30)
         assert re.search(r"silent for (8|9|10|11) s, killed", " ".join(messages(proxy)))
         # The new one has given no sign yet, as one of a former release never does: it is not taken for hung.
+        wait_for(lambda: host(proxy)["state"] == "ready")
         time.sleep(4)
         assert host(proxy)["state"] == "ready"
 
