@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from graph_tools.contractions import drop_marks, mark_contractions
@@ -27,7 +28,7 @@ from graph_tools.report.data import as_data
 from graph_tools.report.fuse import FusedPass, FuseReport, describe_sites, our_nodes
 from graph_tools.report.table_files import describe_table_files
 from graph_tools.store.saved_tables import TableOutput
-from graph_tools.timing import Timing, measure
+from graph_tools.timing import Trace, measure
 from graph_tools.user_rows import all_user_inputs
 from graph_tools.verification import SAMPLES, Tolerance, VerifyReport, verify
 from graph_tools.verification.generate import Generator
@@ -190,14 +191,20 @@ def optimize(
         report.fuse_options, report.library = as_data(fusing), str(library)
         return report
 
+    @cache
+    def trace_source() -> Trace:
+        # Once: what is left out of a further attempt changes nothing of the source.
+        told.begin("Tracing the source")
+        return _trace(asked)
+
     def fuse_graph(model: Model, report: FuseReport, choice: Choice) -> None:
         told.begin("Fusing")
         report.fused = [_run(model, one) for one in choice.of(fusing_passes(fusing))]
         report.user_inputs = all_user_inputs(model, fusing.user_inputs)
         drop_marks(model.graph)
         if timing:
-            told.begin("Tracing the source")
-            report.timing = _timed(asked, model, report)
+            refused = [site for found in report.fused for site in found.refused]
+            report.timing = trace_source().weigh(model.graph, refused)
         # Sites are named as the source names them until here.
         tidying: list[Pass] = [PruneUnreachable(), MoveConstants()]
         report.passes += [
@@ -236,13 +243,10 @@ def optimize(
     )
 
 
-def _timed(asked: Conversion, model: Model, report: FuseReport) -> Timing:
-    """Trace the source; the nodes of `model` still have its names."""
+def _trace(asked: Conversion) -> Trace:
     original = asked.read()
-    makers = [Generator(original, name=name, seed=asked.seed) for name in model.signatures]
-    requests = [one for maker in makers for one in maker.requests(asked.samples)]
-    refused = [one for found in report.fused for one in found.refused]
-    return measure(original, requests, model.graph, refused)
+    makers = [Generator(original, name=name, seed=asked.seed) for name in original.signatures]
+    return measure(original, [one for maker in makers for one in maker.requests(asked.samples)])
 
 
 def _run(model: Model, one: Pass) -> FusedPass:

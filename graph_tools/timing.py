@@ -73,26 +73,57 @@ class Timing:
     note: str = ""
 
 
-def measure(original: Model, requests: Sequence[Request], fused: Graph, refused: Iterable[tuple[str, str]]) -> Timing:
-    """Trace a model as it was, and say which share of the time goes to what a fused graph still has.
+@dataclass
+class Trace:
+    """How long the nodes of a model take, before any pass.
+
+    Attributes
+    ----------
+    times : dict of str to float [ns]
+        By the name of a node, of all requests that were traced.
+    requests, rows, median_us, note
+        As `Timing` has them.
+    """
+
+    times: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    requests: int = 0
+    rows: int = 0
+    median_us: float = 0.0
+    note: str = ""
+
+    def weigh(self, fused: Graph, refused: Iterable[tuple[str, str]]) -> Timing:
+        """Say which share of the time goes to what a fused graph still has.
+
+        Parameters
+        ----------
+        fused : Graph
+            Whose nodes are named as those of the original.
+        refused : iterable of (site, reason)
+        """
+        found = Timing(self.requests, self.rows, self.median_us, note=self.note)
+        if not self.note:
+            left = _of_nodes(self.times, fused)
+            whole = sum(self.times.values())
+            found.regions = _regions(fused, {name: one / whole for name, one in left.items()}, dict(refused))
+            found.replaced = 1 - sum(left.values()) / whole
+        return found
+
+
+def measure(original: Model, requests: Sequence[Request]) -> Trace:
+    """Trace a model as it was read.
 
     Parameters
     ----------
     original : Model
-        As it was read, before any pass.
     requests : sequence of Request
-    fused : Graph
-        Whose nodes are named as those of the original.
-    refused : iterable of (site, reason)
     """
     asked = sorted(requests, key=_rows, reverse=True)
     try:
         with quiet():
             runner = SessionRunner(original)
     except LoadError as error:
-        return Timing(note=f"{original.path}: not measured, since TensorFlow does not load it: {error}")
-    found = Timing()
-    times: dict[str, float] = defaultdict(float)
+        return Trace(note=f"{original.path}: not measured, since TensorFlow does not load it: {error}")
+    found = Trace()
     totals = []
     try:
         for request in asked:
@@ -102,19 +133,15 @@ def measure(original: Model, requests: Sequence[Request], fused: Graph, refused:
             found.requests, found.rows = found.requests + 1, found.rows + _rows(request)
             totals.append(sum(traced.values()))
             for name, one in traced.items():
-                times[name] += one
+                found.times[name] += one
             if found.requests == MOST_REQUESTS:
                 break
     finally:
         runner.close()
     if not totals or not sum(totals):
         found.note = f"{original.path}: not measured, since it answers none of {len(asked)} requests"
-        return found
-    found.median_us = median(totals) / 1e3
-    left = _of_nodes(times, fused)
-    whole = sum(times.values())
-    found.regions = _regions(fused, {name: one / whole for name, one in left.items()}, dict(refused))
-    found.replaced = 1 - sum(left.values()) / whole
+    else:
+        found.median_us = median(totals) / 1e3
     return found
 
 

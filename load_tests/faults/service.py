@@ -19,6 +19,7 @@ from typing import Any
 from load_tests._programs import ROOT, ProgramError
 from load_tests.hosts.throughput import built
 from serving_proxy import Client
+from serving_proxy.access import read_token
 
 __all__ = ["HOST", "Service"]
 
@@ -110,7 +111,7 @@ class Service:
     def client(self) -> Client:
         """Make a client of the admin port."""
         # Not as the command line finds it: a disk of its own is not seen from here.
-        token = (self.state / "admin.token").read_text(encoding="utf-8").strip()
+        token = read_token(self.state / "admin.token")
         return Client(f"http://127.0.0.1:{self.admin}", token=token, timeout=10.0)
 
     def kill_proxy(self) -> None:

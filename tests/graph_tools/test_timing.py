@@ -74,5 +74,5 @@ def test_a_loop_is_one_node_with_its_reason(tmp_path: Path) -> None:
 
 def test_a_model_that_answers_nothing_is_named(tmp_path: Path) -> None:
     original = read_model(model(tmp_path / "source", slow_and_quick))
-    found = measure(original, [], Graph(), [])
+    found = measure(original, []).weigh(Graph(), [])
     assert "not measured, since it answers none of 0 requests" in found.note
