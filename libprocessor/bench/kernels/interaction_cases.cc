@@ -2,7 +2,6 @@
 // Interactions and attention against oneDNN's products with what has to be done around them, and against memory.
 #include <cmath>
 #include <memory>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/floats.h"
 #include "kernels/kernel_case.h"
 #include "oneapi/dnnl/dnnl.hpp"
 #include "src/kernels/cross_network.h"
@@ -22,24 +22,6 @@ namespace processor::bench {
 namespace {
 
 using dnnl::memory;
-using Floats = std::vector<float>;
-
-Floats Random(size_t count, float scale, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<float> uniform(-scale, scale);
-  Floats numbers(count);
-  for (float& one : numbers) one = uniform(generator);
-  return numbers;
-}
-
-std::string Differences(const Floats& ours, const Floats& theirs) {
-  for (size_t i = 0; i < ours.size(); ++i) {
-    if (!(std::fabs(ours[i] - theirs[i]) <= 1e-4 + 1e-4 * std::fabs(theirs[i]))) {
-      return absl::StrCat(ours[i], " for ", theirs[i], " at ", i);
-    }
-  }
-  return "";
-}
 
 memory::desc Rows(const memory::dims& dims, bool transposed = false) {
   using Tag = memory::format_tag;

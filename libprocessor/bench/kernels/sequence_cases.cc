@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/floats.h"
 #include "kernels/kernel_case.h"
 #include "src/kernels/field_outer.h"
 #include "src/kernels/head_attention.h"
@@ -17,35 +17,16 @@
 namespace processor::bench {
 namespace {
 
-using Floats = std::vector<float>;
-
-Floats Random(size_t count, float scale, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<float> uniform(-scale, scale);
-  Floats numbers(count);
-  for (float& one : numbers) one = uniform(generator);
-  return numbers;
-}
-
 /// What a case computes with, and what its two ways give.
 struct Data {
   Floats x, y, z, more, scratch, ours, theirs;
 };
 
-std::string Differences(const Data& data) {
-  for (size_t i = 0; i < data.ours.size(); ++i) {
-    if (!(std::fabs(data.ours[i] - data.theirs[i]) <= 1e-4 + 1e-4 * std::fabs(data.theirs[i]))) {
-      return absl::StrCat(data.ours[i], " for ", data.theirs[i], " at ", i);
-    }
-  }
-  return "";
-}
-
 template <typename Ours, typename Theirs>
 KernelCase Made(const char* name, std::shared_ptr<Data> data, const Ours& ours, const Theirs& theirs) {
   KernelCase made;
   made.ways = {{name, ours}, {"loops", theirs}};
-  made.check = [=] { return ours(), theirs(), Differences(*data); };
+  made.check = [=] { return ours(), theirs(), Differences(data->ours, data->theirs); };
   return made;
 }
 
