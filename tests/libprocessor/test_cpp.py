@@ -45,6 +45,14 @@ def test_program(name: str, repository: Path, tmp_path: Path) -> None:
     assert "[  PASSED  ]" in ended.stdout
 
 
+def objects_of(programs: Iterable[str], repository: Path) -> dict[str, Path]:
+    """Return the objects that programs link, by source: any target may have compiled them."""
+    ninja = Path(sys.executable).parent / "ninja"
+    inputs = run_ok([ninja, "-C", repository / BUILD, "-t", "inputs", *programs]).splitlines()
+    found = (re.fullmatch(r"CMakeFiles/[^/]+\.dir/(.+\.cc)\.o", line.strip()) for line in inputs)
+    return {match[1]: repository / BUILD / match[0] for match in found if match}
+
+
 def symbols_of(objects: Iterable[Path]) -> tuple[set[str], set[str]]:
     """Answer what objects define of the library, and what they need of it."""
     defined, needed = set(), set()
@@ -63,11 +71,9 @@ def test_the_sources_for_thread_sanitizer_are_complete(repository: Path) -> None
         build_program(name, repository)
     program = (repository / "cmake" / "tests.cmake").read_text().partition("add_executable(processor_thread_tests")[2]
     sources = re.findall(r"[\w/]+\.cc", program.partition(")")[0])
-    folders = ["processor_objects", "processor_kernels", *PROGRAMS]
-    objects = {}
-    for source in sources:
-        places = (repository / BUILD / "CMakeFiles" / f"{folder}.dir" / f"{source}.o" for folder in folders)
-        objects[source] = next(place for place in places if place.exists())
+    compiled = objects_of(PROGRAMS, repository)
+    assert set(sources) - compiled.keys() == set()
+    objects = {source: compiled[source] for source in sources}
     assert len(objects) > 20
     defined, needed = symbols_of(objects.values())
     assert needed - defined == set()
