@@ -19,9 +19,11 @@ set(PROCESSOR_CODEC_SOURCES
   ${CODEC_DIR}/descriptions.cc
   ${CODEC_DIR}/descriptions_kserve.cc
   ${CODEC_DIR}/descriptions_tfserving.cc
+  ${CODEC_DIR}/descriptions_triton.cc
   ${CODEC_DIR}/eas.cc
   ${CODEC_DIR}/examples.cc
   ${CODEC_DIR}/kserve.cc
+  ${CODEC_DIR}/kserve_parameters.cc
   ${CODEC_DIR}/kserve_tensors.cc
   ${CODEC_DIR}/model_spec.cc
   ${CODEC_DIR}/peek_input.cc

@@ -69,6 +69,7 @@ std::string RandomInput(int number, Random* random) {
     text += (i > 0 ? ", \"" : "\"") + std::string(names[(*random)() % std::size(names)]) + "\": " + Model(random);
   }
   text += "}";
+  if (number % 6 == 0) text += R"(, "refused": {"m": {"3": {"status": "NOT_FOUND", "message": "x"}, "x": {}}})";
   if (number % 4 == 0) text += R"(, "hosts": {"host-0": {"cpusets": {"m/1": "0", "gone/2": "1"}}})";
   return text + "}";
 }

@@ -116,11 +116,11 @@ class Gates:
                 self._give_up(name, number, deployed_at)
             raise
         except ProxyError as error:
-            await self._fail(job, name, number, deployed_at, str(error))
+            await self._fail(job, name, number, deployed_at, str(error), error.status)
             raise
         except Exception as error:
             # A fault of ours, or storage that fails in a way that no gate expects.
-            await self._fail(job, name, number, deployed_at, f"{type(error).__name__}: {error}")
+            await self._fail(job, name, number, deployed_at, f"{type(error).__name__}: {error}", "UNKNOWN")
             raise
 
     async def _gates(self, job: Job, name: str, number: int, deployed_at: float) -> None:
@@ -227,10 +227,19 @@ class Gates:
         baseline = model.versions[model.baseline] if model.baseline is not None else None
         return None if baseline is None else baseline.signatures
 
-    async def _move(self, job: Job, name: str, number: int, deployed_at: float, state: State, reason: str = "") -> None:
+    async def _move(
+        self,
+        job: Job,
+        name: str,
+        number: int,
+        deployed_at: float,
+        state: State,
+        reason: str = "",
+        failure: str = "",
+    ) -> None:
         def moved() -> Change:
             self._current(name, number, deployed_at)
-            return move(self._control.model(name), number, state, time.time(), reason)
+            return move(self._control.model(name), number, state, time.time(), reason, failure)
 
         await self._written(job, moved)
 
@@ -261,11 +270,11 @@ class Gates:
                 job.told(f"waiting: {error}")
                 await asyncio.sleep(_FULL_DISK_S)
 
-    async def _fail(self, job: Job, name: str, number: int, deployed_at: float, reason: str) -> None:
+    async def _fail(self, job: Job, name: str, number: int, deployed_at: float, reason: str, failure: str) -> None:
         model = self._control.models.get(name)
         version = None if model is None else model.versions.get(number)
         if version is not None and version.deployed_at == deployed_at and version.state in GATED:
-            await self._move(job, name, number, deployed_at, State.FAILED, reason)
+            await self._move(job, name, number, deployed_at, State.FAILED, reason, failure)
 
     def _give_up(self, name: str, number: int, deployed_at: float) -> None:
         """Take out a version whose job was cancelled, unless it has arrived."""

@@ -10,9 +10,12 @@ from typing import Any
 from serving_proxy.guard.histogram import Histogram
 
 # The version or its host failed.
-FAULTS = frozenset({"UNKNOWN", "INTERNAL", "DATA_LOSS", "UNIMPLEMENTED", "FAILED_PRECONDITION", "ABORTED"})
-# A client or the load may be the cause, and as well a version that refuses what its baseline takes.
-REFUSALS = frozenset({"INVALID_ARGUMENT", "OUT_OF_RANGE", "NOT_FOUND", "DEADLINE_EXCEEDED", "UNAVAILABLE"})
+FAULTS = frozenset({"UNKNOWN", "INTERNAL", "DATA_LOSS", "UNIMPLEMENTED", "ABORTED"})
+# A client or the load may be the cause, and as well a version that refuses what its baseline takes. FAILED_PRECONDITION
+# is TensorFlow Serving's status for a signature that the client made up.
+REFUSALS = frozenset(
+    {"INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE", "NOT_FOUND", "DEADLINE_EXCEEDED", "UNAVAILABLE"}
+)
 # Neither: a client that goes away, one without permission, and variants that are shed before the baseline.
 UNJUDGED = frozenset({"CANCELLED", "RESOURCE_EXHAUSTED", "UNAUTHENTICATED", "PERMISSION_DENIED", "ALREADY_EXISTS"})
 

@@ -26,6 +26,8 @@ _KSERVE = {
         "ServerLive",
         "ServerReady",
         "RepositoryIndex",
+        "ModelConfig",
+        "ModelStatistics",
     )
 }
 

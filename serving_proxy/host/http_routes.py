@@ -66,7 +66,7 @@ _MODEL = r"/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[^/:]+)|/labels/(?P
 _V1 = re.compile(rf"/v1{_MODEL}(?P<verb>:predict|:classify|:regress|:eas|/metadata)?")
 _V2 = re.compile(
     r"/v2/models/(?P<model>[^/]+)(?:/versions/(?P<version>[^/]+)|/labels/(?P<label>[^/]+))?"
-    r"(?P<verb>/ready|/infer)?"
+    r"(?P<verb>/ready|/infer|/config|/stats)?"
 )
 _REPOSITORY = re.compile(r"/v2/repository/models/(?P<model>[^/]+)/(?P<verb>load|unload)")
 _EAS = re.compile(r"/api/predict/(?P<model>[^/]+)(?:/.*)?")
@@ -82,11 +82,15 @@ _V1_VERBS = {
 _V2_VERBS = {
     "/infer": (Operation("kserve_json", "infer"), "POST"),
     "/ready": (Operation("kserve_json", "ready"), "GET"),
+    "/config": (Operation("kserve_json", "config"), "GET"),
+    "/stats": (Operation("kserve_json", "stats"), "GET"),
     None: (Operation("kserve_json", "metadata"), "GET"),
 }
 _FIXED = {
     "/": Route(Operation("eas", "predict"), "POST"),
     "/v2": Route(Operation("kserve_json", "server_metadata"), "GET"),
+    "/v2/models/stats": Route(Operation("kserve_json", "stats"), "GET"),
+    "/v2/repository/index": Route(Operation("kserve_json", "index"), "POST"),
     "/v2/health/live": Route(Operation("kserve_json", "live"), "GET"),
     "/v2/health/ready": Route(Operation("kserve_json", "server_ready"), "GET"),
     "/metrics": Route(Page.METRICS, "GET"),

@@ -27,11 +27,17 @@ class Change:
         return Change(other.model, self.notes + other.notes)
 
 
-def move(model: Model, number: int, state: State, now: float, reason: str = "") -> Change:
-    """Change the state of a version; the table of states decides whether it may."""
+def move(model: Model, number: int, state: State, now: float, reason: str = "", failure: str = "") -> Change:
+    """Change the state of a version; the table of states decides whether it may.
+
+    Parameters
+    ----------
+    failure : str
+        Status of the reason, where the proxy refuses the version.
+    """
     version = model.versions[number]
     check(version.state, state)
-    changed = version.model_copy(update={"state": state, "since": now, "reason": reason})
+    changed = version.model_copy(update={"state": state, "since": now, "reason": reason, "failure": failure})
     message = f"{model.name}/{number}: {state}" + (f", {reason}" if reason else "")
     data = {"from": version.state.value, "to": state.value}
     note = Note(kind="state", message=message, model=model.name, version=number, data=data)

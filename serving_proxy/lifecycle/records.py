@@ -67,6 +67,8 @@ class Version(Record):
         The folder that hosts load, links resolved; None until it has passed the gates.
     reason : str
         Why it failed, or what it waits for.
+    failure : str
+        Status of the reason, where the proxy itself refused it; "" else.
     since, deployed_at : float [s since 1970]
     held : bool
         Loaded and warm, but without traffic: the last good version, or one that was rolled back.
@@ -98,6 +100,7 @@ class Version(Record):
     path: str | None = None
     state: State = State.NEW
     reason: str = ""
+    failure: str = ""
     since: float = 0.0
     deployed_at: float = 0.0
     held: bool = False
@@ -125,6 +128,11 @@ class Version(Record):
     def desired(self) -> bool:
         """Whether `desired.json` names it: a host that failed to load it may try again."""
         return self.state in SERVED or (self.state == State.FAILED and self.path is not None)
+
+    @property
+    def refused(self) -> bool:
+        """Whether it failed before any host was told of it."""
+        return self.state == State.FAILED and self.path is None
 
 
 class Arm(Record):

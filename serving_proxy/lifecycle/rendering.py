@@ -60,6 +60,9 @@ def render(models: Mapping[str, Model], settings: HostSettings) -> dict[str, Any
         rendered = _model(model, settings)
         if rendered is not None:
             body["models"][name] = rendered
+    refused = {name: one for name, model in sorted(models.items()) if (one := _refused(model))}
+    if refused:
+        body["refused"] = refused
     named = {f"{name}/{number}" for name, one in body["models"].items() for number in one["versions"]}
     hosts = {
         host: {"cpusets": kept}
@@ -69,6 +72,15 @@ def render(models: Mapping[str, Model], settings: HostSettings) -> dict[str, Any
     if hosts:
         body["hosts"] = hosts
     return body
+
+
+def _refused(model: Model) -> dict[str, Any]:
+    """Return what hosts answer clients that ask what became of versions that no host is to load."""
+    return {
+        str(number): {"status": one.failure or "UNKNOWN", "message": one.reason}
+        for number, one in model.versions.items()
+        if one.refused
+    }
 
 
 def _model(model: Model, host: HostSettings) -> dict[str, Any] | None:

@@ -29,7 +29,7 @@ def served_models(models_root: Path, string_model: Path, slow_model: Path) -> di
 
     `ranking`: version 1 computes `linear_score`, version 2 twice that; labels stable and canary. `split`: the same,
     half of the users each. `text`: see `build_string`. `slow`: see `build_slow`; one request runs, two wait.
-    `examples`: see `build_examples`.
+    `examples`: see `build_examples`. `batched`: version 1 of `ranking`, with its requests put together.
     """
     once, twice = (model_builders.build_linear(models_root / f"linear-{scale}", scale) for scale in (1.0, 2.0))
     examples = example_models.build_examples(models_root / "examples")
@@ -40,6 +40,7 @@ def served_models(models_root: Path, string_model: Path, slow_model: Path) -> di
         "text": model(3, {3: version(string_model)}),
         "slow": model(1, {1: version(slow_model, config={"session_num": 1}, limits={"max_queue": 2})}),
         "examples": model(1, {1: version(examples)}),
+        "batched": model(1, {1: version(once, batching={"mode": "timed", "max_rows": 64, "max_wait_us": 500})}),
     }
 
 

@@ -33,7 +33,7 @@ from tensorflow_serving.apis import (
 from tritonclient.utils import InferenceServerException
 
 X = np.array([[1, 2, 3]], np.float32)
-AVAILABLE = get_model_status_pb2.ModelVersionStatus.AVAILABLE
+AVAILABLE, END = get_model_status_pb2.ModelVersionStatus.AVAILABLE, get_model_status_pb2.ModelVersionStatus.END
 
 
 class Served:
@@ -178,6 +178,49 @@ def test_reload_of_an_empty_directory(served: Served) -> None:
         served.reload({"name": "empty"})
     assert caught.value.code() is grpc.StatusCode.UNKNOWN
     assert "empty" in caught.value.details()
+
+
+def test_status_keeps_versions_that_failed(served: Served) -> None:
+    served.build("halves", 1)
+    served.reload({"name": "halves"})
+    place = served.build("halves", 2)
+    (place / "saved_model.pb").write_bytes(b"no graph")
+    wait_for(lambda: len(served.status("halves")) == 2, 60)
+    (number, state, code, message), first = wait_for(
+        lambda: found if (found := served.status("halves"))[0][1] == END else None, 60
+    )
+    assert (number, state, first[:2]) == (2, END, (1, AVAILABLE))
+    assert code != 0
+    assert f"{place}: a graph that does not parse" in message
+    assert served.score("halves") == pytest.approx(1)
+    rest = httpx.get(f"http://{served.rest}/v1/models/halves", timeout=20).json()["model_version_status"]
+    assert [(one["version"], one["state"]) for one in rest] == [("2", "END"), ("1", "AVAILABLE")]
+    assert rest[0]["status"]["error_code"] == "INVALID_ARGUMENT"
+
+
+def test_status_of_a_model_without_a_version_that_could_be_loaded(served: Served) -> None:
+    """Clients and dashboards see why, as in TensorFlow Serving, and not only that there is no such model."""
+    place = served.models / "hopeless" / "7"
+    place.mkdir(parents=True)
+    (place / "saved_model.pb").write_bytes(b"no graph")
+    with pytest.raises(grpc.RpcError):
+        served.reload({"name": "hopeless"})
+    ((number, state, code, message),) = wait_for(lambda: _status_or_none(served, "hopeless"), 60)
+    assert (number, state) == (7, END)
+    assert code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
+    assert "a graph that does not parse" in message
+    with pytest.raises(grpc.RpcError) as caught:
+        served.score("hopeless")
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    index = httpx.post(f"http://{served.rest}/v2/repository/index", timeout=20).json()
+    (entry,) = (one for one in index if one["name"] == "hopeless")
+    assert (entry["version"], entry["state"], entry["reason"]) == ("7", "UNAVAILABLE", message)
+    # Once it is right, it is served, and the reason is gone.
+    (place / "saved_model.pb").unlink()
+    place.rmdir()
+    served.build("hopeless", 8)
+    wait_for(lambda: (8, AVAILABLE) in [one[:2] for one in served.status("hopeless")], 60)
+    assert served.score("hopeless") == pytest.approx(8)
 
 
 @pytest.fixture(params=["grpc", "http"])

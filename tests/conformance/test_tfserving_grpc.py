@@ -94,8 +94,8 @@ def test_predict_of_strings(stub) -> None:
         (_predict("absent"), grpc.StatusCode.NOT_FOUND),
         (_predict("ranking", version=Int64Value(value=9)), grpc.StatusCode.NOT_FOUND),
         (_predict("ranking", version=Int64Value(value=0)), grpc.StatusCode.NOT_FOUND),
-        (_predict("ranking", version_label="absent"), grpc.StatusCode.NOT_FOUND),
-        (_predict("ranking", signature_name="absent"), grpc.StatusCode.NOT_FOUND),
+        (_predict("ranking", version_label="absent"), grpc.StatusCode.INVALID_ARGUMENT),
+        (_predict("ranking", signature_name="absent"), grpc.StatusCode.FAILED_PRECONDITION),
         (_predict("ranking", X.astype(np.float64)), grpc.StatusCode.INVALID_ARGUMENT),
         (_predict("ranking", X[:, :2]), grpc.StatusCode.INVALID_ARGUMENT),
     ],
@@ -106,6 +106,25 @@ def test_predict_that_cannot_be(stub, request_, code: grpc.StatusCode) -> None:
         stub.Predict(request_, timeout=10)
     assert caught.value.code() is code
     assert caught.value.details()
+
+
+@pytest.mark.parametrize(("filtered", "words"), [(["absent"], "absent"), (["y", "y"], "y")], ids=["unknown", "twice"])
+def test_output_filter_that_cannot_be(stub, filtered: list[str], words: str) -> None:
+    request = _predict("ranking")
+    request.output_filter.extend(filtered)
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.Predict(request, timeout=10)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert f"'{words}'" in caught.value.details()
+
+
+def test_unknown_signature_of_examples(stub) -> None:
+    request = classification_pb2.ClassificationRequest(
+        model_spec=model_pb2.ModelSpec(name="examples", signature_name="absent"), input=_examples(0.5)
+    )
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.Classify(request, timeout=10)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_classify(stub) -> None:
@@ -153,8 +172,17 @@ def test_metadata(stub) -> None:
 def test_status(models) -> None:
     request = get_model_status_pb2.GetModelStatusRequest(model_spec=model_pb2.ModelSpec(name="ranking"))
     available = get_model_status_pb2.ModelVersionStatus.AVAILABLE
-    found = {one.version: one.state for one in models.GetModelStatus(request, timeout=10).model_version_status}
-    assert found == {1: available, 2: available}
+    found = [(one.version, one.state) for one in models.GetModelStatus(request, timeout=10).model_version_status]
+    assert found == [(2, available), (1, available)], "the largest first"
+
+
+def test_status_of_an_unknown_label(models) -> None:
+    request = get_model_status_pb2.GetModelStatusRequest(
+        model_spec=model_pb2.ModelSpec(name="ranking", version_label="absent")
+    )
+    with pytest.raises(grpc.RpcError) as caught:
+        models.GetModelStatus(request, timeout=10)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_status_of_an_unknown_model(models) -> None:

@@ -68,7 +68,7 @@ def test_classify_and_regress(http: httpx.Client) -> None:
 
 def test_status(http: httpx.Client) -> None:
     found = http.get("/v1/models/ranking").json()["model_version_status"]
-    assert {(one["version"], one["state"]) for one in found} == {("1", "AVAILABLE"), ("2", "AVAILABLE")}
+    assert [(one["version"], one["state"]) for one in found] == [("2", "AVAILABLE"), ("1", "AVAILABLE")]
     assert len(http.get("/v1/models/ranking/versions/2").json()["model_version_status"]) == 1
 
 
@@ -86,7 +86,8 @@ def test_metadata(http: httpx.Client) -> None:
         ("/v1/models/ranking/versions/0:predict", {"instances": ROWS}, 404),
         ("/v1/models/ranking/versions/x:predict", {"instances": ROWS}, 400),
         ("/v1/models/ranking/versions/99999999999999999999:predict", {"instances": ROWS}, 400),
-        ("/v1/models/ranking/labels/absent:predict", {"instances": ROWS}, 404),
+        ("/v1/models/ranking/labels/absent:predict", {"instances": ROWS}, 400),
+        ("/v1/models/ranking:predict", {"instances": ROWS, "signature_name": "absent"}, 400),
         ("/v1/models/ranking:predict", {"instances": [["a"]]}, 400),
         ("/v1/models/ranking:predict", {"instances": ROWS, "inputs": ROWS}, 400),
         ("/v1/models/ranking:predict", {}, 400),

@@ -156,7 +156,7 @@ def test_what_is_not_served_is_told(host: processor.Host, state: StateDirectory,
         ({"model_name": "c"}, processor.NotFoundError, "model 'c': not served"),
         ({}, processor.InvalidArgumentError, "no model named"),
         ({"model_name": "a", "model_version": 4}, processor.NotFoundError, "version 4"),
-        ({"model_name": "a", "version_label": "stable"}, processor.NotFoundError, "label 'stable'"),
+        ({"model_name": "a", "version_label": "stable"}, processor.InvalidArgumentError, "label 'stable'"),
         ({"model_name": "a", "method": "Classify"}, processor.UnimplementedError, "'Classify'"),
         ({"model_name": "a", "deadline": 1.0}, processor.DeadlineExceededError, "deadline"),
     ]:

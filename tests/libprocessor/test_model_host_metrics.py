@@ -102,7 +102,7 @@ def test_requests_are_counted_where_they_belong(
     # The parser puts the suffix of a counter where it finds none.
     alias = ":tensorflow:serving:request_count_total"
     assert ":tensorflow:serving:request_count{" in host.metrics()
-    assert value(samples, alias, model_name="m", version="2", status="OK", API="tfserving") == 1
+    assert value(samples, alias, model_name="m", version="2", status="OK", API="Predict", entrypoint="GRPC") == 1
 
 
 def test_histograms_are_cumulative(host: processor.Host, state: StateDirectory, models: dict[int, Path]) -> None:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The modern ABI's hosts.
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -13,6 +14,7 @@
 #include "src/c_api/completion.h"
 #include "src/c_api/quarantine.h"
 #include "src/c_api/result.h"
+#include "src/codec/kserve_parameters.h"
 #include "src/codec/message_text.h"
 #include "src/host/model_host.h"
 #include "src/runtime/byte_budget.h"
@@ -67,10 +69,13 @@ absl::Status ReadHostRequest(const processor_host_request *given, HostRequest *d
     }
     const std::string_view value(static_cast<const char *>(pair.value), pair.value_size);
     if (absl::EqualsIgnoreCase(pair.key, kRoutingKey)) dst->routing_key = value;
-    if (absl::EqualsIgnoreCase(pair.key, kHeaderLength) && !absl::SimpleAtoi(value, &dst->header_length)) {
+    if (!absl::EqualsIgnoreCase(pair.key, kHeaderLength)) continue;
+    size_t length = 0;
+    if (!absl::SimpleAtoi(value, &length)) {
       return absl::InvalidArgumentError(absl::StrCat("request: metadata '", kHeaderLength, "' '",
                                                      processor::Printable(value), "', expected a number of bytes"));
     }
+    dst->header_length = length == 0 ? processor::kNoHeader : std::min(length, processor::kNoHeader - 1);
   }
   return absl::OkStatus();
 }

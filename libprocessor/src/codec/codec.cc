@@ -89,14 +89,15 @@ absl::Status MakeInput(const TensorSpec& spec, const tensorflow::TensorShape& sh
   return absl::Status(status.code(), absl::StrCat("input '", spec.alias, "': ", status.message()));
 }
 
-absl::Status SelectSignature(const SignatureSet& signatures, std::string_view name, DecodedRequest* dst) {
+absl::Status SelectSignature(const SignatureSet& signatures, std::string_view name, DecodedRequest* dst,
+                             absl::StatusCode unknown) {
   dst->signature = signatures.Find(name);
   if (dst->signature != nullptr) return absl::OkStatus();
   const std::string known = List(signatures.all(), [](const auto& s) -> const std::string& { return s->name(); });
   if (name.empty()) {
-    return absl::NotFoundError(absl::StrCat("signature: none named and the model has no default (has ", known, ")"));
+    return {unknown, absl::StrCat("signature: none named and the model has no default (has ", known, ")")};
   }
-  return absl::NotFoundError(absl::StrCat("signature '", Printable(name), "': not in the model (has ", known, ")"));
+  return {unknown, absl::StrCat("signature '", Printable(name), "': not in the model (has ", known, ")")};
 }
 
 absl::Status UnknownInput(const Signature& signature, std::string_view key) {
@@ -147,6 +148,11 @@ absl::Status CheckShape(const TensorSpec& spec, const tensorflow::TensorShape& s
 
 absl::Status FinishRequest(const std::vector<bool>& seen, const std::vector<std::string_view>& output_keys,
                            DecodedRequest* dst) {
+  return FinishRequestBy({}, seen, output_keys, dst);
+}
+
+absl::Status FinishRequestBy(const OutputRule& rule, const std::vector<bool>& seen,
+                             const std::vector<std::string_view>& output_keys, DecodedRequest* dst) {
   const Signature& signature = *dst->signature;
   for (size_t i = 0; i < seen.size(); ++i) {
     if (seen[i]) continue;
@@ -167,10 +173,13 @@ absl::Status FinishRequest(const std::vector<bool>& seen, const std::vector<std:
   for (const std::string_view key : output_keys) {
     const int position = signature.FindOutput(key);
     if (position < 0) {
-      return absl::NotFoundError(absl::StrCat("output '", Printable(key), "': not in signature '", signature.name(),
-                                              "' (has ", Aliases(outputs), ")"));
+      return {rule.unknown, absl::StrCat("output '", Printable(key), "': not in signature '", signature.name(),
+                                         "' (has ", Aliases(outputs), ")")};
     }
-    if (wanted[position]) continue;
+    if (wanted[position]) {
+      if (!rule.once) continue;
+      return absl::InvalidArgumentError(absl::StrCat("output '", Printable(key), "': named twice, expected once"));
+    }
     wanted[position] = true;
     dst->fetches.push_back(position);
     dst->fetch_keys.push_back(key);

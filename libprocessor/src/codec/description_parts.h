@@ -32,7 +32,12 @@ absl::Status DescribeTfServingJson(std::string_view method, const ModelSpecView&
                                    Response* dst);
 absl::Status DescribeKserve(std::string_view method, std::string_view bytes, const ModelSpecView& spec,
                             const HostView& host, Response* dst);
-absl::Status DescribeKserveJson(std::string_view method, const ModelSpecView& spec, const HostView& host,
+absl::Status DescribeKserveJson(std::string_view method, std::string_view bytes, const ModelSpecView& spec,
+                                const HostView& host, Response* dst);
+
+/// Configuration and statistics, which Triton has beyond the protocol.
+absl::Status DescribeTriton(std::string_view method, const ModelSpecView& spec, const HostView& host, Response* dst);
+absl::Status DescribeTritonJson(std::string_view method, const ModelSpecView& spec, const HostView& host,
                                 Response* dst);
 
 }  // namespace processor

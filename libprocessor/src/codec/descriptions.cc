@@ -46,7 +46,7 @@ absl::Status FindVersion(const ModelView& model, const ModelSpecView& spec, cons
       wanted = number;
     }
     if (!known) {
-      return absl::NotFoundError(
+      return absl::InvalidArgumentError(
           absl::StrCat("model '", model.name, "': no version is labelled '", Printable(spec.label), "'"));
     }
   }
@@ -91,7 +91,7 @@ absl::Status Describe(std::string_view protocol, std::string_view method, std::s
   if (protocol == "tfserving") return DescribeTfServing(method, bytes, model, host, dst);
   if (protocol == "tfserving_json") return DescribeTfServingJson(method, model, host, dst);
   if (protocol == "kserve") return DescribeKserve(method, bytes, model, host, dst);
-  return DescribeKserveJson(method, model, host, dst);
+  return DescribeKserveJson(method, bytes, model, host, dst);
 }
 
 }  // namespace processor

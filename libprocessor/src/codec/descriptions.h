@@ -23,6 +23,14 @@ enum class VersionPhase : uint8_t { kLoading, kWarming, kReady, kDraining, kFail
 /// "loading", "warming", "ready", "draining", "failed": as in actual.json.
 std::string_view PhaseName(VersionPhase state);
 
+/// What the requests of a version took, since it was loaded first.
+struct InferenceCounts {
+  uint64_t succeeded = 0, failed = 0;
+  uint64_t rows = 0, runs = 0;  // of requests that succeeded
+  uint64_t succeeded_ns = 0, failed_ns = 0, queue_ns = 0, decode_ns = 0, run_ns = 0, encode_ns = 0;
+  uint64_t last_ms = 0;  // since 1970; 0: there was none
+};
+
 /// One version of a model, as the host sees it. What it points at lives as long as the call.
 struct VersionView {
   int64_t number = 0;
@@ -31,6 +39,11 @@ struct VersionView {
   absl::Status error;
   /// Null as long as it is not loaded.
   const SignatureSet* signatures = nullptr;
+  int sessions = 0;
+  /// Rows that are put together, and how long they wait for each other; 0: requests run alone.
+  int64_t batch_rows = 0;
+  int64_t batch_wait_us = 0;
+  InferenceCounts counts;
 };
 
 struct ModelView {

@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kServerName = "recprocessor";
 constexpr const char* kPlatform = "tensorflow_savedmodel";
-constexpr const char* kExtensions[] = {"binary_tensor_data"};
+constexpr const char* kExtensions[] = {"binary_tensor_data", "model_configuration", "model_repository", "statistics"};
 
 /// Fields of the requests and answers.
 constexpr uint32_t kFlag = 1;                    // live or ready
@@ -140,6 +140,29 @@ absl::Status Index(std::string_view bytes, const HostView& host, Response* dst) 
   return Answer(answer.bytes(), dst);
 }
 
+/// The body may say {"ready": true}, or nothing.
+absl::Status IndexJson(std::string_view bytes, const HostView& host, Response* dst) {
+  bool only_ready = false;
+  if (!bytes.empty()) {
+    const Json body = Json::parse(bytes, nullptr, /*allow_exceptions=*/false);
+    const bool known = body.is_object() && (!body.contains("ready") || body["ready"].is_boolean());
+    if (!known)
+      return absl::InvalidArgumentError("request: expected nothing, or an object with 'ready': true or false");
+    only_ready = body.value("ready", false);
+  }
+  Json list = Json::array();
+  for (const ModelView& model : host.models) {
+    for (const VersionView& version : model.versions) {
+      if (only_ready && version.state != VersionPhase::kReady) continue;
+      list.push_back({{"name", model.name},
+                      {"version", absl::StrCat(version.number)},
+                      {"state", IndexState(version.state)},
+                      {"reason", std::string(version.error.message())}});
+    }
+  }
+  return Answer(JsonText(list), dst);
+}
+
 absl::Status AnswerFlag(bool flag, Response* dst) {
   MessageBuilder answer;
   answer.Varint(kFlag, flag ? 1 : 0);
@@ -156,6 +179,7 @@ absl::Status DescribeKserve(std::string_view method, std::string_view bytes, con
   if (method == "ServerReady") return AnswerFlag(host.ready, dst);
   if (method == "ModelReady") return AnswerFlag(IsReady(host, spec), dst);
   if (method == "RepositoryIndex") return Index(bytes, host, dst);
+  if (method == "ModelConfig" || method == "ModelStatistics") return DescribeTriton(method, spec, host, dst);
   if (method == "ServerMetadata") {
     MessageBuilder answer;
     answer.Bytes(kServerFields[0], kServerName).Bytes(kServerFields[1], PROCESSOR_VERSION);
@@ -167,8 +191,10 @@ absl::Status DescribeKserve(std::string_view method, std::string_view bytes, con
   return Answer(MetadataAnswer(metadata), dst);
 }
 
-absl::Status DescribeKserveJson(std::string_view method, const ModelSpecView& spec, const HostView& host,
-                                Response* dst) {
+absl::Status DescribeKserveJson(std::string_view method, std::string_view bytes, const ModelSpecView& spec,
+                                const HostView& host, Response* dst) {
+  if (method == "config" || method == "stats") return DescribeTritonJson(method, spec, host, dst);
+  if (method == "index") return IndexJson(bytes, host, dst);
   if (method == "live") return AnswerJson({{"live", true}}, dst);
   if (method == "server_ready") {
     if (!host.ready) return absl::UnavailableError("server: starting or draining, expected a ready one");

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GetModelMetadata and GetModelStatus of TensorFlow Serving, as messages and as JSON.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/json/json.h"
 #include "nlohmann/json.hpp"
@@ -119,6 +121,8 @@ absl::Status FindVersions(const HostView& host, const ModelSpecView& spec, std::
   if (absl::Status status = FindModel(host, spec, &model); !status.ok()) return status;
   if (spec.version || !spec.label.empty()) return FindVersion(*model, spec, &dst->emplace_back());
   for (const VersionView& version : model->versions) dst->push_back(&version);
+  // The largest first, as TensorFlow Serving lists them.
+  std::sort(dst->begin(), dst->end(), [](const auto* a, const auto* b) { return a->number > b->number; });
   return absl::OkStatus();
 }
 

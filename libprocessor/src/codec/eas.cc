@@ -44,6 +44,8 @@ constexpr std::array<ValueLayout, 20> MakeLayouts() {
 
 struct EasProtocol {
   static constexpr const char* kName = "eas";
+  static constexpr absl::StatusCode kUnknownSignature = absl::StatusCode::kNotFound;
+  static constexpr OutputRule kOutputRule = {};
   static constexpr uint32_t kFirstValueField = 3;
   static constexpr uint32_t kLastValueField = 8;
 

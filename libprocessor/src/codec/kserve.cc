@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/codec/input_places.h"
 #include "src/codec/kserve_messages.h"
+#include "src/codec/kserve_parameters.h"
 #include "src/codec/kserve_tensors.h"
 #include "src/codec/message_text.h"
 #include "src/codec/model_spec.h"
@@ -158,10 +159,21 @@ absl::Status Scan(std::string_view bytes, Parts* dst) {
   return absl::OkStatus();
 }
 
+/// Refuses the parameter of a tensor that would be ignored wrongly. What cannot be read is left to others.
+absl::Status CheckParameter(std::string_view where, std::string_view entry) {
+  std::string_view key;
+  const bool ok = ForEachField(entry, [&key](const WireField& field) {
+    if (field.number == InferParameterFields::kKey && field.type == WireType::kBytes) key = field.payload;
+    return true;
+  });
+  return ok ? RefuseParameter(where, key) : Malformed("parameters");
+}
+
 /// One InferInputTensor, taken apart.
 struct InferInput {
   std::string_view name, datatype, contents;
   Dims dims;
+  absl::Status parameters;
 };
 
 bool ReadInput(std::string_view message, InferInput* dst, std::forward_list<std::string>* merged) {
@@ -179,6 +191,9 @@ bool ReadInput(std::string_view message, InferInput* dst, std::forward_list<std:
     if (field.number == Fields::kName) dst->name = field.payload;
     if (field.number == Fields::kDatatype) dst->datatype = field.payload;
     if (field.number == Fields::kContents) contents.Add(field.payload);
+    if (field.number == Fields::kInputParameters) {
+      dst->parameters.Update(CheckParameter("input: parameter", field.payload));
+    }
     return true;
   });
   dst->contents = contents.bytes();
@@ -221,11 +236,17 @@ bool HasValues(std::string_view contents) {
 absl::Status ReadOutputNames(const Payloads& messages, std::vector<std::string_view>* names) {
   for (const std::string_view message : messages) {
     std::string_view name;
+    absl::Status parameters;
     const bool ok = ForEachField(message, [&](const WireField& field) {
-      if (field.number == Fields::kName && field.type == WireType::kBytes) name = field.payload;
+      if (field.type != WireType::kBytes) return true;
+      if (field.number == Fields::kName) name = field.payload;
+      if (field.number == Fields::kOutputParameters) {
+        parameters.Update(CheckParameter("output: parameter", field.payload));
+      }
       return true;
     });
     if (!ok) return Malformed("outputs");
+    if (!parameters.ok()) return parameters;
     names->push_back(name);
   }
   return absl::OkStatus();
@@ -260,7 +281,7 @@ class InferCodec final : public Codec {
     details->id = parts.id;
     details->raw = raw;
     dst->details = std::move(details);
-    return FinishRequest(places.seen(), outputs, dst);
+    return FinishRequestBy({absl::StatusCode::kInvalidArgument}, places.seen(), outputs, dst);
   }
 
   absl::Status Encode(const DecodedRequest& request, const std::vector<Tensor>& outputs, const ResponseContext& context,
@@ -312,6 +333,7 @@ class InferCodec final : public Codec {
     InferInput input;
     std::forward_list<std::string> merged;
     if (!ReadInput(message, &input, &merged)) return Malformed("inputs");
+    if (!input.parameters.ok()) return input.parameters;
     int position;
     if (absl::Status status = places->Take(input.name, &position); !status.ok()) return status;
     const TensorSpec& spec = signature.inputs()[position];

@@ -10,6 +10,7 @@
 #include "src/codec/input_places.h"
 #include "src/codec/json_values.h"
 #include "src/codec/json_writer.h"
+#include "src/codec/kserve_parameters.h"
 #include "src/codec/kserve_tensors.h"
 #include "src/codec/message_text.h"
 #include "src/codec/protocols.h"
@@ -34,11 +35,12 @@ class InferJson final : public Codec {
  public:
   absl::Status Decode(std::string_view bytes, const SignatureSet& signatures, const RequestOptions& options,
                       DecodedRequest* dst) const override {
-    if (options.header_length > bytes.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("Inference-Header-Content-Length: ", options.header_length,
+    const size_t header = options.header_length == 0 ? bytes.size() : options.header_length;
+    if (header == kNoHeader) return DecodeValue(bytes, signatures, options, dst);
+    if (header > bytes.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("Inference-Header-Content-Length: ", header,
                                                      ", expected at most the ", bytes.size(), " bytes of the body"));
     }
-    const size_t header = options.header_length == 0 ? bytes.size() : options.header_length;
     JsonDocument document;
     if (absl::Status status = document.Parse(bytes.substr(0, header)); !status.ok()) return status;
     InferBody body;
@@ -92,6 +94,25 @@ class InferJson final : public Codec {
   }
 
  private:
+  /// A body without JSON: the value of the only input of a model. What Triton takes as a raw binary request.
+  static absl::Status DecodeValue(std::string_view bytes, const SignatureSet& signatures, const RequestOptions& options,
+                                  DecodedRequest* dst) {
+    *dst = DecodedRequest();
+    if (absl::Status s = SelectSignature(signatures, options.signature, dst); !s.ok()) return s;
+    const std::vector<TensorSpec>& inputs = dst->signature->inputs();
+    if (inputs.size() != 1) {
+      return absl::InvalidArgumentError(absl::StrCat("Inference-Header-Content-Length: 0, and ", inputs.size(),
+                                                     " inputs, expected a model with one"));
+    }
+    dst->feeds.resize(1);
+    FeedArena arena;
+    if (absl::Status s = ReadValue(inputs[0], kName, bytes, &arena, &dst->feeds[0]); !s.ok()) return s;
+    auto details = std::make_shared<InferJsonDetails>();
+    details->binary_outputs = true;
+    dst->details = std::move(details);
+    return FinishRequest({true}, {}, dst);
+  }
+
   static absl::Status Place(const JsonDocument& document, const JsonInput& input, size_t most, InputPlaces* places,
                             FeedArena* arena, DecodedRequest* dst) {
     int position;
@@ -114,7 +135,8 @@ class InferJson final : public Codec {
     details->binary_outputs = body.binary_outputs;
     std::vector<std::string_view> keys;
     for (const JsonOutput& output : body.outputs) keys.push_back(details->keys.emplace_back(output.name));
-    if (absl::Status status = FinishRequest(seen, keys, dst); !status.ok()) return status;
+    absl::Status status = FinishRequestBy({absl::StatusCode::kInvalidArgument}, seen, keys, dst);
+    if (!status.ok()) return status;
     // FinishRequest leaves repeated outputs out.
     size_t at = 0;
     for (size_t i = 0; i < keys.size() && at < dst->fetch_keys.size(); ++i) {

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/codec/kserve_json.h"
+#include "src/codec/kserve_parameters.h"
 #include "src/codec/message_text.h"
 
 namespace processor {
@@ -54,7 +55,7 @@ absl::Status ReadInput(JsonElement element, std::string_view* binary, JsonInput*
     if (key != "parameters") return absl::OkStatus();
     return ForEachMember("input: parameters", value, [&](std::string_view name, JsonElement parameter) {
       if (name == "binary_data_size") binary_size = parameter;
-      return absl::OkStatus();
+      return RefuseParameter("input: parameter", name);
     });
   });
   if (!status.ok()) return status;
@@ -88,6 +89,7 @@ absl::Status ReadOutput(JsonElement element, JsonOutput* dst) {
     if (key != "parameters") return absl::OkStatus();
     return ForEachMember("output: parameters", value,
                          [&](std::string_view name, JsonElement parameter) -> absl::Status {
+                           if (absl::Status s = RefuseParameter("output: parameter", name); !s.ok()) return s;
                            if (name != "binary_data") return absl::OkStatus();
                            bool binary = false;
                            absl::Status status = ReadBool("output: binary_data", parameter, &binary);

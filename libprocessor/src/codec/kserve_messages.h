@@ -30,6 +30,8 @@ struct InferTensorFields {
   static constexpr uint32_t kName = 1;
   static constexpr uint32_t kDatatype = 2;
   static constexpr uint32_t kShape = 3;
+  static constexpr uint32_t kOutputParameters = 2;  // of InferRequestedOutputTensor
+  static constexpr uint32_t kInputParameters = 4;
   static constexpr uint32_t kContents = 5;
 };
 

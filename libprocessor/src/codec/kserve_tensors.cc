@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/codec/kserve_tensors.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -111,6 +112,37 @@ absl::Status ReadRaw(const TensorSpec& spec, std::string_view bytes, const Tenso
   if (ReadContent(bytes, dst)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("input '", spec.alias, "': raw contents of BOOL with other bytes, expected 0 and 1"));
+}
+
+absl::Status ReadValue(const TensorSpec& spec, std::string_view protocol, std::string_view bytes, FeedArena* arena,
+                       Tensor* dst) {
+  if (DatatypeName(spec.dtype).empty()) return NotInProtocol("input", spec.alias, spec.dtype, protocol);
+  if (spec.shape.unknown_rank()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("input '", spec.alias, "': open rank, expected a shape in a request without JSON"));
+  }
+  const bool strings = spec.dtype == tensorflow::DT_STRING;
+  const size_t values =
+      strings ? 1
+              : bytes.size() / static_cast<size_t>(tensorflow::DataTypeSize(spec.dtype));  // a rest is noticed later
+  uint64_t fixed = 1;
+  for (int i = 0; i < spec.shape.dims(); ++i)
+    fixed *= static_cast<uint64_t>(std::max<int64_t>(1, spec.shape.dim_size(i)));
+  Dims dims;
+  bool open = !strings;
+  for (int i = 0; i < spec.shape.dims(); ++i) {
+    const int64_t dim = spec.shape.dim_size(i);
+    dims.push_back(dim >= 0 ? dim : open ? static_cast<int64_t>(values / fixed) : 1);
+    open = open && dim >= 0;
+  }
+  TensorShape shape;
+  if (absl::Status status = BuildShape(spec, dims, &shape); !status.ok()) return status;
+  if (!strings) return ReadRaw(spec, bytes, shape, arena, dst);
+  if (shape.num_elements() != 1) return WrongCount(spec, 1, "a request without JSON", shape);
+  if (absl::Status status = MakeInput(spec, shape, sizeof(tstring), bytes.size(), arena, dst); !status.ok())
+    return status;
+  static_cast<tstring*>(dst->data())->assign(bytes.data(), bytes.size());
+  return absl::OkStatus();
 }
 
 size_t RawSize(const Tensor& tensor) {

@@ -33,6 +33,11 @@ absl::Status WrongCount(const TensorSpec& spec, int64_t given, std::string_view 
 absl::Status ReadRaw(const TensorSpec& spec, std::string_view bytes, const tensorflow::TensorShape& shape,
                      FeedArena* arena, tensorflow::Tensor* dst);
 
+/// Makes a tensor of bytes that are the whole value and say nothing of its shape: one open dimension follows from their
+/// number, further ones are 1. A value of strings is one string, without its length.
+absl::Status ReadValue(const TensorSpec& spec, std::string_view protocol, std::string_view bytes, FeedArena* arena,
+                       tensorflow::Tensor* dst);
+
 /// Size of what WriteRaw writes.
 size_t RawSize(const tensorflow::Tensor& tensor);
 /// \return The end of what was written. Only for tensors whose RawSize is that of a message at most.

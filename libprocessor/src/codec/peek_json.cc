@@ -2,6 +2,7 @@
 #include "absl/strings/escaping.h"
 #include "src/codec/json_document.h"
 #include "src/codec/kserve_json.h"
+#include "src/codec/kserve_parameters.h"
 #include "src/codec/peek.h"
 
 namespace processor {
@@ -71,6 +72,8 @@ PeekOutcome PeekExamplesJson(std::string_view body, std::string_view input_name,
 }
 
 PeekOutcome PeekInferJson(std::string_view body, size_t header_length, std::string_view input_name, KeyCollector* key) {
+  // A value alone, of which only the signature knows the name.
+  if (header_length == kNoHeader) return PeekOutcome::kFound;
   if (header_length > body.size()) return PeekOutcome::kMalformed;
   const size_t header = header_length == 0 ? body.size() : header_length;
   JsonDocument document;

@@ -77,7 +77,19 @@ absl::Status MakeInput(const TensorSpec& spec, const tensorflow::TensorShape& sh
                        FeedArena* arena, tensorflow::Tensor* dst);
 
 /// The signature that a request means. NOT_FOUND if the model has none of that name.
-absl::Status SelectSignature(const SignatureSet& signatures, std::string_view name, DecodedRequest* dst);
+absl::Status SelectSignature(const SignatureSet& signatures, std::string_view name, DecodedRequest* dst,
+                             absl::StatusCode unknown = absl::StatusCode::kNotFound);
+
+/// What a protocol says of the outputs that a request names.
+struct OutputRule {
+  absl::StatusCode unknown = absl::StatusCode::kNotFound;
+  /// Whether an output that is named twice is refused, with INVALID_ARGUMENT.
+  bool once = false;
+};
+
+/// FinishRequest (codec.h) by the rule of a protocol.
+absl::Status FinishRequestBy(const OutputRule& rule, const std::vector<bool>& seen,
+                             const std::vector<std::string_view>& output_keys, DecodedRequest* dst);
 
 /// A message that may come in parts, which in this format are joined.
 class JoinedField {
@@ -178,7 +190,8 @@ class PredictCodec final : public Codec {
     std::string_view signature_name;
     if (!Protocol::ReadHead(heads, dst, &signature_name)) return Malformed("model_spec", "ModelSpec");
     if (!options.signature.empty()) signature_name = options.signature;
-    if (absl::Status status = SelectSignature(signatures, signature_name, dst); !status.ok()) return status;
+    absl::Status found = SelectSignature(signatures, signature_name, dst, Protocol::kUnknownSignature);
+    if (!found.ok()) return found;
 
     const Signature& signature = *dst->signature;
     const size_t count = signature.inputs().size();
@@ -197,7 +210,7 @@ class PredictCodec final : public Codec {
       absl::Status status = DecodeTensor(signature.inputs()[i], inputs[i].message, &arena, &dst->feeds[i]);
       if (!status.ok()) return status;
     }
-    return FinishRequest(seen, output_keys, dst);
+    return FinishRequestBy(Protocol::kOutputRule, seen, output_keys, dst);
   }
 
   absl::Status Encode(const DecodedRequest& request, const std::vector<tensorflow::Tensor>& outputs,

@@ -25,12 +25,17 @@ const std::vector<Method>& Methods() {
       {"kserve", "ServerLive", nullptr},
       {"kserve", "ServerReady", nullptr},
       {"kserve", "RepositoryIndex", nullptr},
+      {"kserve", "ModelConfig", nullptr},
+      {"kserve", "ModelStatistics", nullptr},
       {"kserve_json", "infer", KserveJsonCodec()},
       {"kserve_json", "metadata", nullptr},
       {"kserve_json", "ready", nullptr},
       {"kserve_json", "server_metadata", nullptr},
       {"kserve_json", "live", nullptr},
       {"kserve_json", "server_ready", nullptr},
+      {"kserve_json", "index", nullptr},
+      {"kserve_json", "config", nullptr},
+      {"kserve_json", "stats", nullptr},
       {"eas", "predict", EasCodec()},
   };
   return *methods;

@@ -52,6 +52,9 @@ constexpr uint32_t kDimSize = 1;
 
 struct TfServingProtocol {
   static constexpr const char* kName = "tfserving";
+  // As TensorFlow Serving answers.
+  static constexpr absl::StatusCode kUnknownSignature = absl::StatusCode::kFailedPrecondition;
+  static constexpr OutputRule kOutputRule = {absl::StatusCode::kInvalidArgument, /*once=*/true};
   static constexpr uint32_t kFirstValueField = 5;
   static constexpr uint32_t kLastValueField = 17;
 

@@ -140,7 +140,8 @@ class ExampleCodec final : public Codec {
     *dst = DecodedRequest();
     TakeModel(spec, dst);
     const std::string_view name = options.signature.empty() ? spec.signature : options.signature;
-    if (absl::Status status = SelectSignature(signatures, name, dst); !status.ok()) return status;
+    absl::Status found = SelectSignature(signatures, name, dst, absl::StatusCode::kInvalidArgument);
+    if (!found.ok()) return found;
     Tensor examples;
     if (absl::Status status = MakeExamples(input.batch(), &examples); !status.ok()) return status;
     auto details = std::make_shared<ExampleDetails>();
@@ -262,7 +263,8 @@ class MultiCodec final : public Codec {
   static absl::Status Prepare(const TaskMessage& task, const SignatureSet& signatures, const Tensor& examples,
                               DecodedRequest* dst, ExampleDetails* details) {
     TakeModel(task.spec, dst);
-    if (absl::Status status = SelectSignature(signatures, task.spec.signature, dst); !status.ok()) return status;
+    absl::Status found = SelectSignature(signatures, task.spec.signature, dst, absl::StatusCode::kInvalidArgument);
+    if (!found.ok()) return found;
     for (const ExampleMethod method : {ExampleMethod::kClassify, ExampleMethod::kRegress}) {
       if (task.method_name == MethodName(method)) return PrepareTask(method, examples, dst, details);
     }

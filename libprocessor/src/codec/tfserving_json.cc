@@ -214,7 +214,8 @@ class PredictJson final : public Codec {
     if (absl::Status status = Scan(document.root(), &body); !status.ok()) return status;
     *dst = DecodedRequest();
     const std::string_view name = options.signature.empty() ? body.signature : options.signature;
-    if (absl::Status status = SelectSignature(signatures, name, dst); !status.ok()) return status;
+    absl::Status found = SelectSignature(signatures, name, dst, absl::StatusCode::kInvalidArgument);
+    if (!found.ok()) return found;
     Reader reader(document, bytes.size(), dst);
     absl::Status status = body.has_instances ? reader.ReadRows(body.instances) : reader.ReadColumns(body.inputs);
     if (!status.ok()) return status;

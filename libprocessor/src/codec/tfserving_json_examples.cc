@@ -71,7 +71,8 @@ class ExampleJson final : public Codec {
     if (absl::Status status = Scan(document, &body); !status.ok()) return status;
     *dst = DecodedRequest();
     const std::string_view name = options.signature.empty() ? body.signature : options.signature;
-    if (absl::Status status = SelectSignature(signatures, name, dst); !status.ok()) return status;
+    absl::Status found = SelectSignature(signatures, name, dst, absl::StatusCode::kInvalidArgument);
+    if (!found.ok()) return found;
     ExampleBatch batch;
     batch.context = body.context;
     batch.examples.assign(body.examples.begin(), body.examples.end());

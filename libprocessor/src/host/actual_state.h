@@ -9,6 +9,8 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
+#include "src/host/desired_state.h"
 #include "src/host/hosted_version.h"
 #include "src/host/reconcile.h"
 
@@ -18,7 +20,8 @@ namespace processor {
 struct ActualVersion {
   VersionState state = VersionState::kLoading;
   std::string path;
-  std::string error;  // empty: none
+  std::string error;     // empty: none
+  absl::Status failure;  // of a version that failed, also in `error`
   std::string since;
   double load_ms = 0;
   int64_t memory_bytes = 0;
@@ -52,6 +55,8 @@ struct ActualState {
   int64_t memory_limit_bytes = 0;
   int stuck_loads = 0;  // that nobody wants any more, and that cannot be interrupted
   std::map<std::string, std::map<int64_t, ActualEntry>> models;
+  /// For those who ask what became of a version; not in actual.json.
+  RefusedVersions refused;
 };
 
 /// Loading, or warming up by now.

@@ -231,6 +231,39 @@ void ReadModelApart(const JsonValue& value, const std::map<std::string, std::str
   }
 }
 
+// The status of a name such as "NOT_FOUND"; OK if there is none of that name.
+absl::StatusCode StatusCodeOf(std::string_view name) {
+  for (int code = 1; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
+    if (absl::StatusCodeToString(static_cast<absl::StatusCode>(code)) == name) {
+      return static_cast<absl::StatusCode>(code);
+    }
+  }
+  return absl::StatusCode::kOk;
+}
+
+// Versions of a model that the control plane refused. What is wrong there concerns nothing that is served.
+void ReadRefused(const JsonValue& versions, const std::string& model, DesiredState* state) {
+  versions.ForEachMember([&](const std::string& key, const JsonValue& version) {
+    absl::Status fault;
+    const JsonValue own = version.Apart(&fault);
+    int64_t number = 0;
+    std::string code, message;
+    own.Allow({"status", "message"});
+    const JsonValue named = own.Required("status", "the name of a status");
+    named.String(&code);
+    own.Required("message", "why it was refused").String(&message);
+    const absl::StatusCode status = StatusCodeOf(code);
+    if (!IsServingName(model)) own.Fault(absl::StrCat("the name of a model, expected ", kNameRule));
+    if (!ParseVersion(key, &number)) own.Fault("the number of a version, expected 1 or more in decimal");
+    if (named.present() && status == absl::StatusCode::kOk) named.Refuse("the name of a status, and not OK");
+    if (fault.ok()) {
+      state->refused[model][number] = absl::Status(status, message);
+    } else {
+      state->faults.push_back({"", 0, std::string(fault.message())});
+    }
+  });
+}
+
 // Cpusets that a host has instead of those of the versions, by "MODEL/VERSION".
 void ReadHost(const JsonValue& host, bool is_this, DesiredState* state) {
   host.Allow({"cpusets"});
@@ -297,7 +330,7 @@ absl::Status ParseDesiredState(std::string_view text, std::string_view host_id, 
   int64_t schema = 0;
   root.Required("schema", absl::StrCat(kDesiredSchema)).Integer(kDesiredSchema, kDesiredSchema, &schema);
   root.Allow({"schema", "generation", "memory_limit_bytes", "maintenance_cpus", "load_timeout_seconds", "layers",
-              "models", "hosts"});
+              "models", "refused", "hosts"});
   DesiredState read;
   root.Required("generation", "a number that rises with every change").Integer(0, INT64_MAX, &read.generation);
   root.Member("memory_limit_bytes").Integer(0, INT64_MAX, &read.memory_limit_bytes);
@@ -313,6 +346,8 @@ absl::Status ParseDesiredState(std::string_view text, std::string_view host_id, 
   root.Required("models", "models by their names").ForEachMember([&](const std::string& name, const JsonValue& model) {
     ReadModelApart(model, salts, name, form, &read);
   });
+  root.Member("refused").ForEachMember(
+      [&](const std::string& name, const JsonValue& versions) { ReadRefused(versions, name, &read); });
   root.Member("hosts").ForEachMember(
       [&](const std::string& id, const JsonValue& host) { ReadHost(host, id == host_id, &read); });
   if (fault.ok()) *state = std::move(read);

@@ -83,12 +83,16 @@ struct DesiredFault {
   bool refuses_model() const { return !model.empty() && version == 0; }
 };
 
+/// Versions that the control plane refused, by models and numbers, with its reasons. They are never loaded.
+using RefusedVersions = std::map<std::string, std::map<int64_t, absl::Status>, std::less<>>;
+
 struct DesiredState {
   int64_t generation = 0;
   int64_t memory_limit_bytes = 0;  // 0: what the machine has
   std::string maintenance_cpus;    // empty: all
   double load_timeout_s = 600;     // of versions that say nothing of it; 0: none
   std::map<std::string, DesiredModel, std::less<>> models;
+  RefusedVersions refused;
   std::vector<DesiredFault> faults;
 };
 

@@ -56,6 +56,8 @@ absl::Status HostCall::Decode(const ModelVersion& version, DecodedRequest* reque
   // The host has seen to these. The name stays: the response repeats it.
   request->model_version.reset();
   request->version_label = {};
+  const bool has_rows = !request->feeds.empty() && request->feeds.front().dims() > 0;
+  rows = has_rows ? request->feeds.front().dim_size(0) : 1;
   return absl::OkStatus();
 }
 

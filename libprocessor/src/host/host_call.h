@@ -31,14 +31,15 @@ struct HostRequest {
   int64_t model_version = 0;  // 0: none
   std::string_view version_label;
   std::optional<std::string_view> routing_key;
-  /// Of "kserve_json": the size of the JSON that goes before the binary data; 0: all is JSON.
+  /// Of "kserve_json": the size of the JSON that goes before the binary data; 0: all is JSON, kNoHeader
+  /// (kserve_parameters.h): nothing is.
   size_t header_length = 0;
 };
 
 /// What came of it. Texts are shared, so that an answer may be kept without keeping a model.
 struct HostAnswer {
   Buffer bytes;
-  size_t header_length = 0;  // as in a request
+  size_t header_length = 0;  // as in a request; 0: all is JSON
   RequestTiming timing;
   std::shared_ptr<const AnswerTexts> texts;  // null if no model was found
   const char* arm = nullptr;
@@ -77,6 +78,7 @@ class HostCall : public AsyncWork {
   /// Who gets a copy of it, and what they compare theirs with.
   std::vector<std::shared_ptr<ShadowLane>> shadows;
   tensorflow::Tensor scores;
+  int64_t rows = 0;  // of the first input
   /// Its copy for the request log; null if it is none of the sample.
   std::unique_ptr<SampledRequest> sampled;
   int64_t start_ns = 0;

@@ -52,24 +52,44 @@ class MetricsText {
   }
 
  private:
-  void ForEachProtocol(const std::function<void(const Counted&, const std::string&, const ProtocolStats&)>& visit) {
+  // Adds values with the same bounds.
+  static void AddTo(const Histogram::Cumulative& values, Histogram::Cumulative* sum) {
+    sum->counts.resize(values.counts.size());
+    for (size_t i = 0; i < values.counts.size(); ++i) sum->counts[i] += values.counts[i];
+    sum->sum += values.sum;
+  }
+
+  using OfProtocol = std::vector<const MethodStats*>;
+
+  void ForEachProtocol(const std::function<void(const Counted&, const std::string&, const OfProtocol&)>& visit) {
     const std::vector<std::string>& protocols = Protocols();
     for (const Counted& version : counted_) {
       for (size_t i = 0; i < protocols.size(); ++i) {
-        const ProtocolStats* const stats = version.stats->protocol(static_cast<int>(i));
-        if (stats != nullptr) visit(version, protocols[i], *stats);
+        const OfProtocol stats = version.stats->protocol(static_cast<int>(i));
+        if (!stats.empty()) visit(version, protocols[i], stats);
+      }
+    }
+  }
+
+  void ForEachMethod(const std::function<void(const Counted&, const Method&, const MethodStats&)>& visit) {
+    for (const Counted& version : counted_) {
+      for (size_t i = 0; i < Methods().size(); ++i) {
+        const MethodStats* const stats = version.stats->method(static_cast<int>(i));
+        if (stats != nullptr) visit(version, Methods()[i], *stats);
       }
     }
   }
 
   void WriteRequests() {
     writer_.Metric("recprocessor_requests_total", "counter", "Requests that ended, by the name of their status.");
-    ForEachProtocol([&](const Counted& version, const std::string& protocol, const ProtocolStats& stats) {
+    ForEachProtocol([&](const Counted& version, const std::string& protocol, const OfProtocol& stats) {
       for (int code = 0; code < kStatusCodes; ++code) {
-        if (stats.outcomes.at(code) == 0) continue;
+        uint64_t count = 0;
+        for (const MethodStats* method : stats) count += method->outcomes.at(code);
+        if (count == 0) continue;
         MetricLabels labels = version.With("protocol", protocol);
         labels.emplace_back("outcome", CodeName(code));
-        writer_.Count(labels, stats.outcomes.at(code));
+        writer_.Count(labels, count);
       }
     });
     const std::vector<std::string>& protocols = Protocols();
@@ -89,8 +109,10 @@ class MetricsText {
 
   void WriteLatencies() {
     writer_.Metric("recprocessor_request_duration_seconds", "histogram", "From admission to the answer.");
-    ForEachProtocol([&](const Counted& version, const std::string& protocol, const ProtocolStats& stats) {
-      Durations(version.With("protocol", protocol), stats.duration, kSeconds);
+    ForEachProtocol([&](const Counted& version, const std::string& protocol, const OfProtocol& stats) {
+      Histogram::Cumulative all;
+      for (const MethodStats* method : stats) AddTo(method->duration.Below(DurationBounds()), &all);
+      writer_.Distribution(version.With("protocol", protocol), all, DurationBounds(), kSeconds);
     });
     writer_.Metric("recprocessor_queue_duration_seconds", "histogram", "Waiting for a session.");
     for (const Counted& version : counted_) Durations(version.Labels(), version.stats->queue(), kSeconds);
@@ -234,29 +256,32 @@ class MetricsText {
   }
 
   // What dashboards made for TensorFlow Serving look for, with the version that it lacks. Its histograms are in
-  // microseconds.
+  // microseconds. Its REST API names its methods as they stand in URLs, its gRPC as they are.
   void WriteAliases() {
     writer_.Metric(":tensorflow:serving:request_count", "counter", "Requests that ended.");
-    ForEachProtocol([&](const Counted& version, const std::string& protocol, const ProtocolStats& stats) {
+    ForEachMethod([&](const Counted& version, const Method& method, const MethodStats& stats) {
       for (int code = 0; code < kStatusCodes; ++code) {
         if (stats.outcomes.at(code) == 0) continue;
-        writer_.Count({{"model_name", *version.model},
-                       {"version", version.version},
-                       {"status", CodeName(code)},
-                       {"API", protocol}},
-                      stats.outcomes.at(code));
+        MetricLabels labels = AliasLabels(version, method);
+        labels.emplace_back("status", CodeName(code));
+        writer_.Count(labels, stats.outcomes.at(code));
       }
     });
     writer_.Metric(":tensorflow:serving:request_latency", "histogram", "From admission to the answer, microseconds.");
-    ForEachProtocol([&](const Counted& version, const std::string& protocol, const ProtocolStats& stats) {
-      Durations(
-          {{"model_name", *version.model}, {"version", version.version}, {"API", protocol}, {"entrypoint", protocol}},
-          stats.duration, kMicroseconds);
+    ForEachMethod([&](const Counted& version, const Method& method, const MethodStats& stats) {
+      Durations(AliasLabels(version, method), stats.duration, kMicroseconds);
     });
     writer_.Metric(":tensorflow:serving:runtime_latency", "histogram", "Inside TensorFlow, microseconds.");
-    for (const Counted& version : counted_) {
-      Durations({{"model_name", *version.model}, {"version", version.version}, {"API", ""}, {"runtime", "TF1"}},
-                version.stats->run(), kMicroseconds);
+    std::map<std::pair<const Counted*, std::string_view>, Histogram::Cumulative> runs;
+    ForEachMethod([&](const Counted& version, const Method& method, const MethodStats& stats) {
+      AddTo(stats.run.Below(DurationBounds()), &runs[{&version, KindOf(method)}]);
+    });
+    for (const auto& [key, values] : runs) {
+      const Counted& version = *key.first;
+      const std::string kind(key.second);
+      writer_.Distribution(
+          {{"model_name", *version.model}, {"version", version.version}, {"API", kind}, {"runtime", "TF1"}}, values,
+          DurationBounds(), kMicroseconds);
     }
     writer_.Metric(":tensorflow:serving:model_warmup_latency", "gauge", "Loading and warming up, microseconds.");
     ForEachActual([&](const MetricLabels& labels, const ActualVersion& version) {
@@ -268,6 +293,21 @@ class MetricsText {
       writer_.Count({{"model_name", *version.model}, {"version", version.version}},
                     version.stats->run().Below({}).counts.back());
     }
+  }
+
+  // What is run, however it was asked for.
+  static std::string_view KindOf(const Method& method) {
+    if (method.name == "Classify" || method.name == "classify") return "Classify";
+    if (method.name == "Regress" || method.name == "regress") return "Regress";
+    return method.name == "MultiInference" ? "MultiInference" : "Predict";
+  }
+
+  static MetricLabels AliasLabels(const Counted& version, const Method& method) {
+    const bool is_rest = IsJson(method.protocol) || method.protocol == "eas";
+    return {{"model_name", *version.model},
+            {"version", version.version},
+            {"API", std::string(method.protocol == "eas" ? method.protocol : method.name)},
+            {"entrypoint", is_rest ? "REST" : "GRPC"}};
   }
 
   void Durations(const MetricLabels& labels, const Histogram& histogram, double scale) {

@@ -140,6 +140,7 @@ ActualVersion HostControl::Describe(const Instance& instance) const {
   actual.load_ms = instance.load_ms;
   actual.memory_bytes = instance.memory.total();
   const absl::Status& error = instance.error.ok() ? instance.cpuset_error : instance.error;
+  actual.failure = instance.error;
   if (!error.ok()) actual.error = absl::StrCat(absl::StatusCodeToString(error.code()), ": ", error.message());
   if (instance.view.state == VersionState::kFailed && instance.lane.has_value()) {
     absl::StrAppend(&actual.error, "; a step of it that cannot be interrupted still runs, in one of ", kLoadLanes,
@@ -206,6 +207,7 @@ void HostControl::UpdateActual(const Plan& plan) {
   stats_.Keep(known);
   std::lock_guard<std::mutex> lock(actual_mutex_);
   actual_.models = std::move(models);
+  actual_.refused = desired_.refused;
   actual_.generation = desired_.generation;
   actual_.memory_bytes = MemoryInUse(loaded);
   actual_.stuck_loads = StuckLoads();

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a host answers of itself: the methods that run no model.
+#include <algorithm>
 #include <memory>
 #include <vector>
 
 #include "src/codec/descriptions.h"
+#include "src/host/host_stats.h"
 #include "src/host/model_host.h"
 
 namespace processor {
@@ -25,12 +27,38 @@ VersionPhase PhaseOf(VersionState state) {
   return VersionPhase::kFailed;
 }
 
+absl::Status FailureOf(const ActualVersion& version) {
+  return version.failure.ok() ? absl::UnknownError(version.error) : version.failure;
+}
+
+InferenceCounts CountsOf(const Servable& servable) {
+  const InferenceTotals::Value totals = servable.stats->totals().Get();
+  // Requests that were put together had fewer runs than there were of them.
+  const SizeHistogram& together = servable.version->model().batch_stats().requests;
+  uint64_t saved = together.sum();
+  for (int i = 0; i < SizeHistogram::kBuckets; ++i) saved -= std::min(saved, together.count(i));
+  InferenceCounts counts;
+  counts.succeeded = totals.succeeded;
+  counts.failed = totals.failed;
+  counts.rows = totals.rows;
+  counts.runs = totals.succeeded - std::min(saved, totals.succeeded);
+  counts.succeeded_ns = totals.succeeded_ns;
+  counts.failed_ns = totals.failed_ns;
+  counts.queue_ns = totals.queue_ns;
+  counts.decode_ns = totals.decode_ns;
+  counts.run_ns = totals.run_ns;
+  counts.encode_ns = totals.encode_ns;
+  counts.last_ms = totals.last_ms;
+  return counts;
+}
+
 // A view of the host with what it points into.
 class Snapshot {
  public:
   Snapshot(const ActualState& actual, const RouteTable& table) {
     view_.ready = actual.state == HostState::kReady;
     for (const auto& routes : table.models()) Add(*routes, actual);
+    for (const auto& [name, versions] : actual.refused) AddRefused(name, versions);
   }
 
   const HostView& view() const { return view_; }
@@ -47,19 +75,45 @@ class Snapshot {
       VersionView& version = model.versions.emplace_back();
       version.number = number;
       version.state = PhaseOf(StateNow(entry.version));
-      if (version.state == VersionPhase::kFailed) version.error = absl::UnknownError(entry.version.error);
+      if (version.state == VersionPhase::kFailed) version.error = FailureOf(entry.version);
       const auto route = routes.versions.find(number);
       if (route != routes.versions.end()) {
-        AddSignatures(route->second.servable, &version);
+        AddServable(route->second.servable, &version);
         // Loaded and warm, but no request may choose it: whoever asks what is available must not be told that it is.
         if (!route->second.traffic && version.state == VersionPhase::kReady) version.state = VersionPhase::kDraining;
       }
-      if (routes.baseline != nullptr && routes.baseline->number == number) AddSignatures(routes.baseline, &version);
+      if (routes.baseline != nullptr && routes.baseline->number == number) AddServable(routes.baseline, &version);
     }
   }
 
-  void AddSignatures(const std::shared_ptr<const Servable>& servable, VersionView* version) {
+  // Versions that no host was to load. A model may have no others.
+  void AddRefused(const std::string& name, const std::map<int64_t, absl::Status>& versions) {
+    std::vector<ModelView>& models = view_.models;
+    auto model = std::find_if(models.begin(), models.end(), [&](const ModelView& one) { return one.name == name; });
+    if (model == models.end()) {
+      model = models.emplace(models.end());
+      model->name = name;
+    }
+    std::vector<VersionView>& known = model->versions;
+    for (const auto& [number, status] : versions) {
+      const auto at =
+          std::find_if(known.begin(), known.end(), [n = number](const VersionView& one) { return one.number >= n; });
+      // What is served under that number is another deployment of it, on its way out.
+      if (at != known.end() && at->number == number) continue;
+      VersionView& version = *known.emplace(at);
+      version.number = number;
+      version.state = VersionPhase::kFailed;
+      version.error = status;
+    }
+  }
+
+  void AddServable(const std::shared_ptr<const Servable>& servable, VersionView* version) {
     if (servable == nullptr) return;
+    version->sessions = servable->version->sessions();
+    const BatchOptions batching = servable->version->batching();
+    if (batching.mode != BatchMode::kOff) version->batch_rows = batching.max_rows;
+    if (batching.mode == BatchMode::kTimed) version->batch_wait_us = batching.max_wait_us;
+    version->counts = CountsOf(*servable);
     kept_.push_back(servable->version->model().version());
     if (kept_.back() != nullptr) version->signatures = &kept_.back()->signatures();
   }

@@ -29,6 +29,7 @@ const char* ShedName(ShedReason reason);
 
 constexpr int kStatusCodes = 17;
 constexpr int kMaxProtocols = 8;
+constexpr int kMaxMethods = 64;
 constexpr int kChoiceReasons = 4;
 
 /// Requests by the status that they ended with.
@@ -41,10 +42,30 @@ class OutcomeCounts {
   std::array<std::atomic<uint64_t>, kStatusCodes> counts_{};
 };
 
-/// Of one protocol and one version.
-struct ProtocolStats {
+/// Of one method of a protocol and one version.
+struct MethodStats {
   OutcomeCounts outcomes;
-  Histogram duration;
+  Histogram duration, run;
+};
+
+/// What requests took in all, for the statistics of the Open Inference Protocol.
+class InferenceTotals {
+ public:
+  /// `rows`: of a request that was answered.
+  void Add(absl::StatusCode code, const RequestTiming& timing, int64_t rows);
+
+  struct Value {
+    uint64_t succeeded = 0, failed = 0;  // requests
+    uint64_t rows = 0;                   // of those that succeeded
+    uint64_t succeeded_ns = 0, failed_ns = 0, queue_ns = 0, decode_ns = 0, run_ns = 0, encode_ns = 0;
+    uint64_t last_ms = 0;  // since 1970
+  };
+  Value Get() const;
+
+ private:
+  enum Field { kSucceeded, kFailed, kRows, kSucceededNs, kFailedNs, kQueueNs, kDecodeNs, kRunNs, kEncodeNs, kFields };
+  std::array<std::atomic<uint64_t>, kFields> sums_{};
+  std::atomic<uint64_t> last_ms_{0};
 };
 
 /// Of one version, under whichever settings; one that takes its place under the same number goes on counting here.
@@ -55,12 +76,15 @@ class VersionStats {
   VersionStats(const VersionStats&) = delete;
   VersionStats& operator=(const VersionStats&) = delete;
 
-  /// Records the end of a request. `protocol`: its place in Protocols().
-  void Record(int protocol, ChoiceReason reason, absl::StatusCode code, const RequestTiming& timing);
+  /// Records the end of a request. `method`: its place in Methods(). `rows`: how many it had, if it was answered.
+  void Record(int method, ChoiceReason reason, absl::StatusCode code, const RequestTiming& timing, int64_t rows = 1);
   void RecordShed(ShedReason reason) { shed_[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed); }
 
-  /// Null if there was none of that protocol.
-  const ProtocolStats* protocol(int protocol) const { return protocols_[protocol].load(std::memory_order_acquire); }
+  /// Null if there was none of that method.
+  const MethodStats* method(int method) const { return methods_[method].load(std::memory_order_acquire); }
+  /// Those of a protocol, by its place in Protocols().
+  std::vector<const MethodStats*> protocol(int protocol) const;
+  const InferenceTotals& totals() const { return totals_; }
   ScoreCounts& scores() { return scores_; }
   const ScoreCounts& scores() const { return scores_; }
   const Histogram& queue() const { return queue_; }
@@ -69,10 +93,11 @@ class VersionStats {
   uint64_t chosen(int reason) const { return chosen_[static_cast<size_t>(reason)].load(std::memory_order_relaxed); }
 
  private:
-  ProtocolStats* Of(int protocol);
+  MethodStats* Of(int method);
 
-  // Made with the first request: most versions are asked in one protocol.
-  std::array<std::atomic<ProtocolStats*>, kMaxProtocols> protocols_{};
+  // Made with the first request: most versions are asked by one method.
+  std::array<std::atomic<MethodStats*>, kMaxMethods> methods_{};
+  InferenceTotals totals_;
   Histogram queue_, run_;
   ScoreCounts scores_;
   std::array<std::atomic<uint64_t>, kShedReasons> shed_{};
@@ -104,6 +129,9 @@ class HostStats {
 
 /// A protocol's place in Protocols(); kMaxProtocols if it is none.
 int ProtocolPlace(std::string_view protocol);
+
+/// A method's place in Methods(); the protocol's default one for "". kMaxMethods if it is none.
+int MethodPlace(std::string_view protocol, std::string_view method);
 
 }  // namespace processor
 

@@ -50,21 +50,22 @@ Json DurationJson(const std::vector<const Histogram*>& histograms, const std::ve
 }
 
 Json VersionJson(const VersionStats& stats) {
-  std::vector<const ProtocolStats*> protocols;
+  std::vector<const MethodStats*> all;
   Json by_protocol = Json::object();
-  for (size_t i = 0; i < Protocols().size(); ++i) {
-    const ProtocolStats* const protocol = stats.protocol(static_cast<int>(i));
-    if (protocol == nullptr) continue;
-    protocols.push_back(protocol);
-    by_protocol[Protocols()[i]] = OutcomesJson([&](int code) { return protocol->outcomes.at(code); });
-  }
-  const auto with_code = [&](int code) {
+  const auto with_code_of = [](const std::vector<const MethodStats*>& methods, int code) {
     uint64_t count = 0;
-    for (const ProtocolStats* protocol : protocols) count += protocol->outcomes.at(code);
+    for (const MethodStats* method : methods) count += method->outcomes.at(code);
     return count;
   };
+  for (size_t i = 0; i < Protocols().size(); ++i) {
+    const std::vector<const MethodStats*> methods = stats.protocol(static_cast<int>(i));
+    if (methods.empty()) continue;
+    all.insert(all.end(), methods.begin(), methods.end());
+    by_protocol[Protocols()[i]] = OutcomesJson([&](int code) { return with_code_of(methods, code); });
+  }
+  const auto with_code = [&](int code) { return with_code_of(all, code); };
   std::vector<const Histogram*> durations;
-  for (const ProtocolStats* protocol : protocols) durations.push_back(&protocol->duration);
+  for (const MethodStats* method : all) durations.push_back(&method->duration);
   Json json;
   uint64_t requests = 0;
   for (int code = 0; code < kStatusCodes; ++code) requests += with_code(code);

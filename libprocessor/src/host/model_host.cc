@@ -168,8 +168,8 @@ void ModelHost::Finish(HostCall& call, const absl::Status& status) noexcept {
   if (!status.ok()) call.answer.bytes = Buffer();
   // Memory that was short is there again when others have ended, which nobody knows the time of.
   if (absl::IsResourceExhausted(status) && call.answer.retry_after_us == 0) call.answer.retry_after_us = kMemoryRetryUs;
-  const int protocol = ProtocolPlace(call.request().protocol);
   if (call.servable == nullptr) {
+    const int protocol = ProtocolPlace(call.request().protocol);
     timing.total_ns = NowNs() - call.start_ns;
     const bool refused = absl::IsUnavailable(status) && call.method != nullptr && call.method->codec != nullptr;
     control_->stats().RecordUnrouted(protocol, status, refused && state_.load() != State::kServing);
@@ -179,8 +179,9 @@ void ModelHost::Finish(HostCall& call, const absl::Status& status) noexcept {
   timing = call.timing;
   timing.model_version = servable.number;
   timing.total_ns = NowNs() - call.start_ns;
+  const int method = static_cast<int>(call.method - Methods().data());
   Attempt([&] {
-    return servable.stats->Record(protocol, call.reason, status.code(), timing), absl::OkStatus();
+    return servable.stats->Record(method, call.reason, status.code(), timing, call.rows), absl::OkStatus();
   }).IgnoreError();
   VersionLoad& load = servable.version->load();
   if (timing.run_ns > 0) load.AddRun(timing.run_ns);

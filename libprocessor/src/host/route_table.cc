@@ -59,7 +59,8 @@ absl::Status ChooseVersion(const ModelRoutes& routes, const RouteRequest& reques
     const auto label = routes.labels.find(spec.label);
     const std::string asked = absl::StrCat("version label '", Printable(spec.label), "'");
     if (label == routes.labels.end()) {
-      return absl::NotFoundError(
+      // As TensorFlow Serving has it: a label is a name that the client made up, not a version that is gone.
+      return absl::InvalidArgumentError(
           absl::StrCat("model '", routes.name, "': ", asked, " not there, expected one that is"));
     }
     if (spec.version.has_value() && *spec.version != label->second) {

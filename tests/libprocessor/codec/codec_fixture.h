@@ -17,6 +17,9 @@ namespace processor {
 
 struct EasMessages {
   static constexpr const char* kName = "eas";
+  static constexpr absl::StatusCode kUnknownSignature = absl::StatusCode::kNotFound;
+  static constexpr absl::StatusCode kUnknownOutput = absl::StatusCode::kNotFound;
+  static constexpr bool kOutputsOnce = false;
   using Request = tensorflow::eas::PredictRequest;
   using Response = tensorflow::eas::PredictResponse;
   using TensorMessage = tensorflow::eas::ArrayProto;
@@ -33,6 +36,9 @@ struct EasMessages {
 
 struct TfServingMessages {
   static constexpr const char* kName = "tfserving";
+  static constexpr absl::StatusCode kUnknownSignature = absl::StatusCode::kFailedPrecondition;
+  static constexpr absl::StatusCode kUnknownOutput = absl::StatusCode::kInvalidArgument;
+  static constexpr bool kOutputsOnce = true;
   using Request = tensorflow::serving::PredictRequest;
   using Response = tensorflow::serving::PredictResponse;
   using TensorMessage = tensorflow::TensorProto;

@@ -128,7 +128,7 @@ TEST_F(KserveTest, RequestedOutputsComeInTheirOrder) {
   ASSERT_TRUE(oracle::OutputOf(response, 1, tensorflow::DT_FLOAT, &back));
   EXPECT_TRUE(oracle::Same(back, prob));
   message_.add_outputs()->set_name("none");
-  EXPECT_EQ(Decode().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Decode().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(KserveTest, OneHalfMakesAllRaw) {

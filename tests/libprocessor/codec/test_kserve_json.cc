@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "json_fixture.h"
 #include "kserve_oracle.h"
+#include "src/codec/kserve_parameters.h"
 
 namespace processor {
 namespace {
@@ -202,6 +203,41 @@ TEST_F(KserveJsonTest, BinaryDataIsUsedWhole) {
   EXPECT_EQ(Decode(body, body.size() + 1),
             absl::InvalidArgumentError(absl::StrCat("Inference-Header-Content-Length: ", body.size() + 1,
                                                     ", expected at most the ", body.size(), " bytes of the body")));
+}
+
+TEST_F(KserveJsonTest, ABodyWithoutJsonIsTheValueOfTheOnlyInput) {
+  const auto shape_of = [this](DataType dtype, const std::vector<int64_t>& dims, const std::string& bytes) {
+    signatures_ = oracle::MakeSignatures("serving_default", {{"x", dtype, dims}}, {{"y", dtype, dims}});
+    const absl::Status status = Decode(bytes, kNoHeader);
+    return status.ok() ? request_.feeds[0].shape().DebugString() : std::string(status.message());
+  };
+  const std::string six(24, '\0');
+  EXPECT_EQ(shape_of(tensorflow::DT_FLOAT, {-1, 3}, six), "[2,3]");
+  EXPECT_EQ(shape_of(tensorflow::DT_FLOAT, {-1, -1}, six), "[6,1]") << "the first open dimension takes all";
+  EXPECT_EQ(shape_of(tensorflow::DT_FLOAT, {6}, six), "[6]");
+  EXPECT_EQ(shape_of(tensorflow::DT_STRING, {-1}, "one string"), "[1]");
+  EXPECT_EQ(Values<tstring>(request_.feeds[0]), std::vector<tstring>{"one string"}) << "without a length before it";
+  EXPECT_NE(shape_of(tensorflow::DT_FLOAT, {-1, 3}, six.substr(1)).find("input 'x'"), std::string::npos);
+  EXPECT_NE(shape_of(tensorflow::DT_FLOAT, {-1, 4}, six).find("input 'x'"), std::string::npos);
+  EXPECT_NE(shape_of(tensorflow::DT_STRING, {2}, "s").find("input 'x'"), std::string::npos);
+  signatures_ = oracle::MakeSignatures("serving_default", {{"x", tensorflow::DT_FLOAT, {}, true}},
+                                       {{"y", tensorflow::DT_FLOAT, {}, true}});
+  EXPECT_EQ(Decode(six, kNoHeader),
+            absl::InvalidArgumentError("input 'x': open rank, expected a shape in a request without JSON"));
+}
+
+TEST_F(KserveJsonTest, ParametersThatWouldChangeAnAnswerAreRefused) {
+  const Json valid = {{"inputs", Json::array({{{"name", "x"}, {"datatype", "FP32"}, {"shape", {1}}, {"data", {1}}}})}};
+  for (const char* name : {"classification", "shared_memory_region", "shared_memory_byte_size"}) {
+    Json output = valid, input = valid;
+    output["outputs"] = Json::array({{{"name", "y"}, {"parameters", {{name, 1}}}}});
+    input["inputs"][0]["parameters"] = {{name, 1}};
+    EXPECT_NE(Words(output.dump()).find(absl::StrCat("output: parameter '", name)), std::string::npos);
+    EXPECT_NE(Words(input.dump()).find(absl::StrCat("input: parameter '", name)), std::string::npos);
+  }
+  Json unknown = valid;
+  unknown["inputs"][0]["parameters"] = {{"color", "red"}};
+  EXPECT_TRUE(Decode(unknown.dump()).ok());
 }
 
 }  // namespace

@@ -140,13 +140,14 @@ TYPED_TEST(PredictCodecTest, OverrideReplacesTheRequestsSignature) {
   TypeParam::SetSignature("absent", &this->valid_);
   EXPECT_TRUE(this->DecodeBytes(this->valid_.SerializeAsString(), "serving_default").ok());
   EXPECT_EQ(this->Decode(this->valid_),
-            absl::NotFoundError("signature 'absent': not in the model (has serving_default)"));
+            absl::Status(TypeParam::kUnknownSignature, "signature 'absent': not in the model (has serving_default)"));
 }
 
 TYPED_TEST(PredictCodecTest, NoSignatureAndNoDefaultIsSaid) {
   this->signatures_->set_default(nullptr);
   EXPECT_EQ(this->Decode(this->valid_),
-            absl::NotFoundError("signature: none named and the model has no default (has serving_default)"));
+            absl::Status(TypeParam::kUnknownSignature,
+                         "signature: none named and the model has no default (has serving_default)"));
 }
 
 TYPED_TEST(PredictCodecTest, FilterSelectsOutputsAndTheirKeys) {
@@ -165,7 +166,20 @@ TYPED_TEST(PredictCodecTest, FilterSelectsOutputsAndTheirKeys) {
 TYPED_TEST(PredictCodecTest, UnknownOutputIsNamed) {
   this->valid_.add_output_filter("prob\xff");
   EXPECT_EQ(this->Decode(this->valid_),
-            absl::NotFoundError("output 'prob\\xff': not in signature 'serving_default' (has prob, rank)"));
+            absl::Status(TypeParam::kUnknownOutput,
+                         "output 'prob\\xff': not in signature 'serving_default' (has prob, rank)"));
+}
+
+TYPED_TEST(PredictCodecTest, OutputThatIsNamedTwice) {
+  this->valid_.add_output_filter("rank");
+  this->valid_.add_output_filter("rank");
+  const absl::Status status = this->Decode(this->valid_);
+  if (TypeParam::kOutputsOnce) {
+    EXPECT_EQ(status, absl::InvalidArgumentError("output 'rank': named twice, expected once"));
+  } else {
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(this->request_.fetches, (std::vector<int>{1}));
+  }
 }
 
 TYPED_TEST(PredictCodecTest, MissingInputIsNamed) {

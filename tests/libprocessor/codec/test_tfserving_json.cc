@@ -241,7 +241,7 @@ TEST_F(TfServingJsonTest, ErrorsNameTheKeyTheInstanceAndTheInput) {
             "instances[1]: input 'none': not in the first instance, expected the same inputs");
   EXPECT_EQ(Words("{\"instances\": [" + row + R"(, {"dense": [1], "id": 1, "tag": ""}]})"),
             "instances[1]: input 'dense': a list of 1, expected 2");
-  EXPECT_EQ(Decode(R"({"signature_name": "none", "inputs": 1})").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Decode(R"({"signature_name": "none", "inputs": 1})").code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(TfServingJsonTest, RowsNeedOutputsOfAsManyRows) {

@@ -256,6 +256,36 @@ TEST(DesiredState, CpusOfAVersionThatIsNotThereHarmNobody) {
   EXPECT_NE(state.faults[0].message.find("hosts.h.cpusets.m/7: no version that is there"), std::string::npos);
 }
 
+TEST(DesiredState, RefusedVersionsHaveTheirReasons) {
+  DesiredState state;
+  const absl::Status status = ParseDesiredState(DOCUMENT(R"("models": {},
+                  "refused": {"m": {"5": {"status": "INVALID_ARGUMENT", "message": "no graph"}}})"),
+                                                "h", &state);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(state.faults.empty());
+  EXPECT_EQ(state.refused.at("m").at(5), absl::InvalidArgumentError("no graph"));
+}
+
+TEST(DesiredState, WhatIsWrongOfARefusedVersionHarmsNobody) {
+  for (const char* entry :
+       {R"("5": {"status": "OK", "message": ""})", R"("5": {"status": "GONE", "message": ""})",
+        R"("5": {"message": ""})", R"("5": {"status": "UNKNOWN"})", R"("0": {"status": "UNKNOWN", "message": ""})",
+        R"("5": {"status": "UNKNOWN", "message": "", "more": 1})", R"("5": 7)"}) {
+    DesiredState state;
+    const std::string text = absl::StrCat(
+        R"({"schema": 1, "generation": 1, "models": {"m": {"baseline": 1, "versions": {"1": {"path": "/1"}}}},
+                  "refused": {"m": {)",
+        entry, "}}}");
+    const absl::Status status = ParseDesiredState(text, "h", &state);
+    ASSERT_TRUE(status.ok()) << entry << status;
+    EXPECT_EQ(state.models.size(), 1u) << entry;
+    EXPECT_TRUE(state.refused.empty()) << entry;
+    ASSERT_EQ(state.faults.size(), 1u) << entry;
+    EXPECT_FALSE(state.faults[0].refuses_model());
+    EXPECT_NE(state.faults[0].message.find("refused.m."), std::string::npos) << state.faults[0].message;
+  }
+}
+
 std::string Nested(int depth) { return std::string(depth, '[') + std::string(depth, ']'); }
 
 std::string WithConfig(const std::string& config) {

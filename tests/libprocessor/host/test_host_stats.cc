@@ -66,27 +66,46 @@ t_seconds_count{m="x"} 4
 TEST(VersionStats, CountsOutcomesByProtocol) {
   VersionStats stats;
   const int eas = ProtocolPlace("eas"), tfserving = ProtocolPlace("tfserving");
+  const int predict = MethodPlace("eas", "predict"), multi = MethodPlace("tfserving", "MultiInference"),
+            other = MethodPlace("tfserving", "Predict");
   ASSERT_NE(eas, tfserving);
+  ASSERT_NE(multi, other);
+  EXPECT_EQ(MethodPlace("eas", "sing"), kMaxMethods);
+  EXPECT_EQ(MethodPlace("tfserving", ""), other);
+  ASSERT_LE(Methods().size(), static_cast<size_t>(kMaxMethods));
   EXPECT_EQ(ProtocolPlace("morse"), kMaxProtocols);
   ASSERT_LE(Protocols().size(), static_cast<size_t>(kMaxProtocols));
-  EXPECT_EQ(stats.protocol(eas), nullptr);
+  EXPECT_TRUE(stats.protocol(eas).empty());
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < 1000; ++i) {
-        stats.Record(i % 2 == 0 ? eas : tfserving, ChoiceReason::kArm,
+        stats.Record(i % 2 == 0 ? predict : (i % 4 == 1 ? multi : other), ChoiceReason::kArm,
                      i % 10 == 0 ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kOk,
-                     Timing(1000, i % 10 == 0 ? 0 : 50000, 60000));
+                     Timing(1000, i % 10 == 0 ? 0 : 50000, 60000), /*rows=*/3);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(stats.protocol(eas)->outcomes.at(0), 1600u);
-  EXPECT_EQ(stats.protocol(eas)->outcomes.at(3), 400u);
-  EXPECT_EQ(stats.protocol(tfserving)->outcomes.at(0), 2000u);
-  EXPECT_EQ(stats.protocol(eas)->duration.Below({}).counts.back(), 2000u);
+  ASSERT_EQ(stats.protocol(eas).size(), 1u);
+  EXPECT_EQ(stats.protocol(eas)[0], stats.method(predict));
+  EXPECT_EQ(stats.method(predict)->outcomes.at(0), 1600u);
+  EXPECT_EQ(stats.method(predict)->outcomes.at(3), 400u);
+  EXPECT_EQ(stats.method(predict)->duration.Below({}).counts.back(), 2000u);
+  EXPECT_EQ(stats.method(predict)->run.Below({}).counts.back(), 1600u);
+  ASSERT_EQ(stats.protocol(tfserving).size(), 2u) << "of both methods";
+  EXPECT_EQ(stats.method(multi)->outcomes.at(0) + stats.method(other)->outcomes.at(0), 2000u);
   EXPECT_EQ(stats.run().Below({}).counts.back(), 3600u) << "what did not run is no run";
   EXPECT_EQ(stats.chosen(static_cast<int>(ChoiceReason::kArm)), 4000u);
+  const InferenceTotals::Value totals = stats.totals().Get();
+  EXPECT_EQ(totals.succeeded, 3600u);
+  EXPECT_EQ(totals.failed, 400u);
+  EXPECT_EQ(totals.rows, 3 * 3600u) << "of those that succeeded";
+  EXPECT_EQ(totals.succeeded_ns, 3600u * 60000);
+  EXPECT_EQ(totals.failed_ns, 400u * 60000);
+  EXPECT_EQ(totals.queue_ns, 3600u * 1000);
+  EXPECT_EQ(totals.run_ns, 3600u * 50000);
+  EXPECT_GT(totals.last_ms, 0u);
 }
 
 TEST(HostStats, GoOnForANumberAndGoWithIt) {
@@ -111,7 +130,8 @@ TEST(HostMetrics, TellWhatWasCounted) {
   version.load_ms = 1.5;
   version.load = std::make_shared<VersionLoad>();
   const std::shared_ptr<VersionStats> counted = stats.Of("m", 3);
-  counted->Record(ProtocolPlace("eas"), ChoiceReason::kBaseline, absl::StatusCode::kOk, Timing(2000, 30000, 40000));
+  counted->Record(MethodPlace("eas", "predict"), ChoiceReason::kBaseline, absl::StatusCode::kOk,
+                  Timing(2000, 30000, 40000));
   counted->RecordShed(ShedReason::kInFlight);
   stats.RecordUnrouted(ProtocolPlace("eas"), absl::NotFoundError(""), false);
   stats.RecordUnrouted(ProtocolPlace("nothing"), absl::UnavailableError(""), true);
@@ -133,7 +153,9 @@ TEST(HostMetrics, TellWhatWasCounted) {
            R"(recprocessor_model_memory_bytes{model="m",version="3"} 1000)",
            R"(recprocessor_in_flight{model="m",version="3"} 0)",
            "recprocessor_host_generation 42",
-           R"(:tensorflow:serving:request_count{model_name="m",version="3",status="OK",API="eas"} 1)",
+           R"(:tensorflow:serving:request_count{model_name="m",version="3",API="eas",entrypoint="REST",status="OK"} 1)",
+           R"(:tensorflow:serving:request_latency_count{model_name="m",version="3",API="eas",entrypoint="REST"} 1)",
+           R"(:tensorflow:serving:runtime_latency_count{model_name="m",version="3",API="Predict",runtime="TF1"} 1)",
            R"(:tensorflow:serving:model_warmup_latency{model_path="/m/3",status="OK",version="3"} 1500)",
            R"(:tensorflow:core:graph_runs{model_name="m",version="3"} 1)",
        }) {

@@ -8,9 +8,11 @@ import jsonschema
 import pytest
 from lifecycle_support import deployed, settled
 
-from serving_proxy.lifecycle.changes import promote, undeploy
+from serving_proxy.lifecycle.changes import move, promote, undeploy
+from serving_proxy.lifecycle.deployment import Deployment, deploy
 from serving_proxy.lifecycle.records import Batching, Limits, Model, Settings
 from serving_proxy.lifecycle.rendering import HostSettings, render, worker_threads
+from serving_proxy.lifecycle.states import State
 
 SETTINGS = Settings(
     config={"session_num": 2},
@@ -75,10 +77,25 @@ def test_settings_of_hosts(model: Model) -> None:
     assert body["hosts"] == {"host-0": {"cpusets": {"ranking/4": "1"}}}
 
 
+def test_versions_that_were_refused_have_their_reasons(model: Model) -> None:
+    entered = deploy(model, Deployment(source="/models/6", number=6), (), 0.0)[0].model
+    refused = move(
+        entered, 6, State.FAILED, 0.0, "/models/6: no graph, expected a SavedModel", "INVALID_ARGUMENT"
+    ).model
+    body = render({"ranking": refused}, HostSettings())
+    reason = {"status": "INVALID_ARGUMENT", "message": "/models/6: no graph, expected a SavedModel"}
+    assert body["refused"] == {"ranking": {"6": reason}}
+    assert "6" not in body["models"]["ranking"]["versions"]
+    assert "refused" not in render({"ranking": undeploy(refused, 6, 0.0).model}, HostSettings())
+
+
 def test_it_is_what_the_published_schema_says(model: Model, repository: Path) -> None:
     schema = json.loads((repository / "docs" / "schemas" / "desired.schema.json").read_bytes())
     settings = HostSettings(memory_limit_bytes=5, maintenance_cpus="0", cpusets={"host-0": {"ranking/4": "1"}})
-    body = {"generation": 1, **render({"ranking": model}, settings)}
+    entered = deploy(model, Deployment(source="/models/6", number=6), (), 0.0)[0].model
+    refused = move(entered, 6, State.FAILED, 0.0, "no graph", "INVALID_ARGUMENT").model
+    body = {"generation": 1, **render({"ranking": refused}, settings)}
+    assert "refused" in body
     jsonschema.validate(body, schema)
 
 

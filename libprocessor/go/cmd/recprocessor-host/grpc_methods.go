@@ -25,6 +25,7 @@ var grpcMethods = map[string]struct {
 	modelService:      {"tfserving", []string{"GetModelStatus"}},
 	inferenceService: {"kserve", []string{
 		"ModelInfer", "ModelMetadata", "ModelReady", "ServerMetadata", "ServerLive", "ServerReady", "RepositoryIndex",
+		"ModelConfig", "ModelStatistics",
 	}},
 }
 

@@ -48,11 +48,13 @@ var (
 	easPredict = operation{"eas", "predict"}
 
 	fixedRoutes = map[string]route{
-		"/":                {what: easPredict, allowed: http.MethodPost},
-		"/v2":              {what: operation{"kserve_json", "server_metadata"}, allowed: http.MethodGet},
-		"/v2/health/live":  {what: operation{"kserve_json", "live"}, allowed: http.MethodGet},
-		"/v2/health/ready": {what: operation{"kserve_json", "server_ready"}, allowed: http.MethodGet},
-		"/metrics":         {page: metricsPage, allowed: http.MethodGet},
+		"/":                    {what: easPredict, allowed: http.MethodPost},
+		"/v2":                  {what: operation{"kserve_json", "server_metadata"}, allowed: http.MethodGet},
+		"/v2/models/stats":     {what: operation{"kserve_json", "stats"}, allowed: http.MethodGet},
+		"/v2/repository/index": {what: operation{"kserve_json", "index"}, allowed: http.MethodPost},
+		"/v2/health/live":      {what: operation{"kserve_json", "live"}, allowed: http.MethodGet},
+		"/v2/health/ready":     {what: operation{"kserve_json", "server_ready"}, allowed: http.MethodGet},
+		"/metrics":             {page: metricsPage, allowed: http.MethodGet},
 		// Where TensorFlow Serving has them.
 		"/monitoring/prometheus/metrics": {page: metricsPage, allowed: http.MethodGet},
 		"/healthz":                       {page: alivePage, allowed: http.MethodGet},
@@ -69,9 +71,11 @@ var (
 	}
 	// What follows the model, below /v2/models.
 	kserveVerbs = map[string]route{
-		"/infer": {what: operation{"kserve_json", "infer"}, allowed: http.MethodPost},
-		"/ready": {what: operation{"kserve_json", "ready"}, allowed: http.MethodGet},
-		"":       {what: operation{"kserve_json", "metadata"}, allowed: http.MethodGet},
+		"/infer":  {what: operation{"kserve_json", "infer"}, allowed: http.MethodPost},
+		"/ready":  {what: operation{"kserve_json", "ready"}, allowed: http.MethodGet},
+		"/config": {what: operation{"kserve_json", "config"}, allowed: http.MethodGet},
+		"/stats":  {what: operation{"kserve_json", "stats"}, allowed: http.MethodGet},
+		"":        {what: operation{"kserve_json", "metadata"}, allowed: http.MethodGet},
 	}
 )
 
