@@ -3,8 +3,10 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
+	"compress/zlib"
 	"fmt"
 	"io"
 
@@ -68,36 +70,66 @@ func (r *rawRequest) unpack(most int) error {
 	return r.err
 }
 
-// asItCame is gzip for gRPC: it compresses answers, but leaves requests as they came. gRPC would inflate them before
-// anybody could say how much memory there is; the codec does that, piece by piece.
+// asItCame is a compressor for gRPC that compresses answers, but leaves requests as they came. gRPC would inflate them
+// before anybody could say how much memory there is; the codec does that, piece by piece.
 type asItCame struct{ encoding.Compressor }
 
 func (asItCame) Decompress(reader io.Reader) (io.Reader, error) { return reader, nil }
 
-func init() { encoding.RegisterCompressor(asItCame{encoding.GetCompressor("gzip")}) }
+func init() {
+	encoding.RegisterCompressor(asItCame{encoding.GetCompressor("gzip")})
+	encoding.RegisterCompressor(asItCame{deflate{}})
+}
 
-// isCompressed says whether a message is one of gzip, which no message of protobuf begins like: its first byte would be
-// a field of a wire type that does not exist.
+// deflate is what gRPC calls so: the format of zlib.
+type deflate struct{}
+
+func (deflate) Name() string { return "deflate" }
+
+func (deflate) Compress(writer io.Writer) (io.WriteCloser, error) { return zlib.NewWriter(writer), nil }
+
+func (deflate) Decompress(reader io.Reader) (io.Reader, error) { return zlib.NewReader(reader) }
+
+// isCompressed says whether a message is one of gzip or zlib, which no request begins like: the first byte of gzip would
+// be a field of a wire type that does not exist, that of zlib a field 15, which no request has.
 func isCompressed(data mem.BufferSlice) bool {
 	var head []byte
 	for _, part := range data {
 		head = append(head, part.ReadOnlyData()[:min(part.Len(), 2-len(head))]...)
 		if len(head) == 2 {
-			return head[0] == 0x1f && head[1] == 0x8b
+			return isGzip(head) || isZlib(head)
 		}
 	}
 	return false
 }
+
+func isGzip(head []byte) bool { return head[0] == 0x1f && head[1] == 0x8b }
+
+func isZlib(head []byte) bool { return head[0] == 0x78 && (int(head[0])<<8|int(head[1]))%31 == 0 }
 
 // tooLargeRequest is a request that may never come again, unlike one for which memory is short.
 type tooLargeRequest string
 
 func (e tooLargeRequest) Error() string { return string(e) }
 
-func inflate(reader io.Reader, most int, buffer *processor.Buffer) error {
-	unzip, err := gzip.NewReader(reader)
+// inflate undoes what isCompressed knows.
+func inflate(packed io.Reader, most int, buffer *processor.Buffer) error {
+	reader := bufio.NewReader(packed)
+	head, err := reader.Peek(2)
+	var unpacked io.Reader
+	switch {
+	case err != nil:
+	case isZlib(head):
+		unpacked, err = zlib.NewReader(reader)
+	default:
+		var unzip *gzip.Reader
+		if unzip, err = gzip.NewReader(reader); err == nil {
+			unzip.Multistream(false)
+			unpacked = unzip
+		}
+	}
 	if err == nil {
-		err = buffer.ReadUpTo(unzip, most)
+		err = buffer.ReadUpTo(unpacked, most)
 	}
 	switch {
 	case isOfMemory(err):
@@ -106,6 +138,9 @@ func inflate(reader io.Reader, most int, buffer *processor.Buffer) error {
 		return invalid(fmt.Sprintf("request: %v, expected what its grpc-encoding says", err))
 	case buffer.Len() > most:
 		return tooLargeRequest(fmt.Sprintf("request: too large, expected at most %d bytes", most))
+	}
+	if _, err := reader.ReadByte(); err != io.EOF {
+		return invalid("request: bytes behind its compressed data, expected what its grpc-encoding says")
 	}
 	return nil
 }

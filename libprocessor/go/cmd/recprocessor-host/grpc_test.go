@@ -49,12 +49,14 @@ func TestCodecInflatesWithinItsLimits(t *testing.T) {
 	c := newCodec(200_000)
 	data := bytes.Repeat([]byte("abc"), 50_000)
 	packed := gzipped(data)
-	parts := mem.BufferSlice{mem.SliceBuffer(packed[:1]), mem.SliceBuffer(packed[1:7]), mem.SliceBuffer(packed[7:])}
-	request := rawRequest{}
-	if err := c.Unmarshal(parts, &request); err != nil || request.unpack(200_000) != nil || !bytes.Equal(request.bytes(), data) {
-		t.Errorf("got %d bytes (%v, %v)", len(request.bytes()), err, request.err)
+	for _, one := range [][]byte{packed, deflated(data)} {
+		parts := mem.BufferSlice{mem.SliceBuffer(one[:1]), mem.SliceBuffer(one[1:7]), mem.SliceBuffer(one[7:])}
+		request := rawRequest{}
+		if err := c.Unmarshal(parts, &request); err != nil || request.unpack(200_000) != nil || !bytes.Equal(request.bytes(), data) {
+			t.Errorf("got %d bytes (%v, %v)", len(request.bytes()), err, request.err)
+		}
+		request.free()
 	}
-	request.free()
 	for _, wrong := range []struct {
 		data []byte
 		code codes.Code
@@ -62,6 +64,10 @@ func TestCodecInflatesWithinItsLimits(t *testing.T) {
 		{gzipped(make([]byte, 200_001)), codes.ResourceExhausted},
 		{packed[:len(packed)-1], codes.InvalidArgument},
 		{packed[:3], codes.InvalidArgument},
+		{append(gzipped(data), "behind"...), codes.InvalidArgument},
+		{deflated(make([]byte, 200_001)), codes.ResourceExhausted},
+		{deflated(data)[:len(deflated(data))-1], codes.InvalidArgument},
+		{append(deflated(data), "behind"...), codes.InvalidArgument},
 	} {
 		request := rawRequest{}
 		if err := c.Unmarshal(mem.BufferSlice{mem.SliceBuffer(wrong.data)}, &request); err != nil {
@@ -72,7 +78,7 @@ func TestCodecInflatesWithinItsLimits(t *testing.T) {
 		}
 		request.free()
 	}
-	request = rawRequest{}
+	request := rawRequest{}
 	large := mem.BufferSlice{mem.SliceBuffer(data), mem.SliceBuffer("end")}
 	if err := c.Unmarshal(large, &request); err != nil || request.err != nil || len(request.bytes()) != len(data)+3 {
 		t.Errorf("got %d bytes (%v, %v)", len(request.bytes()), err, request.err)

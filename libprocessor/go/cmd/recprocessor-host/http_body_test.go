@@ -34,19 +34,23 @@ func gzipped(data []byte) []byte {
 	return out.Bytes()
 }
 
-func TestDecompress(t *testing.T) {
-	data := bytes.Repeat([]byte("abc"), 1000)
-	deflated := &bytes.Buffer{}
-	writer := zlib.NewWriter(deflated)
+func deflated(data []byte) []byte {
+	out := &bytes.Buffer{}
+	writer := zlib.NewWriter(out)
 	_, _ = writer.Write(data)
 	writer.Close()
+	return out.Bytes()
+}
+
+func TestDecompress(t *testing.T) {
+	data := bytes.Repeat([]byte("abc"), 1000)
 	inflate := func(body []byte, encoding string, limit int64) ([]byte, error) {
 		var inflated processor.Buffer
 		t.Cleanup(inflated.Free)
 		err := decompress(body, encoding, limit, &inflated)
 		return inflated.Bytes(), err
 	}
-	for encoding, body := range map[string][]byte{"gzip": gzipped(data), " X-GZIP ": gzipped(data), "deflate": deflated.Bytes()} {
+	for encoding, body := range map[string][]byte{"gzip": gzipped(data), " X-GZIP ": gzipped(data), "deflate": deflated(data)} {
 		if got, err := inflate(body, encoding, 3000); err != nil || !bytes.Equal(got, data) {
 			t.Errorf("%s: got %d bytes (%v)", encoding, len(got), err)
 		}
