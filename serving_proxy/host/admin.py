@@ -11,6 +11,7 @@ import json
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -66,6 +67,33 @@ class Admin:
                 return _refusal(error.code, error.read(_MOST_BYTES))
         except (OSError, ValueError) as error:
             return grpc.StatusCode.UNAVAILABLE, f"proxy: {error}, expected its admin API"
+
+
+async def hand_on(
+    admin: Admin | None, asked: tuple[str, str], path: str, data: bytes, content_type: str, seconds: float | None
+) -> Outcome:
+    """Hand a request on, or refuse it where that is off.
+
+    Parameters
+    ----------
+    admin : Admin or None
+        None: it is off.
+    asked : tuple of str
+        What is asked for, and the option that permits it.
+    """
+    if admin is None:
+        what, option = asked
+        return grpc.StatusCode.PERMISSION_DENIED, f"{what}: off on this host, expected {option}"
+    return await admin.post(path, data, content_type, seconds)
+
+
+async def hand_on_call(admin: Admin | None, asked: tuple[str, str], path: str, data: bytes, context: Any) -> bytes:
+    """Do the same with the message of a gRPC call, and return its response, whose content is in its status."""
+    code, message = await hand_on(admin, asked, path, data, PROTOBUF, context.time_remaining())
+    if code is not grpc.StatusCode.OK:
+        context.set_code(code)
+        context.set_details(message)
+    return b""
 
 
 # The admin API is on this machine or named by the operator: no proxy of the environment stands between.

@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-import grpc
+from serving_proxy.host.admin import JSON, Admin, Outcome, hand_on, hand_on_call
 
-from serving_proxy.host.admin import JSON, PROTOBUF, Admin, Outcome
-
-_OFF = "off on this host, expected --allow-model-control"
+_PATH = "/v1/repository"
+_OPTION = "--allow-model-control"
 
 
 class ModelControl:
@@ -37,11 +36,8 @@ class ModelControl:
         return await self._handle("unload", data, context)
 
     async def _handle(self, verb: str, data: bytes, context: Any) -> bytes:
-        code, message = await self._post(verb, "", data, PROTOBUF, context.time_remaining())
-        if code is not grpc.StatusCode.OK:
-            context.set_code(code)
-            context.set_details(message)
-        return b""
+        asked = f"model {verb}", _OPTION
+        return await hand_on_call(self._admin, asked, f"{_PATH}/{verb}", data, context)
 
     async def over_http(self, verb: str, model: str, body: bytes, seconds: float | None) -> Outcome:
         """Return status and message of a request whose path names a model.
@@ -51,9 +47,6 @@ class ModelControl:
         body : bytes
             JSON, or nothing.
         """
-        return await self._post(verb, f"?model={quote(model, safe='')}", body, JSON, seconds)
-
-    async def _post(self, verb: str, query: str, data: bytes, kind: str, seconds: float | None) -> Outcome:
-        if self._admin is None:
-            return grpc.StatusCode.PERMISSION_DENIED, f"model {verb}: {_OFF}"
-        return await self._admin.post(f"/v1/repository/{verb}{query}", data, kind, seconds)
+        asked = f"model {verb}", _OPTION
+        path = f"{_PATH}/{verb}?model={quote(model, safe='')}"
+        return await hand_on(self._admin, asked, path, body, JSON, seconds)

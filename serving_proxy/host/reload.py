@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import grpc
+from serving_proxy.host.admin import Admin, hand_on_call
 
-from serving_proxy.host.admin import PROTOBUF, Admin
-
-_OK = b""
+_ASKED = "HandleReloadConfigRequest", "--allow-reload-rpc"
 
 
 class Reload:
@@ -29,12 +27,4 @@ class Reload:
 
     async def handle(self, data: bytes, context: Any) -> bytes:
         """Answer one request, once the models that are new are available."""
-        if self._admin is None:
-            context.set_code(grpc.StatusCode.PERMISSION_DENIED)
-            context.set_details("HandleReloadConfigRequest: off on this host, expected --allow-reload-rpc")
-            return _OK
-        code, message = await self._admin.post("/v1/reload", data, PROTOBUF, context.time_remaining())
-        if code is not grpc.StatusCode.OK:
-            context.set_code(code)
-            context.set_details(message)
-        return _OK
+        return await hand_on_call(self._admin, _ASKED, "/v1/reload", data, context)

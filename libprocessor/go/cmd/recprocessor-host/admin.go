@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
@@ -34,7 +35,11 @@ type admin struct {
 	client    *http.Client
 }
 
-func newAdmin(options hostOptions) *admin {
+// newAdmin returns nil where what needs it is not allowed.
+func newAdmin(options hostOptions, allowed bool) *admin {
+	if !allowed {
+		return nil
+	}
 	// The admin API is on this machine or named by the operator: no proxy of the environment stands between.
 	client := &http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
 	return &admin{url: strings.TrimRight(options.admin, "/"), tokenFile: options.tokenFile, client: client}
@@ -82,6 +87,21 @@ func (a *admin) post(ctx context.Context, path, contentType string, data []byte)
 	}
 	body, _ := io.ReadAll(io.LimitReader(response.Body, mostAdminBytes))
 	return refusal(response.StatusCode, body)
+}
+
+// handOn hands a request on, or refuses it where that is off.
+func (a *admin) handOn(ctx context.Context, asked, option, path, contentType string, data []byte) error {
+	if a == nil {
+		return status.Error(codes.PermissionDenied, asked+": off on this host, expected "+option)
+	}
+	return a.post(ctx, path, contentType, data)
+}
+
+// handOnCall returns the handler of an RPC that does the same. Its response is empty: what came of it is its status.
+func (a *admin) handOnCall(asked, option, path string) singleHandler {
+	return func(ctx context.Context, _ metadata.MD, data []byte) (any, metadata.MD, error) {
+		return rawResponse(nil), nil, a.handOn(ctx, asked, option, path, protobufType, data)
+	}
 }
 
 // refusal makes a status of what the proxy refused: {"status": …, "message": …}, perhaps within "error".

@@ -29,7 +29,7 @@ type grpcServer struct {
 	server   *grpc.Server
 	port     *port
 	listener net.Listener // once it is opened
-	reload   *reload
+	reload   singleHandler
 	control  *modelControl
 	readTime time.Duration
 	singles  map[string]bool // the methods with one request, as "/service/method"
@@ -41,7 +41,7 @@ type grpcServer struct {
 
 func newGRPCServer(host *processor.Host, ready *readiness, options hostOptions, secrets *tls.Config) (*grpcServer, error) {
 	s := &grpcServer{
-		host: host, reload: newReload(options), control: newModelControl(options), readTime: options.readTime,
+		host: host, reload: reload(options), control: newModelControl(options), readTime: options.readTime,
 		singles: map[string]bool{}, most: options.maxMessage(), crowd: newCrowd(processor.MaxRequestBytes()),
 		stopping: make(chan struct{}),
 	}
@@ -108,7 +108,7 @@ func (s *grpcServer) register() {
 		}
 		switch service {
 		case modelService:
-			add(reloadMethod, s.single(s.reload.handle))
+			add(reloadMethod, s.single(s.reload))
 		case inferenceService:
 			add(loadMethod, s.single(s.control.handle("load")))
 			add(unloadMethod, s.single(s.control.handle("unload")))

@@ -6,8 +6,6 @@ import (
 	"context"
 	"net/url"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
@@ -19,32 +17,26 @@ import (
 type modelControl struct{ admin *admin } // null: off
 
 func newModelControl(options hostOptions) *modelControl {
-	if !options.allowControl {
-		return &modelControl{}
-	}
-	return &modelControl{admin: newAdmin(options)}
+	return &modelControl{admin: newAdmin(options, options.allowControl)}
 }
+
+const (
+	controlPath   = "/v1/repository/"
+	controlOption = "--allow-model-control"
+)
 
 // handle returns the handler of an RPC.
 func (m *modelControl) handle(verb string) singleHandler {
-	return func(ctx context.Context, _ metadata.MD, data []byte) (any, metadata.MD, error) {
-		return rawResponse(nil), nil, m.post(ctx, verb, "", protobufType, data)
-	}
+	return m.admin.handOnCall("model "+verb, controlOption, controlPath+verb)
 }
 
 // overHTTP answers a request whose path names a model, and whose body is JSON or nothing.
 func (m *modelControl) overHTTP(ctx context.Context, verb, model string, body []byte) error {
-	err := m.post(ctx, verb, "?model="+url.QueryEscape(model), jsonType, body)
+	path := controlPath + verb + "?model=" + url.QueryEscape(model)
+	err := m.admin.handOn(ctx, "model "+verb, controlOption, path, jsonType, body)
 	if err == nil {
 		return nil
 	}
 	found := status.Convert(err)
 	return &processor.Error{Code: processor.Code(found.Code()), Message: found.Message()}
-}
-
-func (m *modelControl) post(ctx context.Context, verb, query, contentType string, data []byte) error {
-	if m.admin == nil {
-		return status.Error(codes.PermissionDenied, "model "+verb+": off on this host, expected --allow-model-control")
-	}
-	return m.admin.post(ctx, "/v1/repository/"+verb+query, contentType, data)
 }
