@@ -22,6 +22,7 @@ from serving_proxy.errors import InvalidError, UnavailableError
 from serving_proxy.files import private_folder
 from serving_proxy.listening import ENDING, Server, most_connections, raise_file_limit
 from serving_proxy.settings import ServeSettings
+from serving_proxy.sources.model_settings import ModelSettings
 from serving_proxy.sources.models_config import single_model
 from serving_proxy.store import Database, Repository, StateLock
 from serving_proxy.supervisor.command import host_program
@@ -128,6 +129,11 @@ async def _answer(
     plane = Plane(settings.control_options(), options, repository, settings.config, settings.model_settings)
     if settings.model_base_path is not None:
         plane.watcher.single = single_model(settings.model_name, settings.model_base_path)
+    batching = settings.batching_parameters()
+    if batching is not None:
+        plane.watcher.base = ModelSettings(batching=batching.batching, limits=batching.limits)
+        for note in batching.notes:
+            log.warning("%s", note)
     server = Server(
         uvicorn.Config(
             create_app(plane, token),

@@ -15,11 +15,15 @@ from serving_proxy.alerts import read_webhook
 from serving_proxy.control.control import ControlOptions
 from serving_proxy.cpus import parse_cpus
 from serving_proxy.errors import InvalidError
+from serving_proxy.files import read_regular
 from serving_proxy.gates.ops import check_allowed
 from serving_proxy.host.options import check_options
 from serving_proxy.lifecycle.rendering import HostSettings
+from serving_proxy.sources.batching_parameters import BatchingParameters, parse_batching
 from serving_proxy.sources.models_config import single_model
 from serving_proxy.supervisor.command import NAMED_OPTIONS, HostOptions
+
+_MOST_BATCHING_BYTES = 1024 * 1024
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 
@@ -77,6 +81,7 @@ class ServeSettings(BaseSettings):
     allow_op: Annotated[tuple[str, ...], NoDecode] = ()
     config: Path | None = None
     model_settings: Path | None = None
+    batching_parameters_file: Path | None = None
     model_name: Annotated[str, Field(min_length=1, max_length=128)] = "default"
     model_base_path: str | None = None
     alert_webhook: str | None = None
@@ -131,12 +136,21 @@ class ServeSettings(BaseSettings):
             if self.config is not None:
                 raise InvalidError(f"--model-base-path: with --config {self.config}, expected one of them")
             single_model(self.model_name, self.model_base_path)
+        self.batching_parameters()
         fault = check_options(self._own_host_options())
         if fault is not None:
             raise InvalidError(f"--host-option: {fault}")
         for root in self.model_root:
             if not root.is_dir():
                 raise InvalidError(f"--model-root {root}: not there, expected a folder")
+
+    def batching_parameters(self) -> BatchingParameters | None:
+        """Return what the file of TensorFlow Serving's batching parameters says, if there is one."""
+        if self.batching_parameters_file is None:
+            return None
+        named = f"--batching-parameters-file {self.batching_parameters_file}"
+        data = read_regular(self.batching_parameters_file, _MOST_BATCHING_BYTES, "batching parameters")
+        return parse_batching(data.decode("utf-8", "replace"), named)
 
     def _own_host_options(self) -> tuple[str, ...]:
         """Return what is handed to hosts as it is, as words of their command line."""

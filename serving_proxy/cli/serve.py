@@ -84,7 +84,17 @@ def serve_command(
         ),
     ] = None,
     model_settings: Annotated[
-        Path | None, _option("FILE", "JSON with the settings of models of --config, by name.")
+        Path | None, _option("FILE", "JSON with the settings of models of --config, by name, and defaults of all.")
+    ] = None,
+    batching_parameters_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--batching-parameters-file",
+            "--batching_parameters_file",
+            metavar="FILE",
+            show_default=False,
+            help="TensorFlow Serving's BatchingParameters, for models that have no batching of their own.",
+        ),
     ] = None,
     alert_webhook: Annotated[
         str | None, _option("URL|@FILE", "Where the guard's alerts are posted to, as JSON.")

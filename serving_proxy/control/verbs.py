@@ -24,10 +24,11 @@ from serving_proxy.gates.paths import check_tree, check_writable, resolved
 from serving_proxy.gates.saved_model import check_graph
 from serving_proxy.lifecycle import changes
 from serving_proxy.lifecycle.changes import Change
-from serving_proxy.lifecycle.deployment import Deployment, check_name, deploy
+from serving_proxy.lifecycle.deployment import Deployment, check_name, choose_number, deploy
 from serving_proxy.lifecycle.records import Model
 from serving_proxy.lifecycle.states import GATED
 from serving_proxy.sources.deeprec import parse_deeprec
+from serving_proxy.sources.model_settings import ModelSettings
 
 _MOST_CONFIG_BYTES = 1024 * 1024
 _LONGEST_RAMP_S = 366 * 86400.0
@@ -57,6 +58,8 @@ class Verbs:
         self._control = control
         self._jobs = jobs
         self._gates = gates
+        # Of versions that are deployed by hand, for what nobody says.
+        self.defaults = ModelSettings()
 
     async def deploy(self, name: str, asked: Deployment, by_policy: bool = False) -> Deployed:
         """Deploy a version, or change the settings of one that is deployed.
@@ -76,6 +79,9 @@ class Verbs:
             raise PreconditionError(
                 f"{name}: its versions come from {model.base_path}, expected a version placed there"
             )
+        before = model.versions.get(choose_number(model, asked))
+        if not by_policy and (before is None or not before.active):
+            asked = asked.model_copy(update={"settings": self.defaults.completed(asked.settings)})
         change, number = deploy(model, asked, self._control.taken(model), time.time())
         self._control.commit(change)
         version = change.model.versions[number]

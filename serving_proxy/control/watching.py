@@ -20,7 +20,7 @@ from serving_proxy.lifecycle.states import GATED
 from serving_proxy.lifecycle.version_policy import plan
 from serving_proxy.sources.base_directory import BaseDirectory
 from serving_proxy.sources.deeprec import is_deeprec_config, parse_deeprec
-from serving_proxy.sources.model_settings import SettingsFile, parse_settings
+from serving_proxy.sources.model_settings import ModelSettings, SettingsFile, parse_settings
 from serving_proxy.sources.models_config import ConfiguredModel, parse_file
 
 POLL_S = 1.0
@@ -47,6 +47,8 @@ class Watcher:
         self._settings_text: str | None = None
         # In the place of a configuration.
         self.single: ConfiguredModel | None = None
+        # Below what the file of settings says.
+        self.base = ModelSettings()
         self._settings = SettingsFile()
         self._control = control
         self._verbs = verbs
@@ -63,6 +65,7 @@ class Watcher:
         ProxyError
             It cannot be read or applied.
         """
+        self._use(SettingsFile())
         await self._read_settings()
         if self.single is not None:
             self.apply((self.single,), alone=True)
@@ -211,8 +214,12 @@ class Watcher:
         if text == self._settings_text:
             return False
         self._settings_text = text
-        self._settings = parse_settings(text, str(self._settings_path))
+        self._use(parse_settings(text, str(self._settings_path)))
         return True
+
+    def _use(self, settings: SettingsFile) -> None:
+        self._settings = settings.over(self.base)
+        self._verbs.defaults = self._settings.defaults
 
     async def _reload_settings(self) -> None:
         """Give versions that are deployed the settings that the file has by now."""

@@ -50,6 +50,7 @@ _SERVING = {
     },
     "Int64Value": {"value": (1, "int64")},
     "StringValue": {"value": (1, "string")},
+    "BoolValue": {"value": (1, "bool")},
     "BatchingParameters": {
         "max_batch_size": (1, "Int64Value"),
         "batch_timeout_micros": (2, "Int64Value"),
@@ -58,6 +59,8 @@ _SERVING = {
         "thread_pool_name": (5, "StringValue"),
         "allowed_batch_sizes": (6, "[]int64"),
         "pad_variable_length_inputs": (7, "bool"),
+        "enable_large_batch_splitting": (8, "BoolValue"),
+        "max_execution_batch_size": (9, "Int64Value"),
     },
     "ReloadConfigRequest": {"config": (1, "ModelServerConfig"), "metric_names": (2, "[]string")},
 }

@@ -4,7 +4,8 @@
     {"defaults": {"config": {"session_num": 2}, "batching": {"mode": "zero_wait", "max_rows": 128}},
      "models": {"ranking": {"optimize": true, "slo_p99_ms": 20}}}
 
-A model has what it is given, and the defaults for the rest; keys of `config` are put together one by one.
+A model has what it is given, and the defaults for the rest; keys of `config` are put together one by one. What is
+deployed by hand has sessions and batching of the defaults where `deploy` says nothing of them.
 """
 
 from __future__ import annotations
@@ -55,6 +56,15 @@ class ModelSettings(BaseModel):
             allowed_ops=check_allowed(self.allow_ops, "allow_ops"),
         )
 
+    def completed(self, settings: Settings) -> Settings:
+        """Return settings of an operator with sessions and batching of these where nothing was said."""
+        own: dict[str, Any] = {"config": {**self.config, **settings.config}} if self.config else {}
+        for field in ("batching", "limits"):
+            value = getattr(self, field)
+            if value is not None and field not in settings.model_fields_set:
+                own[field] = value
+        return settings.model_copy(update=own)
+
 
 class SettingsFile(BaseModel):
     """The file as a whole."""
@@ -63,6 +73,11 @@ class SettingsFile(BaseModel):
 
     defaults: ModelSettings = ModelSettings()
     models: dict[str, ModelSettings] = Field(default_factory=dict)
+
+    def over(self, base: ModelSettings) -> SettingsFile:
+        """Return the file with other settings below its defaults."""
+        given = {field: getattr(self.defaults, field) for field in self.defaults.model_fields_set}
+        return self.model_copy(update={"defaults": base.model_copy(update=given)})
 
     def of(self, name: str) -> ModelSettings:
         """Return the settings of a model."""

@@ -252,6 +252,49 @@ def test_models_of_a_configuration_have_settings_of_their_own(place: Path) -> No
         ProxyThread(place / "another", *options, host="none").start()
 
 
+def test_defaults_of_batching_and_sessions_hold_for_all_models(place: Path) -> None:
+    """Below the settings of a model are the file's defaults, and below them the batching parameters."""
+    parameters = place / "batching.txt"
+    parameters.write_text("max_batch_size { value: 64 } max_enqueued_batches { value: 2 }", encoding="utf-8")
+    file = place / "settings.json"
+    named = {"named": {"batching": {"mode": "off"}}}
+    file.write_text(json.dumps({"defaults": {"config": {"session_num": 2}, "priority": 3}, "models": named}), "utf-8")
+    for name in ("named", "hand"):
+        write_model(place / name / "1")
+    entries = [
+        f'config {{ name: "{name}" base_path: "{place}/{folder}" }}'
+        for name, folder in (("ranking", "base"), ("named", "named"))
+    ]
+    (place / "models.config").write_text(f"model_config_list {{ {' '.join(entries)} }}", encoding="utf-8")
+    options = ("--config", str(place / "models.config"), "--model-settings", str(file))
+    options += ("--batching_parameters_file", str(parameters))
+    with ProxyThread(place, *options) as proxy, proxy.client() as client:
+        becomes(lambda: states(client), {3: "ready"})
+
+        def entry(name: str, number: int = 1) -> dict[str, Any]:
+            found: dict[str, Any] = wait_for(lambda: proxy.desired()["models"].get(name))["versions"][str(number)]
+            return found
+
+        batching = {"mode": "zero_wait", "max_rows": 64, "max_wait_us": 1000}
+        assert (entry("ranking", 3)["batching"], entry("ranking", 3)["limits"]) == (batching, {"max_queue": 128})
+        assert entry("named")["batching"]["mode"] == "off"
+        assert entry("named")["limits"] == {"max_queue": 128}
+        # By hand: what the operator says goes first, and only sessions and batching have defaults.
+        client.deploy("hand", place / "hand" / "1", config={"omp_num_threads": 1}, wait=True)
+        by_hand = entry("hand")
+        assert by_hand["config"] == {"session_num": 2, "omp_num_threads": 1}
+        assert (by_hand["batching"], by_hand["limits"]) == (batching, {"max_queue": 128})
+        assert "priority" not in by_hand
+        client.deploy("hand", place / "hand" / "1", batching={"mode": "off"})
+        wait_for(lambda: entry("hand")["batching"]["mode"] == "off")
+        # Asked for again, nothing that was chosen is undone.
+        client.deploy("hand", place / "hand" / "1")
+        assert entry("hand")["batching"]["mode"] == "off"
+    parameters.write_text("max_batch_sise { value: 64 }", encoding="utf-8")
+    with pytest.raises(InvalidError, match="max_batch_sise"):
+        ProxyThread(place, *options, host="none").settings().check()
+
+
 def test_a_single_model_needs_no_configuration(place: Path) -> None:
     options = ("--model-name", "ranking", "--model-base-path", f"file://{place}/base")
     with ProxyThread(place, *options) as proxy, proxy.client() as client:
