@@ -181,6 +181,7 @@ class Watcher:
             watched.missing = True
             return
         watched.missing = False
+        self._tell_of_folders(name, watched.directory)
         assert model.policy is not None
         wanted = plan(model.policy, {number: stamp for number, (_, stamp) in found.items()}, model)
         # The largest first: the first one of a model is its baseline at once.
@@ -197,6 +198,14 @@ class Watcher:
         if wanted.missing:
             listed = ", ".join(str(one) for one in wanted.missing)
             self._tell(name, f"{name}: version {listed} is wanted and not in {model.base_path}")
+
+    def _tell_of_folders(self, name: str, directory: BaseDirectory) -> None:
+        """Say once what lies in a base directory and is not served, and that nothing is."""
+        for folder, why in directory.left_out.items():
+            self._tell(f"{name}/folder/{folder}", f"{name}: {directory.base / folder} {why}")
+        if directory.empty:
+            wanted = f"{directory.base / '1' / 'saved_model.pb'}"
+            self._tell(f"{name}/empty", f"{name}: no version in {directory.base}, expected one such as {wanted}")
 
     async def _attempt(self, name: str, number: int, folder: Path) -> None:
         try:

@@ -18,37 +18,66 @@ def version_folders(base: Path) -> dict[int, Path] | None:
 
     A version may be written with leading zeros or as a link.
     """
+    sorted_out = _sort_out(base)
+    return None if sorted_out is None else sorted_out[0]
+
+
+def _sort_out(base: Path) -> tuple[dict[int, Path], dict[str, str]] | None:
+    """Return the folders of versions, and by their names why others whose names are numbers are none."""
     try:
         names = sorted(os.listdir(base))
     except OSError:
         return None
     found: dict[int, Path] = {}
+    left_out: dict[str, str] = {}
     for name in names:
-        if name.isascii() and name.isdecimal() and 0 < int(name) <= _LARGEST:
-            folder = base / name
-            # Not `Path.is_file`, which raises where storage refuses or fails.
-            if any(os.path.isfile(folder / graph) for graph in _GRAPHS):
-                found.setdefault(int(name), folder)
-    return found
+        folder = base / name
+        # Not `Path.is_dir` or `Path.is_file`, which raise where storage refuses or fails.
+        if not name.isascii() or not name.isdecimal() or not os.path.isdir(folder):
+            continue
+        number = int(name)
+        if not 0 < number <= _LARGEST:
+            left_out[name] = f"is no version that a request can name, expected 1 to {_LARGEST}"
+        elif not any(os.path.isfile(folder / graph) for graph in _GRAPHS):
+            left_out[name] = f"has no {_GRAPHS[0]}, and is waited for"
+        elif number in found:
+            left_out[name] = f"is version {number} as {found[number].name} is, which is taken"
+        else:
+            found[number] = folder
+    return found, left_out
 
 
 class BaseDirectory:
     """Watches a base directory: a version counts once its files have not changed between two looks.
 
     Whoever copies a model there without renaming it into place is waited for.
+
+    Attributes
+    ----------
+    left_out : dict of str to str
+        By their names, why folders that are named like versions are none; of those that two looks have found so.
+    empty : bool
+        Whether two looks have found no version.
     """
 
     def __init__(self, base: Path, stamp: Callable[[Path], str] = stamp_of) -> None:
         self.base = base
+        self.left_out: dict[str, str] = {}
+        self.empty = False
         self._stamp = stamp
-        self._before: dict[int, str] = {}
+        self._before: dict[int, str] | None = None
+        self._left_out_before: dict[str, str] = {}
 
     def look(self) -> dict[int, tuple[Path, str]] | None:
         """Return folder and stamp of each version that has come to rest; None if the directory cannot be read."""
-        folders = version_folders(self.base)
-        if folders is None:
+        sorted_out = _sort_out(self.base)
+        if sorted_out is None:
             return None
+        folders, left_out = sorted_out
+        before = self._before or {}
         stamps = {number: self._stamp(folder) for number, folder in folders.items()}
-        still = {n: (folders[n], stamp) for n, stamp in stamps.items() if stamp and self._before.get(n) == stamp}
-        self._before = stamps
+        still = {n: (folders[n], stamp) for n, stamp in stamps.items() if stamp and before.get(n) == stamp}
+        self.empty = not stamps and self._before == {}
+        self.left_out = {name: why for name, why in left_out.items() if self._left_out_before.get(name) == why}
+        self._before, self._left_out_before = stamps, left_out
         return still

@@ -85,6 +85,21 @@ def test_every_version_that_the_policy_chooses_answers(proxy: ProxyThread, clien
     assert model(client)["baseline"] == 4
 
 
+def test_folders_that_are_not_served_are_told_of(client: Client, place: Path) -> None:
+    """TensorFlow Serving serves a version 0, which no request can name here, and warns of an empty base path."""
+    becomes(lambda: states(client), {3: "ready"})
+    write_model(place / "base" / "0")
+    (place / "base" / "4" / "model.savedmodel").mkdir(parents=True)
+    wait_for(lambda: any(one.startswith(f"ranking: {place}/base/0 is no version") for one in said(client)))
+    wait_for(lambda: f"ranking: {place}/base/4 has no saved_model.pb, and is waited for" in said(client))
+    assert states(client) == {3: "ready"}
+    (place / "empty").mkdir()
+    (place / "models.config").write_text(config(place / "empty", name="other"), encoding="utf-8")
+    wanted = f"other: no version in {place}/empty, expected one such as {place}/empty/1/saved_model.pb"
+    wait_for(lambda: wanted in said(client))
+    assert [one for one in said(client) if one.startswith(f"ranking: {place}/base/0")][1:] == [], "once"
+
+
 def test_what_serves_stays_when_the_directory_vanishes(client: Client, place: Path) -> None:
     becomes(lambda: states(client), {3: "ready"})
     (place / "base").rename(place / "away")

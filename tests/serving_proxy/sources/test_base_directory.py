@@ -22,6 +22,29 @@ def test_versions_are_folders_with_a_graph(tmp_path: Path) -> None:
     assert version_folders(tmp_path) == {3: tmp_path / "3", 8: tmp_path / "8", 12: tmp_path / "0012"}
 
 
+def test_what_is_named_like_a_version_and_is_none_has_its_reason(tmp_path: Path) -> None:
+    directory = BaseDirectory(tmp_path)
+    assert (directory.look(), directory.empty) == ({}, False)
+    assert (directory.look(), directory.empty) == ({}, True)
+    for name in ("3", "003", "0", "-1", "latest", "9" * 200):
+        write_model(tmp_path / name)
+    (tmp_path / "5").mkdir()
+    (tmp_path / "6").touch()
+    assert (directory.look(), directory.left_out) == ({}, {}), "whoever copies a model is not spoken of"
+    assert [*(directory.look() or {})] == [3]
+    cannot = f"is no version that a request can name, expected 1 to {2**63 - 1}"
+    assert directory.left_out == {
+        "0": cannot,
+        "9" * 200: cannot,
+        "3": "is version 3 as 003 is, which is taken",
+        "5": "has no saved_model.pb, and is waited for",
+    }
+    assert not directory.empty
+    write_model(tmp_path / "5")
+    directory.look()
+    assert "5" not in directory.left_out
+
+
 def test_a_directory_that_is_not_there_is_not_empty(tmp_path: Path) -> None:
     assert version_folders(tmp_path / "gone") is None
     assert BaseDirectory(tmp_path / "gone").look() is None
