@@ -186,7 +186,7 @@ def test_host_maps_statuses_number_for_number(host: Host, inputs: list[dict[str,
     host.expect(tfserving_request(inputs[0] | {"z": inputs[0]["x"]}), codes.INVALID_ARGUMENT, "'z'")
     host.expect(tfserving_request(inputs[0] | {"x": np.ones((1, 4), np.float32)}), codes.INVALID_ARGUMENT, "'x'")
     host.expect(tfserving_request(inputs[0] | {"x": np.ones((1, 3))}), codes.INVALID_ARGUMENT, "'x'")
-    host.expect(tfserving_request(inputs[0], signature_name="absent"), codes.NOT_FOUND, "absent")
+    host.expect(tfserving_request(inputs[0], signature_name="absent"), codes.FAILED_PRECONDITION, "absent")
     host.expect(tfserving_request(inputs[0], name="other"), codes.NOT_FOUND, "other")
     host.expect(tfserving_request(inputs[0], version=8), codes.NOT_FOUND, "8")
     host.expect(good, codes.UNIMPLEMENTED, path="/tensorflow.serving.PredictionService/Classify")

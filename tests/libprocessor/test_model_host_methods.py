@@ -199,7 +199,8 @@ def test_http_client_uses_binary_data(address: str) -> None:
         assert client.is_server_live()
         assert client.is_server_ready()
         assert client.is_model_ready("string")
-        assert client.get_server_metadata()["extensions"] == ["binary_tensor_data"]
+        extensions = ["binary_tensor_data", "model_configuration", "model_repository", "statistics"]
+        assert client.get_server_metadata()["extensions"] == extensions
         assert client.get_model_metadata("string")["platform"] == "tensorflow_savedmodel"
         for binary in (True, False):
             inputs = [

@@ -113,7 +113,7 @@ func TestHostFailsWithTheReason(t *testing.T) {
 		{HostRequest{Protocol: "tfserving", Method: "Absent", Data: tfservingRequest()}, Unimplemented, "Absent"},
 		{HostRequest{Protocol: "tfserving", Model: "absent", Data: tfservingRequest()}, NotFound, "absent"},
 		{HostRequest{Protocol: "tfserving", Version: 9, Data: tfservingRequest()}, NotFound, "9"},
-		{HostRequest{Protocol: "tfserving", Label: "canary", Data: tfservingRequest()}, NotFound, "canary"},
+		{HostRequest{Protocol: "tfserving", Label: "canary", Data: tfservingRequest()}, InvalidArgument, "canary"},
 		{HostRequest{Protocol: "tfserving", Model: "a\x00b"}, InvalidArgument, "zero byte"},
 		{HostRequest{Protocol: "tfserving", Metadata: many, Data: tfservingRequest()}, InvalidArgument, "33 pairs"},
 	} {

@@ -35,6 +35,9 @@ absl::Status DescribeKserve(std::string_view method, std::string_view bytes, con
 absl::Status DescribeKserveJson(std::string_view method, std::string_view bytes, const ModelSpecView& spec,
                                 const HostView& host, Response* dst);
 
+/// Reads whether the body of a question for the repository index, which may be empty, asks for ready versions alone.
+absl::Status ReadIndexBody(std::string_view bytes, bool* only_ready);
+
 /// Configuration and statistics, which Triton has beyond the protocol.
 absl::Status DescribeTriton(std::string_view method, const ModelSpecView& spec, const HostView& host, Response* dst);
 absl::Status DescribeTritonJson(std::string_view method, const ModelSpecView& spec, const HostView& host,

@@ -143,13 +143,7 @@ absl::Status Index(std::string_view bytes, const HostView& host, Response* dst) 
 /// The body may say {"ready": true}, or nothing.
 absl::Status IndexJson(std::string_view bytes, const HostView& host, Response* dst) {
   bool only_ready = false;
-  if (!bytes.empty()) {
-    const Json body = Json::parse(bytes, nullptr, /*allow_exceptions=*/false);
-    const bool known = body.is_object() && (!body.contains("ready") || body["ready"].is_boolean());
-    if (!known)
-      return absl::InvalidArgumentError("request: expected nothing, or an object with 'ready': true or false");
-    only_ready = body.value("ready", false);
-  }
+  if (absl::Status s = ReadIndexBody(bytes, &only_ready); !s.ok()) return s;
   Json list = Json::array();
   for (const ModelView& model : host.models) {
     for (const VersionView& version : model.versions) {

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "src/codec/description_parts.h"
 #include "src/codec/kserve_json.h"
 #include "src/codec/kserve_parameters.h"
 #include "src/codec/message_text.h"
@@ -135,6 +136,16 @@ absl::Status ReadInferBody(const JsonObject& root, std::string_view binary, Infe
     }
     return ReadOutput(element, &dst->outputs.emplace_back());
   });
+}
+
+absl::Status ReadIndexBody(std::string_view bytes, bool* only_ready) {
+  *only_ready = false;
+  if (bytes.empty()) return absl::OkStatus();
+  JsonDocument document;
+  if (absl::Status status = document.Parse(bytes); !status.ok()) return status;
+  JsonElement ready;
+  if (document.root().at_key("ready").get(ready) != simdjson::SUCCESS) return absl::OkStatus();
+  return ReadBool("ready", ready, only_ready);
 }
 
 }  // namespace processor

@@ -3,6 +3,8 @@
 // response of (map of outputs, tail). `Protocol` says what a head, a tail and a tensor message look like:
 //
 //   static constexpr const char* kName;
+//   static constexpr absl::StatusCode kUnknownSignature;
+//   static constexpr OutputRule kOutputRule;                                   // of the output filter
 //   static const ValueLayout& Layout(tensorflow::DataType dtype);
 //   static bool ReadHead(const Heads& heads, DecodedRequest* dst, std::string_view* signature_name);
 //   static constexpr uint32_t kFirstValueField, kLastValueField;               // of the typed values
@@ -76,7 +78,7 @@ absl::Status BuildShape(const TensorSpec& spec, const Dims& dims, tensorflow::Te
 absl::Status MakeInput(const TensorSpec& spec, const tensorflow::TensorShape& shape, size_t element_bytes, size_t text,
                        FeedArena* arena, tensorflow::Tensor* dst);
 
-/// The signature that a request means. NOT_FOUND if the model has none of that name.
+/// The signature that a request means. `unknown` if the model has none of that name.
 absl::Status SelectSignature(const SignatureSet& signatures, std::string_view name, DecodedRequest* dst,
                              absl::StatusCode unknown = absl::StatusCode::kNotFound);
 

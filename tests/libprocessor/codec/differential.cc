@@ -27,6 +27,10 @@ const std::string& SignatureName(const tensorflow::serving::PredictRequest& requ
   return request.model_spec().signature_name();
 }
 
+/// Whether an output that is named twice is an error.
+bool OutputsOnce(const tensorflow::eas::PredictRequest&) { return false; }
+bool OutputsOnce(const tensorflow::serving::PredictRequest&) { return true; }
+
 /// Whether TensorFlow would make a tensor out of less than the shape wants, and one larger than we allow so.
 bool RepeatsTooMuch(const TensorProto& message, const TensorShape& shape) {
   if (!message.tensor_content().empty()) return false;
@@ -110,7 +114,9 @@ bool Wanted(const Request& request, const SignatureSet& signatures, std::vector<
   for (const std::string& key : request.output_filter()) {
     const int i = signature->FindOutput(key);
     if (i < 0) return false;
-    if (std::find(fetches->begin(), fetches->end(), i) == fetches->end()) fetches->push_back(i);
+    const bool known = std::find(fetches->begin(), fetches->end(), i) != fetches->end();
+    if (known && OutputsOnce(request)) return false;
+    if (!known) fetches->push_back(i);
   }
   if (request.output_filter().empty()) {
     for (size_t i = 0; i < signature->outputs().size(); ++i) fetches->push_back(static_cast<int>(i));

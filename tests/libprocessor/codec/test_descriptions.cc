@@ -95,14 +95,16 @@ TEST_F(DescriptionsTest, GetModelMetadataHoldsTheSignatures) {
 TEST_F(DescriptionsTest, GetModelStatusTellsOfOneVersionOrAll) {
   auto answer = AskFor<GetModelStatusResponse>("tfserving", "GetModelStatus", {"ranking", {}, {}, {}});
   ASSERT_EQ(answer.model_version_status_size(), 4);
-  EXPECT_EQ(answer.model_version_status(0).state(), ModelVersionStatus::AVAILABLE);
-  EXPECT_EQ(answer.model_version_status(0).version(), 3);
-  EXPECT_TRUE(answer.model_version_status(0).has_status());
-  EXPECT_EQ(answer.model_version_status(1).state(), ModelVersionStatus::END);
-  EXPECT_EQ(answer.model_version_status(1).status().error_code(), 5);
-  EXPECT_EQ(answer.model_version_status(1).status().error_message(), "path: \"x\" is not there");
-  EXPECT_EQ(answer.model_version_status(2).state(), ModelVersionStatus::LOADING);
-  EXPECT_EQ(answer.model_version_status(3).state(), ModelVersionStatus::UNLOADING);
+  std::vector<int64_t> numbers;
+  for (const auto& one : answer.model_version_status()) numbers.push_back(one.version());
+  EXPECT_EQ(numbers, (std::vector<int64_t>{6, 5, 4, 3})) << "the largest first, as TensorFlow Serving lists them";
+  EXPECT_EQ(answer.model_version_status(0).state(), ModelVersionStatus::UNLOADING);
+  EXPECT_EQ(answer.model_version_status(1).state(), ModelVersionStatus::LOADING);
+  EXPECT_EQ(answer.model_version_status(2).state(), ModelVersionStatus::END);
+  EXPECT_EQ(answer.model_version_status(2).status().error_code(), 5);
+  EXPECT_EQ(answer.model_version_status(2).status().error_message(), "path: \"x\" is not there");
+  EXPECT_EQ(answer.model_version_status(3).state(), ModelVersionStatus::AVAILABLE);
+  EXPECT_TRUE(answer.model_version_status(3).has_status());
   answer = AskFor<GetModelStatusResponse>("tfserving", "GetModelStatus", {"ranking", {}, "next", {}});
   ASSERT_EQ(answer.model_version_status_size(), 1);
   EXPECT_EQ(answer.model_version_status(0).version(), 5);

@@ -131,7 +131,7 @@ TEST_F(KserveJsonTest, EveryDtypeGoesThereAndBackAsData) {
 TEST_F(KserveJsonTest, OutputsSayEachWhetherTheyAreBinary) {
   const absl::Status status = Decode(R"({"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}],
       "parameters": {"binary_data_output": true, "priority": 1},
-      "outputs": [{"name": "z"}, {"name": "y", "parameters": {"binary_data": false, "classification": 3}}, {"name": "z"}]})");
+      "outputs": [{"name": "z"}, {"name": "y", "parameters": {"binary_data": false, "color": 3}}, {"name": "z"}]})");
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(request_.fetches, (std::vector<int>{1, 0}));
   bytes_.assign(bytes_.size(), 'x');  // names in the answer do not lie in the request

@@ -71,7 +71,7 @@ TEST_F(RouteChoiceTest, NumberAndLabelPinAVersion) {
 TEST_F(RouteChoiceTest, WhatIsNotThereIsNotFoundAndWhatIsNotReadyUnavailable) {
   EXPECT_TRUE(absl::IsNotFound(Choose({"m", 9, "", ""})));
   EXPECT_TRUE(absl::IsNotFound(Choose({"m", 0, "", ""})));
-  EXPECT_TRUE(absl::IsNotFound(Choose({"m", std::nullopt, "nobody", ""})));
+  EXPECT_TRUE(absl::IsInvalidArgument(Choose({"m", std::nullopt, "nobody", ""}))) << "as TensorFlow Serving";
   EXPECT_TRUE(absl::IsNotFound(Choose({"m", 4, "", ""}))) << "kept without traffic";
   EXPECT_TRUE(absl::IsNotFound(Choose({"m", std::nullopt, "spare", ""})));
   const absl::Status loading = Choose({"m", std::nullopt, "next", ""});
