@@ -80,7 +80,9 @@ class Application:
     ) -> Call:
         call = Call(operation, b"", route.model, route.version, route.label)
         length = encoding = None
-        for name, value in scope["headers"]:
+        for name, padded in scope["headers"]:
+            # The parser leaves spaces at the end.
+            value = padded.rstrip(b" \t")
             if name == b"content-length":
                 length = value
             elif name == b"content-encoding":

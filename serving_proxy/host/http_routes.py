@@ -69,6 +69,7 @@ _V2 = re.compile(
     r"(?P<verb>/ready|/infer|/config|/stats)?"
 )
 _REPOSITORY = re.compile(r"/v2/repository/models/(?P<model>[^/]+)/(?P<verb>load|unload)")
+_BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 _EAS = re.compile(r"/api/predict/(?P<model>[^/]+)(?:/.*)?")
 
 _V1_VERBS = {
@@ -144,7 +145,8 @@ _cached = lru_cache(maxsize=_CACHED)(_find)
 
 def _text(quoted: str, operation: Operation) -> str:
     try:
-        text = unquote_to_bytes(quoted).decode()
+        # What is no escape would be left as it is.
+        text = "\0" if _BAD_ESCAPE.search(quoted) else unquote_to_bytes(quoted).decode()
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:

@@ -53,9 +53,16 @@ class GuardedProtocol(HttpToolsProtocol):
             self._head_timer = self._later()
 
     def on_headers_complete(self) -> None:
-        """Stop waiting for a head."""
+        """Stop waiting for a head, and refuse one that a server on the way may read otherwise."""
         self._head_bytes = 0
         self._stop_waiting()
+        names = {name for name, _ in self.headers}
+        version = self.parser.get_http_version()
+        if version == "1.1" and b"host" not in names:
+            # What is raised here is answered with 400, as what the parser refuses.
+            raise ValueError("request: no Host, expected one")
+        if version == "1.0" and b"transfer-encoding" in names:
+            raise ValueError("request: Transfer-Encoding in HTTP/1.0, expected a Content-Length")
         super().on_headers_complete()
 
     def eof_received(self) -> bool:  # type: ignore[override]

@@ -95,6 +95,50 @@ def test_request_with_two_lengths_is_refused(host: ServedHost, order: int) -> No
         assert _read_all(client).count(b"HTTP/1.1 200 ") == 3
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST %s HTTP/1.0\r\nhost: x\r\nconnection: keep-alive\r\ntransfer-encoding: chunked",
+        b"POST %s HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\ncontent-length:\r\n 9",
+        b"POST %s HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\ncontent-length: 9, 9",
+        b"POST %s HTTP/1.1\r\ntransfer-encoding: chunked",
+    ],
+    ids=["chunks of 1.0", "folded", "two numbers", "no host"],
+)
+def test_request_that_others_read_otherwise_is_refused(host: ServedHost, head: bytes) -> None:
+    """Also behind a good one, and an empty line that is skipped there."""
+    body = json.dumps(ROWS).encode()
+    wrong = head % PREDICT.encode() + b"\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    with _connect(host) as client:
+        client.sendall(wrong)
+        answer = _read_all(client)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
+    with _connect(host) as client:
+        client.sendall(_post(PREDICT, body) + b"\r\n")
+        answer = client.recv(65536)
+        client.sendall(wrong)
+        # The Go host closes the connection without a word.
+        answer += _read_all(client)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.count(b"HTTP/1.1 ") - answer.count(b"HTTP/1.1 400 ") == 1
+
+
+def test_path_that_is_wrongly_escaped(host: ServedHost) -> None:
+    for path in (b"/v1/models/%zz", b"/v1/models/a%2", b"/v2/models/%"):
+        with _connect(host) as client:
+            client.sendall(b"GET " + path + b" HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            assert _read_all(client).startswith(b"HTTP/1.1 400 "), path
+
+
+def test_spaces_behind_a_header(host: ServedHost) -> None:
+    body = json.dumps(ROWS).encode()
+    padded = [b"x-timeout-ms: \t60000 \t", b"x-priority: 5 ", b"content-encoding: identity ", b"connection: close"]
+    with _connect(host) as client:
+        client.sendall(_post(PREDICT, body, *padded))
+        assert _read_all(client).startswith(b"HTTP/1.1 200 ")
+
+
 def test_client_that_closes_its_sending_side_is_answered(host: ServedHost) -> None:
     for _ in range(20):
         with _connect(host) as client:

@@ -18,9 +18,13 @@ import (
 // gone looks the same, so that work for it ends then.
 const halfCloseGrace = 500 * time.Millisecond
 
-// errTwoLengths refuses a request whose end another server on the way may see elsewhere than this one: net/http would
-// take it, and does not tell. What it answers to an error of its connection is 400.
-var errTwoLengths = errors.New("request: Content-Length and Transfer-Encoding, expected one of them")
+// Requests are refused whose end another server on the way may see elsewhere than this one: net/http would take them, and
+// does not tell. What it answers to an error of its connection is 400.
+var (
+	errTwoLengths = errors.New("request: Content-Length and Transfer-Encoding, expected one of them")
+	errOldChunks  = errors.New("request: Transfer-Encoding in HTTP/1.0, expected a Content-Length")
+	errFolded     = errors.New("request: a header that goes on in the next line, expected one line each")
+)
 
 // framedListener looks at the bytes of its connections.
 type framedListener struct {
@@ -131,9 +135,11 @@ type framing struct {
 	state        framingState
 	requests     int
 	line         []byte // the beginning of the line that is being read
+	end          []byte // and its end
 	lines        int    // of this head
-	length       int64  // of the body; -1: none named
+	length       int64  // of the body; noLength or badLength
 	chunked      bool
+	old          bool  // of HTTP/1.0
 	left         int64 // bytes of a body or chunk
 	lineIsLonger bool
 }
@@ -150,8 +156,13 @@ const (
 	opaque // what net/http refuses
 )
 
-// Enough for the names that matter, and for any length.
-const longestLine = 64
+const (
+	longestLine = 64 // enough for the names that matter, and for any length
+	longestEnd  = 10 // and for the version and CR
+
+	noLength  = -1
+	badLength = -2 // which net/http may understand, or leave unread
+)
 
 // between says whether a request has come in full, and nothing of another one.
 func (f *framing) between() bool {
@@ -190,6 +201,7 @@ func (f *framing) take(p []byte) (int, error) {
 }
 
 func (f *framing) keep(part []byte) {
+	f.keepEnd(part)
 	room := longestLine - len(f.line)
 	if len(part) > room {
 		f.lineIsLonger = true
@@ -198,14 +210,19 @@ func (f *framing) keep(part []byte) {
 	f.line = append(f.line, part...)
 }
 
+func (f *framing) keepEnd(part []byte) {
+	f.end = append(f.end, part[max(0, len(part)-longestEnd):]...)
+	f.end = f.end[max(0, len(f.end)-longestEnd):]
+}
+
 // endLine acts on a whole line.
 func (f *framing) endLine() error {
 	line := bytes.TrimSuffix(f.line, []byte{'\r'})
-	longer := f.lineIsLonger
-	f.line, f.lineIsLonger = f.line[:0], false
+	longer, old := f.lineIsLonger, bytes.HasSuffix(bytes.TrimSuffix(f.end, []byte{'\r'}), []byte(" HTTP/1.0"))
+	f.line, f.end, f.lineIsLonger = f.line[:0], f.end[:0], false
 	switch f.state {
 	case inHead:
-		return f.headLine(line)
+		return f.headLine(line, old)
 	case inChunkSize:
 		size, _, _ := strings.Cut(string(line), ";")
 		left, err := strconv.ParseUint(strings.TrimSpace(size), 16, 62)
@@ -227,35 +244,39 @@ func (f *framing) endLine() error {
 	return nil
 }
 
-func (f *framing) headLine(line []byte) error {
+func (f *framing) headLine(line []byte, old bool) error {
 	if f.lines == 0 {
-		f.length, f.chunked = -1, false
-		if len(line) == 0 {
-			f.state = opaque
-			return nil
+		// net/http skips empty lines behind a POST, and refuses others.
+		if len(line) > 0 {
+			f.length, f.chunked, f.old, f.lines = noLength, false, old, 1
 		}
-		f.lines = 1
 		return nil
 	}
 	f.lines++
 	if len(line) > 0 {
+		if line[0] == ' ' || line[0] == '\t' {
+			return errFolded
+		}
 		name, value, _ := bytes.Cut(line, []byte{':'})
 		switch {
 		case bytes.EqualFold(name, []byte("content-length")):
 			length, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 62)
-			if err != nil {
-				f.state = opaque
-				return nil
-			}
 			f.length = int64(length)
+			if err != nil {
+				f.length = badLength
+			}
 		case bytes.EqualFold(name, []byte("transfer-encoding")):
 			f.chunked = true
 		}
 		return nil
 	}
 	switch {
-	case f.chunked && f.length >= 0:
+	case f.chunked && f.length != noLength:
 		return errTwoLengths
+	case f.chunked && f.old:
+		return errOldChunks
+	case f.length == badLength:
+		f.state = opaque
 	case f.chunked:
 		f.state = inChunkSize
 	case f.length > 0:

@@ -39,12 +39,40 @@ func TestFramingFindsRequestsWithTwoLengths(t *testing.T) {
 	}
 }
 
+func TestFramingFindsWhatOthersReadOtherwise(t *testing.T) {
+	const chunked = "Transfer-Encoding: chunked\r\n"
+	long := "POST /" + strings.Repeat("x", 500)
+	for text, expected := range map[string]error{
+		"POST / HTTP/1.1\r\ncontent-length: 5, 5\r\n" + chunked + "\r\n":                                                    errTwoLengths,
+		"POST / HTTP/1.1\r\n" + chunked + "content-length:\r\n\r\n":                                                         errTwoLengths,
+		"POST / HTTP/1.1\r\ncontent-length: 1\r\n\r\na\r\n" + "POST / HTTP/1.1\r\ncontent-length: 1\r\n" + chunked + "\r\n": errTwoLengths,
+		"POST / HTTP/1.1\r\n" + chunked + "content-length:\r\n 5\r\n\r\n":                                                   errFolded,
+		"POST / HTTP/1.1\r\ntransfer-encoding:\r\n\tchunked\r\n\r\n":                                                        errFolded,
+		"POST / HTTP/1.0\r\n" + chunked + "\r\n":                                                                            errOldChunks,
+		long + " HTTP/1.0\r\n" + chunked + "\r\n":                                                                           errOldChunks,
+		plainRequest + "POST / HTTP/1.0\nconnection: keep-alive\n" + chunked + "\n":                                         errOldChunks,
+	} {
+		for _, size := range []int{1, 3, 4096} {
+			f := framing{}
+			var failure error
+			for rest := text; len(rest) > 0 && failure == nil; rest = rest[min(len(rest), size):] {
+				_, failure = f.take([]byte(rest[:min(len(rest), size)]))
+			}
+			if !errors.Is(failure, expected) {
+				t.Errorf("%q, %d at a time: got %v, expected %v", text, size, failure, expected)
+			}
+		}
+	}
+}
+
 func TestFramingLeavesOtherRequestsAlone(t *testing.T) {
 	for name, text := range map[string]string{
 		"none":       plainRequest,
 		"length":     "POST / HTTP/1.1\r\ncontent-length: 3\r\n\r\nabc",
 		"twice":      "POST / HTTP/1.1\r\ncontent-length: 3\r\ncontent-length: 3\r\n\r\nabc",
 		"chunks":     "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+		"of 1.0":     "POST / HTTP/1.0\r\ncontent-length: 3\r\n\r\nabc",
+		"empty line": "POST / HTTP/1.1\r\ncontent-length: 3\r\n\r\nabc\r\n",
 		"in a body":  "POST / HTTP/1.1\r\ncontent-length: 45\r\n\r\ncontent-length: 1\r\ntransfer-encoding: chunked",
 		"in a value": "GET / HTTP/1.1\r\nx: content-length: 1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
 	} {
@@ -59,7 +87,7 @@ func TestFramingLeavesOtherRequestsAlone(t *testing.T) {
 }
 
 func TestFramingGivesUpOnWhatIsNoHTTP(t *testing.T) {
-	for _, text := range []string{"\r\n", "POST / HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
+	for _, text := range []string{"POST / HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
 		"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nx\r\n"} {
 		f := framing{}
 		if _, err := f.take([]byte(text + plainRequest)); err != nil || f.state != opaque {
