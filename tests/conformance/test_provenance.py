@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import socket
+import struct
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from host_requests import SlowRequest, in_flight, ranking_body, slow_body, wait_until
+from host_support import require
 from served_hosts import ServedHost
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
@@ -101,11 +104,33 @@ def test_deadline_of_one_that_waits(host: ServedHost, stub, http: httpx.Client) 
     answer = http.post("/api/predict/slow", content=slow_body(1), headers={"x-timeout-ms": "100"})
     with pytest.raises(grpc.RpcError) as caught:
         stub.Predict(_slow(1), timeout=0.1)
-    # Go's server ends the stream at the deadline, which a client that has not looked at its clock yet calls cancelled.
-    assert caught.value.code() in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     running.end()
     assert answer.status_code == 504, answer.text
     assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ("tensorflow.serving.PredictionService/Predict", _slow(1).SerializeToString()),
+        ("grpc.health.v1.Health/Watch", b""),
+    ],
+)
+def test_status_comes_before_a_reset(host: ServedHost, method: str, message: bytes) -> None:
+    """A stream that is reset at the deadline is CANCELLED to a client whose clock is a moment behind. This has none."""
+    require("curl")
+    running = SlowRequest(host, loops=800)
+    wait_until(lambda: in_flight(host) == 1)
+    command = ["curl", "--silent", "--include", "--http2-prior-knowledge", "--output", "-", "--data-binary", "@-"]
+    for header in ("content-type: application/grpc", "te: trailers", "grpc-timeout: 200m"):
+        command += ["-H", header]
+    body = b"\0" + struct.pack(">I", len(message)) + message
+    ended = subprocess.run(
+        [*command, f"http://{host.grpc}/{method}"], input=body, capture_output=True, timeout=60, check=False
+    )
+    running.end()
+    assert b"grpc-status: 4\r\n" in ended.stdout, ended
 
 
 def test_deadline_that_is_none(http: httpx.Client) -> None:

@@ -40,6 +40,7 @@ func (s *grpcServer) single(handle singleHandler) grpc.StreamHandler {
 	return func(_ any, stream grpc.ServerStream) error {
 		ctx := stream.Context()
 		begun, _ := ctx.Value(begunKey{}).(*begunCall)
+		defer begun.end()
 		raw, err := begun.receive(stream)
 		// Also if it is complete and the call is not.
 		defer raw.free()
@@ -67,6 +68,7 @@ func (s *grpcServer) single(handle singleHandler) grpc.StreamHandler {
 // begunCall is the context of a call that has still to bring its request.
 type begunCall struct {
 	context.Context
+	end     context.CancelFunc
 	header  metadata.MD
 	timer   *time.Timer
 	state   atomic.Int32
@@ -134,6 +136,21 @@ func (c *begunCall) refuse(stream grpc.ServerStream) error {
 	return status.Error(codes.DeadlineExceeded, context.DeadlineExceeded.Error())
 }
 
+// How long before the deadline of a call its context ends: a twentieth of the time, but no more than this.
+const mostDeadlineMargin = 5 * time.Millisecond
+
+// beforeDeadline ends the context of a call just before its deadline, so that the handler still sends its status.
+//
+// At the deadline grpc-go resets the stream (CANCEL). A client whose clock, in whole milliseconds, is not past the
+// deadline then takes that for CANCELLED.
+func beforeDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, deadline.Add(-min(time.Until(deadline)/20, mostDeadlineMargin)))
+}
+
 type begunKey struct{}
 
 // Value implements context.Context.
@@ -149,7 +166,8 @@ func (s *grpcServer) begin(ctx context.Context, info *tap.Info) (context.Context
 	if !s.singles[info.FullMethodName] {
 		return ctx, nil
 	}
-	call := &begunCall{Context: ctx, header: info.Header, refused: make(chan struct{})}
+	ctx, end := beforeDeadline(ctx)
+	call := &begunCall{Context: ctx, end: end, header: info.Header, refused: make(chan struct{})}
 	until := time.Now().Add(s.readTime)
 	look := func() {
 		refused := waitsForRequest

@@ -22,16 +22,21 @@ var errStopping = status.Error(codes.Unavailable, "host: it is stopping")
 // endStreams ends streams that would last for ever (those who watch the health, or have a stream open to ask more) when
 // the host stops.
 func (s *grpcServer) endStreams(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if s.singles[info.FullMethod] || info.FullMethod == "/"+inferenceService+"/"+streamMethod {
-		return handler(srv, stream) // which ends with its request, or between two
+	if s.singles[info.FullMethod] {
+		return handler(srv, stream) // which ends with its request
 	}
-	ctx, cancel := context.WithCancel(stream.Context())
+	ctx, cancel := beforeDeadline(stream.Context())
 	defer cancel()
+	if info.FullMethod == "/"+inferenceService+"/"+streamMethod {
+		return handler(srv, boundStream{stream, ctx}) // which ends between two requests
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- handler(srv, boundStream{stream, ctx}) }()
 	select {
 	case err := <-ended:
 		return err
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
 	case <-s.stopping:
 		return errStopping // a handler that reads or writes is told then that the stream is gone
 	}
@@ -95,6 +100,8 @@ func (s *grpcServer) inferStream(_ any, stream grpc.ServerStream) error {
 				return nil
 			}
 			return err
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
 		case <-crowded.C:
 			if s.crowd.lasts() {
 				return errCrowded
