@@ -118,7 +118,7 @@ class Watcher:
                 if not alone:
                     raise
                 kept.add(one.name)
-                self._tell(f"{one.name}/refused", str(error))
+                self._tell(f"{one.name}/refused", str(error), one.name)
         configured = possible
         names = {one.name for one in configured} | kept
         for model in [one for one in self._control.models.values() if one.policy is not None and one.name not in names]:
@@ -195,8 +195,10 @@ class Watcher:
             self._verbs.undeploy(name, number, by_policy=True)
         if wanted.follow is not None:
             self._verbs.promote(name, wanted.follow)
-        if wanted.missing:
-            listed = ", ".join(str(one) for one in wanted.missing)
+        # Those that are being copied will be there.
+        missing = [number for number in wanted.missing if number not in watched.directory.seen]
+        if missing:
+            listed = ", ".join(str(one) for one in missing)
             self._tell(name, f"{name}: version {listed} is wanted and not in {model.base_path}")
 
     def _tell_of_folders(self, name: str, directory: BaseDirectory) -> None:
@@ -250,11 +252,17 @@ class Watcher:
                 except ProxyError as error:
                     self._tell(f"{model.name}/{version.number}", str(error))
 
-    def _tell(self, subject: str, message: str) -> None:
-        """Enter an event, once until there is another one to tell of the same."""
+    def _tell(self, subject: str, message: str, model: str | None = None) -> None:
+        """Enter an event, once until there is another one to tell of the same.
+
+        Parameters
+        ----------
+        model : str or None
+            Whose event it is; None: what stands before the first "/" of the subject.
+        """
         if self._told.get(subject) != message:
             self._told[subject] = message
-            self._control.note("config", message, subject.partition("/")[0])
+            self._control.note("config", message, subject.partition("/")[0] if model is None else model)
 
     async def _reload(self) -> None:
         if self._config is None:
@@ -278,7 +286,7 @@ class Watcher:
         else:
             configured, refused = parse_file(text, str(self._config))
             for name, said in refused.items():
-                self._tell(f"{name}/refused", said)
+                self._tell(f"{name}/refused", said, name)
             self.apply(configured, kept=frozenset(refused), alone=True)
 
     def _read(self, path: Path) -> str:

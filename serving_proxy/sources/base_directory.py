@@ -56,6 +56,8 @@ class BaseDirectory:
     ----------
     left_out : dict of str to str
         By their names, why folders that are named like versions are none; of those that two looks have found so.
+    seen : frozenset of int
+        The versions of the last look, at rest or not.
     empty : bool
         Whether two looks have found no version.
     """
@@ -63,6 +65,7 @@ class BaseDirectory:
     def __init__(self, base: Path, stamp: Callable[[Path], str] = stamp_of) -> None:
         self.base = base
         self.left_out: dict[str, str] = {}
+        self.seen: frozenset[int] = frozenset()
         self.empty = False
         self._stamp = stamp
         self._before: dict[int, str] | None = None
@@ -77,6 +80,7 @@ class BaseDirectory:
         before = self._before or {}
         stamps = {number: self._stamp(folder) for number, folder in folders.items()}
         still = {n: (folders[n], stamp) for n, stamp in stamps.items() if stamp and before.get(n) == stamp}
+        self.seen = frozenset(stamps)
         self.empty = not stamps and self._before == {}
         self.left_out = {name: why for name, why in left_out.items() if self._left_out_before.get(name) == why}
         self._before, self._left_out_before = stamps, left_out

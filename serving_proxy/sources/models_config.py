@@ -139,8 +139,10 @@ def _models(config: Any, named: str) -> tuple[ConfiguredModel, ...]:
 def _model(one: Any, named: str) -> ConfiguredModel:
     name = check_name(one.name)
     if one.model_platform not in {"", "tensorflow"} or (not one.model_platform and one.model_type == _OTHER):
-        platform = one.model_platform or "of model_type OTHER"
-        raise InvalidError(f"{named}: model '{name}' has platform '{platform}', expected 'tensorflow'")
+        found, wanted = f"platform '{one.model_platform}'", "'tensorflow'"
+        if not one.model_platform:
+            found, wanted = "model_type OTHER", "TENSORFLOW"
+        raise InvalidError(f"{named}: model '{name}' has {found}, expected {wanted}")
     base_path = _local(one.base_path)
     if not base_path.startswith("/"):
         raise InvalidError(f"{named}: model '{name}' has base_path '{one.base_path}', expected an absolute path")

@@ -211,7 +211,8 @@ def test_a_folder_without_a_graph_is_refused_at_once(client: Client, place: Path
 
 def test_one_bad_entry_stops_neither_the_start_nor_the_others(place: Path, tmp_path: Path) -> None:
     entries = [
-        f'config {{ name: "ranking" base_path: "file://{place}/base" model_type: TENSORFLOW }}',
+        f'config {{ name: "ranking" base_path: "file://{place}/base" model_type: TENSORFLOW '
+        'version_labels { key: "stable" value: 3 } }',
         'config { name: "team/ranking" base_path: "/models" }',
         'config { name: "outside" base_path: "/etc" }',
         f'config {{ name: "later" base_path: "{place}/later" }}',
@@ -222,6 +223,8 @@ def test_one_bad_entry_stops_neither_the_start_nor_the_others(place: Path, tmp_p
         becomes(lambda: states(client), {3: "ready"})
         told = said(client)
         assert any("model 'team/ranking': expected letters" in one for one in told)
+        assert "team/ranking" in {one["model"] for one in client.events(limit=1000)}
+        assert not any("is wanted and not in" in one for one in told), "before it is there"
         assert any(one.startswith("base_path /etc: leads elsewhere") for one in told)
         wait_for(lambda: any(f"later: {place}/later cannot be read" in one for one in said(client)))
         # It is served as soon as it is there.

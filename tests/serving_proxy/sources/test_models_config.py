@@ -128,7 +128,7 @@ def test_what_is_wrong_with_one_model_is_refused_alone() -> None:
     assert "label canary of version 0 is not served" in refused["labelled"]
     assert "has versions [0], expected numbers from 1" in refused["only_zero"]
     assert "model 'team/ranking': expected letters" in refused["team/ranking"]
-    assert "has platform 'of model_type OTHER'" in refused["other"]
+    assert "has model_type OTHER, expected TENSORFLOW" in refused["other"]
     assert "is there twice" in refused["plain"]
 
 
