@@ -48,7 +48,7 @@ def server(folder: Path, authority: Certificate) -> tuple[str, ...]:
 @pytest.fixture(scope="module")
 def mutual(start_host, served_models, server: tuple[str, ...], authority: Certificate) -> Iterator[ServedHost]:
     """A host whose clients must have a certificate."""
-    arguments = (*server, "--client-ca", str(authority.chain))
+    arguments = (*server, "--client-ca", str(authority.chain), "--health-port", "0")
     with start_host({"ranking": served_models["ranking"]}, arguments) as host:
         yield host
 
@@ -93,3 +93,15 @@ def test_client_without_one(mutual: ServedHost, authority: Certificate, stranger
     with pytest.raises(grpc.RpcError) as caught:
         _health(mutual, authority, certificate)
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_probes_need_no_certificate(mutual: ServedHost) -> None:
+    """Those of Kubernetes and of Prometheus have none."""
+    plain = f"http://{mutual.actual()['endpoints']['health']}"
+    for path in ("/healthz", "/readyz", "/metrics", "/monitoring/prometheus/metrics"):
+        answer = httpx.get(plain + path, timeout=20)
+        assert (answer.status_code, answer.text != "") == (200, True), path
+        assert httpx.head(plain + path, timeout=20).status_code == 200
+    for path in ("/api/predict/ranking", "/v1/models/ranking:predict", "/v2/models/ranking/infer"):
+        assert httpx.post(plain + path, content=ranking_body(), timeout=20).status_code == 404
+    assert httpx.get(plain + "/v1/models/ranking", timeout=20).status_code == 404
