@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 
 from processor import Answer, ProcessorError, RequestBytes, ResourceExhaustedError
-from serving_proxy.host.call import Call, Operation
+from serving_proxy.host.call import HEADER_LENGTH, Call, Operation
 from serving_proxy.host.engine import Engine
 from serving_proxy.host.grpc_messages import take
 from serving_proxy.host.grpc_methods import INFER
@@ -142,7 +142,8 @@ def read_call(operation: Operation, data: bytes | bytearray, context: Context) -
     if left is not None:
         call.deadline = time.monotonic() + left
     for key, value in context.invocation_metadata():
-        call.take(key, value)
+        if key != HEADER_LENGTH:  # of HTTP alone
+            call.take(key, value)
     return call
 
 

@@ -9,7 +9,11 @@ first byte of gzip would be a field of a wire type that does not exist, that of 
 from __future__ import annotations
 
 import zlib
+from collections.abc import AsyncIterator
 from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
 
 from processor import InvalidArgumentError, RequestBytes
 from serving_proxy.host.inflate import InflateError, inflate
@@ -51,7 +55,7 @@ async def take(data: bytes, limit: int, claim: RequestBytes) -> bytes | bytearra
 
 
 class Inflating:
-    """Stands for a server to whom servicers add themselves, and inflates what they read."""
+    """Stands for a server to whom servicers add themselves: inflates what they read, and refuses what is no message."""
 
     def __init__(self, server: Any) -> None:
         self._server = server
@@ -78,8 +82,41 @@ class _Inflating:
         read = found.request_deserializer
 
         def inflate_and_read(data: bytes) -> Any:
-            if not is_compressed(data):
+            try:
+                if is_compressed(data):
+                    data = zlib.decompressobj(_GZIP_OR_ZLIB).decompress(data, _OWN_LIMIT)
                 return read(data)
-            return read(zlib.decompressobj(_GZIP_OR_ZLIB).decompress(data, _OWN_LIMIT))
+            except (zlib.error, DecodeError):
+                # What is raised here would be told to clients with the name of its class.
+                return _MALFORMED
 
-        return found._replace(request_deserializer=inflate_and_read)
+        return _refusing(found)._replace(request_deserializer=inflate_and_read)
+
+
+# In the place of a request.
+_MALFORMED = object()
+
+
+def _refusing(found: Any) -> Any:
+    """Return a handler that ends calls with a malformed request, as gRPC does elsewhere: with INTERNAL."""
+
+    async def check(request: Any, context: Any) -> None:
+        if request is _MALFORMED:
+            await context.abort(grpc.StatusCode.INTERNAL, "request: malformed or truncated bytes, expected its message")
+
+    async def one(request: Any, context: Any) -> Any:
+        await check(request, context)
+        return await (found.unary_stream if found.response_streaming else found.unary_unary)(request, context)
+
+    async def checked(requests: Any, context: Any) -> AsyncIterator[Any]:
+        async for request in requests:
+            await check(request, context)
+            yield request
+
+    async def many(requests: Any, context: Any) -> AsyncIterator[Any]:
+        async for answer in found.stream_stream(checked(requests, context), context):
+            yield answer
+
+    if found.request_streaming:
+        return found._replace(stream_stream=many)
+    return found._replace(unary_stream=one) if found.response_streaming else found._replace(unary_unary=one)

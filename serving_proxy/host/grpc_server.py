@@ -22,7 +22,7 @@ from serving_proxy.host.grpc_methods import LOAD, RELOAD, SERVICES, SHORT_NAMES,
 from serving_proxy.host.model_control import ModelControl
 from serving_proxy.host.options import HostOptions
 from serving_proxy.host.patience import Patience
-from serving_proxy.host.reflection import add_reflection
+from serving_proxy.host.reflection import HEALTH, REFLECTION, add_reflection
 from serving_proxy.host.reload import Reload
 from serving_proxy.host.tls import grpc_credentials
 from serving_proxy.listening import most_connections
@@ -55,8 +55,31 @@ class RawHandlers(grpc.GenericRpcHandler):  # type: ignore[misc]
         return self._handlers.get(handler_call_details.method)
 
 
+class UnknownMethods(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Says what is not known; gRPC would not."""
+
+    def service(self, handler_call_details: Any) -> Any:
+        """Return a handler that refuses the call."""
+        service, _, method = handler_call_details.method[1:].rpartition("/")
+        message = f"unknown service {service}"
+        if service in (*SERVICES, HEALTH, *REFLECTION):
+            message = f"unknown method {method} for service {service}"
+
+        async def refuse(_: Any, context: Any) -> bytes:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, message)
+            return b""
+
+        return grpc.stream_unary_rpc_method_handler(refuse)
+
+
 class Health(aio_health.HealthServicer):  # type: ignore[misc]
     """gRPC's, and a list of all that it knows."""
+
+    async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802 - the names of gRPC
+        """Return the status of a name."""
+        if request.service not in self._server_status:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "unknown service")
+        return await super().Check(request, context)
 
     async def List(self, request: Any, context: Any) -> Any:  # noqa: N802 - the names of gRPC
         """Return every name with its status."""
@@ -124,6 +147,7 @@ class GrpcServer:
         self._health = Health()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, Inflating(self._server))
         add_reflection(Inflating(self._server))
+        self._server.add_generic_rpc_handlers((UnknownMethods(),))
 
     async def start(self, port: int) -> None:
         """Begin to answer at a port."""

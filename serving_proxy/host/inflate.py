@@ -103,7 +103,7 @@ class Inflater:
         try:
             piece = self._inflater.decompress(self._rest, room)
         except zlib.error as error:
-            raise InflateError(f"{error}") from error
+            raise InflateError("damaged data") from error
         self._out += piece
         # What had no room is kept within, though all that was fed is consumed.
         self._pending = len(piece) == room

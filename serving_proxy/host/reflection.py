@@ -19,10 +19,11 @@ from grpc_reflection.v1alpha._async import ReflectionServicer
 
 from serving_proxy.host.grpc_methods import SERVICES
 
-_HEALTH = "grpc.health.v1.Health"
+HEALTH = "grpc.health.v1.Health"
 _ALPHA = "grpc.reflection.v1alpha.ServerReflection"
 # The same messages on the wire under the name that newer clients ask for first.
 _STABLE = "grpc.reflection.v1.ServerReflection"
+REFLECTION = (_ALPHA, _STABLE)
 _ALPHA_PACKAGE, _STABLE_PACKAGE = "grpc.reflection.v1alpha", "grpc.reflection.v1"
 _METHOD = "ServerReflectionInfo"
 
@@ -62,12 +63,12 @@ def stable_reflection(alpha: FileDescriptorProto) -> FileDescriptorProto:
 
 def add_reflection(server: Any) -> None:
     """Let a server answer what it is asked about itself."""
-    servicer = ReflectionServicer((*SERVICES, _HEALTH, _ALPHA, _STABLE), pool=descriptors())
+    servicer = ReflectionServicer((*SERVICES, HEALTH, *REFLECTION), pool=descriptors())
     handler = grpc.stream_stream_rpc_method_handler(
         servicer.ServerReflectionInfo,
         request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
         response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
     )
     server.add_generic_rpc_handlers(
-        tuple(grpc.method_handlers_generic_handler(name, {_METHOD: handler}) for name in (_ALPHA, _STABLE))
+        tuple(grpc.method_handlers_generic_handler(name, {_METHOD: handler}) for name in REFLECTION)
     )

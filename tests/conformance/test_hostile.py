@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import resource
 import socket
 import ssl
@@ -89,10 +90,35 @@ def test_malformed_messages(channel: grpc.Channel, path: str) -> None:
 
 
 def test_unknown_method(channel: grpc.Channel) -> None:
-    for path in ("/tensorflow.serving.PredictionService/Absent", "/x.Y/Z", "/", "/a/b/c"):
+    service = "tensorflow.serving.PredictionService"
+    for path, words in (
+        (f"/{service}/Absent", f"unknown method Absent for service {service}"),
+        ("/grpc.health.v1.Health/Absent", "unknown method Absent for service grpc.health.v1.Health"),
+        ("/x.Y/Z", "unknown service x.Y"),
+        ("/a/b/c", "unknown service a/b"),
+        ("/", ""),
+    ):
         with pytest.raises(grpc.RpcError) as caught:
             channel.unary_unary(path)(b"", timeout=20)
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        assert words in caught.value.details()
+
+
+@pytest.mark.parametrize(
+    "method", ["health.v1.Health/Check", "health.v1.Health/Watch", "reflection.v1.ServerReflection"]
+)
+def test_malformed_question_about_the_host(channel: grpc.Channel, method: str) -> None:
+    path = f"/grpc.{method}" + ("" if "/" in method else "/ServerReflectionInfo")
+    for garbage in (b"\xff\xff", b"\x0a\x05a", b"\x1f\x8b\x08garbage"):
+        with pytest.raises(grpc.RpcError) as caught:
+            next(iter(channel.stream_stream(path)(iter([garbage]), timeout=20)))
+        assert caught.value.code() is grpc.StatusCode.INTERNAL
+        assert not re.search(r"<class|Unexpected|Traceback|b'", caught.value.details())
+
+
+def test_length_of_a_header_means_nothing_over_grpc(channel: grpc.Channel) -> None:
+    ready = channel.unary_unary("/inference.GRPCInferenceService/ServerReady")
+    assert ready(b"", metadata=[("inference-header-content-length", "none")], timeout=20) == b"\x08\x01"
 
 
 @pytest.mark.parametrize("path", JSON)
