@@ -63,8 +63,8 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   tests/libprocessor/host/test_idle_time.cc
   tests/libprocessor/host/test_maintenance.cc
   tests/libprocessor/host/test_sample_queue.cc
+  libprocessor/src/runtime/cancellation.cc
   libprocessor/src/runtime/cpuset.cc
-  libprocessor/src/runtime/deadline_reaper.cc
   libprocessor/src/runtime/exception_status.cc
   libprocessor/src/runtime/histogram.cc
   libprocessor/src/runtime/log.cc
@@ -72,18 +72,24 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   libprocessor/src/runtime/pinned_pool.cc
   libprocessor/src/runtime/placed_threads.cc
   libprocessor/src/runtime/process_threads.cc
+  libprocessor/src/runtime/request_threads.cc
+  libprocessor/src/runtime/request_watch.cc
   libprocessor/src/runtime/session_slot.cc
   libprocessor/src/runtime/stats.cc
+  libprocessor/src/runtime/step_runner.cc
   libprocessor/src/runtime/thread_slice.cc
   libprocessor/src/runtime/thread_starter.cc
   tests/libprocessor/runtime/test_batcher.cc
   tests/libprocessor/runtime/test_byte_budget.cc
+  tests/libprocessor/runtime/test_cancellation.cc
   tests/libprocessor/runtime/test_cpuset.cc
-  tests/libprocessor/runtime/test_deadline_reaper.cc
   tests/libprocessor/runtime/test_histogram.cc
   tests/libprocessor/runtime/test_log.cc
   tests/libprocessor/runtime/test_process_threads.cc
+  tests/libprocessor/runtime/test_request_threads.cc
+  tests/libprocessor/runtime/test_request_watch.cc
   tests/libprocessor/runtime/test_session_slot.cc
+  tests/libprocessor/runtime/test_step_runner.cc
   tests/libprocessor/runtime/test_thread_starter.cc)
 target_include_directories(processor_thread_tests PRIVATE tests/libprocessor/runtime)
 target_link_options(processor_thread_tests PRIVATE -Wl,--no-as-needed)

@@ -83,7 +83,7 @@ class LoopQueue:
         try:
             return await future
         except asyncio.CancelledError:
-            # NOT_FOUND, for one that runs already, changes nothing here: its result is dropped when it comes.
+            # Its end comes all the same, and is dropped. NOT_FOUND, for one that has just ended, changes nothing here.
             cancel(runner, number[0], NULL)
             raise
 

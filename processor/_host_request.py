@@ -36,6 +36,7 @@ class HostRequest:
         metadata: Mapping[str, str | bytes] | None,
         deadline: float | None,
         priority: int,
+        only_if_bounded: bool = False,
     ) -> None:
         """Take what `Host.process` takes."""
         try:
@@ -47,6 +48,7 @@ class HostRequest:
         self.struct = ffi.new("processor_host_request *")
         self.struct.struct_size = _REQUEST_SIZE
         self.struct.priority = checked_priority(priority)
+        self.struct.only_if_bounded = only_if_bounded
         self.struct.deadline_us = deadline_us(deadline)
         self.struct.data = buffer
         self.struct.size = ffi.sizeof(buffer)

@@ -88,6 +88,7 @@ class Host(Owner):
         metadata: Mapping[str, str | bytes] | None = None,
         deadline: float | None = None,
         priority: int = 0,
+        only_if_bounded: bool = False,
     ) -> Answer:
         """Answer one serialised request.
 
@@ -104,9 +105,13 @@ class Host(Owner):
         metadata : mapping, optional
             As gRPC's metadata or HTTP's headers; "x-routing-key" decides the arm of an experiment.
         deadline : float, optional [s]
-            On the clock of `time.monotonic()`. A request not yet running by then fails.
+            On the clock of `time.monotonic()`. A request that has not been answered by then fails; what runs stops at
+            its next kernel, and this returns then. `aprocess` raises at once.
         priority : int
             Larger is more urgent. Concerns requests that wait.
+        only_if_bounded : bool
+            Do not run the request if its graph has loops, so that nobody knows how long it takes: for callers that
+            others wait for.
 
         Returns
         -------
@@ -119,12 +124,23 @@ class Host(Owner):
             For a model, version or label that is not served, or not ready.
         ResourceExhaustedError
             If too many requests wait.
+        AbortedError
+            Without an `answer`: it was not run, because of `only_if_bounded`.
         ProcessorError
             Whatever else it is, it has the attribute `answer`: an Answer without bytes that says what is known, such as
             `retry_after_us`, or None.
         """
         request = HostRequest(
-            protocol, data, method, model_name, model_version, version_label, metadata, deadline, priority
+            protocol,
+            data,
+            method,
+            model_name,
+            model_version,
+            version_label,
+            metadata,
+            deadline,
+            priority,
+            only_if_bounded,
         )
         result, error = ffi.new("processor_result **"), ffi.new("processor_error *")
         status = self._lib.processor_host_process(self._open_handle(), request.struct, result, error)
@@ -150,7 +166,7 @@ class Host(Owner):
     ) -> Answer:
         """Answer one serialised request as `process` does, without blocking the event loop.
 
-        Cancelling the task cancels the request if it still waits.
+        Cancelling the task cancels the request; what runs of it stops at its next kernel.
         """
         request = HostRequest(
             protocol, data, method, model_name, model_version, version_label, metadata, deadline, priority

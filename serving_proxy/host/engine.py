@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from processor import Answer, Host
+from processor import AbortedError, Answer, Host
 from serving_proxy.host.call import Call
 from serving_proxy.host.pace import Kind, Pace, kind_of
 
@@ -27,17 +27,25 @@ class Engine:
         # What other requests hold, threads or sessions, this one would wait for, and the event loop with it.
         if self._waiting or not self._pace.is_short(kind):
             return None
-        answer = self.host.process(
-            call.operation.protocol,
-            call.data,
-            method=call.operation.method,
-            model_name=call.model,
-            model_version=call.version,
-            version_label=call.label,
-            metadata=call.metadata,
-            deadline=call.deadline,
-            priority=call.priority,
-        )
+        try:
+            answer = self.host.process(
+                call.operation.protocol,
+                call.data,
+                method=call.operation.method,
+                model_name=call.model,
+                model_version=call.version,
+                version_label=call.label,
+                metadata=call.metadata,
+                deadline=call.deadline,
+                priority=call.priority,
+                only_if_bounded=True,
+            )
+        except AbortedError as error:
+            if error.answer is not None:
+                raise
+            # Its graph has loops: those before it may have been short, or of another version.
+            self._pace.refuse(kind)
+            return None
         self._pace.learn(kind, answer, inline=True)
         return answer
 

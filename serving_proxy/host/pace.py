@@ -20,6 +20,8 @@ _BLOCKED_NS = 1_000_000
 _WEIGHT = 0.2
 _FIRST_FIELD = 0x0A  # number 1, with a length
 _MAX_KINDS = 4096
+# What a kind counts as that may take any time: a hundred requests or so until it is tried again.
+_UNBOUNDED_NS = 1e12
 _MAX_SKIP = 100_000
 
 
@@ -48,6 +50,12 @@ class Pace:
             known.skip -= 1
             return False
         return known.average < self._short
+
+    def refuse(self, kind: Kind) -> None:
+        """Take in that nobody knows how long the next request of a kind takes."""
+        known = self._known.get(kind)
+        if known is not None:
+            known.average = _UNBOUNDED_NS
 
     def learn(self, kind: Kind, answer: Answer, *, inline: bool) -> None:
         """Take in how long a request took."""

@@ -38,7 +38,7 @@ def served_models(models_root: Path, string_model: Path, slow_model: Path) -> di
         "ranking": model(1, both, labels={"stable": 1, "canary": 2}),
         "split": model(1, both, routing={"layer": "split", "arms": [{"version": 2, "offset": 0, "weight": 5000}]}),
         "text": model(3, {3: version(string_model)}),
-        "slow": model(1, {1: version(slow_model, config={"session_num": 1}, limits={"max_queue": 2})}),
+        "slow": model(1, {1: version(slow_model, config={"worker_threads": 1}, limits={"max_queue": 2})}),
         "examples": model(1, {1: version(examples)}),
         "batched": model(1, {1: version(once, batching={"mode": "timed", "max_rows": 64, "max_wait_us": 500})}),
     }

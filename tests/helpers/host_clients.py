@@ -17,7 +17,13 @@ import processor
 
 X = np.array([[1.0, 2.0, 3.0]], np.float32)
 ONE = encode({"x": X})
-QUICK = {"intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 1, "warmup_runs": 1}
+# One request at a time, so that tests can have others wait.
+QUICK = {
+    "intra_op_parallelism_threads": 1,
+    "inter_op_parallelism_threads": 1,
+    "warmup_runs": 1,
+    "worker_threads": 1,
+}
 
 
 def build_scaled(folder: Path) -> dict[int, Path]:

@@ -322,11 +322,11 @@ static void wait_for(const struct ending* ending) {
 }
 
 static void check_callback_and_cancel(const char* path) {
-  processor_load_options options = {sizeof options, PROCESSOR_ABI_VERSION, path, "{\"session_num\": 1}"};
+  processor_load_options options = {sizeof options, PROCESSOR_ABI_VERSION, path, "{\"worker_threads\": 1}"};
   processor_model* model = NULL;
   CHECK_STATUS(processor_model_load(&options, &model, &error), PROCESSOR_OK, "");
   if (model == NULL) return;
-  /* A request that keeps the only session busy, and one behind it that is cancelled. */
+  /* A request that keeps the only thread busy, and one behind it that is cancelled. */
   int32_t size = 2000;
   processor_tensor slow_input;
   memset(&slow_input, 0, sizeof slow_input);

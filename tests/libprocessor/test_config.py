@@ -72,6 +72,7 @@ KEYS: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
     "warmup_runs": ([1, 7], [], [0, 1001, *NOT_AN_INTEGER]),
     "checkpoint_poll_seconds": ([0.01, 60, 1e9], [], [0, -1, 1e10, "60", True, []]),
     "load_timeout_seconds": ([0, 0.5, 1e6], [], [-1, 1e7, "60", True, []]),
+    "drain_seconds": ([0, 0.5, 3600], [], [-1, 3601, "60", True, []]),
     "max_rows": ([1, 1 << 32], [], [0, -1, (1 << 32) + 1, *NOT_AN_INTEGER]),
     "batch_process_count": ([1, 100], [], [0, -1, 2**21, *NOT_AN_INTEGER]),
     "model_name": (["", "ranking"], [], [*NOT_A_STRING]),

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import model_builders
 import numpy as np
@@ -99,6 +100,16 @@ def test_least_loaded_avoids_the_busy_session(gated_model: Path, tmp_path: Path)
         busy.gate.open()
         (held,) = busy.model.completions(1)
         assert held.answer is not None
+        assert held.answer.session not in sessions
+
+
+def test_round_robin_passes_busy_sessions_by(gated_model: Path, tmp_path: Path) -> None:
+    with make_busy(gated_model, tmp_path, session_num=3, select_session_policy="RR") as busy:
+        sessions = Counter(busy.model.run(passing(1)).session for _ in range(10))
+        busy.gate.open()
+        (held,) = busy.model.completions(1)
+        assert held.answer is not None
+        assert sorted(sessions.values()) == [5, 5], "in turn, without the one that is busy"
         assert held.answer.session not in sessions
 
 
@@ -260,15 +271,35 @@ def test_cancel_ends_what_waits_and_nothing_else(busy: Busy) -> None:
             model.cancel(ended)
 
 
-def test_request_that_runs_is_not_cancelled(gated_model: Path, tmp_path: Path) -> None:
+def test_request_that_runs_is_answered_at_once_when_it_is_cancelled(gated_model: Path, tmp_path: Path) -> None:
     gate = Gate(tmp_path)
     with AbiModel(gated_model, config(execution="pinned")) as model:
         number = model.start(gate.inputs, tag=7)
         wait_until(lambda: model.ask("stats")["queued"] == 0, "the start of the request")
+        model.cancel(number)
+        # Its kernel cannot be interrupted: it still waits for the gate.
+        assert [(c.tag, c.status) for c in model.completions(1)] == [(7, "CANCELLED")]
+        assert model.ask("stats")["in_flight"] == 1
         with pytest.raises(StatusError, match="NOT_FOUND"):
             model.cancel(number)
         gate.open()
-        assert [(c.tag, c.status) for c in model.completions(1)] == [(7, "OK")]
+        wait_until(lambda: model.ask("stats")["in_flight"] == 0, "the end of its work")
+        assert model.ask("stats")["responses"] == {"CANCELLED": 1}
+
+
+@pytest.mark.parametrize("more", [{}, {"execution": "pinned"}, {"batching": {"mode": "zero_wait"}}])
+def test_request_that_runs_is_answered_at_its_deadline(gated_model: Path, tmp_path: Path, more: dict[str, Any]) -> None:
+    gate = Gate(tmp_path)
+    with AbiModel(gated_model, config(**more)) as model:
+        deadline = now_us() + 100_000
+        model.start(gate.inputs, tag=7, deadline_us=deadline)
+        ((tag, status),) = [(c.tag, c.status) for c in model.completions(1)]
+        late_us = now_us() - deadline
+        assert (tag, status) == (7, "DEADLINE_EXCEEDED")
+        assert 0 <= late_us < 50_000
+        gate.open()
+        wait_until(lambda: model.ask("stats")["in_flight"] == 0, "the end of its work")
+        assert model.ask("stats")["responses"] == {"DEADLINE_EXCEEDED": 1}
 
 
 def test_drain_waits_for_the_admitted_and_refuses_others(busy: Busy) -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import model_builders
 import numpy as np
@@ -25,7 +26,7 @@ X = np.array([[1, 2, 3]], np.float32)
 @pytest.fixture
 def slow(slow_model: Path) -> Iterator[Model]:
     # One worker: whatever comes after a long request waits for it.
-    with Model(slow_model, {"intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 1}) as model:
+    with Model(slow_model, {"intra_op_parallelism_threads": 1, "worker_threads": 1}) as model:
         yield model
 
 
@@ -105,16 +106,65 @@ def test_cancelled_task_cancels_its_waiting_request(slow: Model) -> None:
     assert slow.stats()["responses"]["CANCELLED"] == 1
 
 
-def test_cancelled_task_of_a_running_request_drops_its_result(slow: Model) -> None:
-    loops = loops_for(slow, 0.3)
+def test_cancelled_task_of_a_running_request_stops_it(slow: Model) -> None:
+    endless = loops_for(slow, 600)
 
     async def main() -> None:
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(slow.arun({"x": [1.0], "loops": loops}), 0.05)
-        assert (await slow.arun({"x": [3.0], "loops": 1}))["y"].tolist() == [3.0]
+            await asyncio.wait_for(slow.arun({"x": [1.0], "loops": endless}), 0.05)
+        assert (await asyncio.wait_for(slow.arun({"x": [3.0], "loops": 1}), 10))["y"].tolist() == [3.0]
 
     asyncio.run(main())
-    assert slow.stats()["responses"].get("CANCELLED", 0) == 0
+    assert slow.stats()["responses"] == {"CANCELLED": 1, "OK": slow.stats()["responses"]["OK"]}
+
+
+def test_deadline_of_a_running_request(slow: Model) -> None:
+    endless = loops_for(slow, 600)
+
+    async def main() -> None:
+        with pytest.raises(processor.DeadlineExceededError):
+            await slow.arun({"x": [2.0], "loops": endless}, deadline=time.monotonic() + 0.1)
+        assert (await asyncio.wait_for(slow.arun({"x": [3.0], "loops": 1}), 10))["y"].tolist() == [3.0]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("config", [{}, {"execution": "pinned"}, {"batching": {"mode": "zero_wait"}}])
+def test_deadline_of_a_caller_who_waits(slow_model: Path, config: dict[str, Any]) -> None:
+    with Model(slow_model, config) as model:
+        endless = loops_for(model, 600)
+        began = time.monotonic()
+        with pytest.raises(processor.DeadlineExceededError):
+            model.run({"x": [2.0], "loops": endless}, deadline=began + 0.1)
+        assert 0.1 <= time.monotonic() - began < 10
+        assert model.run({"x": [3.0], "loops": 1})["y"].tolist() == [3.0]
+
+
+def test_closing_a_model_stops_what_runs_when_its_time_is_over(slow_model: Path) -> None:
+    async def main(model: Model) -> float:
+        task = asyncio.ensure_future(model.arun({"x": [1.0], "loops": loops_for(model, 600)}))
+        await asyncio.sleep(0.05)
+        began = time.monotonic()
+        await asyncio.to_thread(model.close)
+        with pytest.raises(processor.CancelledError, match="freed"):
+            await task
+        return time.monotonic() - began
+
+    assert 0.3 <= asyncio.run(main(Model(slow_model, {"drain_seconds": 0.3}))) < 10
+
+
+def test_closing_a_model_that_was_drained_gives_no_more_time(slow_model: Path) -> None:
+    async def main() -> None:
+        model = Model(slow_model, {"drain_seconds": 3600})
+        task = asyncio.ensure_future(model.arun({"x": [1.0], "loops": loops_for(model, 600)}))
+        await asyncio.sleep(0.05)
+        with pytest.raises(processor.DeadlineExceededError):
+            await asyncio.to_thread(model.drain, time.monotonic() + 0.1)
+        await asyncio.to_thread(model.close)
+        with pytest.raises(processor.CancelledError):
+            await task
+
+    asyncio.run(main())
 
 
 def test_deadline_of_a_waiting_request(slow: Model) -> None:
@@ -149,7 +199,7 @@ def test_urgent_requests_go_first(slow: Model) -> None:
 
 def test_closing_a_model_ends_what_waits(slow_model: Path) -> None:
     async def main() -> None:
-        model = Model(slow_model)
+        model = Model(slow_model, {"worker_threads": 1})
         loops = loops_for(model, 0.3)
         tasks = [asyncio.ensure_future(model.arun({"x": [1.0], "loops": loops})) for _ in range(3)]
         await asyncio.sleep(0.05)
@@ -206,7 +256,7 @@ def test_loop_closed_over_a_running_request(slow: Model) -> None:
         task.cancel()
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
-    # The request still runs; its end finds no loop. The next loop cleans up.
+    # The request may still run; its end finds no loop. The next loop cleans up.
     assert slow.run({"x": [2.0], "loops": 1})["y"].tolist() == [2.0]
     while slow.stats()["in_flight"] > 0:
         time.sleep(0.02)

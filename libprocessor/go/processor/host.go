@@ -71,7 +71,7 @@ func NewHost(options HostOptions) (*Host, error) {
 		defer C.free(unsafe.Pointer(cpus))
 	}
 	host := &Host{calls: newGate(math.MaxInt, 0), closed: make(chan struct{})}
-	host.direct.most.Store(1)
+	host.direct.most.Store(int32(runtime.GOMAXPROCS(0)))
 	var err error
 	if host.completions, err = newCompletions(); err != nil {
 		return nil, err
@@ -213,8 +213,8 @@ func (h *Host) watch() {
 	}
 }
 
-// directCalls is how many calls may hold a thread: as many as there are sessions, but more than two for a CPU would only
-// wait for each other.
+// directCalls is how many calls may hold a thread: one for each CPU, or as many as there are sessions, but more than two
+// for a CPU would only wait for each other.
 func directCalls(status *HostStatus) int {
 	sessions := 0
 	for _, model := range status.Models {
@@ -224,7 +224,8 @@ func directCalls(status *HostStatus) int {
 			}
 		}
 	}
-	return max(1, min(sessions, 2*runtime.GOMAXPROCS(0)))
+	cpus := runtime.GOMAXPROCS(0)
+	return max(cpus, min(sessions, 2*cpus))
 }
 
 // slots counts calls that hold a thread.

@@ -105,8 +105,9 @@ func (s *scratch) add(text string) C.uint32_t {
 // Process answers a request. The Answer is not nil after a failure either, if it is known who refused: it has no bytes
 // then. Its memory is the caller's to give back, with Free.
 //
-// A request of a kind that is known to be short runs on the goroutine's thread, of which there are as many as sessions.
-// Others wait and run in the library: they hold no thread, and a context that ends cancels them.
+// A request of a kind that is known to be short runs on the goroutine's thread, of which there are as many as CPUs, if its
+// graph has no loops. Others wait and run in the library: they hold no thread, and a context that ends cancels them, so
+// that Process returns at once while the work stops at its next kernel.
 func (h *Host) Process(ctx context.Context, request *HostRequest) (*Answer, error) {
 	if err := h.calls.enter(ctx, 0); err != nil {
 		return nil, err
@@ -119,16 +120,19 @@ func (h *Host) Process(ctx context.Context, request *HostRequest) (*Answer, erro
 	}
 	kind := kindOf(request)
 	if h.pace.short(kind) && h.direct.take() {
-		defer h.direct.giveBack()
-		C.shim_host_process(h.handle, s.call, (*C.char)(unsafe.Pointer(unsafe.SliceData(s.text))),
+		refused := C.shim_host_process(h.handle, s.call, (*C.char)(unsafe.Pointer(unsafe.SliceData(s.text))),
 			unsafe.Pointer(unsafe.SliceData(request.Data)), C.size_t(len(request.Data)))
 		runtime.KeepAlive(request)
-		answer := h.answerOf(s.call)
-		h.pace.learn(kind, answer, true)
-		if s.call.status != C.PROCESSOR_OK {
-			return answer, &Error{Code: Code(s.call.status), Message: C.GoString(&s.call.error.message[0])}
+		h.direct.giveBack()
+		if !refused {
+			answer := h.answerOf(s.call)
+			h.pace.learn(kind, answer, true)
+			if s.call.status != C.PROCESSOR_OK {
+				return answer, &Error{Code: Code(s.call.status), Message: C.GoString(&s.call.error.message[0])}
+			}
+			return answer, nil
 		}
-		return answer, nil
+		h.pace.refuse(kind)
 	}
 	end, err := h.processAsync(ctx, s, request)
 	if err != nil {
@@ -152,9 +156,9 @@ func (h *Host) processAsync(ctx context.Context, s *scratch, request *HostReques
 		return end, nil
 	case <-ctx.Done():
 	}
-	if h.Cancel(id) == nil { // it has not begun: its end says so, and who refused it
+	if h.Cancel(id) == nil { // its end comes at once, and says who would have answered
 		end := <-done
-		end.err = contextError(ctx, "while it waited")
+		end.err = contextError(ctx, "before it was answered")
 		return end, nil
 	}
 	if h.completions.forget(tag) {
@@ -212,8 +216,8 @@ func (h *Host) ProcessAsync(ctx context.Context, request *HostRequest, done func
 	return id, nil
 }
 
-// Cancel ends a request of ProcessAsync that has not begun to run, with Canceled. It fails with NotFound if the request
-// runs, has ended, or never was.
+// Cancel ends a request of ProcessAsync with Canceled; what runs of it stops at its next kernel. It fails with NotFound if
+// the request has ended, or never was.
 func (h *Host) Cancel(id uint64) error {
 	return answerError(C.shim_host_cancel(h.handle, C.uint64_t(id)))
 }

@@ -6,6 +6,8 @@
 #ifndef PROCESSOR_GO_HOST_SHIM_H_
 #define PROCESSOR_GO_HOST_SHIM_H_
 
+#include <stdbool.h>
+
 #include "shim.h"
 
 #define SHIM_MOST_PAIRS 32
@@ -76,14 +78,18 @@ static inline void shim_host_look(shim_host_call *call) {
   if (call->status == PROCESSOR_OK) processor_result_bytes(call->result, &call->bytes, &call->size);
 }
 
-static inline void shim_host_process(const processor_host *host, shim_host_call *call, const char *text,
+/* On this thread, unless the graph has loops: true if it has, so that nothing has happened. */
+static inline bool shim_host_process(const processor_host *host, shim_host_call *call, const char *text,
                                      const void *data, size_t size) {
   processor_pair pairs[SHIM_MOST_PAIRS];
-  const processor_host_request request = shim_host_request(call, text, data, size, pairs);
+  processor_host_request request = shim_host_request(call, text, data, size, pairs);
+  request.only_if_bounded = 1;
   call->result = NULL;
   call->error.message[0] = '\0';
   call->status = processor_host_process(host, &request, &call->result, &call->error);
+  if (call->status == PROCESSOR_ABORTED && call->result == NULL) return true;
   shim_host_look(call);
+  return false;
 }
 
 /* The answer comes through the queue, if the status is OK. */

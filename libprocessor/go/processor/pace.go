@@ -53,6 +53,11 @@ func (p *pace) short(kind uint64) bool {
 	return entry>>32 == kind>>32 && entry != 0 && uint32(entry) < shortNanos
 }
 
+// refuse takes in that nobody knows how long the next request of a kind takes.
+func (p *pace) refuse(kind uint64) {
+	p.entries[kind%paceEntries].Store(kind&^math.MaxUint32 | longNanos)
+}
+
 // learn takes in how long a request took.
 func (p *pace) learn(kind uint64, answer *Answer, direct bool) {
 	if answer == nil || answer.Session < 0 {

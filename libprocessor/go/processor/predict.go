@@ -121,7 +121,7 @@ func (m *Model) runAsync(ctx context.Context, request *Request, c *cRequest, dea
 	}
 	end := <-done // it ended in the same moment
 	if cancelled {
-		return nil, contextError(ctx, "while it waited") // not what the library calls it: it knows no context
+		return nil, contextError(ctx, "before it was answered") // not what the library calls it: it knows no context
 	}
 	return end.result, end.err
 }

@@ -102,13 +102,13 @@ PROCESSOR_API size_t processor_sizeof(const char *struct_name);
 typedef int32_t processor_status;
 
 #define PROCESSOR_OK 0
-/** The request was cancelled by `processor_model_cancel`, or its model was freed while it waited. */
+/** The request was cancelled by `processor_model_cancel` or `processor_host_cancel`, or its model was freed. */
 #define PROCESSOR_CANCELLED 1
 /** A failure that names no other status. A fault of the model or the library. */
 #define PROCESSOR_UNKNOWN 2
 /** The request or the configuration is wrong, whatever the state of the model. A fault of the caller. */
 #define PROCESSOR_INVALID_ARGUMENT 3
-/** The deadline had passed before the request was run. */
+/** The deadline passed before the request was answered. */
 #define PROCESSOR_DEADLINE_EXCEEDED 4
 /** A file, signature, output, model, version or label does not exist. */
 #define PROCESSOR_NOT_FOUND 5
@@ -120,6 +120,7 @@ typedef int32_t processor_status;
 #define PROCESSOR_RESOURCE_EXHAUSTED 8
 /** The object is not in a state for this: closed, or built against another ABI version. A fault of the caller. */
 #define PROCESSOR_FAILED_PRECONDITION 9
+/** A host was not to run the request here (`only_if_bounded`), or what TensorFlow answered. */
 #define PROCESSOR_ABORTED 10
 #define PROCESSOR_OUT_OF_RANGE 11
 /** The library does not do this: an unknown protocol, a custom op, an incremental checkpoint. */
@@ -206,8 +207,10 @@ PROCESSOR_API processor_status processor_model_load(const processor_load_options
 /**
  * \brief Free a model: refuse new requests, fail the waiting ones with CANCELLED, wait for the running ones.
  *
- * A checkpoint that is being loaded is given up between two steps, so that this waits for one at most: reading the graph,
- * restoring all variables, making one session, or one warm-up request.
+ * Those have as long as the key `drain_seconds` of the configuration says (10 s), or no time if processor_model_drain()
+ * has been called before. Then they are cancelled, as by processor_model_cancel(), and this waits until they have stopped.
+ * So is a checkpoint that is being loaded: this waits for one step at most, reading the graph, restoring a variable, or
+ * making one session.
  *
  * A second call on the same handle does nothing.
  */
@@ -328,7 +331,7 @@ typedef struct processor_request {
   uint32_t struct_size;
   /** Larger is more urgent; of equal ones the earlier goes first. Concerns requests that wait. */
   int32_t priority;
-  /** Microseconds on CLOCK_MONOTONIC, see processor_now_us(); 0 for none. A request not yet running by then fails. */
+  /** Microseconds on CLOCK_MONOTONIC, see processor_now_us(); 0 for none. See "Deadlines and cancelling". */
   int64_t deadline_us;
   /** "eas" (DeepRec Processor) or "tfserving" (PredictRequest); NULL if the request is made of tensors. */
   const char *protocol;
@@ -406,6 +409,16 @@ PROCESSOR_API processor_status processor_model_run_batch(const processor_model *
 /** @} */
 
 /** \defgroup async Asynchronous requests
+ * Deadlines and cancelling: a request is stopped when its deadline passes, when it is cancelled, and when its model is
+ * freed or its version undeployed and the time to drain is over. One that waits is not run. One that runs stops before its
+ * next kernel, at the next condition of a loop, or between two blocks of rows of a fused kernel; a kernel of TensorFlow's
+ * own is not interrupted. Requests that run together as one batch go on until all of them are to stop, and those that are
+ * stopped have no result.
+ *
+ * An asynchronous request is answered at once, whatever the graph does: its target hears DEADLINE_EXCEEDED or CANCELLED
+ * while the work, which has copies of all that it needs, comes to its end. A synchronous call returns when the work has
+ * stopped, since that uses what the caller has lent: whoever has to answer at the deadline, and serves graphs with slow
+ * kernels, calls asynchronously. So it is with processor_model_run_batch().
  * @{ */
 
 /**
@@ -452,10 +465,9 @@ PROCESSOR_API processor_status processor_model_run_async(const processor_model *
                                                          processor_error *error);
 
 /**
- * \brief Cancel an asynchronous request that has not begun to run; its target hears CANCELLED.
+ * \brief Cancel an asynchronous request, waiting or running; its target hears CANCELLED, perhaps before this returns.
  *
- * \return OK if it was cancelled; NOT_FOUND if it is running, has ended, or never was: a request that runs ends as if
- *         it had not been asked to stop.
+ * \return OK if it was cancelled; NOT_FOUND if it has been answered, or never was.
  */
 PROCESSOR_API processor_status processor_model_cancel(const processor_model *model, uint64_t request_id,
                                                       processor_error *error);
@@ -593,6 +605,10 @@ typedef struct processor_host_request {
    *  a "kserve_json" request is JSON, if binary data follow. Others are passed over. */
   const processor_pair *metadata;
   size_t num_metadata;
+  /** Not 0: do not run the request if its graph has loops, so that nobody knows how long it takes. It is answered by
+   *  ABORTED then, without a result, and nothing has happened; for hosts that call on a thread that others wait for, and
+   *  call asynchronously else. Of processor_host_process(). */
+  int32_t only_if_bounded;
 } processor_host_request;
 
 /**
@@ -616,7 +632,7 @@ PROCESSOR_API processor_status processor_host_create(const processor_host_option
  *                     arguments are wrong or memory is short. The caller frees it either way.
  * \return as processor_model_run(), and NOT_FOUND for a model, version or label that is not served,
  *         UNAVAILABLE for one that is not ready, UNIMPLEMENTED for an unknown protocol or method,
- *         RESOURCE_EXHAUSTED if it is refused because too many wait.
+ *         RESOURCE_EXHAUSTED if it is refused because too many wait, ABORTED as `only_if_bounded` says.
  */
 PROCESSOR_API processor_status processor_host_process(const processor_host *host, const processor_host_request *request,
                                                       processor_result **result, processor_error *error);
@@ -634,7 +650,7 @@ PROCESSOR_API processor_status processor_host_process_async(const processor_host
                                                             processor_error *error);
 
 /**
- * \brief Cancel an asynchronous request that has not begun to run; its target hears CANCELLED.
+ * \brief Cancel an asynchronous request, waiting or running; its target hears CANCELLED, perhaps before this returns.
  *
  * \return as processor_model_cancel().
  */
@@ -693,7 +709,7 @@ PROCESSOR_API processor_status processor_host_drain(const processor_host *host, 
 /**
  * \brief Free a host: refuse new requests, fail the waiting ones with CANCELLED, wait for the running ones, unload.
  *
- * A version that is being loaded is given up, as in processor_model_free(). A second call on the same handle does nothing.
+ * Running requests and loads are cancelled as in processor_model_free(). A second call on the same handle does nothing.
  */
 PROCESSOR_API void processor_host_free(processor_host *host);
 

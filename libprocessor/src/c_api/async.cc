@@ -28,6 +28,7 @@ class TargetWork : public processor::AsyncWork {
       : claim_(std::move(claim)), owned_(request), reader_(owned_.view(), /*lent=*/false), completion_(target) {
     priority = request.priority;
     deadline_us = request.deadline_us;
+    may_end_early = true;
   }
 
   absl::Status Decode(const processor::ModelVersion &version, processor::DecodedRequest *request) override {
@@ -207,7 +208,7 @@ processor_status processor_model_cancel(const processor_model *handle, uint64_t 
   return Guard(error, [&]() -> absl::Status {
     std::shared_ptr<Model> model;
     if (absl::Status s = GetModel(handle, &model); !s.ok()) return s;
-    return model->Cancel(request_id, absl::CancelledError("request: cancelled before it ran"));
+    return model->Cancel(request_id, absl::CancelledError("request: cancelled"));
   });
 }
 

@@ -62,6 +62,7 @@ absl::Status ReadHostRequest(const processor_host_request *given, HostRequest *d
   dst->model_name = View(src.model_name);
   dst->model_version = src.model_version;
   dst->version_label = View(src.version_label);
+  dst->only_if_bounded = src.only_if_bounded != 0;
   for (size_t i = 0; i < src.num_metadata; ++i) {
     const processor_pair &pair = src.metadata[i];
     if (pair.key == nullptr || (pair.value == nullptr && pair.value_size > 0)) {
@@ -129,7 +130,9 @@ class TargetCall : private TextsHolder, public ModelHost::AsyncCall {
       : TextsHolder(request, std::move(claim)),
         AsyncCall(texts.view),
         completion_(target),
-        result_(std::make_unique<processor_result>()) {}
+        result_(std::make_unique<processor_result>()) {
+    may_end_early = true;
+  }
 
   void End(const absl::Status &status) noexcept override {
     FillResult(std::move(answer), result_.get());
@@ -196,6 +199,7 @@ processor_status processor_host_process(const processor_host *handle, const proc
     if (absl::Status s = GetHost(handle, &host); !s.ok()) return s;
     HostAnswer answer;
     const absl::Status status = host->Process(request, &answer);
+    if (answer.not_run) return status;
     auto made = std::make_unique<processor_result>();
     FillResult(std::move(answer), made.get());
     *result = made.release();
@@ -214,6 +218,7 @@ processor_status processor_host_process_async(const processor_host *handle, cons
     std::shared_ptr<ModelHost> host;
     if (absl::Status s = GetHost(handle, &host); !s.ok()) return s;
     uint64_t id = 0;
+    request.only_if_bounded = false;
     processor::ByteClaim claim(processor::ByteBudget::Use::kTensors);
     const absl::Status room = claim.Add("request", request.data.size());
     if (!room.ok()) request.data = {};  // refused without a copy

@@ -34,6 +34,8 @@ struct HostRequest {
   /// Of "kserve_json": the size of the JSON that goes before the binary data; 0: all is JSON, kNoHeader
   /// (kserve_parameters.h): nothing is.
   size_t header_length = 0;
+  /// Run it only where it is known to end soon.
+  bool only_if_bounded = false;
 };
 
 /// What came of it. Texts are shared, so that an answer may be kept without keeping a model.
@@ -44,6 +46,7 @@ struct HostAnswer {
   std::shared_ptr<const AnswerTexts> texts;  // null if no model was found
   const char* arm = nullptr;
   int64_t retry_after_us = 0;
+  bool not_run = false;  // as `only_if_bounded` wants it
 };
 
 /// Which model a request is for: what the bytes and the request say together.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,8 @@ namespace {
 constexpr auto kPoll = std::chrono::milliseconds(100);
 // How often those that end are looked at: their memory is wanted back.
 constexpr auto kPollDraining = std::chrono::milliseconds(10);
+
+absl::Status Ending() { return StatusWithoutThrowing(absl::StatusCode::kCancelled, "request: the host is ending"); }
 
 }  // namespace
 
@@ -64,7 +67,7 @@ absl::Status HostControl::Start(const HostOptions& options, std::unique_ptr<Host
 
 HostControl::~HostControl() {
   Stop();
-  CloseVersions();
+  CloseVersions(/*stop_requests=*/false);
 }
 
 void HostControl::Stop() noexcept {
@@ -81,9 +84,23 @@ void HostControl::Stop() noexcept {
   maintenance_.Wait();
 }
 
-void HostControl::CloseVersions() noexcept {
+void HostControl::CloseVersions(bool stop_requests) noexcept {
   job_ends_.clear();
   for (auto& [key, lane] : lanes_) lane.lane->Stop();
+  // All of them first, so that the time of their requests passes together.
+  for (auto& [id, instance] : instances_) {
+    if (instance->version != nullptr) instance->version->model().Refuse();
+  }
+  const int64_t begin_ns = NowNs();
+  for (auto& [id, instance] : instances_) {
+    if (instance->version == nullptr) continue;
+    Model& model = instance->version->model();
+    const double seconds = stop_requests ? 0 : model.config().drain_seconds;
+    while (instance->version->load().in_flight.load() > 0 && static_cast<double>(NowNs() - begin_ns) < 1e9 * seconds) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    model.StopRequests(Ending());
+  }
   for (auto& [id, instance] : instances_) {
     if (instance->version != nullptr) instance->version->model().Close();
   }
@@ -126,6 +143,17 @@ bool HostControl::AnyDraining() const {
                      [](const auto& item) { return item.second->view.state == VersionState::kDraining; });
 }
 
+void HostControl::StopLateRequests(int64_t now_ns) {
+  for (auto& [id, instance] : instances_) {
+    if (instance->view.state != VersionState::kDraining || instance->version == nullptr) continue;
+    Model& model = instance->version->model();
+    if (static_cast<double>(now_ns - instance->since_ns) < 1e9 * model.config().drain_seconds) continue;
+    model.StopRequests(absl::CancelledError(
+        absl::StrCat("model '", instance->view.model, "' version ", instance->view.number,
+                     ": undeployed, and the request ran on after drain_seconds (", model.config().drain_seconds, ")")));
+  }
+}
+
 void HostControl::Tick() {
   ReadDesired();
   CollectJobs();
@@ -136,6 +164,7 @@ void HostControl::Tick() {
   }
   Apply();
   WriteRecords();
+  StopLateRequests(now_ns);
   PlaceFrontEnd(NowNs());
   WriteAccepted();
   WriteActual();
@@ -201,6 +230,7 @@ void HostControl::SetDesiredError(const std::string& error) {
 void HostControl::SetState(Instance& instance, VersionState state) {
   instance.view.state = state;
   instance.since = WallClockText();
+  instance.since_ns = NowNs();
   changed_ = true;
 }
 

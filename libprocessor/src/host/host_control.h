@@ -65,8 +65,9 @@ class HostControl {
 
   /// Gives up what is loading and ends the thread. Versions go on serving.
   void Stop() noexcept;
-  /// Closes all versions: fails waiting requests, waits for running ones. After Stop().
-  void CloseVersions() noexcept;
+  /// Closes all versions: fails waiting requests, waits for running ones as Model::Close() does, or stops them at once.
+  /// After Stop().
+  void CloseVersions(bool stop_requests) noexcept;
 
  private:
   // A version that is there, or was tried.
@@ -76,6 +77,7 @@ class HostControl {
     std::string path;
     absl::Status error;
     std::string since;
+    int64_t since_ns = 0;
     double load_ms = 0;
     MemoryEstimate memory;
     bool given_up = false;
@@ -165,6 +167,7 @@ class HostControl {
   void EndLane(Lane& lane);
   std::string ShadowText() const;
   bool AnyDraining() const;
+  void StopLateRequests(int64_t now_ns);
   static uint16_t CancelNumber(uint64_t id) { return static_cast<uint16_t>(id); }
 
   static constexpr int kUnloadLane = 0;

@@ -130,7 +130,7 @@ void HostControl::Fail(Instance& instance, const absl::Status& status) {
 
 void HostControl::GiveUp(Instance& instance) {
   instance.given_up = true;
-  instance.progress->unwanted = true;
+  instance.progress->GiveUp(absl::CancelledError("load: given up, since nobody wants the version any more"));
   records_.End(KeyOf(instance), /*ready=*/false);
   changed_ = true;
 }
@@ -144,7 +144,7 @@ absl::Status HostControl::LateError(const Instance& instance) {
 void HostControl::EndLateLoads(int64_t now_ns) {
   for (auto& [id, instance] : instances_) {
     if (!IsLoading(*instance) || instance->load_until_ns == 0 || now_ns < instance->load_until_ns) continue;
-    instance->progress->unwanted = true;
+    instance->progress->GiveUp(LateError(*instance));
     if (now_ns < instance->load_until_ns + kLateNs) continue;
     records_.End(KeyOf(*instance), /*ready=*/false);
     Fail(*instance, LateError(*instance));
@@ -349,7 +349,7 @@ absl::Status HostControl::LoadVersion(const DesiredVersion& wanted, int64_t numb
                                       std::unique_ptr<HostedVersion>* version) {
   std::string folder, seal;
   if (absl::Status s = ResolvePath(wanted.path, &folder); !s.ok()) return s;
-  const auto give_up = [&progress] { return progress->unwanted.load(); };
+  const auto give_up = [&progress] { return progress->cancellation.requested(); };
   if (absl::Status s = files_.Check(folder, wanted.files, give_up, &seal); !s.ok()) return s;
   if (absl::Status s = HostedVersion::Load(wanted, number, progress, version); !s.ok()) return s;
   absl::Status status = FileChecker::Unchanged(folder, seal);

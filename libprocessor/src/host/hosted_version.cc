@@ -58,7 +58,7 @@ absl::Status HostedVersion::SetCpuset(const std::string& cpuset) {
 int64_t HostedVersion::QueuedOf(int64_t in_flight) const {
   // On CPUs of its own fewer may run at once than it has threads.
   const bool pinned = model_->execution() == Execution::kPinned;
-  const int64_t places = int64_t{sessions()} * (pinned ? 1 : model_->config().worker_threads);
+  const int64_t places = pinned ? sessions() : model_->RequestsAtOnce();
   if (in_flight <= places) return 0;
   // Whoever calls and waits runs the request on a thread of its own, unless sessions have CPUs of theirs or put requests
   // together: only the model knows who waits.

@@ -94,6 +94,11 @@ absl::Status ModelHost::Route(HostCall& call) {
   if (absl::Status s = table->Find(wanted.spec.name, &routes); !s.ok()) return s;
   RouteChoice choice;
   if (absl::Status s = ChooseVersion(*routes, wanted, &choice); !s.ok()) return s;
+  if (request.only_if_bounded && !choice.servable->version->model().IsBounded()) {
+    call.answer.not_run = true;
+    return absl::AbortedError(
+        "request: its graph has loops, expected one without, as it was only to be run if bounded");
+  }
   call.servable = std::move(choice.servable);
   // Counted also if it is refused, until Finish(), which knows by the servable that it is.
   const int64_t others = call.servable->version->load().in_flight.fetch_add(1);
@@ -168,6 +173,7 @@ void ModelHost::Finish(HostCall& call, const absl::Status& status) noexcept {
   if (!status.ok()) call.answer.bytes = Buffer();
   // Memory that was short is there again when others have ended, which nobody knows the time of.
   if (absl::IsResourceExhausted(status) && call.answer.retry_after_us == 0) call.answer.retry_after_us = kMemoryRetryUs;
+  if (call.answer.not_run) return;
   if (call.servable == nullptr) {
     const int protocol = ProtocolPlace(call.request().protocol);
     timing.total_ns = NowNs() - call.start_ns;
@@ -256,7 +262,7 @@ absl::Status ModelHost::Cancel(uint64_t id) {
   const auto version = control_->FindInstance(static_cast<uint16_t>(id >> kInstanceShift));
   const uint64_t number = id & ((uint64_t{1} << kInstanceShift) - 1);
   if (id == 0 || version == nullptr) return absl::NotFoundError(absl::StrCat("request ", id, ": not waiting"));
-  return version->model().Cancel(number, absl::CancelledError("request: cancelled before it ran"));
+  return version->model().Cancel(number, absl::CancelledError("request: cancelled"));
 }
 
 absl::Status ModelHost::Drain(int64_t deadline_us) {
@@ -282,9 +288,11 @@ absl::Status ModelHost::Drain(int64_t deadline_us) {
 }
 
 void ModelHost::Close() noexcept {
-  if (state_.exchange(State::kClosed) == State::kClosed) return;
+  const State before = state_.exchange(State::kClosed);
+  if (before == State::kClosed) return;
   control_->Stop();
-  control_->CloseVersions();
+  // Draining was their time.
+  control_->CloseVersions(/*stop_requests=*/before == State::kDraining);
   std::unique_lock<std::mutex> lock(idle_mutex_);
   idle_.wait(lock, [this] { return in_flight_.load() == 0; });
   lock.unlock();

@@ -42,7 +42,8 @@ class ModelHost {
   /// without being looked at.
   void Start(std::shared_ptr<AsyncCall> call, uint64_t* id, const absl::Status& fault = absl::OkStatus()) noexcept;
 
-  /// \return NOT_FOUND if it does not wait.
+  /// Ends a started call with CANCELLED at once; what runs of it stops at its next kernel.
+  /// \return NOT_FOUND if it has ended.
   absl::Status Cancel(uint64_t id);
 
   std::string StatusText() const { return ActualJson(control_->Actual()); }
@@ -53,7 +54,7 @@ class ModelHost {
   absl::Status ClaimPort(const std::string& address, int port) { return control_->ClaimPort(address, port); }
   void PrepareEnd() { control_->PrepareEnd(); }
   absl::Status Drain(int64_t deadline_us);
-  /// Refuses new requests, cancels waiting ones, waits for running ones, unloads.
+  /// Refuses new requests, cancels waiting ones, waits for running ones as Model::Close() does, unloads.
   void Close() noexcept;
 
  private:

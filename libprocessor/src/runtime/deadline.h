@@ -22,7 +22,7 @@ inline std::chrono::steady_clock::time_point DeadlinePoint(int64_t deadline_us) 
 inline bool IsPast(int64_t deadline_us) { return deadline_us != 0 && NowNs() / 1000 >= deadline_us; }
 
 inline absl::Status DeadlinePassed() {
-  return absl::DeadlineExceededError("request: the deadline had passed before it ran");
+  return absl::DeadlineExceededError("request: the deadline passed before it was answered");
 }
 
 }  // namespace processor

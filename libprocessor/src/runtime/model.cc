@@ -7,104 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/runtime/deadline.h"
-#include "src/runtime/deadline_watch.h"
 #include "src/runtime/exception_status.h"
 #include "src/runtime/model_admission.h"
 
 namespace processor {
-namespace {
-
-// Waits for one event, once.
-class Latch {
- public:
-  void Set() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    set_ = true;
-    wake_.notify_all();
-  }
-  void Wait() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    wake_.wait(lock, [this] { return set_; });
-  }
-  /// False if `deadline_us` came first.
-  bool WaitUntil(int64_t deadline_us) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    return wake_.wait_until(lock, DeadlinePoint(deadline_us), [this] { return set_; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool set_ = false;
-};
-
-// A request of a caller who waits.
-class WaitedWork : public AsyncWork {
- public:
-  explicit WaitedWork(Work& work) : work_(work) {
-    priority = work.priority;
-    deadline_us = work.deadline_us;
-    caller_keeps_deadline = true;
-  }
-  absl::Status Decode(const ModelVersion& version, DecodedRequest* request) override {
-    return work_.Decode(version, request);
-  }
-  absl::Status Encode(const ModelVersion& version, const DecodedRequest& request,
-                      std::vector<tensorflow::Tensor>& outputs) override {
-    return work_.Encode(version, request, outputs);
-  }
-  void Done(const absl::Status& status) noexcept override {
-    status_ = status;
-    work_.timing = timing;
-    latch_.Set();
-  }
-
-  Latch& latch() { return latch_; }
-  const absl::Status& status() const { return status_; }
-
- private:
-  Work& work_;
-  Latch latch_;
-  absl::Status status_;
-};
-
-}  // namespace
-
-// A request in the queue of a slot. It is admitted while it exists: whichever of Run() and Fail() ends it leaves.
-class Model::SlotTask : public Task {
- public:
-  SlotTask(Model* model, std::shared_ptr<AsyncWork> work, SessionSlot* slot)
-      : model_(model), work_(std::move(work)), slot_(slot), start_ns_(NowNs()), watch_(&model->reaper_) {}
-
-  void Run(int session) noexcept override {
-    work_->timing.queue_ns = NowNs() - start_ns_;
-    End(model_->Execute(session, *work_));
-  }
-
-  void WatchDeadline() noexcept { watch_.Begin(deadline_us, id); }
-
-  void Fail(const absl::Status& status) noexcept override {
-    work_->timing.queue_ns = NowNs() - start_ns_;
-    model_->RecordRefusal(status, start_ns_);
-    End(status);
-  }
-
- private:
-  void End(const absl::Status& status) noexcept {
-    slot_->load().fetch_sub(1, std::memory_order_relaxed);
-    watch_.End(deadline_us, id);
-    // The caller may free the model as soon as it has heard, which waits for Leave().
-    work_->Done(status);
-    work_.reset();
-    model_->Leave();
-  }
-
-  Model* const model_;
-  std::shared_ptr<AsyncWork> work_;
-  SessionSlot* const slot_;
-  const int64_t start_ns_;
-  DeadlineWatch watch_;
-};
 
 Model::Model(ModelConfig config, std::string base_dir, std::shared_ptr<LoadProgress> progress)
     : config_(std::move(config)),
@@ -112,10 +18,12 @@ Model::Model(ModelConfig config, std::string base_dir, std::shared_ptr<LoadProgr
       progress_(std::move(progress)),
       execution_(config_.execution),
       timeline_(config_.timeline),
-      reaper_([this](uint64_t id) { Cancel(id, DeadlinePassed()).IgnoreError(); }),
       batcher_(BatcherSetup()) {
+  const auto share = std::make_shared<RequestThreads::Share>();
   for (int i = 0; i < config_.session_num; ++i) {
     SessionSlot::Options options;
+    options.shared = &RequestThreads::OfProcess();
+    options.share = share;
     options.name = absl::StrCat("session-", i);
     options.index = i;
     options.intra_op_threads = config_.intra_op_parallelism_threads;
@@ -178,8 +86,17 @@ int Model::PickSession() {
       thread_local const unsigned number = threads.fetch_add(1, std::memory_order_relaxed);
       return static_cast<int>(number % n);
     }
-    case SelectPolicy::kRoundRobin:
-      return static_cast<int>(next_session_.fetch_add(1, std::memory_order_relaxed) % n);
+    case SelectPolicy::kRoundRobin: {
+      // In turn, but past those that are busy as long as one is idle.
+      const int first = static_cast<int>(next_session_.fetch_add(1, std::memory_order_relaxed) % n);
+      for (int i = 0; i < n; ++i) {
+        const int candidate = (first + i) % n;
+        if (slots_[candidate]->load().load(std::memory_order_relaxed) > 0) continue;
+        if (i > 0) next_session_.fetch_add(static_cast<uint64_t>(i), std::memory_order_relaxed);
+        return candidate;
+      }
+      return first;
+    }
     case SelectPolicy::kLeastLoaded: {
       // The search begins somewhere else each time, so that equals share.
       const int first = static_cast<int>(next_session_.fetch_add(1, std::memory_order_relaxed) % n);
@@ -230,114 +147,6 @@ absl::Status Model::RunOnVersion(ModelVersion& version, int session, const Decod
   return status;
 }
 
-absl::Status Model::Execute(int session, Work& work) noexcept {
-  // Threads of a slot have no boundary above them that would catch.
-  return Attempt([&] { return ExecuteOrThrow(session, work); });
-}
-
-absl::Status Model::ExecuteOrThrow(int session, Work& work) {
-  RequestTiming& timing = work.timing;
-  const int64_t start_ns = NowNs();
-  timing.session = session;
-  const std::shared_ptr<ModelVersion> version = this->version();
-  timing.model_version = version->source().number.value_or(-1);
-  timing.generation = version->generation;
-
-  DecodedRequest request;
-  std::vector<tensorflow::Tensor> outputs;
-  absl::Status status = IsPast(work.deadline_us) ? DeadlinePassed() : work.Decode(*version, &request);
-  if (status.ok()) status = CheckModelSpec(*version, request);
-  const int64_t decoded_ns = NowNs();
-  timing.decode_ns = decoded_ns - start_ns;
-  if (status.ok()) {
-    status = RunOnVersion(*version, session, request, &outputs);
-    const int64_t ran_ns = NowNs();
-    timing.run_ns = ran_ns - decoded_ns;
-    if (status.ok()) status = work.Encode(*version, request, outputs);
-    timing.encode_ns = NowNs() - ran_ns;
-  }
-  timing.total_ns = NowNs() - start_ns + timing.queue_ns;
-  slots_[session]->stats().Record(status.code(), timing);
-  return status;
-}
-
-absl::Status Model::Run(Work& work) {
-  if (execution() == Execution::kPinned) {
-    const auto waited = std::make_shared<WaitedWork>(work);
-    uint64_t id = 0;
-    if (absl::Status s = Start(waited, -1, &id); !s.ok()) return s;
-    if (work.deadline_us != 0 && !waited->latch().WaitUntil(work.deadline_us)) {
-      // Too late to wait; if it is running already there is no stopping it. Nor does an exception end the waiting: the
-      // request uses what the caller lent.
-      Attempt([&] { return Cancel(id, DeadlinePassed()); }).IgnoreError();
-    }
-    waited->latch().Wait();
-    return waited->status();
-  }
-  const int64_t start_ns = NowNs();
-  if (absl::Status s = Admit(); !s.ok()) {
-    RecordRefusal(s, start_ns);
-    return s;
-  }
-  Admission admission(this);
-  const int session = PickSession();
-  if (batcher_.on() && !work.alone) return RunBatched(work, session);
-  admission.Enter(slots_[session].get());
-  return Execute(session, work);
-}
-
-absl::Status Model::Start(std::shared_ptr<AsyncWork> work, int preferred_session, uint64_t* id) {
-  const int64_t start_ns = NowNs();
-  if (absl::Status s = Admit(); !s.ok()) {
-    RecordRefusal(s, start_ns);
-    return s;
-  }
-  Admission admission(this);
-  const int session = preferred_session >= 0 ? preferred_session % static_cast<int>(slots_.size()) : PickSession();
-  const absl::Status status = Attempt([&] {
-    return batcher_.on() ? StartBatched(admission, std::move(work), session, id)
-                         : StartAdmitted(admission, std::move(work), session, id);
-  });
-  if (!status.ok()) RecordRefusal(status, start_ns);
-  return status;
-}
-
-// The id tells the slot, so that cancelling looks into one queue. It is never 0.
-uint64_t Model::NextId(int session) {
-  return next_id_.fetch_add(1, std::memory_order_relaxed) * slots_.size() + static_cast<uint64_t>(session);
-}
-
-absl::Status Model::StartAdmitted(Admission& admission, std::shared_ptr<AsyncWork> work, int session, uint64_t* id) {
-  SessionSlot& slot = *slots_[session];
-  const int64_t deadline_us = work->deadline_us;
-  const int32_t priority = work->priority;
-  const bool caller_keeps_deadline = work->caller_keeps_deadline;
-  auto task = std::make_shared<SlotTask>(this, std::move(work), &slot);
-  task->id = NextId(session);
-  task->priority = priority;
-  task->deadline_us = deadline_us;
-  const uint64_t task_id = task->id;
-  if (id != nullptr) *id = task_id;
-  admission.Enter(&slot);
-  if (absl::Status s = IsPast(deadline_us) ? DeadlinePassed() : slot.Submit(task); !s.ok()) return s;
-  admission.HandOver();
-  // Accepted: nothing from here on may fail, for the work will hear of its end.
-  if (deadline_us != 0 && !caller_keeps_deadline) task->WatchDeadline();
-  return absl::OkStatus();
-}
-
-absl::Status Model::Cancel(uint64_t id, const absl::Status& status) {
-  if (BatchEntry* const entry = batcher_.Remove(id)) {
-    entry->Fail(status);
-    return absl::OkStatus();
-  }
-  // Tasks of the batcher have the number 0.
-  const std::shared_ptr<Task> task = id == 0 ? nullptr : slots_[id % slots_.size()]->Remove(id);
-  if (task == nullptr) return absl::NotFoundError(absl::StrCat("request ", id, ": not waiting"));
-  task->Fail(status);
-  return absl::OkStatus();
-}
-
 absl::Status Model::SetCpuset(std::string_view cpuset) {
   if (absl::Status s = Admit(); !s.ok()) return s;
   const Admission admission(this);
@@ -361,6 +170,11 @@ CpuSet Model::Cpus() const {
   return CpuSet(all.begin(), all.end());
 }
 
+int Model::RequestsAtOnce() const {
+  if (config_.worker_threads > 0) return config_.session_num * config_.worker_threads;
+  return static_cast<int>(RequestThreads::OfProcess().at_once());
+}
+
 std::vector<std::string> Model::Cpusets() const {
   std::vector<std::string> cpusets;
   for (const auto& slot : slots_) cpusets.push_back(FormatCpuset(slot->cpus()));
@@ -372,6 +186,7 @@ absl::Status Model::Drain(int64_t deadline_us) {
   if (!state_.compare_exchange_strong(serving, State::kDraining) && serving == State::kClosed) {
     return absl::FailedPreconditionError("model: freed, expected one that is loaded");
   }
+  drained_ = true;
   std::unique_lock<std::mutex> lock(idle_mutex_);
   const auto idle = [this] { return in_flight_.load() == 0; };
   if (deadline_us == 0) {
@@ -382,24 +197,43 @@ absl::Status Model::Drain(int64_t deadline_us) {
   return absl::DeadlineExceededError(absl::StrCat("model: ", in_flight_.load(), " requests left at the deadline"));
 }
 
+void Model::Refuse() noexcept {
+  state_ = State::kClosed;
+  const absl::Status freed =
+      StatusWithoutThrowing(absl::StatusCode::kCancelled, "request: the model was freed while it waited");
+  batcher_.Stop(freed);
+  for (auto& slot : slots_) slot->Refuse(freed);
+}
+
+void Model::StopRequests(const absl::Status& status) noexcept {
+  drained_ = true;
+  watch_.StopAll(status);
+}
+
 void Model::Close() noexcept {
-  if (state_.exchange(State::kClosed) == State::kClosed) return;
-  progress_->unwanted = true;
+  if (closed_.exchange(true)) return;
+  Refuse();
+  progress_->GiveUp(
+      StatusWithoutThrowing(absl::StatusCode::kCancelled, "load: given up, since the model is being freed"));
   {
     std::lock_guard<std::mutex> lock(update_mutex_);
     stop_updates_ = true;
   }
   update_wake_.notify_all();
   if (updater_.joinable()) updater_.join();
-  reaper_.Stop();
-  const absl::Status freed =
-      StatusWithoutThrowing(absl::StatusCode::kCancelled, "request: the model was freed while it waited");
-  batcher_.Stop(freed);
-  for (auto& slot : slots_) slot->Stop(freed);
+  const auto idle = [this] { return in_flight_.load() == 0; };
+  const auto grace = std::chrono::duration<double>(drained_.load() ? 0 : config_.drain_seconds);
   {
     std::unique_lock<std::mutex> lock(idle_mutex_);
-    idle_.wait(lock, [this] { return in_flight_.load() == 0; });
+    idle_.wait_for(lock, grace, idle);
   }
+  StopRequests(StatusWithoutThrowing(absl::StatusCode::kCancelled, "request: the model was freed while it ran"));
+  for (auto& slot : slots_) slot->Stop();
+  {
+    std::unique_lock<std::mutex> lock(idle_mutex_);
+    idle_.wait(lock, idle);
+  }
+  watch_.End();
   std::vector<std::shared_ptr<ModelVersion>> retired;
   std::shared_ptr<ModelVersion> current;
   {

@@ -20,10 +20,11 @@
 #include "absl/status/status.h"
 #include "src/codec/codec.h"
 #include "src/runtime/batcher.h"
+#include "src/runtime/cancellation.h"
 #include "src/runtime/checkpoint.h"
-#include "src/runtime/deadline_reaper.h"
 #include "src/runtime/model_config.h"
 #include "src/runtime/model_version.h"
+#include "src/runtime/request_watch.h"
 #include "src/runtime/session_slot.h"
 #include "src/runtime/size_histogram.h"
 #include "src/runtime/stats.h"
@@ -31,7 +32,8 @@
 
 namespace processor {
 
-/// A request as the runtime runs it: how to read the tensors, and where the outputs go. Called on one thread at a time.
+/// A request as the runtime runs it: how to read the tensors, and where the outputs go. Called on one thread at a time,
+/// but for Done().
 class Work {
  public:
   virtual ~Work() = default;
@@ -53,12 +55,18 @@ class AsyncWork : public Work {
 
   /// Whoever waits for it looks at the clock, so that no other thread need.
   bool caller_keeps_deadline = false;
+  /// Done() may come while the request is still being read or run, if it has been stopped: nothing is lent to it. Encode()
+  /// is not called any more then, and Decode() must not care.
+  bool may_end_early = false;
 };
 
 /// For whoever watches a load from another thread.
 struct LoadProgress {
-  std::atomic<bool> unwanted{false};  // set it to have the load given up
-  std::atomic<bool> warming{false};   // all is restored, and being warmed up
+  /// Has the load given up: between two steps, or at the next kernel of a warm-up request.
+  void GiveUp(const absl::Status& why) noexcept { cancellation.Request(why); }
+
+  Cancellation cancellation;
+  std::atomic<bool> warming{false};  // all is restored, and being warmed up
 };
 
 /// Runs of requests that were put together, or could have been.
@@ -87,14 +95,21 @@ class Model {
   /// \return what Done() will not be told: that the request was not accepted.
   absl::Status Start(std::shared_ptr<AsyncWork> work, int preferred_session, uint64_t* id);
 
-  /// Ends a waiting asynchronous request with `status`. NOT_FOUND if it does not wait.
+  /// Ends an asynchronous request with `status`: at once, while what has been begun stops at its next kernel.
+  /// \return NOT_FOUND if it has ended.
   absl::Status Cancel(uint64_t id, const absl::Status& status);
+  /// Ends all requests that are here. Those of callers who wait end when their work has stopped.
+  void StopRequests(const absl::Status& status) noexcept;
 
   absl::Status SetCpuset(std::string_view cpuset);
   /// The CPUs of all sessions together; empty if some session was never told.
   CpuSet Cpus() const;
   /// The CPUs of each session, as in "0-3"; "" for one that was never told.
   std::vector<std::string> Cpusets() const;
+  /// Is a request's work bounded by its size, as nothing in the graph is repeated?
+  bool IsBounded() const { return bounded_.load(std::memory_order_relaxed); }
+  /// Asynchronous requests that run at a time, at most, on CPUs that are not the sessions' own.
+  int RequestsAtOnce() const;
   /// Where requests run from now on, whatever the configuration said.
   void SetExecution(Execution execution) { execution_.store(execution); }
   Execution execution() const { return execution_.load(); }
@@ -102,7 +117,10 @@ class Model {
   void SetBatching(const BatchOptions& options) { batcher_.SetOptions(options); }
   BatchOptions batching() const { return batcher_.options(); }
   absl::Status Drain(int64_t deadline_us);
-  /// Refuses new requests, cancels waiting ones, waits for running ones, unloads.
+  /// Refuses new requests and cancels waiting ones. Running ones go on.
+  void Refuse() noexcept;
+  /// Refuse(), waits `drain_seconds` for running requests, unless Drain() or StopRequests() has been called, cancels what
+  /// is left, and unloads.
   void Close() noexcept;
 
   std::string InfoJson() const;
@@ -119,6 +137,8 @@ class Model {
 
  private:
   class Admission;
+  class Call;
+  class InlineCall;
   class SlotTask;
   class BatchedRequest;
   class CallerRequest;
@@ -140,13 +160,12 @@ class Model {
   absl::Status Admit();
   void Leave() noexcept;
   int PickSession();
-  absl::Status Execute(int session, Work& work) noexcept;
-  absl::Status ExecuteOrThrow(int session, Work& work);
+  absl::Status Execute(int session, Work& work, Call& call) noexcept;
+  absl::Status ExecuteOrThrow(int session, Work& work, Call& call);
   absl::Status RunOnVersion(ModelVersion& version, int session, const DecodedRequest& request,
                             std::vector<tensorflow::Tensor>* outputs);
   absl::Status CheckModelSpec(const ModelVersion& version, const DecodedRequest& request) const;
   void RecordRefusal(const absl::Status& status, int64_t start_ns) noexcept;
-  uint64_t NextId(int session);
   absl::Status StartAdmitted(Admission& admission, std::shared_ptr<AsyncWork> work, int session, uint64_t* id);
 
   Batcher::Setup BatcherSetup();
@@ -158,19 +177,21 @@ class Model {
 
   const ModelConfig config_;
   const std::string base_dir_;
-  const std::shared_ptr<LoadProgress> progress_;  // of every load; unwanted once the model is being freed
+  const std::shared_ptr<LoadProgress> progress_;  // of every load; given up once the model is being freed
   std::atomic<Execution> execution_;
+  std::atomic<bool> bounded_{false};  // of the current version
   std::vector<std::unique_ptr<SessionSlot>> slots_;
   std::atomic<uint64_t> next_session_{0};
-  std::atomic<uint64_t> next_id_{1};
   SessionStats refused_;  // requests that never reached a session
   Timeline timeline_;
-  DeadlineReaper reaper_;
+  RequestWatch watch_;
   Batcher batcher_;
   std::vector<std::shared_ptr<Task>> serve_tasks_;  // [session]
   BatchStats batch_stats_;
 
   std::atomic<State> state_{State::kServing};
+  std::atomic<bool> drained_{false};  // running requests have had their time
+  std::atomic<bool> closed_{false};
   std::atomic<int64_t> in_flight_{0};
   mutable std::mutex idle_mutex_;
   std::condition_variable idle_;

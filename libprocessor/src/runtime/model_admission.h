@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of the model: how long a request counts as one that is in flight.
+// Of the model: how long a request counts as one that is in flight, and what is known of it meanwhile.
 #ifndef PROCESSOR_RUNTIME_MODEL_ADMISSION_H_
 #define PROCESSOR_RUNTIME_MODEL_ADMISSION_H_
 
@@ -32,6 +32,24 @@ class Model::Admission {
  private:
   Model* model_;
   SessionSlot* slot_ = nullptr;
+};
+
+/// A request while it is in flight: what stops it, how it went so far, and whether its end has been told. That is told by
+/// the thread that runs it, or earlier by whoever stops it.
+class Model::Call : public RequestWatch::Entry {
+ public:
+  /// Whether the end is the caller's to tell: for one thread, once.
+  bool TakeEnd() noexcept { return !end_taken_.exchange(true); }
+  /// As TakeEnd(), for the thread that runs it: what it has taken stays its own.
+  bool KeepEnd() noexcept { return kept_ || (kept_ = TakeEnd()); }
+
+  Cancellation cancellation;
+  /// Of the thread that runs it. The timing of the work is written with its end.
+  RequestTiming timing;
+
+ private:
+  std::atomic<bool> end_taken_{false};
+  bool kept_ = false;
 };
 
 }  // namespace processor

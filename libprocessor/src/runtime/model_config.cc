@@ -34,7 +34,7 @@ void ReadSource(ConfigReader& reader, ConfigDialect dialect, ModelConfig* dst) {
   if (reader.Has("model_version")) reader.Int64("model_version", 0, INT64_MAX, &dst->model_version.emplace(0));
 }
 
-void ReadSessions(ConfigReader& reader, ModelConfig* dst) {
+void ReadSessions(ConfigReader& reader, ConfigDialect dialect, ModelConfig* dst) {
   reader.Int("session_num", 1, 1024, &dst->session_num);
   int policy = static_cast<int>(dst->select_session_policy);
   reader.Choice("select_session_policy", {"MOD", "RR", "LEAST_LOADED"}, &policy);
@@ -71,6 +71,8 @@ void ReadSessions(ConfigReader& reader, ModelConfig* dst) {
   int precision = 0;
   reader.Choice("precision", {"auto", "fp32"}, &precision);
   dst->precision = static_cast<PrecisionLimit>(precision);
+  // Hosts of the contract count on a thread for each session, and so does who asks for threads of its own.
+  if (dialect == ConfigDialect::kDropIn || dst->execution == Execution::kPinned) dst->worker_threads = 1;
   reader.Int("worker_threads", 1, kMaxThreads, &dst->worker_threads);
   reader.Int("max_queue_size", 1, 1 << 24, &dst->max_queue_size);
   reader.Int64("max_rows", 1, int64_t{1} << 32, &dst->max_rows);
@@ -86,6 +88,7 @@ void ReadLifecycle(ConfigReader& reader, ModelConfig* dst) {
   reader.Int("init_timeout_minutes", -1, 1 << 20, &dst->init_timeout_minutes);
   reader.Double("checkpoint_poll_seconds", 0.01, 1e9, &dst->checkpoint_poll_seconds);
   reader.Double("load_timeout_seconds", 0, 1e6, &dst->load_timeout_seconds);
+  reader.Double("drain_seconds", 0, 3600, &dst->drain_seconds);
   reader.Int("warmup_runs", 1, 1000, &dst->warmup_runs);
   reader.Int("batch_process_count", 1, 1 << 20, &dst->batch_process_count);
 }
@@ -224,7 +227,7 @@ absl::Status Read(ConfigReader& reader, std::string_view json, ConfigDialect dia
   if (absl::Status status = reader.Parse(json); !status.ok()) return status;
   ModelConfig config;
   ReadSource(reader, dialect, &config);
-  ReadSessions(reader, &config);
+  ReadSessions(reader, dialect, &config);
   ReadLifecycle(reader, &config);
   ReadTimeline(reader, &config);
   ReadStores(reader);

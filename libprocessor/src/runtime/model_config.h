@@ -61,7 +61,7 @@ struct ModelConfig {
   Execution execution = Execution::kInline;
   ExecutorChoice executor = ExecutorChoice::kAuto;
   PrecisionLimit precision = PrecisionLimit::kAuto;
-  int worker_threads = 1;
+  int worker_threads = 0;  // 0: as many requests at a time as the process may use CPUs, on threads that models share
   int max_queue_size = 1024;
   int64_t max_rows = kDefaultMaxRows;
   BatchOptions batching;
@@ -70,6 +70,7 @@ struct ModelConfig {
   int init_timeout_minutes = -1;
   double checkpoint_poll_seconds = 60;
   double load_timeout_seconds = 0;  // 0: none
+  double drain_seconds = 10;        // for running requests, when the model goes
   TimelineConfig timeline;
 
   /// As given, for processor_model_info().

@@ -91,15 +91,23 @@ absl::Status Model::LoadFirst() {
 absl::Status Model::LoadVersion(const VersionSource& source, bool background) {
   const int64_t start_ns = NowNs();
   std::shared_ptr<ModelVersion> loaded;
-  if (absl::Status s = ModelVersion::Load(config_, source, slots_, background, progress_->unwanted, &loaded); !s.ok()) {
-    return s;
+  {
+    // Initialisers and warm-up requests may take for ever.
+    Cancellation& cancellation = progress_->cancellation;
+    const Cancellation::Scope scope(&cancellation);
+    absl::Status status = ModelVersion::Load(config_, source, slots_, background, cancellation, &loaded);
+    if (status.ok()) {
+      progress_->warming = true;
+      loaded->Claim(ScratchUse::kWarmUp);
+      status = WarmUp(config_, base_dir_, slots_.size(), cancellation, *loaded);
+      loaded->Claim(ScratchUse::kRequests);
+    }
+    if (!status.ok()) return cancellation.requested() ? cancellation.why() : status;
   }
-  progress_->warming = true;
-  loaded->Claim(ScratchUse::kWarmUp);
-  if (absl::Status s = WarmUp(config_, base_dir_, slots_.size(), progress_->unwanted, *loaded); !s.ok()) return s;
-  loaded->Claim(ScratchUse::kRequests);
   loaded->load_ms = static_cast<double>(NowNs() - start_ns) / 1e6;
 
+  // Our own executor refuses loops.
+  bounded_ = loaded->executor() == Executor::kSingleThreaded;
   std::lock_guard<std::mutex> lock(version_mutex_);
   loaded->generation = ++generation_;
   if (version_ != nullptr) retired_.push_back(std::move(version_));
@@ -147,7 +155,7 @@ absl::Status Model::Update() {
 
 void Model::TryUpdate() {
   const absl::Status status = Attempt([this] { return Update(); });
-  if (progress_->unwanted.load()) return;  // nobody is interested any more
+  if (progress_->cancellation.requested()) return;  // nobody is interested any more
   const std::string error = status.ok() ? "" : status.ToString();
   std::lock_guard<std::mutex> lock(version_mutex_);
   // Once per fault, not once per poll.

@@ -90,14 +90,13 @@ bool ComputesInHalves(const tensorflow::GraphDef& graph) {
 
 }  // namespace
 
-absl::Status CheckWanted(const std::atomic<bool>& unwanted) {
-  if (!unwanted.load(std::memory_order_relaxed)) return absl::OkStatus();
-  return absl::CancelledError("load: given up, since the model is being freed");
+absl::Status CheckWanted(const Cancellation& cancellation) {
+  return cancellation.requested() ? cancellation.why() : absl::OkStatus();
 }
 
 absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& source,
                                 const std::vector<std::unique_ptr<SessionSlot>>& slots, bool background,
-                                const std::atomic<bool>& unwanted, std::shared_ptr<ModelVersion>* version) {
+                                const Cancellation& cancellation, std::shared_ptr<ModelVersion>* version) {
   std::shared_ptr<ModelVersion> result(new ModelVersion);
   result->source_ = source;
   tensorflow::MetaGraphDef meta_graph;
@@ -122,7 +121,7 @@ absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& 
 
   result->FollowRows(meta_graph);
 
-  if (absl::Status s = CheckWanted(unwanted); !s.ok()) return s;
+  if (absl::Status s = CheckWanted(cancellation); !s.ok()) return s;
   if (absl::Status s = MakeBaseDevice(&result->base_device_); !s.ok()) return s;
   {
     // A session of its own restores: it may need ops and an executor that serving does not, and its threads may be
@@ -148,7 +147,7 @@ absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& 
       return absl::Status(s.code(), absl::StrCat(prefix.empty() ? "variables" : prefix, ": ", s.message()));
     }
   }
-  if (absl::Status s = result->MakeSessions(config, meta_graph.graph_def(), slots, unwanted); !s.ok()) return s;
+  if (absl::Status s = result->MakeSessions(config, meta_graph.graph_def(), slots, cancellation); !s.ok()) return s;
   *version = std::move(result);
   return absl::OkStatus();
 }
@@ -222,8 +221,8 @@ absl::Status ModelVersion::MakeSession(const ModelConfig& config, const tensorfl
 
 absl::Status ModelVersion::MakeSessions(const ModelConfig& config, const tensorflow::GraphDef& graph,
                                         const std::vector<std::unique_ptr<SessionSlot>>& slots,
-                                        const std::atomic<bool>& unwanted) {
-  if (absl::Status s = CheckWanted(unwanted); !s.ok()) return s;
+                                        const Cancellation& cancellation) {
+  if (absl::Status s = CheckWanted(cancellation); !s.ok()) return s;
   // The single-threaded executor refuses control flow and reference edges, which nothing but trying shows, since the
   // graph is rewritten before. A timeline needs the executor that keeps step statistics.
   std::unique_ptr<Session> first;
@@ -249,7 +248,7 @@ absl::Status ModelVersion::MakeSessions(const ModelConfig& config, const tensorf
   sessions_.push_back(std::move(first));
   for (size_t i = 1; i < slots.size(); ++i) {
     std::unique_ptr<Session> session;
-    if (absl::Status s = CheckWanted(unwanted); !s.ok()) return s;
+    if (absl::Status s = CheckWanted(cancellation); !s.ok()) return s;
     if (absl::Status s = MakeSession(config, graph, executor_, *slots[i], &session, &failed); !s.ok()) return s;
     sessions_.push_back(std::move(session));
   }

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "src/codec/codec.h"
 #include "src/runtime/artefact.h"
+#include "src/runtime/cancellation.h"
 #include "src/runtime/model_config.h"
 #include "src/runtime/output_rows.h"
 #include "src/runtime/session.h"
@@ -27,8 +28,8 @@
 
 namespace processor {
 
-/// CANCELLED once `unwanted` is set: for whoever loads, between two steps, since the model may be freed meanwhile.
-absl::Status CheckWanted(const std::atomic<bool>& unwanted);
+/// Why a load is not wanted any more: for whoever loads, between two steps, since the model may be freed meanwhile.
+absl::Status CheckWanted(const Cancellation& cancellation);
 
 /// Where a version comes from.
 struct VersionSource {
@@ -40,11 +41,11 @@ struct VersionSource {
 class ModelVersion {
  public:
   /// Reads, restores, makes the sessions of all slots and their callables. Warm-up is the caller's.
-  /// `background`: restore with the threads that the configuration sets aside for updates. `unwanted`: as for
+  /// `background`: restore with the threads that the configuration sets aside for updates. `cancellation`: as
   /// CheckWanted().
   static absl::Status Load(const ModelConfig& config, const VersionSource& source,
                            const std::vector<std::unique_ptr<SessionSlot>>& slots, bool background,
-                           const std::atomic<bool>& unwanted, std::shared_ptr<ModelVersion>* version);
+                           const Cancellation& cancellation, std::shared_ptr<ModelVersion>* version);
   ~ModelVersion();
 
   /// Runs a decoded request on a session. `outputs` [request.fetches.size(), then those of request.next], in that order.
@@ -82,7 +83,7 @@ class ModelVersion {
   void FollowRows(const tensorflow::MetaGraphDef& meta_graph);
   absl::Status Specialise(const ModelConfig& config, tensorflow::GraphDef* graph);
   absl::Status MakeSessions(const ModelConfig& config, const tensorflow::GraphDef& graph,
-                            const std::vector<std::unique_ptr<SessionSlot>>& slots, const std::atomic<bool>& unwanted);
+                            const std::vector<std::unique_ptr<SessionSlot>>& slots, const Cancellation& cancellation);
   absl::Status MakeSession(const ModelConfig& config, const tensorflow::GraphDef& graph, Executor executor,
                            SessionSlot& slot, std::unique_ptr<Session>* session, int* failed_signatures);
   absl::Status PrepareSignatures(Session& session, int* failed);

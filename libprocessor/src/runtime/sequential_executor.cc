@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/kernels/prepared_kernel.h"
+#include "src/runtime/step_cancellation.h"
 #include "tensorflow/core/common_runtime/executor.h"
 #include "tensorflow/core/common_runtime/executor_factory.h"
 #include "tensorflow/core/common_runtime/local_executor_params.h"
@@ -94,6 +95,7 @@ class SequentialExecutor : public tensorflow::Executor {
   absl::Status Initialize(const Graph& graph);
 
   absl::Status Run(const Args& args) override {
+    const StepCancellation cancellation(args.cancellation_manager);
     std::unique_ptr<Step> step = TakeStep();
     const absl::Status status = RunStep(args, *step);
     // After a fault there are tensors left in the step; they go with it.

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/runtime/cancellable_executor.h"
+#include "src/runtime/cancellation.h"
 #include "src/runtime/sequential_executor.h"
 #include "src/runtime/session_device.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
@@ -18,6 +20,7 @@ tensorflow::SessionOptions TensorFlowOptions(const SessionOptions& options) {
   config.set_allow_soft_placement(true);  // graphs may name devices that were there in training
   // The device's pool is used, not TensorFlow's own; but the process's first session decides how large that is.
   config.set_inter_op_parallelism_threads(options.inter_op_pool == nullptr ? -1 : options.inter_op_pool->NumThreads());
+  config.mutable_experimental()->set_executor_type(CancellableExecutorType(options.inter_op_pool != nullptr));
   if (options.executor == Executor::kSingleThreaded) {
     config.mutable_experimental()->set_executor_type(SequentialExecutorType(options.variables_are_constant));
     config.set_inter_op_parallelism_threads(-1);
@@ -30,6 +33,17 @@ tensorflow::SessionOptions TensorFlowOptions(const SessionOptions& options) {
 
 // Does a failure say nothing about the graph?
 bool IsTransient(const absl::Status& status) { return absl::IsResourceExhausted(status); }
+
+// Runs a callable unless nobody wants what comes of it. A step that was cancelled while its last kernel ran may say that
+// all is well, and kernels that stop midway leave their outputs unfinished: nothing of it is given out.
+template <typename Callable>
+absl::Status RunWanted(const Callable& callable) {
+  Cancellation* const cancellation = Cancellation::Current();
+  if (cancellation == nullptr) return callable();
+  if (cancellation->requested()) return cancellation->why();
+  const absl::Status status = callable();
+  return cancellation->requested() ? cancellation->why() : status;
+}
 
 }  // namespace
 
@@ -102,7 +116,8 @@ absl::Status Session::Failure(int callable) {
 
 absl::Status Session::Run(int callable, const std::vector<tensorflow::Tensor>& feeds,
                           std::vector<tensorflow::Tensor>* outputs) {
-  return session_->RunCallable(handles_[callable].load(std::memory_order_acquire), feeds, outputs, nullptr);
+  const int64_t handle = handles_[callable].load(std::memory_order_acquire);
+  return RunWanted([&] { return session_->RunCallable(handle, feeds, outputs, nullptr); });
 }
 
 absl::Status Session::RunTraced(const Signature& signature, const std::vector<tensorflow::Tensor>& feeds,
@@ -122,7 +137,7 @@ absl::Status Session::RunTraced(const Signature& signature, const std::vector<te
     handle = *found->second;
   }
   tensorflow::RunMetadata metadata;
-  const absl::Status status = session_->RunCallable(handle, feeds, outputs, &metadata);
+  const absl::Status status = RunWanted([&] { return session_->RunCallable(handle, feeds, outputs, &metadata); });
   stats->Swap(metadata.mutable_step_stats());
   return status;
 }

@@ -51,7 +51,8 @@ class Session {
   /// unless memory was short.
   absl::Status Prepare(int callable, const Signature& signature, const std::vector<int>& outputs);
 
-  /// Runs a prepared callable. `feeds` [signature inputs].
+  /// Runs a prepared callable. `feeds` [signature inputs]. Whatever is Cancellation::Current() stops it.
+  /// \return the reason of a cancellation that has stopped it, among others.
   absl::Status Run(int callable, const std::vector<tensorflow::Tensor>& feeds,
                    std::vector<tensorflow::Tensor>* outputs);
 

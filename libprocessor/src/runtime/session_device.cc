@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/runtime/pinned_pool.h"
+#include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "unsupported/Eigen/CXX11/Tensor"
 
@@ -17,6 +18,14 @@ tensorflow::thread::ThreadPoolInterface* CallingThread() {
   static auto* const pool = new PinnedPool("caller", 1, CpuSet());
   return pool;
 }
+
+// Of the step that a kernel belongs to. Executors do not look between kernels; loop conditions and kernels that wait do.
+bool IsCancelled(const tensorflow::OpKernelContext& context) {
+  tensorflow::CancellationManager* const manager = context.cancellation_manager();
+  return __builtin_expect(manager != nullptr && manager->IsCancelled(), false);
+}
+
+absl::Status Cancelled() { return absl::CancelledError("step: cancelled"); }
 
 }  // namespace
 
@@ -41,11 +50,16 @@ tensorflow::Allocator* SessionDevice::GetAllocator(tensorflow::AllocatorAttribut
 }
 
 void SessionDevice::Compute(tensorflow::OpKernel* kernel, tensorflow::OpKernelContext* context) {
+  if (IsCancelled(*context)) return context->SetStatus(Cancelled());
   kernel->Compute(context);
 }
 
 void SessionDevice::ComputeAsync(tensorflow::AsyncOpKernel* kernel, tensorflow::OpKernelContext* context,
                                  tensorflow::AsyncOpKernel::DoneCallback done) {
+  if (IsCancelled(*context)) {
+    context->SetStatus(Cancelled());
+    return done();
+  }
   kernel->ComputeAsync(context, std::move(done));
 }
 

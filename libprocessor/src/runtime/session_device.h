@@ -2,7 +2,8 @@
 // The device of one session: the base device's variables and tables, with thread pools and an allocator of its own.
 //
 // TensorFlow's RenamedDevice does the first half. This one also hands out scratch memory and runs kernels without the
-// detour over the base device, which together are a quarter of a graph of thousands of small ops.
+// detour over the base device, which together are a quarter of a graph of thousands of small ops. It is also where a step
+// that has been cancelled stops: no further kernel runs.
 #ifndef PROCESSOR_RUNTIME_SESSION_DEVICE_H_
 #define PROCESSOR_RUNTIME_SESSION_DEVICE_H_
 

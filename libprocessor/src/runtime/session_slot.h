@@ -2,13 +2,15 @@
 // A session's place in a model: its CPUs, its thread pools, its queue with the threads that serve it, its counters.
 //
 // A slot lives as long as the model. The TensorFlow session that fills it changes with every model version, so that a
-// switch of versions starts and ends no thread. Threads of the queue start with the first task.
+// switch of versions starts and ends no thread. Tasks run on threads that all models of the process share, unless the
+// slot has CPUs of its own or is to have threads: those start when they are needed.
 #ifndef PROCESSOR_RUNTIME_SESSION_SLOT_H_
 #define PROCESSOR_RUNTIME_SESSION_SLOT_H_
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,6 +23,7 @@
 #include "src/runtime/cpuset.h"
 #include "src/runtime/pinned_pool.h"
 #include "src/runtime/placed_threads.h"
+#include "src/runtime/request_threads.h"
 #include "src/runtime/stats.h"
 
 namespace processor {
@@ -39,14 +42,16 @@ class Task {
   int64_t deadline_us = 0;  // CLOCK_MONOTONIC; 0: none
 };
 
-class SessionSlot {
+class SessionSlot : private RequestThreads::Source {
  public:
   struct Options {
     std::string name;
     int index = 0;
     int intra_op_threads = 1;
     int inter_op_threads = 1;
-    int worker_threads = 1;
+    int worker_threads = 1;  // of its own; 0: one for each CPU of its own, else those of `shared`
+    RequestThreads* shared = nullptr;
+    std::shared_ptr<RequestThreads::Share> share;  // of the model
     int max_queue_size = 1;
     /// Whether no more tasks run at once than it has CPUs of its own. More would not end sooner: each would take longer,
     /// where one after the other all but the last are done earlier.
@@ -55,19 +60,25 @@ class SessionSlot {
   };
 
   explicit SessionSlot(Options options);
-  ~SessionSlot();
+  ~SessionSlot() override;
 
   /// Queues a task: larger priority first, then first come.
-  /// `beyond_limit`: whether or not the queue is full.
   /// \return RESOURCE_EXHAUSTED if the queue is full, CANCELLED if the slot is stopped; the task is then untouched, as
   ///         it is when this throws.
-  absl::Status Submit(std::shared_ptr<Task> task, bool beyond_limit = false);
+  absl::Status Submit(const std::shared_ptr<Task>& task);
+
+  /// Runs a task on a thread of the slot's own, whether or not the queue is full: for one that runs requests until none
+  /// is left, or waits for them.
+  /// \return as Submit().
+  absl::Status Serve(const std::shared_ptr<Task>& task);
 
   /// Takes a waiting task out of the queue, so that the caller can end it; null if it does not wait (any more).
   std::shared_ptr<Task> Remove(uint64_t id);
 
-  /// Fails all waiting tasks, refuses later ones, waits for the running ones, ends the threads.
-  void Stop(const absl::Status& status);
+  /// Fails all waiting tasks and refuses later ones. Running ones go on.
+  void Refuse(const absl::Status& status);
+  /// After Refuse(): waits for the running tasks and ends the threads.
+  void Stop();
 
   void SetCpus(const CpuSet& cpus);
   CpuSet cpus() const;
@@ -84,8 +95,13 @@ class SessionSlot {
 
  private:
   void Work();
-  /// Whether a thread that is free may take a task. With `mutex_` held.
+  void RunNext() noexcept override;
+  // With `mutex_` held:
+  /// Do tasks run on threads that models share?
+  bool Shares() const;
+  /// Whether a thread that is free may take a task.
   bool HasRoom() const;
+  absl::Status StartThreads();
 
   const Options options_;
   PinnedPool intra_op_pool_;
@@ -99,6 +115,7 @@ class SessionSlot {
   // By falling priority, then rising sequence number.
   std::map<std::pair<int64_t, uint64_t>, std::shared_ptr<Task>> queue_;
   uint64_t sequence_ = 0;
+  std::deque<std::shared_ptr<Task>> serving_;
   bool stopped_ = false;
   size_t running_ = 0;
   std::vector<std::thread> threads_;

@@ -26,11 +26,11 @@ using tensorflow::Tensor;
 constexpr int kMaxRecords = 1000;  // as TensorFlow Serving
 
 absl::Status RunOnAllSessions(const DecodedRequest& request, int runs, size_t num_sessions,
-                              const std::atomic<bool>& unwanted, ModelVersion& version) {
+                              const Cancellation& cancellation, ModelVersion& version) {
   std::vector<Tensor> outputs;
   for (size_t session = 0; session < num_sessions; ++session) {
     for (int run = 0; run < runs; ++run) {
-      if (absl::Status s = CheckWanted(unwanted); !s.ok()) return s;
+      if (absl::Status s = CheckWanted(cancellation); !s.ok()) return s;
       if (absl::Status s = version.Run(static_cast<int>(session), request, &outputs); !s.ok()) return s;
     }
   }
@@ -38,10 +38,10 @@ absl::Status RunOnAllSessions(const DecodedRequest& request, int runs, size_t nu
 }
 
 absl::Status RunBytes(const char* protocol, std::string_view bytes, int runs, size_t num_sessions,
-                      const std::atomic<bool>& unwanted, ModelVersion& version) {
+                      const Cancellation& cancellation, ModelVersion& version) {
   DecodedRequest request;
   if (absl::Status s = FindCodec(protocol)->Decode(bytes, version.signatures(), {}, &request); !s.ok()) return s;
-  return RunOnAllSessions(request, runs, num_sessions, unwanted, version);
+  return RunOnAllSessions(request, runs, num_sessions, cancellation, version);
 }
 
 // The name as given, else beside the model: hosts of the contract differ in what they pass.
@@ -61,13 +61,13 @@ bool HoldsRecords(const fs::path& path) {
 }
 
 absl::Status WarmUpFromRequest(const fs::path& path, const ModelConfig& config, size_t num_sessions,
-                               const std::atomic<bool>& unwanted, ModelVersion& version) {
+                               const Cancellation& cancellation, ModelVersion& version) {
   std::ifstream stream(path, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
   if (!stream.good() && !stream.eof()) {
     return absl::NotFoundError(absl::StrCat("warmup_file_name '", path.string(), "': cannot be read"));
   }
-  if (absl::Status s = RunBytes("eas", bytes, config.warmup_runs, num_sessions, unwanted, version); !s.ok()) {
+  if (absl::Status s = RunBytes("eas", bytes, config.warmup_runs, num_sessions, cancellation, version); !s.ok()) {
     return absl::Status(s.code(), absl::StrCat("warmup_file_name '", path.string(), "': ", s.message()));
   }
   version.warmup_outcome = absl::StrCat("file: ", config.warmup_runs, " runs on each session");
@@ -76,7 +76,7 @@ absl::Status WarmUpFromRequest(const fs::path& path, const ModelConfig& config, 
 
 // `name` for the outcome; `count`: how many records there were to run.
 absl::Status WarmUpFromRecords(const fs::path& path, std::string_view name, size_t num_sessions,
-                               const std::atomic<bool>& unwanted, ModelVersion& version, int* count) {
+                               const Cancellation& cancellation, ModelVersion& version, int* count) {
   std::unique_ptr<tensorflow::RandomAccessFile> file;
   if (absl::Status s = tensorflow::Env::Default()->NewRandomAccessFile(path.string(), &file); !s.ok()) return s;
   tensorflow::io::SequentialRecordReader reader(file.get());
@@ -93,7 +93,7 @@ absl::Status WarmUpFromRecords(const fs::path& path, std::string_view name, size
       continue;
     }
     absl::Status status = request.status();
-    if (status.ok()) status = RunBytes("tfserving", *request, 1, num_sessions, unwanted, version);
+    if (status.ok()) status = RunBytes("tfserving", *request, 1, num_sessions, cancellation, version);
     if (!status.ok()) return absl::Status(status.code(), absl::StrCat(where, status.message()));
     ++*count;
   }
@@ -153,16 +153,16 @@ absl::Status Generate(const Signature& signature, DecodedRequest* request) {
 }  // namespace
 
 absl::Status WarmUp(const ModelConfig& config, const std::string& base_dir, size_t num_sessions,
-                    const std::atomic<bool>& unwanted, ModelVersion& version) {
+                    const Cancellation& cancellation, ModelVersion& version) {
   std::error_code error;
   if (!config.warmup_file_name.empty()) {
     const fs::path path = FindWarmupFile(config, base_dir);
     if (!fs::is_regular_file(path, error)) {
       return absl::NotFoundError(absl::StrCat("warmup_file_name '", path.string(), "': no such file"));
     }
-    if (!HoldsRecords(path)) return WarmUpFromRequest(path, config, num_sessions, unwanted, version);
+    if (!HoldsRecords(path)) return WarmUpFromRequest(path, config, num_sessions, cancellation, version);
     int count = 0;
-    absl::Status status = WarmUpFromRecords(path, "file", num_sessions, unwanted, version, &count);
+    absl::Status status = WarmUpFromRecords(path, "file", num_sessions, cancellation, version, &count);
     if (status.ok() && count == 0) {
       status = absl::InvalidArgumentError("no predict request in it, expected at least one");
     }
@@ -173,14 +173,14 @@ absl::Status WarmUp(const ModelConfig& config, const std::string& base_dir, size
   const fs::path records = fs::path(version.source().saved_model_dir) / "assets.extra" / kRecords;
   if (fs::is_regular_file(records, error)) {
     int count = 0;
-    const absl::Status status = WarmUpFromRecords(records, kRecords, num_sessions, unwanted, version, &count);
+    const absl::Status status = WarmUpFromRecords(records, kRecords, num_sessions, cancellation, version, &count);
     if (!status.ok() || count > 0) return status;
   }
 
   DecodedRequest request;
   absl::Status status = Generate(*version.signatures().default_signature(), &request);
-  if (status.ok()) status = RunOnAllSessions(request, config.warmup_runs, num_sessions, unwanted, version);
-  if (absl::Status s = CheckWanted(unwanted); !s.ok()) return s;
+  if (status.ok()) status = RunOnAllSessions(request, config.warmup_runs, num_sessions, cancellation, version);
+  if (absl::Status s = CheckWanted(cancellation); !s.ok()) return s;
   if (!version.warmup_outcome.empty()) version.warmup_outcome.append("; ");
   if (status.ok()) {
     absl::StrAppend(&version.warmup_outcome, "generated: ", config.warmup_runs, " runs on each session");

@@ -3,7 +3,6 @@
 #ifndef PROCESSOR_RUNTIME_WARMUP_H_
 #define PROCESSOR_RUNTIME_WARMUP_H_
 
-#include <atomic>
 #include <string>
 
 #include "absl/status/status.h"
@@ -17,9 +16,9 @@ namespace processor {
 ///
 /// Requests from a file must succeed. A generated one may not be what the model takes: its failure is an outcome, which
 /// `version.warmup_outcome` tells, and no reason to refuse the model.
-/// \return the fault of a file or its requests; CANCELLED as CheckWanted().
+/// \return the fault of a file or its requests; why it is not wanted any more, as CheckWanted().
 absl::Status WarmUp(const ModelConfig& config, const std::string& base_dir, size_t num_sessions,
-                    const std::atomic<bool>& unwanted, ModelVersion& version);
+                    const Cancellation& cancellation, ModelVersion& version);
 
 }  // namespace processor
 

@@ -65,7 +65,7 @@ class BatcherTest : public ::testing::Test {
     setup.run = [this](int session, BatchEntry* first) { RunChain(session, first); };
     setup.call_worker = [this](int session) {
       if (no_workers_) return absl::ResourceExhaustedError("no thread to be had");
-      return slots_[session]->Submit(tasks_[session], /*beyond_limit=*/true);
+      return slots_[session]->Serve(tasks_[session]);
     };
     batcher_ = std::make_unique<Batcher>(std::move(setup));
     batcher_->SetOptions(options);
@@ -82,7 +82,10 @@ class BatcherTest : public ::testing::Test {
     Release();
     for (std::thread& thread : callers_) thread.join();
     if (batcher_ != nullptr) batcher_->Stop(absl::CancelledError("end"));
-    for (auto& slot : slots_) slot->Stop(absl::CancelledError("end"));
+    for (auto& slot : slots_) {
+      slot->Refuse(absl::CancelledError("end"));
+      slot->Stop();
+    }
   }
 
   // Runs wait inside from now on, until Release().

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -25,25 +24,26 @@ class ModelVersionTest : public testing::Test {
   ModelConfig config_;
   std::vector<std::unique_ptr<SessionSlot>> slots_;
   VersionSource source_;
-  std::atomic<bool> unwanted_{false};
+  Cancellation cancellation_;
   std::shared_ptr<ModelVersion> version_;
 };
 
 TEST_F(ModelVersionTest, LoadingIsGivenUpWhenNobodyWantsIt) {
-  unwanted_ = true;
-  const absl::Status status = ModelVersion::Load(config_, source_, slots_, /*background=*/true, unwanted_, &version_);
+  cancellation_.Request(absl::CancelledError("load: given up"));
+  const absl::Status status =
+      ModelVersion::Load(config_, source_, slots_, /*background=*/true, cancellation_, &version_);
   EXPECT_TRUE(absl::IsCancelled(status)) << status;
   EXPECT_EQ(version_, nullptr);
 }
 
 TEST_F(ModelVersionTest, WarmingUpIsGivenUpWhenNobodyWantsIt) {
-  ASSERT_TRUE(ModelVersion::Load(config_, source_, slots_, /*background=*/false, unwanted_, &version_).ok());
-  unwanted_ = true;
-  const absl::Status status = WarmUp(config_, "", slots_.size(), unwanted_, *version_);
+  ASSERT_TRUE(ModelVersion::Load(config_, source_, slots_, /*background=*/false, cancellation_, &version_).ok());
+  cancellation_.Request(absl::CancelledError("load: given up"));
+  const absl::Status status = WarmUp(config_, "", slots_.size(), cancellation_, *version_);
   EXPECT_TRUE(absl::IsCancelled(status)) << status << ", a request that fails is an outcome, but this is none";
   EXPECT_EQ(version_->warmup_outcome, "");
-  unwanted_ = false;
-  EXPECT_TRUE(WarmUp(config_, "", slots_.size(), unwanted_, *version_).ok());
+  const Cancellation wanted;
+  EXPECT_TRUE(WarmUp(config_, "", slots_.size(), wanted, *version_).ok());
   EXPECT_EQ(version_->warmup_outcome, "generated: 1000 runs on each session");
 }
 

@@ -96,7 +96,8 @@ TEST(SessionSlot, RunsOnItsSession) {
   const auto task = std::make_shared<FakeTask>(1, 0, [&] { ran.Set(); });
   ASSERT_TRUE(slot.Submit(task).ok());
   EXPECT_TRUE(ran.Wait());
-  slot.Stop(absl::CancelledError("end"));
+  slot.Refuse(absl::CancelledError("end"));
+  slot.Stop();
   EXPECT_EQ(task->runs, 1);
   EXPECT_EQ(task->fails, 0);
   EXPECT_EQ(task->session(), 3);
@@ -166,7 +167,8 @@ TEST(SessionSlot, RemovesOnlyWhatWaits) {
   EXPECT_EQ(busy.slot.Remove(7), task);
   EXPECT_EQ(busy.slot.Remove(7), nullptr) << "it was removed";
   busy.Release();
-  busy.slot.Stop(absl::CancelledError("end"));
+  busy.slot.Refuse(absl::CancelledError("end"));
+  busy.slot.Stop();
   EXPECT_EQ(task->runs + task->fails, 0) << "who removes it ends it";
 }
 
@@ -181,7 +183,8 @@ TEST(SessionSlot, StopFailsWaitingTasksAndWaitsForTheRunningOne) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     busy->Release();
   });
-  busy->slot.Stop(absl::CancelledError("the model was freed"));
+  busy->slot.Refuse(absl::CancelledError("the model was freed"));
+  busy->slot.Stop();
   EXPECT_EQ(busy->blocker->runs, 1) << "Stop() returned before the running task had ended";
   release.join();
   for (const auto& task : waiting) {
@@ -190,7 +193,8 @@ TEST(SessionSlot, StopFailsWaitingTasksAndWaitsForTheRunningOne) {
     EXPECT_TRUE(absl::IsCancelled(task->failure));
   }
   EXPECT_TRUE(absl::IsCancelled(busy->slot.Submit(std::make_shared<FakeTask>(9))));
-  busy->slot.Stop(absl::CancelledError("again"));
+  busy->slot.Refuse(absl::CancelledError("again"));
+  busy->slot.Stop();
 }
 
 TEST(SessionSlot, SeveralWorkersRunAtOnce) {
@@ -263,7 +267,8 @@ TEST(SessionSlot, EveryTaskEndsExactlyOnce) {
     }
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  slot.Stop(absl::CancelledError("stopped"));
+  slot.Refuse(absl::CancelledError("stopped"));
+  slot.Stop();
   for (std::thread& thread : threads) thread.join();
   stop = true;
   mover.join();

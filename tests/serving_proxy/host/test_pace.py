@@ -56,6 +56,18 @@ def test_short_request_that_waits_is_kept_off_the_loop_longer_each_time() -> Non
     assert gaps == [100, 400, 1600]
 
 
+def test_kind_whose_graph_has_loops_is_kept_off_the_loop_for_long() -> None:
+    pace = Pace()
+    pace.learn(KIND, _answer(40), inline=False)
+    pace.refuse(KIND)
+    for _ in range(50):
+        assert not pace.is_short(KIND)
+        pace.learn(KIND, _answer(40), inline=False)
+    for _ in range(100):
+        pace.learn(KIND, _answer(40), inline=False)
+    assert pace.is_short(KIND), "another version may have taken its place"
+
+
 def test_kinds_differ_by_what_decides() -> None:
     body = b"\x0a\x03abc" + bytes(20)
     same = Call(PREDICT, b"\x0a\x03abc" + b"\x01" * 20)
