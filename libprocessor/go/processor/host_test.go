@@ -172,7 +172,7 @@ func TestHostKeepsConcurrentRequestsApart(t *testing.T) {
 }
 
 func TestHostCancelsWhatWaits(t *testing.T) {
-	host := serve(t, nil)
+	host := serve(t, map[string]any{"config": map[string]any{"session_num": 1, "worker_threads": 1}})
 	ended := make(chan error, 1)
 	_, err := host.ProcessAsync(context.Background(), predict(slowRequest(1500)), func(answer *Answer, err error) {
 		answer.Free()

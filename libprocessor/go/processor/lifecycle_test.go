@@ -33,7 +33,7 @@ func waitInFlight(t *testing.T, model *Model, count int64) {
 
 func TestRequestsLeaveWithTheirContext(t *testing.T) {
 	dispatches(t, func(t *testing.T, dispatch Option) {
-		model := load(t, Config{"session_num": 1}, dispatch)
+		model := load(t, Config{"session_num": 1, "worker_threads": 1}, dispatch)
 		done := make(chan error, 1)
 		go func() {
 			_, err := model.Predict(context.Background(), slow)
@@ -83,7 +83,7 @@ func TestAsyncReturnsWhileItsRequestRuns(t *testing.T) {
 
 func TestDrainAnswersWhatWasAdmitted(t *testing.T) {
 	dispatches(t, func(t *testing.T, dispatch Option) {
-		model := load(t, Config{"session_num": 1}, dispatch)
+		model := load(t, Config{"session_num": 1, "worker_threads": 1}, dispatch)
 		done := make(chan error, 1)
 		go func() {
 			_, err := model.Predict(context.Background(), slow)
