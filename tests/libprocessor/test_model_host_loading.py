@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads that do not end: they keep nobody waiting, have a limit, and stop when nobody wants them any more."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deadly_models import build_deadly
+from process_state import wait_until
+from state_directory import StateDirectory, entry, one, wait_for
+
+import processor
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_deadly(tmp_path_factory.mktemp("endless") / "1", "endless")
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateDirectory:
+    return StateDirectory(tmp_path / "state")
+
+
+@pytest.fixture
+def host(state: StateDirectory) -> Iterator[processor.Host]:
+    with processor.Host(state.path) as opened:
+        yield opened
+
+
+def cpu_seconds() -> float:
+    return time.process_time()
+
+
+def test_endless_warm_ups_keep_nobody_waiting(
+    host: processor.Host, state: StateDirectory, endless: Path, tiny_model: Path
+) -> None:
+    state.desire({"a": one(endless), "b": one(endless)}, load_timeout_seconds=0)
+    wait_for(host, lambda status: [entry(host, name, 1)["state"] for name in "ab"] == ["warming"] * 2)
+    # Once both have taken longer than a load usually does; that they do is not waited for a second time below.
+    state.desire({"a": one(endless), "b": one(endless), "c": one(tiny_model)}, load_timeout_seconds=0)
+    wait_for(host, lambda _: entry(host, "c", 1)["state"] == "ready", 90)
+    assert [entry(host, name, 1)["state"] for name in "ab"] == ["warming"] * 2
+    # Who is not wanted any more stops, and burns nothing.
+    state.desire({"c": one(tiny_model)})
+    wait_for(host, lambda status: set(status["models"]) == {"c"} and status["stuck_loads"] == 0)
+    began = cpu_seconds()
+    time.sleep(2)
+    assert cpu_seconds() - began < 1.0
+
+
+def test_a_load_has_a_limit(host: processor.Host, state: StateDirectory, endless: Path, tiny_model: Path) -> None:
+    models = {"a": one(endless, config={"load_timeout_seconds": 1}), "b": one(endless), "c": one(tiny_model)}
+    state.desire(models, load_timeout_seconds=3)
+    wait_for(host, lambda status: status["state"] == "ready", 60)
+    for name, seconds in (("a", 1), ("b", 3)):
+        failed = entry(host, name, 1)
+        assert failed["state"] == "failed"
+        assert failed["error"] == (
+            f"DEADLINE_EXCEEDED: load: not ready after {seconds} s, expected within load_timeout_seconds"
+        )
+    assert entry(host, "c", 1)["state"] == "ready"
+    wait_for(host, lambda status: status["stuck_loads"] == 0)
+    began = cpu_seconds()
+    time.sleep(2)
+    assert cpu_seconds() - began < 1.0
+    # Nobody tries it again by itself, but one that is given more time is another version.
+    state.desire({"a": one(endless, config={"load_timeout_seconds": 2})})
+    wait_for(host, lambda _: "a" in host.status()["models"] and entry(host, "a", 1)["state"] == "warming")
+    wait_for(host, lambda _: "after 2 s" in (entry(host, "a", 1)["error"] or ""))
+
+
+def test_the_end_of_a_host_does_not_wait_for_an_endless_load(state: StateDirectory, endless: Path) -> None:
+    state.desire({"a": one(endless)})
+    with processor.Host(state.path) as host:
+        wait_for(host, lambda _: "a" in host.status()["models"] and entry(host, "a", 1)["state"] == "warming")
+        records = json.loads((state.path / "hosts" / "host-0" / "loads.json").read_text(encoding="utf-8"))
+        assert [one_["loading"] for one_ in records["versions"]] == [True]
+        host.prepare_end()
+
+        def marks() -> list[bool]:
+            text = (state.path / "hosts" / "host-0" / "loads.json").read_text(encoding="utf-8")
+            return [one_["loading"] for one_ in json.loads(text)["versions"]]
+
+        wait_until(lambda: not any(marks()), "no marks")
+        began = time.monotonic()
+    assert time.monotonic() - began < 10
