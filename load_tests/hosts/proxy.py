@@ -128,15 +128,16 @@ class Proxy:
 
     def _watch(self) -> None:
         step_back()
-        last = 0
+        last = b""
         while not self._ended.wait(_LOOK_S):
-            # The file is replaced as a whole, so the time that it shows is that of its content.
+            # The file is replaced as a whole, so the time that it shows is that of its content. Two contents may show
+            # the same: the kernel's clock of files moves on some hundred times a second.
             with contextlib.suppress(FileNotFoundError), self._actual.open("rb") as file:
-                written = os.fstat(file.fileno()).st_mtime_ns
-                if written == last:
+                written, content = os.fstat(file.fileno()).st_mtime_ns, file.read()
+                if content == last:
                     continue
-                last = written
-                actual = json.load(file)
+                last = content
+                actual = json.loads(content)
                 states = {
                     (name, int(number)): str(version["state"])
                     for name, model in actual["models"].items()
