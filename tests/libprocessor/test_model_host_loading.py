@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from deadly_models import build_deadly
 from process_state import wait_until
-from state_directory import StateDirectory, entry, one, wait_for
+from state_directory import StateDirectory, entry, one, versions_in, wait_for
 
 import processor
 
@@ -34,42 +34,40 @@ def host(state: StateDirectory) -> Iterator[processor.Host]:
         yield opened
 
 
-def cpu_seconds() -> float:
-    return time.process_time()
+def both_warm_up(host: processor.Host) -> bool:
+    return [entry(host, name, 1)["state"] for name in "ab"] == ["warming"] * 2
 
 
 def test_endless_warm_ups_keep_nobody_waiting(
     host: processor.Host, state: StateDirectory, endless: Path, tiny_model: Path
 ) -> None:
     state.desire({"a": one(endless), "b": one(endless)}, load_timeout_seconds=0)
-    wait_for(host, lambda status: [entry(host, name, 1)["state"] for name in "ab"] == ["warming"] * 2)
+    wait_for(host, lambda status: set(status["models"]) == {"a", "b"} and both_warm_up(host))
     # Once both have taken longer than a load usually does; that they do is not waited for a second time below.
     state.desire({"a": one(endless), "b": one(endless), "c": one(tiny_model)}, load_timeout_seconds=0)
-    wait_for(host, lambda _: entry(host, "c", 1)["state"] == "ready", 90)
-    assert [entry(host, name, 1)["state"] for name in "ab"] == ["warming"] * 2
+    wait_for(host, lambda status: "c" in status["models"] and entry(host, "c", 1)["state"] == "ready", 90)
+    assert both_warm_up(host)
     # Who is not wanted any more stops, and burns nothing.
     state.desire({"c": one(tiny_model)})
     wait_for(host, lambda status: set(status["models"]) == {"c"} and status["stuck_loads"] == 0)
-    began = cpu_seconds()
+    began = time.process_time()
     time.sleep(2)
-    assert cpu_seconds() - began < 1.0
+    assert time.process_time() - began < 1.0
 
 
 def test_a_load_has_a_limit(host: processor.Host, state: StateDirectory, endless: Path, tiny_model: Path) -> None:
     models = {"a": one(endless, config={"load_timeout_seconds": 1}), "b": one(endless), "c": one(tiny_model)}
     state.desire(models, load_timeout_seconds=3)
-    wait_for(host, lambda status: status["state"] == "ready", 60)
+    wait_for(host, lambda status: versions_in(status, "failed", "ready") == {("a", 1), ("b", 1), ("c", 1)}, 60)
     for name, seconds in (("a", 1), ("b", 3)):
-        failed = entry(host, name, 1)
-        assert failed["state"] == "failed"
-        assert failed["error"] == (
+        assert entry(host, name, 1)["error"] == (
             f"DEADLINE_EXCEEDED: load: not ready after {seconds} s, expected within load_timeout_seconds"
         )
     assert entry(host, "c", 1)["state"] == "ready"
     wait_for(host, lambda status: status["stuck_loads"] == 0)
-    began = cpu_seconds()
+    began = time.process_time()
     time.sleep(2)
-    assert cpu_seconds() - began < 1.0
+    assert time.process_time() - began < 1.0
     # Nobody tries it again by itself, but one that is given more time is another version.
     state.desire({"a": one(endless, config={"load_timeout_seconds": 2})})
     wait_for(host, lambda _: "a" in host.status()["models"] and entry(host, "a", 1)["state"] == "warming")
