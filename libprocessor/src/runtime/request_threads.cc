@@ -17,18 +17,19 @@
 namespace processor {
 namespace {
 
-// If no request has begun for so long while some wait, those that run are slow ones.
-constexpr int64_t kPatienceNs = 20'000'000;
+// A request that has run for so long is a slow one.
+constexpr int64_t kSlowNs = 20'000'000;
 // Threads beyond those that are needed all the time stay for so long.
 constexpr auto kIdleTime = std::chrono::seconds(10);
-constexpr size_t kLeastMost = 16;
+// With slow ones, for each CPU and at least.
+constexpr size_t kMostPerCpu = 8, kLeastMost = 32;
 
 }  // namespace
 
 RequestThreads& RequestThreads::OfProcess() {
   static auto* const threads = [] {
     const size_t cpus = std::max<size_t>(AllowedCpus().size(), 1);
-    return new RequestThreads(cpus, std::max(4 * cpus, kLeastMost));
+    return new RequestThreads(cpus, std::max(kMostPerCpu * cpus, kLeastMost));
   }();
   return *threads;
 }
@@ -57,10 +58,9 @@ absl::Status RequestThreads::StartThread() {
 
 absl::Status RequestThreads::Call(Source* source, Share* share) {
   std::lock_guard<std::mutex> lock(mutex_);
-  // One more than run at a time: it sees whether those that run take long. Some may be on their way. Where slow ones have
-  // taken that one too, there has to be another.
-  const bool all_run = threads_ == running_ && threads_ < most_;
-  if ((threads_ - running_ <= waiting_.size() && threads_ <= at_once_) || all_run) {
+  // Some may be on their way. One more than may begin: it sees when those that run are slow ones.
+  const size_t may_begin = recent_ < at_once_ ? at_once_ - recent_ : 0;
+  if (threads_ - running_ < std::min(waiting_.size(), may_begin) + 1) {
     if (absl::Status s = StartThread(); !s.ok()) return s;
   }
   waiting_.push_back({source, share});
@@ -78,20 +78,37 @@ void RequestThreads::Forget(Source* source) noexcept {
   left_.wait(lock, [source] { return source->inside_ == 0; });
 }
 
-bool RequestThreads::MayBegin(int64_t now_ns) const {
-  if (running_ < at_once_) return true;
-  return running_ < most_ && now_ns - last_begin_ns_ >= kPatienceNs;
+// One that has none may always have one, whatever others have left.
+bool RequestThreads::HasRoom(const Share& share) const {
+  if (share.running == 0 || running_ < at_once_) return true;
+  return running_ < most_ && share.running < most_ - running_;
 }
 
-// The first of the model that has the fewest requests running.
-RequestThreads::Waiter RequestThreads::TakeNext() {
+// The first of the model that has the fewest requests running; none if no model has room.
+RequestThreads::Waiters::iterator RequestThreads::FindNext() {
   auto next = waiting_.begin();
   for (auto it = waiting_.begin(); it != waiting_.end() && next->share->running > 0; ++it) {
     if (it->share->running < next->share->running) next = it;
   }
-  const Waiter taken = *next;
-  waiting_.erase(next);
-  return taken;
+  return next == waiting_.end() || HasRoom(*next->share) ? next : waiting_.end();
+}
+
+void RequestThreads::Count(Recent* begun) {
+  begun->older = newest_;
+  (newest_ == nullptr ? oldest_ : newest_->newer) = begun;
+  newest_ = begun;
+  ++recent_;
+}
+
+void RequestThreads::Uncount(Recent* recent) {
+  (recent->older == nullptr ? oldest_ : recent->older->newer) = recent->newer;
+  (recent->newer == nullptr ? newest_ : recent->newer->older) = recent->older;
+  recent->counts = false;
+  --recent_;
+}
+
+void RequestThreads::UncountSlow(int64_t now_ns) {
+  while (oldest_ != nullptr && now_ns - oldest_->begin_ns >= kSlowNs) Uncount(oldest_);
 }
 
 void RequestThreads::Work() noexcept {
@@ -100,37 +117,40 @@ void RequestThreads::Work() noexcept {
   std::unique_lock<std::mutex> lock(mutex_);
   while (!ended_) {
     const int64_t now_ns = NowNs();
-    if (waiting_.empty() || !MayBegin(now_ns)) {
-      ++idle_;
-      if (waiting_.empty() || watched_ || running_ >= most_) {
-        const bool called = wake_.wait_for(lock, kIdleTime) == std::cv_status::no_timeout;
-        --idle_;
-        if (!called && waiting_.empty() && threads_ > at_once_ + 1) break;
-      } else {
-        watched_ = true;
-        wake_.wait_for(lock, std::chrono::nanoseconds(last_begin_ns_ + kPatienceNs - now_ns));
-        watched_ = false;
-        --idle_;
-      }
+    UncountSlow(now_ns);
+    const auto next = FindNext();
+    const bool is_one = next != waiting_.end();
+    if (is_one && recent_ >= at_once_ && !watched_) {
+      watched_ = true;
+      wake_.wait_for(lock, std::chrono::nanoseconds(oldest_->begin_ns + kSlowNs - now_ns));
+      watched_ = false;
       continue;
     }
-    const Waiter next = TakeNext();
-    Source& source = *next.source;
+    if (!is_one || recent_ >= at_once_) {
+      const bool called = wake_.wait_for(lock, kIdleTime) == std::cv_status::no_timeout;
+      if (!called && waiting_.empty() && threads_ > at_once_ + 1) break;
+      continue;
+    }
+    const Waiter taken = *next;
+    waiting_.erase(next);
+    Source& source = *taken.source;
     --source.calls_;
     ++source.inside_;
-    ++next.share->running;
+    ++taken.share->running;
     ++running_;
-    last_begin_ns_ = now_ns;
-    // Whoever watched has to look at another time now, or there is nobody left to.
+    Recent recent{now_ns};
+    Count(&recent);
+    // Somebody else has to see to those that wait.
     if (!waiting_.empty()) {
-      if (threads_ == running_ && threads_ < most_ + 1) StartThread().IgnoreError();
+      if (threads_ == running_) StartThread().IgnoreError();
       wake_.notify_one();
     }
     lock.unlock();
     source.RunNext();
     lock.lock();
+    if (recent.counts) Uncount(&recent);
     --running_;
-    --next.share->running;
+    --taken.share->running;
     if (--source.inside_ == 0) left_.notify_all();
   }
   // Under the lock: whoever destroys this waits for it.

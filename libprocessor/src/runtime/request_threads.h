@@ -2,8 +2,8 @@
 // The threads that run requests of all models of the process, where a session has no CPUs or threads of its own.
 //
 // As many requests run at a time as the process may use CPUs, however many models there are. The next thread that is free
-// goes to the model that has the fewest. Where all that run take long, more are let in, a few at a time, so that quick
-// requests do not wait for slow ones to end.
+// goes to the model that has the fewest. Those that have run for a while do not count any more: quick requests do not wait
+// for slow ones to end. A model may fill half of what is left for slow ones, so that there is always room for another's.
 #ifndef PROCESSOR_RUNTIME_REQUEST_THREADS_H_
 #define PROCESSOR_RUNTIME_REQUEST_THREADS_H_
 
@@ -40,7 +40,7 @@ class RequestThreads {
   /// Those of the process, which nothing ends.
   static RequestThreads& OfProcess();
 
-  /// `at_once`: requests that run at a time; `most`: if all of these take long.
+  /// `at_once`: requests that run at a time; `most`: with those that take long, but for one of each model.
   RequestThreads(size_t at_once, size_t most) : at_once_(at_once), most_(most) {}
   /// When nothing is called any more: waits for its threads.
   ~RequestThreads();
@@ -63,20 +63,32 @@ class RequestThreads {
     Source* source;
     Share* share;
   };
+  using Waiters = std::deque<Waiter>;
+  // A request that has not run for long yet.
+  struct Recent {
+    int64_t begin_ns;
+    bool counts = true;
+    Recent* older = nullptr;
+    Recent* newer = nullptr;
+  };
 
   void Work() noexcept;
   // With the lock held:
   absl::Status StartThread();
-  bool MayBegin(int64_t now_ns) const;
-  Waiter TakeNext();
+  bool HasRoom(const Share& share) const;
+  Waiters::iterator FindNext();
+  void Count(Recent* begun);
+  void Uncount(Recent* recent);
+  void UncountSlow(int64_t now_ns);
 
   const size_t at_once_, most_;
   mutable std::mutex mutex_;
   std::condition_variable wake_, left_;
-  std::deque<Waiter> waiting_;
-  size_t threads_ = 0, idle_ = 0, running_ = 0;
-  int64_t last_begin_ns_ = 0;
-  bool watched_ = false;  // a thread looks whether those that run take long
+  Waiters waiting_;
+  size_t threads_ = 0, running_ = 0, recent_ = 0;
+  Recent* oldest_ = nullptr;
+  Recent* newest_ = nullptr;
+  bool watched_ = false;  // a thread waits until the oldest has run for long
   bool ended_ = false;
 };
 

@@ -97,7 +97,7 @@ TEST(RequestThreads, ManyQueuesNeedNoMoreThreads) {
 }
 
 TEST(RequestThreads, LetsMoreInWhereAllThatRunAreSlow) {
-  RequestThreads threads(1, 3);
+  RequestThreads threads(1, 6);
   Gate gate;
   RequestThreads::Share share;
   Queue slow([&] { gate.Pass(); });
@@ -105,13 +105,52 @@ TEST(RequestThreads, LetsMoreInWhereAllThatRunAreSlow) {
   ASSERT_TRUE(gate.WaitFor(1));
   EXPECT_TRUE(gate.WaitFor(3));
   SleepMs(100);
-  EXPECT_EQ(gate.most(), 3);
+  EXPECT_EQ(gate.most(), 3) << "half of them, so that others have room";
+  gate.Open();
+  threads.Forget(&slow);
+}
+
+TEST(RequestThreads, SlowOnesHoldNobodyElse) {
+  RequestThreads threads(2, 8);
+  Gate gate;
+  RequestThreads::Share slow_share, quick_share;
+  Queue slow([&] { gate.Pass(); });
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(threads.Call(&slow, &slow_share).ok());
+  ASSERT_TRUE(gate.WaitFor(4));
+  std::atomic<int> runs{0};
+  Queue quick([&] { ++runs; });
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 1; i <= 200; ++i) {
+    ASSERT_TRUE(threads.Call(&quick, &quick_share).ok());
+    for (int turn = 0; turn < 50'000 && runs < i; ++turn) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    ASSERT_EQ(runs, i);
+  }
+  // Each of them would wait for 20 ms, if the slow ones counted.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
+  EXPECT_EQ(gate.inside(), 4);
+  gate.Open();
+  threads.Forget(&slow);
+  threads.Forget(&quick);
+}
+
+TEST(RequestThreads, EachModelMayHaveOneRunning) {
+  RequestThreads threads(1, 2);
+  Gate gate;
+  std::vector<std::unique_ptr<RequestThreads::Share>> shares;
+  Queue slow([&] { gate.Pass(); });
+  for (int i = 0; i < 6; ++i) {
+    shares.push_back(std::make_unique<RequestThreads::Share>());
+    for (int call = 0; call < 3; ++call) ASSERT_TRUE(threads.Call(&slow, shares.back().get()).ok());
+  }
+  ASSERT_TRUE(gate.WaitFor(6));
+  SleepMs(60);
+  EXPECT_EQ(gate.most(), 6);
   gate.Open();
   threads.Forget(&slow);
 }
 
 TEST(RequestThreads, AQuickRequestThatComesLateIsLetInBesideSlowOnes) {
-  RequestThreads threads(1, 4);
+  RequestThreads threads(1, 8);
   Gate gate;
   RequestThreads::Share share;
   Queue slow([&] { gate.Pass(); });
@@ -139,6 +178,10 @@ TEST(RequestThreads, TheNextIsOfTheModelThatHasTheFewest) {
     std::lock_guard<std::mutex> lock(mutex);
     order.push_back(name);
   };
+  const auto noted = [&] {
+    std::lock_guard<std::mutex> lock(mutex);
+    return order.size();
+  };
   RequestThreads::Share greedy_share, modest_share;
   Queue holding([&] { gate.Pass(); });
   Queue greedy([&] {
@@ -157,7 +200,7 @@ TEST(RequestThreads, TheNextIsOfTheModelThatHasTheFewest) {
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(threads.Call(&greedy, &greedy_share).ok());
   ASSERT_TRUE(threads.Call(&modest, &modest_share).ok());
   blocking_gate.Open();
-  for (int i = 0; i < 5000 && order.size() < 6; ++i) SleepMs(1);
+  for (int i = 0; i < 5000 && noted() < 6; ++i) SleepMs(1);
   gate.Open();
   for (Queue* queue : {&holding, &greedy, &modest, &blocking}) threads.Forget(queue);
   ASSERT_EQ(order.size(), 6u);

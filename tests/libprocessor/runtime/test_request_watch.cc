@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -25,11 +26,17 @@ class Request : public RequestWatch::Entry {
  public:
   bool Stop(const absl::Status& why) noexcept override {
     if (body) body();
-    why_ = why;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      why_ = why;
+    }
     stopped_us = NowUs();
     return stops.fetch_add(1) == 0;
   }
-  absl::Status why() const { return why_; }
+  absl::Status why() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return why_;
+  }
   bool WaitForStop() const {
     for (int i = 0; i < 5000 && stops == 0; ++i) SleepMs(1);
     return stops > 0;
@@ -40,6 +47,7 @@ class Request : public RequestWatch::Entry {
   std::atomic<int64_t> stopped_us{0};
 
  private:
+  mutable std::mutex mutex_;
   absl::Status why_;
 };
 
