@@ -10,7 +10,8 @@ Q := $(if $(V),,@)
 QUIET := $(if $(V),,> /dev/null)
 # Each process of tests holds TensorFlow and models: a gigabyte or two.
 TEST_JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
-PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
+# Files in the order of tests/conftest.py; without the option those with the most tests come first, and the longest last.
+PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
 # A wheel that was being built in the same folder, by a test that was killed, leaves marks of its own.
 CONFIGURE := $(BIN)/cmake -S . -G Ninja -U 'SKBUILD*' -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja)
 export TF_CPP_MIN_LOG_LEVEL ?= 3
@@ -79,8 +80,16 @@ demo: lib $(VENV)/.stamp-demo
 demo-proxy: lib $(VENV)/.stamp-demo-proxy
 	$(Q)$(BIN)/python -m demo.proxy
 
+# What tests/libprocessor/test_cpp.py would build, while other tests wait for the folder. It also says if GoogleTest is
+# missing.
+.PHONY: test-programs
+test-programs: lib $(VENV)/.stamp-test
+	$(Q)if test -e /usr/include/gtest/gtest.h; then \
+		$(CONFIGURE) -B $(BUILD) -DPROCESSOR_TESTS=ON $(QUIET) && \
+		$(BIN)/cmake --build $(BUILD) --parallel $(JOBS) --target processor_tests processor_kernel_tests; fi
+
 ## test: everything needed to test, then the tests
-test: lib $(VENV)/.stamp-test .venv-clients/.stamp
+test: lib test-programs .venv-clients/.stamp
 	$(Q)$(PYTEST) -m 'not long' $(PYTEST_ARGS)
 
 ## test-fast: the tests that take less than ten seconds each
@@ -88,7 +97,7 @@ test-fast: lib $(VENV)/.stamp-test .venv-clients/.stamp
 	$(Q)$(PYTEST) -m 'not slow and not long' $(PYTEST_ARGS)
 
 ## test-lib: the tests of the library (C++ unit tests, C ABI, checkpoints, life cycle, concurrency)
-test-lib: lib $(VENV)/.stamp-test
+test-lib: lib test-programs
 	$(Q)$(PYTEST) tests/libprocessor $(PYTEST_ARGS)
 
 # Optimised a little, or the tests take minutes.

@@ -12,10 +12,38 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
+# A minute or more each. `make test` hands whole files to its workers, in this order and then in pytest's: one that a
+# worker begins last is waited for by the others.
+LONGEST_FIRST = [
+    "conformance/test_deadly_versions.py",
+    "graph_tools/passes/test_fuse_recurrent_layers.py",
+    "test_packaging.py",
+    "hosts/test_go.py",
+    "load_tests/test_bench_hosts.py",
+    "graph_tools/test_user_items.py",
+    "load_tests/test_bench_large_table.py",
+    "demo/test_proxy_demo.py",
+    "demo/test_demo.py",
+    "libprocessor/test_cpp.py",
+    "conformance/test_memory.py",
+    "graph_tools/test_foreign_ops.py",
+    "load_tests/cost_model/test_bench_cost_model.py",
+    "serving_proxy/control/test_full_disk.py",
+    "load_tests/test_bench_deepctr.py",
+    "serving_proxy/test_cores_end_to_end.py",
+    "test_docs.py",
+]
+
 # `pytest --hypothesis-profile=fuzz`: many examples, other ones each time.
 hypothesis.settings.register_profile("fuzz", max_examples=3000, deadline=None, print_blob=True)
 hypothesis.settings.register_profile("suite", max_examples=100, deadline=None, derandomize=True)
 hypothesis.settings.load_profile("suite")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of the longest files first."""
+    places = {REPOSITORY / "tests" / name: place for place, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 @pytest.fixture(scope="session")
