@@ -126,9 +126,10 @@ async def _answer(
     if settings.host != "none":
         host_program(options)
     tls = settings.admin_tls or (None, None)
-    plane = Plane(settings.control_options(), options, repository, settings.config, settings.model_settings)
+    single = None
     if settings.model_base_path is not None:
-        plane.watcher.single = single_model(settings.model_name, settings.model_base_path)
+        single = single_model(settings.model_name, settings.model_base_path)
+    plane = Plane(settings.control_options(), options, repository, settings.config, settings.model_settings, single)
     batching = settings.batching_parameters()
     if batching is not None:
         plane.watcher.base = ModelSettings(batching=batching.batching, limits=batching.limits)

@@ -29,6 +29,7 @@ from serving_proxy.control.status import job_view, model_view
 from serving_proxy.control.verbs import Verbs
 from serving_proxy.control.views import StatusView
 from serving_proxy.control.watching import Watcher
+from serving_proxy.sources.models_config import ConfiguredModel
 from serving_proxy.store import Repository
 from serving_proxy.supervisor import HostOptions, Supervisor
 from serving_proxy.version import version
@@ -46,16 +47,17 @@ class Plane:
         repository: Repository,
         config: Path | None = None,
         model_settings: Path | None = None,
+        single: ConfiguredModel | None = None,
     ) -> None:
         self.control = Control(options, repository)
         self.jobs = Jobs(repository, self.control.bus)
         self.gates = Gates(self.control, self.jobs)
         self.verbs = Verbs(self.control, self.jobs, self.gates)
-        self.watcher = Watcher(self.control, self.verbs, config, model_settings)
+        self.watcher = Watcher(self.control, self.verbs, config, model_settings, single)
         self.availability = Availability(self.control, self.watcher)
         self.model_repository = ModelRepository(self.control, self.verbs, self.availability)
         self.supervisor = Supervisor(self.control, hosts)
-        if config is not None and not self.control.desired.has_models:
+        if (config, single) != (None, None) and not self.control.desired.has_models:
             # A host would be ready at once, with nothing.
             self.supervisor.hold(lambda: not self.watcher.settled)
         self.request_logs = RequestLogs(self.control)

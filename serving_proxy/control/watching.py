@@ -41,12 +41,17 @@ class Watcher:
     """Deploys what a configuration names and directories hold."""
 
     def __init__(
-        self, control: Control, verbs: Verbs, config: Path | None = None, settings: Path | None = None
+        self,
+        control: Control,
+        verbs: Verbs,
+        config: Path | None = None,
+        settings: Path | None = None,
+        single: ConfiguredModel | None = None,
     ) -> None:
         self._settings_path = settings
         self._settings_text: str | None = None
         # In the place of a configuration.
-        self.single: ConfiguredModel | None = None
+        self._single = single
         # Below what the file of settings says.
         self.base = ModelSettings()
         self._settings = SettingsFile()
@@ -67,8 +72,8 @@ class Watcher:
         """
         self._use(SettingsFile())
         await self._read_settings()
-        if self.single is not None:
-            self.apply((self.single,), alone=True)
+        if self._single is not None:
+            self.apply((self._single,), alone=True)
         if self._config is not None:
             self._text = await asyncio.to_thread(self._read, self._config)
             await self._apply_text(self._text)

@@ -313,6 +313,20 @@ def test_defaults_of_batching_and_sessions_hold_for_all_models(place: Path) -> N
         ProxyThread(place, *options, host="none").settings().check()
 
 
+@pytest.mark.parametrize("single", [False, True], ids=["config", "single"])
+def test_hosts_start_with_what_was_configured(place: Path, single: bool) -> None:
+    """A host that has nothing to load is ready at once, and would answer that there is no such model."""
+    options = ("--config", str(place / "models.config"))
+    if single:
+        options = ("--model-name", "ranking", "--model-base-path", str(place / "base"))
+    with ProxyThread(place, *options) as proxy, proxy.client() as client:
+        becomes(lambda: states(client), {3: "ready"})
+        events = client.events(limit=1000)
+        started = min(one["id"] for one in events if one["kind"] == "host" and "started" in one["message"])
+        loading = min(one["id"] for one in events if one["message"] == "ranking/3: loading")
+        assert loading < started
+
+
 def test_a_single_model_needs_no_configuration(place: Path) -> None:
     options = ("--model-name", "ranking", "--model-base-path", f"file://{place}/base")
     with ProxyThread(place, *options) as proxy, proxy.client() as client:
