@@ -178,8 +178,8 @@ def _add_rest(router: APIRouter, plane: Plane) -> None:
     ) -> Done:
         """Load or unload a model by its name, as the Open Inference Protocol has it.
 
-        The body is a `RepositoryModelLoadRequest` or `RepositoryModelUnloadRequest`, or JSON beside `model`. Loading
-        ends once the model is available, or with `wait`, in seconds.
+        The body is a `RepositoryModelLoadRequest` or `RepositoryModelUnloadRequest`, or JSON beside `model`. It ends
+        once the model is available, or no host takes requests for it any more, or with `wait`, in seconds.
         """
         data = await request.body()
         if _kind_of(request) == "application/x-protobuf":
@@ -190,7 +190,7 @@ def _add_rest(router: APIRouter, plane: Plane) -> None:
         if verb == "load":
             await plane.model_repository.load(name, wait)
         else:
-            plane.model_repository.unload(name)
+            await plane.model_repository.unload(name, wait)
         return Done(model=name)
 
 

@@ -56,6 +56,19 @@ class Availability:
         """Wait until a model that was deployed has a version that serves; raises as `of_configured` does."""
         await _until_none(lambda: self._model_waits(name, looked=True) or self._hosts_wait(), seconds)
 
+    async def of_hosts(self, seconds: float) -> None:
+        """Wait until every host serves what it is to serve by now, and nothing that was taken out.
+
+        Raises
+        ------
+        LateError
+        """
+
+        def pending() -> str | None:
+            return self._hosts_wait() if self._control.told else "hosts: have not been told"
+
+        await _until_none(pending, seconds)
+
     def _hosts_wait(self) -> str | None:
         """Return that a host has not yet read what it is to serve; None if all have."""
         wanted = self._control.desired.generation

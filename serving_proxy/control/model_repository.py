@@ -41,12 +41,25 @@ class ModelRepository:
             await self._verbs.deploy(name, asked)
         await self._availability.of_model(name, seconds)
 
-    def unload(self, name: str) -> None:
-        """Take a model out; its last requests are answered."""
+    async def unload(self, name: str, seconds: float) -> None:
+        """Take a model out; its last requests are answered.
+
+        Parameters
+        ----------
+        seconds : float [s]
+            How long to wait until no host takes requests for it.
+
+        Raises
+        ------
+        ProxyError
+            As `Verbs.undeploy` and `Availability.of_hosts`; NotFoundError if it is not loaded.
+        """
         model = self._control.models.get(check_name(name))
         if model is None or not any(one.active or one.desired for one in model.versions.values()):
             raise NotFoundError(f"model '{name}': not loaded, expected one that is")
         self._verbs.undeploy(name)
+        if seconds > 0:
+            await self._availability.of_hosts(seconds)
 
     def _in_roots(self, name: str) -> Deployment:
         for root in self._control.options.model_roots:

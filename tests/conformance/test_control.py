@@ -242,8 +242,15 @@ def test_load_and_unload(served: Served, triton: Any, request: pytest.FixtureReq
     assert triton.is_model_ready(name)
     assert served.score(name) == pytest.approx(2)
     triton.load_model(name)
+    for _ in range(3):
+        triton.unload_model(name)
+        # At once, as Triton's clients expect.
+        assert not triton.is_model_ready(name)
+        triton.load_model(name)
     triton.unload_model(name)
-    wait_for(lambda: not triton.is_model_ready(name), 30)
+    with pytest.raises(grpc.RpcError) as caught:
+        served.score(name)
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
     # What was unloaded can be loaded again.
     triton.load_model(name)
     assert served.score(name) == pytest.approx(2)
