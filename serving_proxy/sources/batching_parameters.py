@@ -16,7 +16,7 @@ from serving_proxy.sources import messages
 _DEFAULT_ROWS, _DEFAULT_WAIT_US = 1000, 0
 _MOST_ROWS, _MOST_WAIT_US, _MOST_QUEUE = 2**24, 10_000_000, 16_777_216
 _INEFFECTIVE = {
-    "num_batch_threads": "session_num and worker_threads of a model say how many batches run at a time",
+    "num_batch_threads": "worker_threads of a model says how many of its batches run at a time",
     "thread_pool_name": "models share no pool of threads",
     "allowed_batch_sizes": "batches are not padded to a size",
     "pad_variable_length_inputs": "requests whose other dimensions differ are not put together",
