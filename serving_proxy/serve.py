@@ -132,7 +132,7 @@ async def _answer(
     plane = Plane(settings.control_options(), options, repository, settings.config, settings.model_settings, single)
     batching = settings.batching_parameters()
     if batching is not None:
-        plane.watcher.base = ModelSettings(batching=batching.batching, limits=batching.limits)
+        plane.watcher.base = ModelSettings(config=batching.config, batching=batching.batching, limits=batching.limits)
         for note in batching.notes:
             log.warning("%s", note)
     server = Server(

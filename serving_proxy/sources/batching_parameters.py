@@ -14,9 +14,8 @@ from serving_proxy.sources import messages
 
 # What TensorFlow Serving has where the file says nothing.
 _DEFAULT_ROWS, _DEFAULT_WAIT_US = 1000, 0
-_MOST_ROWS, _MOST_WAIT_US, _MOST_QUEUE = 2**24, 10_000_000, 16_777_216
+_MOST_ROWS, _MOST_WAIT_US, _MOST_QUEUE, _MOST_THREADS = 2**24, 10_000_000, 16_777_216, 4096
 _INEFFECTIVE = {
-    "num_batch_threads": "worker_threads of a model says how many of its batches run at a time",
     "thread_pool_name": "models share no pool of threads",
     "allowed_batch_sizes": "batches are not padded to a size",
     "pad_variable_length_inputs": "requests whose other dimensions differ are not put together",
@@ -33,12 +32,15 @@ class BatchingParameters:
     ----------
     limits : Limits or None
         None: the file does not limit the queue.
+    config : dict
+        Keys of a model's configuration.
     notes : tuple of str
         Sentences about parameters that have no effect here.
     """
 
     batching: Batching
     limits: Limits | None
+    config: dict[str, Any]
     notes: tuple[str, ...]
 
 
@@ -62,6 +64,10 @@ def parse_batching(text: str, named: str) -> BatchingParameters:
         batches = _value(message, "max_enqueued_batches", 0, (1, _MOST_QUEUE), named)
         # The queue here is one of requests, each of which has a row at least.
         limits = Limits(max_queue=min(batches * rows, _MOST_QUEUE))
+    config = {}
+    if message.HasField("num_batch_threads"):
+        # There all models share them; here each has so many at most.
+        config["worker_threads"] = _value(message, "num_batch_threads", 1, (1, _MOST_THREADS), named)
     notes = tuple(
         f"{named}: {field.name} has no effect: {_INEFFECTIVE[field.name]}"
         for field, _ in message.ListFields()
@@ -70,7 +76,7 @@ def parse_batching(text: str, named: str) -> BatchingParameters:
     batching = Batching(mode="zero_wait", max_rows=rows)
     if wait > 0:
         batching = Batching(mode="timed", max_rows=rows, max_wait_us=wait)
-    return BatchingParameters(batching, limits, notes)
+    return BatchingParameters(batching, limits, config, notes)
 
 
 def _value(message: Any, field: str, default: int, bounds: tuple[int, int], named: str) -> int:

@@ -77,6 +77,7 @@ class SettingsFile(BaseModel):
     def over(self, base: ModelSettings) -> SettingsFile:
         """Return the file with other settings below its defaults."""
         given = {field: getattr(self.defaults, field) for field in self.defaults.model_fields_set}
+        given["config"] = {**base.config, **self.defaults.config}
         return self.model_copy(update={"defaults": base.model_copy(update=given)})
 
     def of(self, name: str) -> ModelSettings:

@@ -273,7 +273,8 @@ def test_models_of_a_configuration_have_settings_of_their_own(place: Path) -> No
 def test_defaults_of_batching_and_sessions_hold_for_all_models(place: Path) -> None:
     """Below the settings of a model are the file's defaults, and below them the batching parameters."""
     parameters = place / "batching.txt"
-    parameters.write_text("max_batch_size { value: 64 } max_enqueued_batches { value: 2 }", encoding="utf-8")
+    threads = "num_batch_threads { value: 3 }"
+    parameters.write_text(f"max_batch_size {{ value: 64 }} max_enqueued_batches {{ value: 2 }} {threads}", "utf-8")
     file = place / "settings.json"
     named = {"named": {"batching": {"mode": "off"}}}
     file.write_text(json.dumps({"defaults": {"config": {"session_num": 2}, "priority": 3}, "models": named}), "utf-8")
@@ -295,12 +296,13 @@ def test_defaults_of_batching_and_sessions_hold_for_all_models(place: Path) -> N
 
         batching = {"mode": "zero_wait", "max_rows": 64, "max_wait_us": 1000}
         assert (entry("ranking", 3)["batching"], entry("ranking", 3)["limits"]) == (batching, {"max_queue": 128})
+        assert entry("ranking", 3)["config"] == {"worker_threads": 3, "session_num": 2}
         assert entry("named")["batching"]["mode"] == "off"
         assert entry("named")["limits"] == {"max_queue": 128}
         # By hand: what the operator says goes first, and only sessions and batching have defaults.
         client.deploy("hand", place / "hand" / "1", config={"omp_num_threads": 1}, wait=True)
         by_hand = entry("hand")
-        assert by_hand["config"] == {"session_num": 2, "omp_num_threads": 1}
+        assert by_hand["config"] == {"worker_threads": 3, "session_num": 2, "omp_num_threads": 1}
         assert (by_hand["batching"], by_hand["limits"]) == (batching, {"max_queue": 128})
         assert "priority" not in by_hand
         client.deploy("hand", place / "hand" / "1", batching={"mode": "off"})
