@@ -73,7 +73,9 @@ def test_headers_that_are_good(http: httpx.Client, headers: dict[str, str]) -> N
 
 
 def test_timeout_that_is_over(http: httpx.Client) -> None:
-    assert http.post(PREDICT, json=ROWS, headers={"x-timeout-ms": "0"}).status_code == 504
+    answer = http.post(PREDICT, json=ROWS, headers={"x-timeout-ms": "0"})
+    told = {"error": "request: the deadline passed before it was answered"}
+    assert (answer.status_code, answer.json()) == (504, told)
 
 
 @pytest.mark.parametrize("order", [0, 1])

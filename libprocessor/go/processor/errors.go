@@ -86,10 +86,15 @@ func failf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
+// errPast is the library's answer to a request whose deadline is past.
+func errPast() *Error {
+	return failf(DeadlineExceeded, "request: the deadline passed before it was answered")
+}
+
 // contextError turns the end of a context into an Error.
 func contextError(ctx context.Context, when string) *Error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return failf(DeadlineExceeded, "request: its deadline passed %s", when)
+		return errPast()
 	}
 	return failf(Canceled, "request: it was cancelled %s", when)
 }

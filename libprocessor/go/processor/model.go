@@ -155,7 +155,7 @@ func deadlineOf(ctx context.Context) (C.int64_t, error) {
 	}
 	left := time.Until(deadline)
 	if left <= 0 {
-		return 0, failf(DeadlineExceeded, "request: the deadline had passed before it ran")
+		return 0, errPast()
 	}
 	return C.processor_now_us() + C.int64_t(left.Microseconds()), nil
 }
