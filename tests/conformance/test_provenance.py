@@ -116,6 +116,7 @@ def test_deadline_of_one_that_waits(host: ServedHost, stub, http: httpx.Client) 
         ("tensorflow.serving.PredictionService/Predict", _slow(1).SerializeToString()),
         ("grpc.health.v1.Health/Watch", b""),
     ],
+    ids=["Predict", "Watch"],
 )
 def test_status_comes_before_a_reset(host: ServedHost, method: str, message: bytes) -> None:
     """A stream that is reset at the deadline is CANCELLED to a client whose clock is a moment behind. This has none."""
