@@ -72,7 +72,7 @@ class ActualFiles:
 
     def _hangs(self, name: str, pid: int) -> bool:
         self.heartbeats.look(name, self.folder / name, pid)
-        silent, stopped = self.heartbeats.silence(name)
+        silent, stopped = self.heartbeats.silence(name, pid)
         return silent >= _SILENT_S or stopped >= _STOPPED_S
 
     def _load(self, path: Path) -> _Cached | None:

@@ -78,17 +78,14 @@ class Heartbeats:
         elif host.has_beaten:
             host.silent_s += self._step
 
-    def forget(self, name: str) -> None:
-        """Forget a host that does not run."""
-        self._hosts.pop(name, None)
+    def silence(self, name: str, pid: int) -> tuple[float, float]:
+        """Return for how long a process has not given any sign [s], and for how long it has been stopped [s].
 
-    def silence(self, name: str) -> tuple[float, float]:
-        """Return for how long a host has not given any sign [s], and for how long it has been stopped [s].
-
-        A program that never gives one, as of a former release, is not silent.
+        A program that never gives one, as of a former release, is not silent; nor is one that has just been started,
+        and has not said yet that it is this host.
         """
         host = self._hosts.get(name)
-        return (0.0, 0.0) if host is None else (host.silent_s, host.stopped_s)
+        return (0.0, 0.0) if host is None or host.pid != pid else (host.silent_s, host.stopped_s)
 
 
 def is_stopped(pid: int) -> bool:

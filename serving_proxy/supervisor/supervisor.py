@@ -184,7 +184,7 @@ class Supervisor:
     def _watch(self, host: _Host, seen: HostSeen | None) -> None:
         if host.row is not None:
             if self._runs(host):
-                self._end_if_hung(host)
+                self._end_if_hung(host, host.row.pid)
                 host.was_ready |= seen is not None and seen.pid == host.row.pid and seen.state == "ready"
                 return
             self._ended(host)
@@ -204,10 +204,10 @@ class Supervisor:
         self._held = lambda: False
         self._start(host)
 
-    def _end_if_hung(self, host: _Host) -> None:
+    def _end_if_hung(self, host: _Host, pid: int) -> None:
         """Kill a host that gives no sign of life: its ports are free then, and it is started again."""
         limit = self._options.hang_seconds
-        silent, stopped = self._control.actual.heartbeats.silence(host.name)
+        silent, stopped = self._control.actual.heartbeats.silence(host.name, pid)
         if not limit or host.killed or not (silent >= limit or stopped >= min(limit, _STOPPED_S)):
             return
         how = f"stopped for {stopped:.0f} s" if stopped >= min(limit, _STOPPED_S) else f"silent for {silent:.0f} s"

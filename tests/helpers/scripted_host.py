@@ -5,7 +5,8 @@ It takes its lock, follows `desired.json` and says of every version that it load
 file `refuse` in it fails with that file's text. On SIGTERM it drains for as long as the file `drain_s` beside its lock
 says, and ends; a file `exit_code` there ends it at once. A file `cpus` there has the CPUs that it says to have, and
 it says that versions have those that `desired.json` gives them. It gives signs of life unless there is a file
-`silent`. A path with a file `precision` computes with that.
+`silent`, and says nothing at all for as long as the file `start_s` says when it is started. A path with a file
+`precision` computes with that.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class Host:
         except BlockingIOError:
             sys.exit(f"host '{self.name}': another host has its lock")
         signal.signal(signal.SIGTERM, self.end)
+        time.sleep(float(self.read("start_s") or 0))
 
     def end(self, *_: object) -> None:
         self.ending = True

@@ -4,16 +4,20 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from proxy_support import wait_for
 
 from serving_proxy.actual import ActualFiles, is_alive, parse_actual, process_runs, process_ticks
+from serving_proxy.heartbeats import Heartbeats, is_stopped
 
 ACTUAL = {
     "schema": 1, "host": "host-0", "pid": 1, "started": "2026-11-21T19:00:00Z", "generation": 42, "desired_error": None,
@@ -104,3 +108,21 @@ def test_processes_that_have_ended_do_not_run() -> None:
     child.wait()
     assert not process_runs(child.pid)
     assert not process_runs(-1)
+
+
+def test_silence_is_of_one_process(tmp_path: Path) -> None:
+    heartbeats = Heartbeats()
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        process.send_signal(signal.SIGSTOP)
+        wait_for(lambda: is_stopped(process.pid))
+        for _ in range(3):
+            time.sleep(0.05)
+            heartbeats.begin()
+            heartbeats.look("host-0", tmp_path, process.pid)
+        assert heartbeats.silence("host-0", process.pid)[1] >= 0.1
+        # The next one has not been seen yet: what the first one did is no sign of it.
+        assert heartbeats.silence("host-0", process.pid + 1) == (0.0, 0.0)
+    finally:
+        process.kill()
+        process.wait()

@@ -198,6 +198,8 @@ def test_a_host_that_is_stopped_is_seen_at_once_and_started_anew(tmp_path: Path)
         first = alive(proxy)
         with proxy.client() as client:
             client.deploy("ranking", write_model(tmp_path / "3"), wait=True)
+            # What the first one did says nothing of the next, which needs its time until it says that it is there.
+            (proxy.state_dir / "hosts" / "host-0" / "start_s").write_text("2", encoding="utf-8")
             os.kill(first, signal.SIGSTOP)
             wait_for(lambda: host(proxy)["state"] == "hung")
             wait_for(lambda: client.versions("ranking")["versions"][0]["reason"] == "no host responds")
@@ -207,6 +209,7 @@ def test_a_host_that_is_stopped_is_seen_at_once_and_started_anew(tmp_path: Path)
         said = " ".join(messages(proxy))
         assert re.search(r"host-0: stopped for [5-9] s, killed", said), said
         assert re.search(r"host-0: killed, it was stopped for [5-9] s; started again in 0\.5 s", said), said
+        assert said.count("killed, it was") == 1, said
         assert not Path(f"/proc/{first}").exists()
 
 
