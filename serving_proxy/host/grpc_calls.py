@@ -19,7 +19,7 @@ from serving_proxy.host.grpc_methods import INFER
 from serving_proxy.host.inflate import TooLargeError
 from serving_proxy.host.patience import Patience
 from serving_proxy.host.provenance import provenance
-from serving_proxy.host.statuses import GRPC, retry_after_us
+from serving_proxy.host.statuses import GRPC, NO_MEMORY, retry_after_us
 
 Context = Any  # grpc.aio.ServicerContext, which is generic in messages that are bytes here
 Unary = Callable[[AsyncIterator[bytes], Context], Awaitable[bytes]]
@@ -76,6 +76,9 @@ def unary(engine: Engine, operation: Operation, in_flight: InFlight, patience: P
             except ProcessorError as error:
                 fail(context, error)
                 return b""
+            except MemoryError:
+                fail(context, ResourceExhaustedError(NO_MEMORY))
+                return b""
             except TooLargeError:
                 _refuse_large(context, limit)
                 return b""
@@ -96,6 +99,9 @@ def single(
                 data = await take(await patience.first(requests), limit, claim)
             except ProcessorError as error:
                 fail(context, error)
+                return b""
+            except MemoryError:
+                fail(context, ResourceExhaustedError(NO_MEMORY))
                 return b""
             except TooLargeError:
                 _refuse_large(context, limit)
@@ -123,6 +129,9 @@ def stream(engine: Engine, in_flight: InFlight, patience: Patience, limit: int) 
                         yield _field(_ANSWER_TAG, answer.data)
         except ResourceExhaustedError as error:
             fail(context, error)
+            return
+        except MemoryError:
+            fail(context, ResourceExhaustedError(NO_MEMORY))
             return
         context.set_trailing_metadata(provenance(answer))
 

@@ -19,7 +19,7 @@ from serving_proxy.host.options import HostOptions
 from serving_proxy.host.pace import kind_of
 from serving_proxy.host.provenance import Pairs, provenance
 from serving_proxy.host.readiness import Readiness
-from serving_proxy.host.statuses import http_status, retry_after_us
+from serving_proxy.host.statuses import NO_MEMORY, http_status, retry_after_us
 
 Send = Callable[[Message], Awaitable[None]]
 
@@ -72,6 +72,8 @@ class Application:
             await _refuse(send, error.status, str(error), protocol, more)
         except ProcessorError as error:
             await _fail(send, error, protocol)
+        except MemoryError:
+            await _refuse(send, 429, NO_MEMORY, protocol, [("connection", "close"), ("retry-after", "1")])
         else:
             await _succeed(send, call.operation, answer)
 

@@ -26,6 +26,9 @@ HTTP: dict[int, int] = {
     16: 401,
 }
 
+#: Memory may be short beside what is counted: gRPC and Python keep copies of their own.
+NO_MEMORY = "request: no memory left for it beside those in flight (max_request_bytes_in_flight)"
+
 
 def http_status(code: int) -> int:
     """Return the HTTP status of a canonical code."""

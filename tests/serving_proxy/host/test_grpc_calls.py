@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import grpc
 import pytest
 
 from processor import ResourceExhaustedError
@@ -83,3 +84,31 @@ def test_crowd_counts_from_when_nobody_was_late() -> None:
     assert crowd.is_full(waiting=True)
     assert not crowd.is_full(waiting=False)
     assert not crowd.is_full(waiting=True), held[:1]
+
+
+def test_a_request_without_memory_is_refused() -> None:
+    class Context:
+        code = details = None
+
+        def set_trailing_metadata(self, metadata: Any) -> None:
+            self.metadata = dict(metadata)
+
+        def set_code(self, code: grpc.StatusCode) -> None:
+            self.code = code
+
+        def set_details(self, details: str) -> None:
+            self.details = details
+
+    async def requests() -> AsyncIterator[bytes]:
+        # As gRPC does when it puts the parts of a message together.
+        raise MemoryError
+        yield b""
+
+    async def answer(data: bytes, _: Any) -> bytes:
+        return data
+
+    context = Context()
+    assert asyncio.run(single(answer, InFlight(), Patience(10), 1 << 20)(requests(), context)) == b""
+    assert context.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "max_request_bytes_in_flight" in str(context.details)
+    assert int(context.metadata["grpc-retry-pushback-ms"]) > 0
