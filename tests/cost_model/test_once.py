@@ -37,11 +37,11 @@ def options() -> list[tuple[str, str, str, bool]]:
 @pytest.mark.parametrize(("program", "verb", "flag", "several"), options())
 def test_an_option_with_one_value_comes_once(program: str, verb: str, flag: str, several: bool) -> None:
     answer = CliRunner().invoke(collected()[program], [verb, flag, "1", flag, "2"], env={"TERMINAL_WIDTH": "200"})
-    said = f"{flag}: '1' and '2', expected it once"
+    # The frame around it is as wide as the terminal was when the first message was made.
+    said = " ".join(answer.stderr.replace("│", " ").split())
     assert answer.exit_code == 2 or several
-    assert ("expected it once" in answer.stderr) != several, answer.stderr
-    assert several or flag in answer.stderr
-    assert several or said.partition(": ")[2].partition(" and")[0] in answer.stderr
+    assert ("'1' and '2', expected it once" in said) != several, answer.stderr
+    assert several or flag in said
 
 
 def test_flags_may_come_again_and_options_are_found_by_any_spelling() -> None:
