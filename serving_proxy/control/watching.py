@@ -11,7 +11,6 @@ from pathlib import Path
 from serving_proxy.control.control import Control
 from serving_proxy.control.verbs import Verbs
 from serving_proxy.errors import NotFoundError, PreconditionError, ProxyError
-from serving_proxy.files import read_regular
 from serving_proxy.gates.paths import resolved
 from serving_proxy.lifecycle.changes import Change, choose
 from serving_proxy.lifecycle.deployment import Deployment
@@ -22,11 +21,11 @@ from serving_proxy.sources.base_directory import BaseDirectory
 from serving_proxy.sources.deeprec import is_deeprec_config, parse_deeprec
 from serving_proxy.sources.model_settings import ModelSettings, SettingsFile, parse_settings
 from serving_proxy.sources.models_config import ConfiguredModel, parse_file
+from serving_proxy.sources.watched_file import WatchedFile
 
 POLL_S = 1.0
 # A folder counts once two looks have found it the same.
 _LOOKS = 2
-_MOST_BYTES = 16 * 1024 * 1024
 
 
 @dataclass
@@ -48,8 +47,7 @@ class Watcher:
         settings: Path | None = None,
         single: ConfiguredModel | None = None,
     ) -> None:
-        self._settings_path = settings
-        self._settings_text: str | None = None
+        self._settings_file = None if settings is None else WatchedFile(settings, "settings of models")
         # In the place of a configuration.
         self._single = single
         # Below what the file of settings says.
@@ -57,8 +55,7 @@ class Watcher:
         self._settings = SettingsFile()
         self._control = control
         self._verbs = verbs
-        self._config = config
-        self._text: str | None = None
+        self._config = None if config is None else WatchedFile(config, "a models.config")
         self._directories: dict[str, _Watched] = {}
         self._told: dict[str, str] = {}
 
@@ -71,12 +68,13 @@ class Watcher:
             It cannot be read or applied.
         """
         self._use(SettingsFile())
-        await self._read_settings()
+        if self._settings_file is not None:
+            text = await asyncio.to_thread(self._settings_file.read)
+            self._use(parse_settings(text, str(self._settings_file.path)))
         if self._single is not None:
             self.apply((self._single,), alone=True)
         if self._config is not None:
-            self._text = await asyncio.to_thread(self._read, self._config)
-            await self._apply_text(self._text)
+            await self._apply_text(self._config.path, await asyncio.to_thread(self._config.read))
 
     @property
     def settled(self) -> bool:
@@ -221,31 +219,24 @@ class Watcher:
         except ProxyError as error:
             self._tell(f"{name}/{number}", str(error))
 
-    async def _read_settings(self) -> bool:
-        """Read the settings of models, and say whether they are others."""
-        if self._settings_path is None:
-            return False
-        data = await asyncio.to_thread(read_regular, self._settings_path, _MOST_BYTES, "settings of models")
-        text = data.decode("utf-8", "replace")
-        if text == self._settings_text:
-            return False
-        self._settings_text = text
-        self._use(parse_settings(text, str(self._settings_path)))
-        return True
-
     def _use(self, settings: SettingsFile) -> None:
         self._settings = settings.over(self.base)
         self._verbs.defaults = self._settings.defaults
 
     async def _reload_settings(self) -> None:
         """Give versions that are deployed the settings that the file has by now."""
+        if self._settings_file is None:
+            return
+        path = self._settings_file.path
         try:
-            if not await self._read_settings():
+            text = await asyncio.to_thread(self._settings_file.look)
+            if text is None:
                 return
+            self._use(parse_settings(text, str(path)))
         except ProxyError as error:
             self._tell("/settings", f"{error}; what was read before stays")
             return
-        self._tell("/settings", f"{self._settings_path}: read again")
+        self._tell("/settings", f"{path}: read again")
         for model in [one for one in self._control.models.values() if one.policy is not None]:
             settings = self._settings.of(model.name)
             for version in [one for one in model.versions.values() if one.active]:
@@ -273,26 +264,26 @@ class Watcher:
         if self._config is None:
             return
         try:
-            text = await asyncio.to_thread(self._read, self._config)
-            if text == self._text:
+            text = await asyncio.to_thread(self._config.look)
+            if text is None:
                 return
-            self._text = text
-            await self._apply_text(text)
-            self._tell("", f"{self._config}: read again")
+            said = await self._apply_text(self._config.path, text)
+            self._tell("", f"{self._config.path}: {said}")
         except ProxyError as error:
             self._tell("", f"{error}; what was read before stays")
 
-    async def _apply_text(self, text: str) -> None:
+    async def _apply_text(self, path: Path, text: str) -> str:
+        """Apply a configuration, and say what came of it."""
         if is_deeprec_config(text):
-            found = parse_deeprec(text, str(self._config))
-            name = found.name or (self._config.stem if self._config is not None else "")
+            found = parse_deeprec(text, str(path))
             asked = Deployment(source=found.folder, number=found.version, settings=found.settings)
-            await self._verbs.deploy(name, asked)
-        else:
-            configured, refused = parse_file(text, str(self._config))
-            for name, said in refused.items():
-                self._tell(f"{name}/refused", said, name)
-            self.apply(configured, kept=frozenset(refused), alone=True)
-
-    def _read(self, path: Path) -> str:
-        return read_regular(path, _MOST_BYTES, "a models.config").decode("utf-8", "replace")
+            await self._verbs.deploy(found.name or path.stem, asked)
+            return "read again"
+        parsed = parse_file(text, str(path))
+        if parsed is None:
+            return "no model_config_list; what was read before stays"
+        configured, refused = parsed
+        for name, why in refused.items():
+            self._tell(f"{name}/refused", why, name)
+        self.apply(configured, kept=frozenset(refused), alone=True)
+        return "read again"

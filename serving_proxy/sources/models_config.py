@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow Serving's `models.config`: as a text file, and as it comes in a `HandleReloadConfigRequest`."""
+"""TensorFlow Serving's `models.config`: as a text file, and as it comes in a `HandleReloadConfigRequest`.
+
+One without a `model_config_list`, such as an empty file, asks for nothing, as in TensorFlow Serving; one whose
+`model_config_list` is empty asks for no models.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +33,13 @@ class ConfiguredModel(Record):
     labels: dict[str, int] = Field(default_factory=dict)
 
 
-def parse_text(text: str, named: str = "models.config") -> tuple[ConfiguredModel, ...]:
+def parse_text(text: str, named: str = "models.config") -> tuple[ConfiguredModel, ...] | None:
     """Read the text of a `models.config`.
+
+    Returns
+    -------
+    tuple of ConfiguredModel or None
+        None: it has no `model_config_list`.
 
     Raises
     ------
@@ -53,13 +62,13 @@ def _parsed(text: str, named: str) -> Any:
     return message
 
 
-def parse_file(text: str, named: str) -> tuple[tuple[ConfiguredModel, ...], dict[str, str]]:
+def parse_file(text: str, named: str) -> tuple[tuple[ConfiguredModel, ...], dict[str, str]] | None:
     """Read the text of a `models.config` as far as that is possible: what is wrong with one model harms no other.
 
     Returns
     -------
-    tuple of ConfiguredModel, dict
-        Models, and by name what is refused of it, or of the model as a whole.
+    (tuple of ConfiguredModel, dict) or None
+        Models, and by name what is refused of it, or of the model as a whole. None: it has no `model_config_list`.
 
     Raises
     ------
@@ -67,6 +76,8 @@ def parse_file(text: str, named: str) -> tuple[tuple[ConfiguredModel, ...], dict
         It is no `ModelServerConfig`.
     """
     message = _parsed(text, named)
+    if message.WhichOneof("choice") is None:
+        return None
     found: dict[str, ConfiguredModel] = {}
     refused: dict[str, str] = {}
     for one in message.model_config_list.config:
@@ -112,8 +123,8 @@ def single_model(name: str, base_path: str) -> ConfiguredModel:
     return _model(message, "--model-base-path")
 
 
-def parse_reload(data: bytes) -> tuple[ConfiguredModel, ...]:
-    """Read the bytes of a `ReloadConfigRequest`."""
+def parse_reload(data: bytes) -> tuple[ConfiguredModel, ...] | None:
+    """Read the bytes of a `ReloadConfigRequest`, as `parse_text` does."""
     message = messages.new("tensorflow.serving.ReloadConfigRequest")
     try:
         message.ParseFromString(data)
@@ -124,7 +135,9 @@ def parse_reload(data: bytes) -> tuple[ConfiguredModel, ...]:
     return _models(message.config, "reload request")
 
 
-def _models(config: Any, named: str) -> tuple[ConfiguredModel, ...]:
+def _models(config: Any, named: str) -> tuple[ConfiguredModel, ...] | None:
+    if config.WhichOneof("choice") is None:
+        return None
     if config.WhichOneof("choice") == "custom_model_config":
         raise InvalidError(f"{named}: a custom_model_config, expected a model_config_list")
     found: dict[str, ConfiguredModel] = {}

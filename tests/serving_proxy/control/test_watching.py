@@ -144,6 +144,8 @@ def test_the_configuration_is_read_again_when_it_changes(client: Client, place: 
     becomes(lambda: (states(client), model(client).get("labels")), ({3: "ready", 4: "ready"}, {"stable": 3}))
     (place / "models.config").write_text("model_config_list {", encoding="utf-8")
     wait_for(lambda: any("what was read before stays" in one for one in said(client)))
+    (place / "models.config").write_text("", encoding="utf-8")
+    wait_for(lambda: any("no model_config_list; what was read before stays" in one for one in said(client)))
     assert states(client) == {3: "ready", 4: "ready"}
     (place / "models.config").write_text(config(place / "base", name="other"), encoding="utf-8")
     becomes(lambda: (states(client), model(client, "other")["baseline"]), ({}, 4))

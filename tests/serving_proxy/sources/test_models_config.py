@@ -38,7 +38,14 @@ EXPECTED = (
 
 def test_text_as_users_write_it() -> None:
     assert parse_text(TEXT) == EXPECTED
-    assert parse_text("") == ()
+    assert parse_text("model_config_list {}") == ()
+
+
+def test_one_without_models_asks_for_nothing() -> None:
+    """TensorFlow Serving takes no action for an empty configuration: nobody means to unload all by an empty file."""
+    assert (parse_text(""), parse_file("# none", "models.config")) == (None, None)
+    # A request with a `config` of no bytes.
+    assert parse_reload(b"\x0a\x00") is None
 
 
 @pytest.mark.slow
@@ -117,7 +124,9 @@ def test_what_is_wrong_with_one_model_is_refused_alone() -> None:
         entry("elsewhere", "", "s3://bucket/models"),
         entry("plain"),
     ]
-    found, refused = parse_file("model_config_list { " + " ".join(entries) + " }", "models.config")
+    parsed = parse_file("model_config_list { " + " ".join(entries) + " }", "models.config")
+    assert parsed is not None
+    found, refused = parsed
     models = {one.name: one for one in found}
     assert set(models) == {"plain", "old", "local", "zero", "labelled"}
     assert (models["old"].base_path, models["local"].base_path) == ("/models/old", "/models/local")
