@@ -70,8 +70,8 @@ processor_request RefusedRequest() {
 }
 
 // Gives the bytes of a result to the host, or the text of an error.
-int Finish(processor_status status, processor_result *result, const processor_error &error, void **data,
-           int *size) noexcept {
+int FinishCall(processor_status status, processor_result *result, const processor_error &error, void **data,
+               int *size) noexcept {
   if (status != PROCESSOR_OK) return Fail("predict", error.message, data, size);
   Buffer bytes = std::move(result->bytes);
   processor_result_free(result);
@@ -122,7 +122,7 @@ int BatchProcess(processor_model *handle, size_t count, const void *input_data[]
   int code = kOk;
   for (size_t i = 0; i < count; ++i) {
     processor::Report(given[i], &errors[i]);
-    if (Finish(errors[i].code, results[i], errors[i], &output_data[i], &output_size[i]) != kOk) code = kFailed;
+    if (FinishCall(errors[i].code, results[i], errors[i], &output_data[i], &output_size[i]) != kOk) code = kFailed;
   }
   return code;
 }
@@ -155,7 +155,7 @@ int process(void *model_buf, const void *input_data, int input_size, void **outp
   if (status == PROCESSOR_OK) {
     status = processor_model_run(static_cast<processor_model *>(model_buf), &request, &result, &error);
   }
-  return Finish(status, result, error, output_data, output_size);
+  return FinishCall(status, result, error, output_data, output_size);
 }
 
 int batch_process(void *model_buf, const void *input_data[], int *input_size, void *output_data[], int *output_size) {

@@ -34,7 +34,7 @@ using processor::ModelHost;
 constexpr char kRoutingKey[] = "x-routing-key";
 constexpr char kHeaderLength[] = "inference-header-content-length";
 
-std::string_view View(const char *text) { return text == nullptr ? std::string_view() : std::string_view(text); }
+std::string_view ViewOrEmpty(const char *text) { return text == nullptr ? std::string_view() : std::string_view(text); }
 
 absl::Status GetHost(const processor_host *handle, std::shared_ptr<ModelHost> *host) {
   if (handle == nullptr) return absl::InvalidArgumentError("host: NULL, expected a handle");
@@ -57,11 +57,11 @@ absl::Status ReadHostRequest(const processor_host_request *given, HostRequest *d
   dst->priority = src.priority;
   dst->deadline_us = src.deadline_us;
   dst->protocol = src.protocol;
-  dst->method = View(src.method);
+  dst->method = ViewOrEmpty(src.method);
   dst->data = std::string_view(static_cast<const char *>(src.data), src.size);
-  dst->model_name = View(src.model_name);
+  dst->model_name = ViewOrEmpty(src.model_name);
   dst->model_version = src.model_version;
-  dst->version_label = View(src.version_label);
+  dst->version_label = ViewOrEmpty(src.version_label);
   dst->only_if_bounded = src.only_if_bounded != 0;
   for (size_t i = 0; i < src.num_metadata; ++i) {
     const processor_pair &pair = src.metadata[i];
@@ -146,8 +146,8 @@ class TargetCall : private TextsHolder, public ModelHost::AsyncCall {
 
 // Answers a question about a host with a text.
 template <typename Question>
-processor_status Ask(const processor_host *handle, processor_result **result, processor_error *error,
-                     Question question) {
+processor_status AskHost(const processor_host *handle, processor_result **result, processor_error *error,
+                         Question question) {
   return Guard(error, [&]() -> absl::Status {
     if (result == nullptr) return absl::InvalidArgumentError("result: NULL, expected where to put it");
     *result = nullptr;
@@ -171,8 +171,8 @@ processor_status processor_host_create(const processor_host_options *given, proc
     if (absl::Status s = processor::ReadStruct(given, "options", &src); !s.ok()) return s;
     if (absl::Status s = processor::CheckAbiVersion(src.abi_version); !s.ok()) return s;
     processor::HostOptions options;
-    options.state_dir = View(src.state_dir);
-    options.host_id = View(src.host_id);
+    options.state_dir = ViewOrEmpty(src.state_dir);
+    options.host_id = ViewOrEmpty(src.host_id);
     if (src.maintenance_cpus != nullptr) options.maintenance_cpus = src.maintenance_cpus;
     options.owns_process = src.owns_process != 0;
     if (src.max_request_bytes_in_flight != 0) {
@@ -238,21 +238,22 @@ processor_status processor_host_cancel(const processor_host *handle, uint64_t re
 
 processor_status processor_host_status(const processor_host *handle, processor_result **result,
                                        processor_error *error) {
-  return Ask(handle, result, error, [](const ModelHost &host) { return host.StatusText(); });
+  return AskHost(handle, result, error, [](const ModelHost &host) { return host.StatusText(); });
 }
 
 processor_status processor_host_metrics(const processor_host *handle, processor_result **result,
                                         processor_error *error) {
-  return Ask(handle, result, error, [](const ModelHost &host) { return host.MetricsText(); });
+  return AskHost(handle, result, error, [](const ModelHost &host) { return host.MetricsText(); });
 }
 
 processor_status processor_host_set_endpoint(const processor_host *handle, const char *name, const char *address,
                                              processor_error *error) {
   return Guard(error, [&]() -> absl::Status {
-    if (View(name).empty()) return absl::InvalidArgumentError("endpoint: no name, expected one such as \"grpc\"");
+    if (ViewOrEmpty(name).empty())
+      return absl::InvalidArgumentError("endpoint: no name, expected one such as \"grpc\"");
     std::shared_ptr<ModelHost> host;
     if (absl::Status s = GetHost(handle, &host); !s.ok()) return s;
-    host->SetEndpoint(name, std::string(View(address)));
+    host->SetEndpoint(name, std::string(ViewOrEmpty(address)));
     return absl::OkStatus();
   });
 }
@@ -262,7 +263,7 @@ processor_status processor_host_claim_port(const processor_host *handle, const c
   return Guard(error, [&]() -> absl::Status {
     std::shared_ptr<ModelHost> host;
     if (absl::Status s = GetHost(handle, &host); !s.ok()) return s;
-    return host->ClaimPort(std::string(View(address)), port);
+    return host->ClaimPort(std::string(ViewOrEmpty(address)), port);
   });
 }
 

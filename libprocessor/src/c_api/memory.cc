@@ -13,7 +13,7 @@ using processor::ByteBudget;
 using processor::Guard;
 
 // A request for more is refused like one that is too large.
-int64_t Bytes(uint64_t bytes) { return static_cast<int64_t>(std::min<uint64_t>(bytes, INT64_MAX / 2)); }
+int64_t SignedBytes(uint64_t bytes) { return static_cast<int64_t>(std::min<uint64_t>(bytes, INT64_MAX / 2)); }
 
 }  // namespace
 
@@ -27,12 +27,13 @@ uint64_t processor_request_bytes_limit(void) { return static_cast<uint64_t>(Byte
 
 processor_status processor_request_bytes_claim(uint64_t held, uint64_t more, processor_error *error) {
   ByteBudget &budget = ByteBudget::Requests();
-  if (budget.Claim(ByteBudget::Use::kBody, Bytes(more), Bytes(held))) return PROCESSOR_OK;
-  return Guard(error, [&] { return budget.Refusal(ByteBudget::Use::kBody, "request", Bytes(more), Bytes(held)); });
+  if (budget.Claim(ByteBudget::Use::kBody, SignedBytes(more), SignedBytes(held))) return PROCESSOR_OK;
+  return Guard(error,
+               [&] { return budget.Refusal(ByteBudget::Use::kBody, "request", SignedBytes(more), SignedBytes(held)); });
 }
 
 void processor_request_bytes_release(uint64_t bytes) {
-  ByteBudget::Requests().Release(ByteBudget::Use::kBody, Bytes(bytes));
+  ByteBudget::Requests().Release(ByteBudget::Use::kBody, SignedBytes(bytes));
 }
 
 }  // extern "C"

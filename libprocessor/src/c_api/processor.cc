@@ -36,8 +36,8 @@ absl::Status Load(const processor_load_options *given, processor_model **handle)
 
 // Answers a question about a model with a text.
 template <typename Question>
-processor_status Ask(const processor_model *handle, processor_result **result, processor_error *error,
-                     Question question) {
+processor_status AskModel(const processor_model *handle, processor_result **result, processor_error *error,
+                          Question question) {
   return Guard(error, [&]() -> absl::Status {
     if (result == nullptr) return absl::InvalidArgumentError("result: NULL, expected where to put it");
     *result = nullptr;
@@ -97,17 +97,17 @@ processor_status processor_model_set_batching(const processor_model *handle, con
 
 processor_status processor_model_info(const processor_model *handle, processor_result **result,
                                       processor_error *error) {
-  return Ask(handle, result, error, [](const Model &model) { return model.InfoJson(); });
+  return AskModel(handle, result, error, [](const Model &model) { return model.InfoJson(); });
 }
 
 processor_status processor_model_signatures(const processor_model *handle, processor_result **result,
                                             processor_error *error) {
-  return Ask(handle, result, error, [](const Model &model) { return model.SignaturesJson(); });
+  return AskModel(handle, result, error, [](const Model &model) { return model.SignaturesJson(); });
 }
 
 processor_status processor_model_stats(const processor_model *handle, processor_result **result,
                                        processor_error *error) {
-  return Ask(handle, result, error, [](const Model &model) { return model.StatsJson(); });
+  return AskModel(handle, result, error, [](const Model &model) { return model.StatsJson(); });
 }
 
 processor_status processor_model_run(const processor_model *handle, const processor_request *given,

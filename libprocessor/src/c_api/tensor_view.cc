@@ -30,20 +30,21 @@ class BorrowedBuffer : public tensorflow::TensorBuffer {
   const size_t size_;
 };
 
-absl::Status Wrong(const TensorSpec &spec, std::string_view what) {
+absl::Status WrongTensor(const TensorSpec &spec, std::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': ", what));
 }
 
 absl::Status ReadShape(const processor_tensor &src, const TensorSpec &spec, TensorShape *shape) {
   if (src.rank < 0 || src.rank > TensorShape::MaxDimensions()) {
-    return Wrong(spec, absl::StrCat("rank ", src.rank, ", expected 0 to ", TensorShape::MaxDimensions()));
+    return WrongTensor(spec, absl::StrCat("rank ", src.rank, ", expected 0 to ", TensorShape::MaxDimensions()));
   }
-  if (src.rank > 0 && src.dims == nullptr) return Wrong(spec, "dims NULL, expected [rank]");
+  if (src.rank > 0 && src.dims == nullptr) return WrongTensor(spec, "dims NULL, expected [rank]");
   for (int i = 0; i < src.rank; ++i) {
-    if (src.dims[i] < 0) return Wrong(spec, absl::StrCat("dimension ", i, " is ", src.dims[i], ", expected 0 or more"));
+    if (src.dims[i] < 0)
+      return WrongTensor(spec, absl::StrCat("dimension ", i, " is ", src.dims[i], ", expected 0 or more"));
     // AddDim would abort the process when the number of elements overflows.
     if (!shape->AddDimWithStatus(src.dims[i]).ok()) {
-      return Wrong(spec, absl::StrCat("dimension ", i, " is ", src.dims[i], ", which makes too many elements"));
+      return WrongTensor(spec, absl::StrCat("dimension ", i, " is ", src.dims[i], ", which makes too many elements"));
     }
   }
   return CheckShape(spec, *shape);
@@ -52,18 +53,20 @@ absl::Status ReadShape(const processor_tensor &src, const TensorSpec &spec, Tens
 absl::Status ReadNumbers(const processor_tensor &src, const TensorSpec &spec, const TensorShape &shape, bool may_borrow,
                          FeedArena *arena, Tensor *dst) {
   const int64_t item = tensorflow::DataTypeSize(spec.dtype);
-  if (item == 0) return Wrong(spec, absl::StrCat("dtype ", tensorflow::DataType_Name(spec.dtype), " is no dense one"));
+  if (item == 0)
+    return WrongTensor(spec, absl::StrCat("dtype ", tensorflow::DataType_Name(spec.dtype), " is no dense one"));
   const int64_t elements = shape.num_elements();
   if (elements > INT64_MAX / item || src.size != static_cast<size_t>(elements * item)) {
-    return Wrong(
+    return WrongTensor(
         spec, absl::StrCat(src.size, " bytes for shape ", shape.DebugString(), ", expected ", elements, " x ", item));
   }
-  if (src.size > 0 && src.data == nullptr) return Wrong(spec, "data NULL");
+  if (src.size > 0 && src.data == nullptr) return WrongTensor(spec, "data NULL");
   // A bool that is neither 0 nor 1 is undefined behaviour in whoever reads it.
   if (spec.dtype == tensorflow::DT_BOOL) {
     const auto *bytes = static_cast<const unsigned char *>(src.data);
     for (size_t i = 0; i < src.size; ++i) {
-      if (bytes[i] > 1) return Wrong(spec, absl::StrCat("byte ", i, " is ", bytes[i], ", expected a bool, 0 or 1"));
+      if (bytes[i] > 1)
+        return WrongTensor(spec, absl::StrCat("byte ", i, " is ", bytes[i], ", expected a bool, 0 or 1"));
     }
   }
   if (may_borrow && src.size > 0 && reinterpret_cast<uintptr_t>(src.data) % EIGEN_MAX_ALIGN_BYTES == 0) {
@@ -77,21 +80,21 @@ absl::Status ReadNumbers(const processor_tensor &src, const TensorSpec &spec, co
   return absl::OkStatus();
 }
 
-absl::Status ReadStrings(const processor_tensor &src, const TensorSpec &spec, const TensorShape &shape,
-                         FeedArena *arena, Tensor *dst) {
+absl::Status ReadViewedStrings(const processor_tensor &src, const TensorSpec &spec, const TensorShape &shape,
+                               FeedArena *arena, Tensor *dst) {
   const int64_t elements = shape.num_elements();
   const char *bytes = static_cast<const char *>(src.data);
-  if (bytes == nullptr && src.size > 0) return Wrong(spec, "data NULL");
+  if (bytes == nullptr && src.size > 0) return WrongTensor(spec, "data NULL");
   if (src.offsets == nullptr) {
     // A fixed width of 0 is NumPy's "S0": all strings are empty.
     if (src.item_size == 0
             ? src.size != 0
             : src.size / src.item_size != static_cast<size_t>(elements) || src.size % src.item_size != 0) {
-      return Wrong(spec, absl::StrCat(src.size, " bytes for shape ", shape.DebugString(), ", expected ", elements,
-                                      " x item_size ", src.item_size, ", or offsets"));
+      return WrongTensor(spec, absl::StrCat(src.size, " bytes for shape ", shape.DebugString(), ", expected ", elements,
+                                            " x item_size ", src.item_size, ", or offsets"));
     }
     // Memory for the elements must be justified by what was sent; without bytes only a bounded number is.
-    if (src.item_size == 0 && elements > (1 << 24)) return Wrong(spec, "too many elements without bytes");
+    if (src.item_size == 0 && elements > (1 << 24)) return WrongTensor(spec, "too many elements without bytes");
     absl::Status s = MakeInput(spec, shape, sizeof(tensorflow::tstring), src.size, arena, dst);
     if (!s.ok()) return s;
     auto flat = dst->flat<tensorflow::tstring>();
@@ -103,12 +106,13 @@ absl::Status ReadStrings(const processor_tensor &src, const TensorSpec &spec, co
     }
     return absl::OkStatus();
   }
-  if (src.offsets[0] < 0) return Wrong(spec, "offsets begin below 0");
+  if (src.offsets[0] < 0) return WrongTensor(spec, "offsets begin below 0");
   for (int64_t i = 0; i < elements; ++i) {
-    if (src.offsets[i + 1] < src.offsets[i]) return Wrong(spec, absl::StrCat("offsets fall at element ", i));
+    if (src.offsets[i + 1] < src.offsets[i]) return WrongTensor(spec, absl::StrCat("offsets fall at element ", i));
   }
   if (static_cast<uint64_t>(src.offsets[elements]) > src.size) {
-    return Wrong(spec, absl::StrCat("offsets end at ", src.offsets[elements], ", expected at most size, ", src.size));
+    return WrongTensor(spec,
+                       absl::StrCat("offsets end at ", src.offsets[elements], ", expected at most size, ", src.size));
   }
   const auto size = static_cast<size_t>(src.offsets[elements] - src.offsets[0]);
   if (absl::Status s = MakeInput(spec, shape, sizeof(tensorflow::tstring), size, arena, dst); !s.ok()) return s;
@@ -124,7 +128,7 @@ absl::Status ToTensor(const processor_tensor &src, const TensorSpec &spec, bool 
   if (absl::Status s = CheckDtype(spec, static_cast<tensorflow::DataType>(src.dtype)); !s.ok()) return s;
   TensorShape shape;
   if (absl::Status s = ReadShape(src, spec, &shape); !s.ok()) return s;
-  if (spec.dtype == tensorflow::DT_STRING) return ReadStrings(src, spec, shape, arena, dst);
+  if (spec.dtype == tensorflow::DT_STRING) return ReadViewedStrings(src, spec, shape, arena, dst);
   return ReadNumbers(src, spec, shape, may_borrow, arena, dst);
 }
 

@@ -18,6 +18,9 @@
 
 namespace processor {
 
+/// What clients take a model to be of.
+constexpr const char* kPlatform = "tensorflow_savedmodel";
+
 enum class VersionPhase : uint8_t { kLoading, kWarming, kReady, kDraining, kFailed };
 
 /// "loading", "warming", "ready", "draining", "failed": as in actual.json.

@@ -16,7 +16,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kServerName = "recprocessor";
-constexpr const char* kPlatform = "tensorflow_savedmodel";
 constexpr const char* kExtensions[] = {"binary_tensor_data", "model_configuration", "model_repository", "statistics"};
 
 /// Fields of the requests and answers.
@@ -93,7 +92,7 @@ absl::Status FindMetadata(const HostView& host, const ModelSpecView& spec, Metad
   return absl::OkStatus();
 }
 
-std::string MetadataAnswer(const Metadata& metadata) {
+std::string KserveMetadata(const Metadata& metadata) {
   MessageBuilder answer;
   answer.Bytes(kModelName, metadata.model->name);
   for (const std::string& version : metadata.versions) answer.Bytes(kModelVersions, version);
@@ -182,7 +181,7 @@ absl::Status DescribeKserve(std::string_view method, std::string_view bytes, con
   }
   Metadata metadata;
   if (absl::Status status = FindMetadata(host, spec, &metadata); !status.ok()) return status;
-  return Answer(MetadataAnswer(metadata), dst);
+  return Answer(KserveMetadata(metadata), dst);
 }
 
 absl::Status DescribeKserveJson(std::string_view method, std::string_view bytes, const ModelSpecView& spec,

@@ -22,7 +22,7 @@ constexpr std::string_view kSignatureDefMapType = "type.googleapis.com/tensorflo
 
 /// Fields of the requests and answers.
 constexpr uint32_t kMetadataField = 2;   // of GetModelMetadataRequest
-constexpr uint32_t kAnswerSpec = 1;      // of GetModelMetadataResponse
+constexpr uint32_t kMetadataSpec = 1;    // of GetModelMetadataResponse
 constexpr uint32_t kAnswerMetadata = 2;  // map<string, google.protobuf.Any>
 constexpr uint32_t kMapKey = 1;
 constexpr uint32_t kMapValue = 2;
@@ -75,7 +75,7 @@ tensorflow::TensorProto DefaultMessage(const TensorSpec& input) {
   return message;
 }
 
-std::string MetadataAnswer(const ModelView& model, const VersionView& version) {
+std::string TfservingMetadata(const ModelView& model, const VersionView& version) {
   MessageBuilder signatures;
   for (const auto& signature : version.signatures->all()) {
     tensorflow::SignatureDef def;
@@ -94,7 +94,7 @@ std::string MetadataAnswer(const ModelView& model, const VersionView& version) {
   entry.Bytes(kMapKey, kSignatureDef).Bytes(kMapValue, any.bytes());
   number.Varint(spec_fields::kWrappedValue, static_cast<uint64_t>(version.number));
   spec.Bytes(spec_fields::kName, model.name).Bytes(spec_fields::kVersion, number.bytes(), true);
-  answer.Bytes(kAnswerSpec, spec.bytes()).Bytes(kAnswerMetadata, entry.bytes());
+  answer.Bytes(kMetadataSpec, spec.bytes()).Bytes(kAnswerMetadata, entry.bytes());
   return answer.bytes();
 }
 
@@ -206,7 +206,7 @@ absl::Status DescribeTfServing(std::string_view method, std::string_view bytes, 
   const ModelView* model = nullptr;
   const VersionView* version = nullptr;
   if (absl::Status status = FindLoaded(host, spec, &model, &version); !status.ok()) return status;
-  return Answer(MetadataAnswer(*model, *version), dst);
+  return Answer(TfservingMetadata(*model, *version), dst);
 }
 
 absl::Status DescribeTfServingJson(std::string_view method, const ModelSpecView& spec, const HostView& host,

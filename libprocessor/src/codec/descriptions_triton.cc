@@ -15,7 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kPlatform = "tensorflow_savedmodel";
 constexpr const char* kBackend = "tensorflow";
 constexpr int kKindCpu = 2;
 

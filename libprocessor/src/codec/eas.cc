@@ -11,19 +11,19 @@ namespace {
 
 using tensorflow::DataType;
 
-constexpr ValueLayout Floats(ValueEncoding encoding, uint8_t bytes, uint8_t scalars = 1) {
+constexpr ValueLayout FloatValues(ValueEncoding encoding, uint8_t bytes, uint8_t scalars = 1) {
   return {encoding, 3, bytes, scalars, "float_val"};
 }
 constexpr ValueLayout Doubles(uint8_t scalars) { return {ValueEncoding::kFixed, 4, 8, scalars, "double_val"}; }
 constexpr ValueLayout Signed(uint8_t bytes) { return {ValueEncoding::kSigned, 5, bytes, 1, "int_val"}; }
 constexpr ValueLayout Unsigned(uint8_t bytes) { return {ValueEncoding::kUnsigned, 5, bytes, 1, "int_val"}; }
 
-constexpr std::array<ValueLayout, 20> MakeLayouts() {
+constexpr std::array<ValueLayout, 20> EasLayouts() {
   std::array<ValueLayout, 20> layouts{};
-  layouts[tensorflow::DT_FLOAT] = Floats(ValueEncoding::kFixed, 4);
-  layouts[tensorflow::DT_COMPLEX64] = Floats(ValueEncoding::kFixed, 4, 2);
-  layouts[tensorflow::DT_HALF] = Floats(ValueEncoding::kHalfFloat, 2);
-  layouts[tensorflow::DT_BFLOAT16] = Floats(ValueEncoding::kBfloat16Float, 2);
+  layouts[tensorflow::DT_FLOAT] = FloatValues(ValueEncoding::kFixed, 4);
+  layouts[tensorflow::DT_COMPLEX64] = FloatValues(ValueEncoding::kFixed, 4, 2);
+  layouts[tensorflow::DT_HALF] = FloatValues(ValueEncoding::kHalfFloat, 2);
+  layouts[tensorflow::DT_BFLOAT16] = FloatValues(ValueEncoding::kBfloat16Float, 2);
   layouts[tensorflow::DT_DOUBLE] = Doubles(1);
   layouts[tensorflow::DT_COMPLEX128] = Doubles(2);
   layouts[tensorflow::DT_INT32] = Signed(4);
@@ -50,7 +50,7 @@ struct EasProtocol {
   static constexpr uint32_t kLastValueField = 8;
 
   static const ValueLayout& Layout(DataType dtype) {
-    static constexpr std::array<ValueLayout, 20> kLayouts = MakeLayouts();
+    static constexpr std::array<ValueLayout, 20> kLayouts = EasLayouts();
     const auto i = static_cast<size_t>(dtype);
     return kLayouts[i < kLayouts.size() ? i : 0];
   }

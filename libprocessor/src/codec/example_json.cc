@@ -19,7 +19,7 @@ namespace {
 constexpr uint32_t kFeatures = 1;
 constexpr uint32_t kFeature = 1;
 constexpr uint32_t kKey = 1;
-constexpr uint32_t kValue = 2;
+constexpr uint32_t kEntryValue = 2;
 constexpr uint32_t kBytesList = 1;
 constexpr uint32_t kFloatList = 2;
 constexpr uint32_t kInt64List = 3;
@@ -153,9 +153,9 @@ absl::Status AppendExample(const JsonDocument& document, JsonElement element, st
     }
     std::string feature;
     reader.Append(&feature);
-    AppendHeader(kFeature, BytesFieldSize(kKey, key.size()) + BytesFieldSize(kValue, feature.size()), &features);
+    AppendHeader(kFeature, BytesFieldSize(kKey, key.size()) + BytesFieldSize(kEntryValue, feature.size()), &features);
     AppendField(kKey, key, &features);
-    AppendField(kValue, feature, &features);
+    AppendField(kEntryValue, feature, &features);
   }
   AppendField(kFeatures, features, dst);
   return absl::OkStatus();

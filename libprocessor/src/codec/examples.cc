@@ -16,7 +16,7 @@ using tensorflow::tstring;
 /// A small message may ask for a large context many times over.
 constexpr size_t kMaxContextBytes = size_t{64} << 20;
 
-constexpr std::string_view kClasses = "classes";
+constexpr std::string_view kClassesKey = "classes";
 constexpr std::string_view kScores = "scores";
 constexpr std::string_view kOutputs = "outputs";
 
@@ -93,7 +93,7 @@ absl::Status PrepareTask(ExampleMethod method, const Tensor& examples, DecodedRe
   task.signature = &signature;
   dst->fetches.clear();
   if (method == ExampleMethod::kClassify) {
-    task.classes = Fetch(signature, kClasses, dst);
+    task.classes = Fetch(signature, kClassesKey, dst);
     task.scores = Fetch(signature, kScores, dst);
   } else {
     task.scores = Fetch(signature, kOutputs, dst);
@@ -127,7 +127,7 @@ absl::Status ReadClassifications(const ExampleTask& task, const Tensor* outputs,
     return absl::OkStatus();
   };
   if (task.classes >= 0) {
-    if (absl::Status s = check(task.classes, kClasses, tensorflow::DT_STRING); !s.ok()) return s;
+    if (absl::Status s = check(task.classes, kClassesKey, tensorflow::DT_STRING); !s.ok()) return s;
     dst->labels = static_cast<const tstring*>(outputs[task.classes].data());
   }
   if (task.scores >= 0) {

@@ -28,21 +28,21 @@ using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
 using Request = InferRequestFields;
-using Answer = InferResponseFields;
+using InferAnswer = InferResponseFields;
 using Fields = InferTensorFields;
 
-constexpr const char* kName = "kserve";
+constexpr const char* kKserve = "kserve";
 
 /// Fields of InferTensorContents.
-constexpr ValueLayout Ints(uint8_t bytes) { return {ValueEncoding::kSigned, 2, bytes, 1, "int_contents"}; }
+constexpr ValueLayout IntContents(uint8_t bytes) { return {ValueEncoding::kSigned, 2, bytes, 1, "int_contents"}; }
 constexpr ValueLayout Uints(uint8_t bytes) { return {ValueEncoding::kUnsigned, 4, bytes, 1, "uint_contents"}; }
 
-constexpr std::array<ValueLayout, 24> MakeLayouts() {
+constexpr std::array<ValueLayout, 24> KserveLayouts() {
   std::array<ValueLayout, 24> layouts{};
   layouts[tensorflow::DT_BOOL] = {ValueEncoding::kBool, 1, 1, 1, "bool_contents"};
-  layouts[tensorflow::DT_INT8] = Ints(1);
-  layouts[tensorflow::DT_INT16] = Ints(2);
-  layouts[tensorflow::DT_INT32] = Ints(4);
+  layouts[tensorflow::DT_INT8] = IntContents(1);
+  layouts[tensorflow::DT_INT16] = IntContents(2);
+  layouts[tensorflow::DT_INT32] = IntContents(4);
   layouts[tensorflow::DT_INT64] = {ValueEncoding::kSigned, 3, 8, 1, "int64_contents"};
   layouts[tensorflow::DT_UINT8] = Uints(1);
   layouts[tensorflow::DT_UINT16] = Uints(2);
@@ -55,7 +55,7 @@ constexpr std::array<ValueLayout, 24> MakeLayouts() {
 }
 
 const ValueLayout& Layout(DataType dtype) {
-  static constexpr std::array<ValueLayout, 24> kLayouts = MakeLayouts();
+  static constexpr std::array<ValueLayout, 24> kLayouts = KserveLayouts();
   const auto i = static_cast<size_t>(dtype);
   return kLayouts[i < kLayouts.size() ? i : 0];
 }
@@ -65,7 +65,7 @@ struct InferDetails : RequestDetails {
   bool raw = false;
 };
 
-absl::Status Malformed(std::string_view what) {
+absl::Status MalformedInfer(std::string_view what) {
   return absl::InvalidArgumentError(
       absl::StrCat(what, ": malformed or truncated bytes, expected a ModelInferRequest of protocol 'kserve'"));
 }
@@ -119,7 +119,7 @@ bool ReadParameter(std::string_view entry, ModelSpecView* spec, bool* is_text, s
   return ReadParameterText(value.bytes(), &spec->signature, is_text);
 }
 
-absl::Status Scan(std::string_view bytes, Parts* dst) {
+absl::Status ScanInfer(std::string_view bytes, Parts* dst) {
   bool parameters_ok = true, signature_is_text = true;
   const bool ok = ForEachField(bytes, [&](const WireField& field) {
     if (field.type != WireType::kBytes) return true;
@@ -150,8 +150,8 @@ absl::Status Scan(std::string_view bytes, Parts* dst) {
     }
     return true;
   });
-  if (!ok) return Malformed("request");
-  if (!parameters_ok) return Malformed("parameters");
+  if (!ok) return MalformedInfer("request");
+  if (!parameters_ok) return MalformedInfer("parameters");
   if (!signature_is_text) {
     return absl::InvalidArgumentError("parameter 'signature_name': no string_param, expected one");
   }
@@ -166,7 +166,7 @@ absl::Status CheckParameter(std::string_view where, std::string_view entry) {
     if (field.number == InferParameterFields::kKey && field.type == WireType::kBytes) key = field.payload;
     return true;
   });
-  return ok ? RefuseParameter(where, key) : Malformed("parameters");
+  return ok ? RefuseParameter(where, key) : MalformedInfer("parameters");
 }
 
 /// One InferInputTensor, taken apart.
@@ -176,7 +176,7 @@ struct InferInput {
   absl::Status parameters;
 };
 
-bool ReadInput(std::string_view message, InferInput* dst, std::forward_list<std::string>* merged) {
+bool ReadOneInput(std::string_view message, InferInput* dst, std::forward_list<std::string>* merged) {
   JoinedField contents(merged);
   const bool ok = ForEachField(message, [&](const WireField& field) {
     if (field.number == Fields::kShape && (field.type == WireType::kBytes || field.type == WireType::kVarint)) {
@@ -245,7 +245,7 @@ absl::Status ReadOutputNames(const Payloads& messages, std::vector<std::string_v
       }
       return true;
     });
-    if (!ok) return Malformed("outputs");
+    if (!ok) return MalformedInfer("outputs");
     if (!parameters.ok()) return parameters;
     names->push_back(name);
   }
@@ -257,7 +257,7 @@ class InferCodec final : public Codec {
   absl::Status Decode(std::string_view bytes, const SignatureSet& signatures, const RequestOptions& options,
                       DecodedRequest* dst) const override {
     Parts parts;
-    if (absl::Status status = Scan(bytes, &parts); !status.ok()) return status;
+    if (absl::Status status = ScanInfer(bytes, &parts); !status.ok()) return status;
     *dst = DecodedRequest();
     TakeModel(parts.spec, dst);
     const std::string_view name = options.signature.empty() ? parts.spec.signature : options.signature;
@@ -296,26 +296,26 @@ class InferCodec final : public Codec {
     const auto text_size = [](uint32_t number, std::string_view text) {
       return text.empty() ? 0 : BytesFieldSize(number, text.size());
     };
-    total += text_size(Answer::kModelName, model) + text_size(Answer::kModelVersion, version) +
-             text_size(Answer::kId, details.id);
+    total += text_size(InferAnswer::kModelName, model) + text_size(InferAnswer::kModelVersion, version) +
+             text_size(InferAnswer::kId, details.id);
     absl::InlinedVector<Item, 8> items(outputs.size());
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (absl::Status status = Measure(request, i, outputs[i], raw, &items[i]); !status.ok()) return status;
-      total += BytesFieldSize(Answer::kOutputs, items[i].message);
-      if (raw) total += BytesFieldSize(Answer::kRawOutputContents, items[i].values);
+      total += BytesFieldSize(InferAnswer::kOutputs, items[i].message);
+      if (raw) total += BytesFieldSize(InferAnswer::kRawOutputContents, items[i].values);
     }
     if (absl::Status status = MakeRoom(total, &dst->body); !status.ok()) return status;
     WireWriter writer(dst->body.data());
     const auto write_text = [&writer](uint32_t number, std::string_view text) {
       if (!text.empty()) writer.BytesField(number, text);
     };
-    write_text(Answer::kModelName, model);
-    write_text(Answer::kModelVersion, version);
-    write_text(Answer::kId, details.id);
+    write_text(InferAnswer::kModelName, model);
+    write_text(InferAnswer::kModelVersion, version);
+    write_text(InferAnswer::kId, details.id);
     for (size_t i = 0; i < outputs.size(); ++i) Write(items[i], outputs[i], raw, &writer);
     if (!raw) return absl::OkStatus();
     for (size_t i = 0; i < outputs.size(); ++i) {
-      writer.BytesHeader(Answer::kRawOutputContents, items[i].values);
+      writer.BytesHeader(InferAnswer::kRawOutputContents, items[i].values);
       writer = WireWriter(WriteRaw(outputs[i], writer.position()));
     }
     return absl::OkStatus();
@@ -332,13 +332,14 @@ class InferCodec final : public Codec {
                             InputPlaces* places, FeedArena* arena, DecodedRequest* dst) {
     InferInput input;
     std::forward_list<std::string> merged;
-    if (!ReadInput(message, &input, &merged)) return Malformed("inputs");
+    if (!ReadOneInput(message, &input, &merged)) return MalformedInfer("inputs");
     if (!input.parameters.ok()) return input.parameters;
     int position;
     if (absl::Status status = places->Take(input.name, &position); !status.ok()) return status;
     const TensorSpec& spec = signature.inputs()[position];
     TensorShape shape;
-    if (absl::Status status = CheckInput(spec, kName, input.datatype, input.dims, &shape); !status.ok()) return status;
+    if (absl::Status status = CheckInput(spec, kKserve, input.datatype, input.dims, &shape); !status.ok())
+      return status;
     Tensor* const feed = &dst->feeds[position];
     if (raw == nullptr) return ReadTyped(spec, input.contents, shape, arena, feed);
     if (HasValues(input.contents)) {
@@ -351,7 +352,7 @@ class InferCodec final : public Codec {
   static absl::Status Measure(const DecodedRequest& request, size_t i, const Tensor& tensor, bool raw, Item* item) {
     item->name = OutputKey(request, i);
     item->datatype = DatatypeName(tensor.dtype());
-    if (item->datatype.empty()) return NotInProtocol("output", item->name, tensor.dtype(), kName);
+    if (item->datatype.empty()) return NotInProtocol("output", item->name, tensor.dtype(), kKserve);
     item->shape = 0;
     for (int d = 0; d < tensor.dims(); ++d) item->shape += VarintSize(static_cast<uint64_t>(tensor.dim_size(d)));
     item->values = raw ? RawSize(tensor) : ValuesSize(Layout(tensor.dtype()), tensor);
@@ -364,7 +365,7 @@ class InferCodec final : public Codec {
   }
 
   static void Write(const Item& item, const Tensor& tensor, bool raw, WireWriter* writer) {
-    writer->BytesHeader(Answer::kOutputs, item.message);
+    writer->BytesHeader(InferAnswer::kOutputs, item.message);
     writer->BytesField(Fields::kName, item.name);
     writer->BytesField(Fields::kDatatype, item.datatype);
     if (item.shape > 0) {

@@ -22,7 +22,7 @@ namespace {
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-constexpr const char* kName = "kserve_json";
+constexpr const char* kKserveJson = "kserve_json";
 
 struct InferJsonDetails : RequestDetails {
   std::string id;
@@ -106,7 +106,7 @@ class InferJson final : public Codec {
     }
     dst->feeds.resize(1);
     FeedArena arena;
-    if (absl::Status s = ReadValue(inputs[0], kName, bytes, &arena, &dst->feeds[0]); !s.ok()) return s;
+    if (absl::Status s = ReadValue(inputs[0], kKserveJson, bytes, &arena, &dst->feeds[0]); !s.ok()) return s;
     auto details = std::make_shared<InferJsonDetails>();
     details->binary_outputs = true;
     dst->details = std::move(details);
@@ -120,9 +120,9 @@ class InferJson final : public Codec {
     const TensorSpec& spec = dst->signature->inputs()[position];
     Tensor* const feed = &dst->feeds[position];
     TensorShape shape;
-    if (absl::Status s = CheckInput(spec, kName, input.datatype, input.shape, &shape); !s.ok()) return s;
+    if (absl::Status s = CheckInput(spec, kKserveJson, input.datatype, input.shape, &shape); !s.ok()) return s;
     if (input.binary) return ReadRaw(spec, *input.binary, shape, arena, feed);
-    if (absl::Status s = MakeTensor(spec, kName, input.shape, most, arena, &shape, feed); !s.ok()) return s;
+    if (absl::Status s = MakeTensor(spec, kKserveJson, input.shape, most, arena, &shape, feed); !s.ok()) return s;
     JsonFiller filler(spec, document, /*base64=*/false, feed);
     if (absl::Status status = filler.FillFlat(*input.data); !status.ok()) return status;
     if (filler.filled() == shape.num_elements()) return absl::OkStatus();
@@ -163,7 +163,7 @@ class InferJson final : public Codec {
                                   JsonWriter* json) {
     const std::string_view name = OutputKey(request, i);
     const std::string_view datatype = DatatypeName(tensor.dtype());
-    if (datatype.empty()) return NotInProtocol("output", name, tensor.dtype(), kName);
+    if (datatype.empty()) return NotInProtocol("output", name, tensor.dtype(), kKserveJson);
     json->Text("{\"name\":").Bytes(name, false).Text(",\"datatype\":\"").Text(datatype).Text("\",\"shape\":[");
     for (int d = 0; d < tensor.dims(); ++d) json->Text(d == 0 ? "" : ",").Integer(tensor.dim_size(d));
     if (binary) {

@@ -13,23 +13,23 @@ namespace {
 /// An output of a few bytes takes more memory than that until it is found that there is none of its name.
 constexpr size_t kMaxOutputs = 10000;
 
-absl::Status Wrong(std::string_view where, JsonElement found, std::string_view expected) {
+absl::Status WrongElement(std::string_view where, JsonElement found, std::string_view expected) {
   return absl::InvalidArgumentError(absl::StrCat(where, ": ", Describe(found), ", expected ", expected));
 }
 
-absl::Status ReadText(std::string_view where, JsonElement element, std::string_view* dst) {
-  return element.get(*dst) == simdjson::SUCCESS ? absl::OkStatus() : Wrong(where, element, "text");
+absl::Status ReadJsonText(std::string_view where, JsonElement element, std::string_view* dst) {
+  return element.get(*dst) == simdjson::SUCCESS ? absl::OkStatus() : WrongElement(where, element, "text");
 }
 
 absl::Status ReadBool(std::string_view where, JsonElement element, bool* dst) {
-  return element.get(*dst) == simdjson::SUCCESS ? absl::OkStatus() : Wrong(where, element, "true or false");
+  return element.get(*dst) == simdjson::SUCCESS ? absl::OkStatus() : WrongElement(where, element, "true or false");
 }
 
 /// Calls `read(key, value)` for the members of an object. Of equal keys, what `read` keeps is that of the last.
 template <typename Read>
 absl::Status ForEachMember(std::string_view where, JsonElement element, Read&& read) {
   JsonObject object;
-  if (element.get(object) != simdjson::SUCCESS) return Wrong(where, element, "an object");
+  if (element.get(object) != simdjson::SUCCESS) return WrongElement(where, element, "an object");
   for (const auto [key, value] : object) {
     if (absl::Status status = read(key, value); !status.ok()) return status;
   }
@@ -39,18 +39,18 @@ absl::Status ForEachMember(std::string_view where, JsonElement element, Read&& r
 template <typename Read>
 absl::Status ForEachElement(std::string_view where, JsonElement element, Read&& read) {
   JsonArray array;
-  if (element.get(array) != simdjson::SUCCESS) return Wrong(where, element, "a list");
+  if (element.get(array) != simdjson::SUCCESS) return WrongElement(where, element, "a list");
   for (const JsonElement inner : array) {
     if (absl::Status status = read(inner); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
-absl::Status ReadInput(JsonElement element, std::string_view* binary, JsonInput* dst) {
+absl::Status ReadJsonInput(JsonElement element, std::string_view* binary, JsonInput* dst) {
   std::optional<JsonElement> shape, binary_size;
   absl::Status status = ForEachMember("inputs", element, [&](std::string_view key, JsonElement value) -> absl::Status {
-    if (key == "name") return ReadText("input: name", value, &dst->name);
-    if (key == "datatype") return ReadText("input: datatype", value, &dst->datatype);
+    if (key == "name") return ReadJsonText("input: name", value, &dst->name);
+    if (key == "datatype") return ReadJsonText("input: datatype", value, &dst->datatype);
     if (key == "shape") shape = value;
     if (key == "data") dst->data = value;
     if (key != "parameters") return absl::OkStatus();
@@ -64,7 +64,7 @@ absl::Status ReadInput(JsonElement element, std::string_view* binary, JsonInput*
   if (!shape) return absl::InvalidArgumentError(absl::StrCat(where, ": no shape, expected one"));
   status = ForEachElement(absl::StrCat(where, ": shape"), *shape, [&](JsonElement dim) -> absl::Status {
     int64_t value;
-    if (dim.get(value) != simdjson::SUCCESS) return Wrong(absl::StrCat(where, ": shape"), dim, "a whole number");
+    if (dim.get(value) != simdjson::SUCCESS) return WrongElement(absl::StrCat(where, ": shape"), dim, "a whole number");
     dst->shape.push_back(value);
     return absl::OkStatus();
   });
@@ -76,8 +76,8 @@ absl::Status ReadInput(JsonElement element, std::string_view* binary, JsonInput*
   if (!binary_size) return absl::OkStatus();
   uint64_t size;
   if (binary_size->get(size) != simdjson::SUCCESS || size > binary->size()) {
-    return Wrong(absl::StrCat(where, ": binary_data_size"), *binary_size,
-                 absl::StrCat("at most the ", binary->size(), " bytes that are left"));
+    return WrongElement(absl::StrCat(where, ": binary_data_size"), *binary_size,
+                        absl::StrCat("at most the ", binary->size(), " bytes that are left"));
   }
   dst->binary = binary->substr(0, size);
   binary->remove_prefix(size);
@@ -86,7 +86,7 @@ absl::Status ReadInput(JsonElement element, std::string_view* binary, JsonInput*
 
 absl::Status ReadOutput(JsonElement element, JsonOutput* dst) {
   return ForEachMember("outputs", element, [&](std::string_view key, JsonElement value) -> absl::Status {
-    if (key == "name") return ReadText("output: name", value, &dst->name);
+    if (key == "name") return ReadJsonText("output: name", value, &dst->name);
     if (key != "parameters") return absl::OkStatus();
     return ForEachMember("output: parameters", value,
                          [&](std::string_view name, JsonElement parameter) -> absl::Status {
@@ -106,7 +106,7 @@ absl::Status ReadInferBody(const JsonObject& root, std::string_view binary, Infe
   std::optional<JsonElement> inputs, outputs;
   for (const auto [key, value] : root) {
     absl::Status status;
-    if (key == "id") status = ReadText("id", value, &dst->id);
+    if (key == "id") status = ReadJsonText("id", value, &dst->id);
     if (key == "inputs" || key == "outputs") {
       std::optional<JsonElement>& place = key == "inputs" ? inputs : outputs;
       if (place) return absl::InvalidArgumentError(absl::StrCat(key, ": given twice, expected once"));
@@ -114,7 +114,7 @@ absl::Status ReadInferBody(const JsonObject& root, std::string_view binary, Infe
     }
     if (key == "parameters") {
       status = ForEachMember("parameters", value, [&](std::string_view name, JsonElement parameter) {
-        if (name == "signature_name") return ReadText("parameter 'signature_name'", parameter, &dst->signature);
+        if (name == "signature_name") return ReadJsonText("parameter 'signature_name'", parameter, &dst->signature);
         if (name != "binary_data_output") return absl::OkStatus();
         return ReadBool("parameter 'binary_data_output'", parameter, &dst->binary_outputs);
       });
@@ -122,8 +122,9 @@ absl::Status ReadInferBody(const JsonObject& root, std::string_view binary, Infe
     if (!status.ok()) return status;
   }
   if (!inputs) return absl::InvalidArgumentError("inputs: missing");
-  absl::Status status = ForEachElement(
-      "inputs", *inputs, [&](JsonElement element) { return ReadInput(element, &binary, &dst->inputs.emplace_back()); });
+  absl::Status status = ForEachElement("inputs", *inputs, [&](JsonElement element) {
+    return ReadJsonInput(element, &binary, &dst->inputs.emplace_back());
+  });
   if (!status.ok()) return status;
   if (!binary.empty()) {
     return absl::InvalidArgumentError(

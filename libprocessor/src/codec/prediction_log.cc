@@ -43,7 +43,7 @@ const char* LogName(uint32_t number) {
   }
 }
 
-absl::Status Malformed() {
+absl::Status MalformedLog() {
   return absl::InvalidArgumentError("warm-up record: malformed or truncated bytes, expected a PredictionLog");
 }
 
@@ -54,7 +54,7 @@ absl::StatusOr<std::string_view> PredictRequestOf(std::string_view record) {
   WireField field;
   WireField log{};
   while (!reader.done()) {
-    if (!reader.Next(&field)) return Malformed();
+    if (!reader.Next(&field)) return MalformedLog();
     if (field.type == WireType::kBytes && LogName(field.number) != nullptr) log = field;
   }
   if (log.number == 0) {
@@ -66,7 +66,7 @@ absl::StatusOr<std::string_view> PredictRequestOf(std::string_view record) {
   WireReader predict_log(log.payload);
   std::string_view request;
   while (!predict_log.done()) {
-    if (!predict_log.Next(&field)) return Malformed();
+    if (!predict_log.Next(&field)) return MalformedLog();
     if (field.type == WireType::kBytes && field.number == kRequest) request = field.payload;
   }
   return request;

@@ -14,23 +14,23 @@ namespace {
 
 using tensorflow::DataType;
 
-constexpr ValueLayout Ints(ValueEncoding encoding, uint8_t bytes) { return {encoding, 7, bytes, 1, "int_val"}; }
+constexpr ValueLayout IntValues(ValueEncoding encoding, uint8_t bytes) { return {encoding, 7, bytes, 1, "int_val"}; }
 constexpr ValueLayout HalfBits() { return {ValueEncoding::kUnsigned, 13, 2, 1, "half_val"}; }
 
-constexpr std::array<ValueLayout, 24> MakeLayouts() {
+constexpr std::array<ValueLayout, 24> TfservingLayouts() {
   std::array<ValueLayout, 24> layouts{};
   layouts[tensorflow::DT_FLOAT] = {ValueEncoding::kFixed, 5, 4, 1, "float_val"};
   layouts[tensorflow::DT_DOUBLE] = {ValueEncoding::kFixed, 6, 8, 1, "double_val"};
-  layouts[tensorflow::DT_INT32] = Ints(ValueEncoding::kSigned, 4);
-  layouts[tensorflow::DT_INT16] = Ints(ValueEncoding::kSigned, 2);
-  layouts[tensorflow::DT_INT8] = Ints(ValueEncoding::kSigned, 1);
-  layouts[tensorflow::DT_QINT32] = Ints(ValueEncoding::kSigned, 4);
-  layouts[tensorflow::DT_QINT16] = Ints(ValueEncoding::kSigned, 2);
-  layouts[tensorflow::DT_QINT8] = Ints(ValueEncoding::kSigned, 1);
-  layouts[tensorflow::DT_UINT16] = Ints(ValueEncoding::kUnsigned, 2);
-  layouts[tensorflow::DT_UINT8] = Ints(ValueEncoding::kUnsigned, 1);
-  layouts[tensorflow::DT_QUINT16] = Ints(ValueEncoding::kUnsigned, 2);
-  layouts[tensorflow::DT_QUINT8] = Ints(ValueEncoding::kUnsigned, 1);
+  layouts[tensorflow::DT_INT32] = IntValues(ValueEncoding::kSigned, 4);
+  layouts[tensorflow::DT_INT16] = IntValues(ValueEncoding::kSigned, 2);
+  layouts[tensorflow::DT_INT8] = IntValues(ValueEncoding::kSigned, 1);
+  layouts[tensorflow::DT_QINT32] = IntValues(ValueEncoding::kSigned, 4);
+  layouts[tensorflow::DT_QINT16] = IntValues(ValueEncoding::kSigned, 2);
+  layouts[tensorflow::DT_QINT8] = IntValues(ValueEncoding::kSigned, 1);
+  layouts[tensorflow::DT_UINT16] = IntValues(ValueEncoding::kUnsigned, 2);
+  layouts[tensorflow::DT_UINT8] = IntValues(ValueEncoding::kUnsigned, 1);
+  layouts[tensorflow::DT_QUINT16] = IntValues(ValueEncoding::kUnsigned, 2);
+  layouts[tensorflow::DT_QUINT8] = IntValues(ValueEncoding::kUnsigned, 1);
   layouts[tensorflow::DT_STRING] = {ValueEncoding::kBytes, 8, sizeof(tensorflow::tstring), 1, "string_val"};
   layouts[tensorflow::DT_COMPLEX64] = {ValueEncoding::kFixed, 9, 4, 2, "scomplex_val"};
   layouts[tensorflow::DT_INT64] = {ValueEncoding::kSigned, 10, 8, 1, "int64_val"};
@@ -59,7 +59,7 @@ struct TfServingProtocol {
   static constexpr uint32_t kLastValueField = 17;
 
   static const ValueLayout& Layout(DataType dtype) {
-    static constexpr std::array<ValueLayout, 24> kLayouts = MakeLayouts();
+    static constexpr std::array<ValueLayout, 24> kLayouts = TfservingLayouts();
     const auto i = static_cast<size_t>(dtype);
     return kLayouts[i < kLayouts.size() ? i : 0];
   }

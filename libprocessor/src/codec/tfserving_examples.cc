@@ -38,7 +38,7 @@ constexpr uint32_t kLabel = 1;
 constexpr uint32_t kScore = 2;
 constexpr uint32_t kValue = 1;
 
-absl::Status Malformed(std::string_view what, std::string_view expected) {
+absl::Status MalformedExamples(std::string_view what, std::string_view expected) {
   return absl::InvalidArgumentError(
       absl::StrCat(what, ": malformed or truncated bytes, expected a ", expected, " of protocol 'tfserving'"));
 }
@@ -133,10 +133,11 @@ class ExampleCodec final : public Codec {
       return true;
     });
     if (!ok) {
-      return Malformed("request", method_ == ExampleMethod::kClassify ? "ClassificationRequest" : "RegressionRequest");
+      return MalformedExamples("request",
+                               method_ == ExampleMethod::kClassify ? "ClassificationRequest" : "RegressionRequest");
     }
-    if (!spec_ok) return Malformed("model_spec", "ModelSpec");
-    if (!input_ok) return Malformed("input", "Input");
+    if (!spec_ok) return MalformedExamples("model_spec", "ModelSpec");
+    if (!input_ok) return MalformedExamples("input", "Input");
     *dst = DecodedRequest();
     TakeModel(spec, dst);
     const std::string_view name = options.signature.empty() ? spec.signature : options.signature;
@@ -204,9 +205,9 @@ class MultiCodec final : public Codec {
       if (field.number == kRequestInput) input_ok = input_ok && input.Read(field.payload);
       return true;
     });
-    if (!ok) return Malformed("request", "MultiInferenceRequest");
-    if (!tasks_ok) return Malformed("tasks", "InferenceTask");
-    if (!input_ok) return Malformed("input", "Input");
+    if (!ok) return MalformedExamples("request", "MultiInferenceRequest");
+    if (!tasks_ok) return MalformedExamples("tasks", "InferenceTask");
+    if (!input_ok) return MalformedExamples("input", "Input");
     if (count == 0 || count > kMaxTasks) {
       return absl::InvalidArgumentError(absl::StrCat("tasks: ", count, ", expected 1 to ", kMaxTasks));
     }

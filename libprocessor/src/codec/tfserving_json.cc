@@ -18,7 +18,7 @@ namespace {
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-constexpr const char* kName = "tfserving_json";
+constexpr const char* kTfservingJson = "tfserving_json";
 
 /// Lists that an answer may have: a tensor of no elements can have more than memory.
 constexpr int64_t kMaxLists = int64_t{16} << 20;
@@ -28,13 +28,13 @@ struct PredictDetails : RequestDetails {
 };
 
 /// The parts of a body. Keys that the server does not know mean nothing to it.
-struct Body {
+struct PredictBody {
   std::string_view signature;
   JsonElement instances, inputs;
   bool has_instances = false, has_inputs = false;
 };
 
-absl::Status Scan(const JsonObject& root, Body* dst) {
+absl::Status ScanPredict(const JsonObject& root, PredictBody* dst) {
   bool has_signature = false;
   for (const auto [key, value] : root) {
     bool* seen = nullptr;
@@ -136,7 +136,7 @@ class Reader {
     if (absl::Status status = AppendDims(spec, value, &dims); !status.ok()) return status;
     TensorShape shape;
     Tensor* const feed = &(*feeds_)[position];
-    absl::Status status = MakeTensor(spec, kName, dims, most_, &arena_, &shape, feed);
+    absl::Status status = MakeTensor(spec, kTfservingJson, dims, most_, &arena_, &shape, feed);
     if (!status.ok()) return status;
     if (rows) dims.erase(dims.begin());
     columns->push_back({key, std::move(dims), feed->NumElements() / rows.value_or(1),
@@ -210,8 +210,8 @@ class PredictJson final : public Codec {
                       DecodedRequest* dst) const override {
     JsonDocument document;
     if (absl::Status status = document.Parse(bytes); !status.ok()) return status;
-    Body body;
-    if (absl::Status status = Scan(document.root(), &body); !status.ok()) return status;
+    PredictBody body;
+    if (absl::Status status = ScanPredict(document.root(), &body); !status.ok()) return status;
     *dst = DecodedRequest();
     const std::string_view name = options.signature.empty() ? body.signature : options.signature;
     absl::Status found = SelectSignature(signatures, name, dst, absl::StatusCode::kInvalidArgument);
@@ -274,7 +274,7 @@ class PredictJson final : public Codec {
 
   /// \param first  the output whose rows all must have; null if the answer has no rows.
   static absl::Status Check(const std::string& alias, const Tensor& tensor, const Tensor* first) {
-    if (!InJson(tensor.dtype())) return NotInProtocol("output", alias, tensor.dtype(), kName);
+    if (!InJson(tensor.dtype())) return NotInProtocol("output", alias, tensor.dtype(), kTfservingJson);
     int64_t lists = 1;
     for (int d = 0; d + 1 < tensor.dims() && lists > 0; ++d) {
       lists = tensor.dim_size(d) > kMaxLists / lists ? kMaxLists + 1 : lists * tensor.dim_size(d);

@@ -16,7 +16,7 @@ namespace {
 using tensorflow::Tensor;
 
 /// The parts of a body. Keys that the server does not know mean nothing to it.
-struct Body {
+struct ExamplesBody {
   std::string_view signature;
   std::string context;
   std::vector<std::string> examples;
@@ -36,7 +36,7 @@ absl::Status ReadExamples(const JsonDocument& document, JsonElement element, std
   return absl::OkStatus();
 }
 
-absl::Status Scan(const JsonDocument& document, Body* dst) {
+absl::Status ScanExamples(const JsonDocument& document, ExamplesBody* dst) {
   bool has_signature = false, has_context = false, has_examples = false;
   for (const auto [key, value] : document.root()) {
     bool* const seen = key == "signature_name" ? &has_signature
@@ -67,8 +67,8 @@ class ExampleJson final : public Codec {
                       DecodedRequest* dst) const override {
     JsonDocument document;
     if (absl::Status status = document.Parse(bytes); !status.ok()) return status;
-    Body body;
-    if (absl::Status status = Scan(document, &body); !status.ok()) return status;
+    ExamplesBody body;
+    if (absl::Status status = ScanExamples(document, &body); !status.ok()) return status;
     *dst = DecodedRequest();
     const std::string_view name = options.signature.empty() ? body.signature : options.signature;
     absl::Status found = SelectSignature(signatures, name, dst, absl::StatusCode::kInvalidArgument);

@@ -9,11 +9,11 @@
 #include "src/runtime/exception_status.h"
 #include "src/runtime/log.h"
 #include "src/runtime/process_threads.h"
+#include "src/runtime/stats.h"
 
 namespace processor {
 namespace {
 
-constexpr int64_t kSecondNs = 1'000'000'000;
 // Of the CPUs that it shares with sessions it may take so much, and begins with less: on all CPUs its threads take more,
 // as they move.
 constexpr double kMost = 0.7, kLittle = 0.5;

@@ -19,7 +19,6 @@ namespace {
 
 using Standing = LoadRecords::Standing;
 
-constexpr int64_t kSecondNs = 1000000000;
 constexpr int64_t kLongestRetryNs = 60 * kSecondNs;
 constexpr char kRecords[] = "loads.json";
 constexpr int64_t kMostRecordBytes = int64_t{16} << 20;

@@ -13,11 +13,7 @@
 #include "src/runtime/stats.h"
 
 namespace processor {
-namespace {
-
-constexpr int64_t kSecondNs = 1000000000;
-
-}  // namespace
+namespace {}  // namespace
 
 std::shared_ptr<const RouteTable> HostControl::routes() const {
   std::lock_guard<std::mutex> lock(table_mutex_);

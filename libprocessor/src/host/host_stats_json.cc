@@ -49,7 +49,7 @@ Json DurationJson(const std::vector<const Histogram*>& histograms, const std::ve
   return json;
 }
 
-Json VersionJson(const VersionStats& stats) {
+Json VersionStatsJson(const VersionStats& stats) {
   std::vector<const MethodStats*> all;
   Json by_protocol = Json::object();
   const auto with_code_of = [](const std::vector<const MethodStats*>& methods, int code) {
@@ -101,7 +101,7 @@ std::string HostStatsJson(const ActualState& actual, const RouteTable& table, co
   json["generation"] = actual.generation;
   Json models = Json::object();
   for (const auto& [key, version] : stats.versions()) {
-    models[key.first]["versions"][absl::StrCat(key.second)] = VersionJson(*version);
+    models[key.first]["versions"][absl::StrCat(key.second)] = VersionStatsJson(*version);
   }
   for (const auto& model : table.models()) {
     if (model->log != nullptr) {

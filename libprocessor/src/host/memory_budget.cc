@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr char kTableSuffix[] = ".emb";
 constexpr size_t kHashedName = 64 + sizeof(kTableSuffix) - 1;
 
-int64_t SizeOf(const fs::path& path) {
+int64_t FileSize(const fs::path& path) {
   struct stat found;
   return stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode) ? static_cast<int64_t>(found.st_size) : 0;
 }
@@ -45,7 +45,7 @@ int64_t LargestCheckpoint(const fs::path& dir) {
     const std::string name = path.filename().string();
     size_t end = name.rfind(".data-");
     if (end == std::string::npos && absl::EndsWith(name, ".index")) end = name.rfind(".index");
-    if (end != std::string::npos) checkpoints[(path.parent_path() / name.substr(0, end)).string()] += SizeOf(path);
+    if (end != std::string::npos) checkpoints[(path.parent_path() / name.substr(0, end)).string()] += FileSize(path);
   });
   int64_t largest = 0;
   for (const auto& [prefix, bytes] : checkpoints) largest = std::max(largest, bytes);
@@ -76,9 +76,9 @@ absl::Status EstimateMemory(const std::string& saved_model_dir, const std::strin
   if (!fs::is_directory(dir, error)) {
     return absl::NotFoundError(absl::StrCat("path '", saved_model_dir, "': no such folder, expected a SavedModel"));
   }
-  estimate->own_bytes = SizeOf(dir / "saved_model.pb");
+  estimate->own_bytes = FileSize(dir / "saved_model.pb");
   if (checkpoint_dir.empty()) {
-    ForEachFile(dir / "variables", [&](const fs::path& path) { estimate->own_bytes += SizeOf(path); });
+    ForEachFile(dir / "variables", [&](const fs::path& path) { estimate->own_bytes += FileSize(path); });
   } else {
     estimate->own_bytes += LargestCheckpoint(checkpoint_dir);
   }
@@ -86,7 +86,7 @@ absl::Status EstimateMemory(const std::string& saved_model_dir, const std::strin
     if (absl::EndsWith(path.string(), kTableSuffix)) {
       AddTable(path, estimate);
     } else {
-      estimate->own_bytes += SizeOf(path);
+      estimate->own_bytes += FileSize(path);
     }
   });
   // The next checkpoint is loaded and warmed up beside the one that serves.

@@ -45,7 +45,7 @@ std::string FileOf(const std::string& folder, const std::string& address, int po
 }
 
 // Nobody else may have put the folder there for us.
-absl::Status MakeFolder(const std::string& folder) {
+absl::Status MakeOwnFolder(const std::string& folder) {
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return FileError(folder, "cannot be made", errno);
   struct stat found;
   if (lstat(folder.c_str(), &found) != 0) return FileError(folder, "cannot be looked at", errno);
@@ -130,7 +130,7 @@ absl::Status PortClaim::Take(const std::string& address, int port, const std::st
   const std::string ours = fs::canonical(state_dir, error).string();
   if (error) return FileError(state_dir, "cannot be looked at", error.value());
   const std::string folder = PortClaimFolder();
-  if (absl::Status s = MakeFolder(folder); !s.ok()) return s;
+  if (absl::Status s = MakeOwnFolder(folder); !s.ok()) return s;
   PortClaim taken;
   if (absl::Status s = Share(FileOf(folder, usual, port), usual, port, ours, &taken.file_); !s.ok()) return s;
   if (absl::Status s = CheckOthers(folder, usual, port, ours); !s.ok()) return s;

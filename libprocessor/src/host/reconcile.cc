@@ -15,16 +15,16 @@ bool IsUnderWay(const VersionInstance& instance) {
 using Instances = std::vector<const VersionInstance*>;
 
 // What is there of one version that is desired.
-struct Found {
+struct FoundInstance {
   const VersionInstance* ready = nullptr;      // as desired
   const VersionInstance* former = nullptr;     // ready, and of another identity: what it replaces
   const VersionInstance* under_way = nullptr;  // as desired
   const VersionInstance* failed = nullptr;     // as desired
 };
 
-Found Find(const Instances& instances, const DesiredVersion& wanted) {
+FoundInstance Find(const Instances& instances, const DesiredVersion& wanted) {
   const std::string identity = wanted.Identity();
-  Found found;
+  FoundInstance found;
   for (const VersionInstance* instance : instances) {
     const bool same = instance->identity == identity;
     if (instance->state == VersionState::kReady) {
@@ -79,7 +79,7 @@ Plan Reconcile(const DesiredState& desired, const std::vector<VersionInstance>& 
   for (const auto& [name, model] : desired.models) {
     ModelPlan& serving = plan.models[name];
     for (const auto& [number, version] : model.versions) {
-      const Found found = Find(by_version[{name, number}], version);
+      const FoundInstance found = Find(by_version[{name, number}], version);
       const VersionInstance* const serves = found.ready != nullptr ? found.ready : found.former;
       const VersionInstance* const incoming = found.ready != nullptr       ? nullptr
                                               : found.under_way != nullptr ? found.under_way

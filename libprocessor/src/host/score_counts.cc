@@ -7,7 +7,7 @@ namespace processor {
 namespace {
 
 constexpr uint32_t kMagnitude = 0x7fffffff;
-constexpr uint32_t kInfinity = 0x7f800000;
+constexpr uint32_t kInfinityBits = 0x7f800000;
 
 }  // namespace
 
@@ -18,8 +18,8 @@ void ScoreCounts::Add(absl::Span<const float> scores) {
   for (const float score : scores) {  // by bits: a loop without branches that compilers turn into vectors
     uint32_t bits;
     std::memcpy(&bits, &score, sizeof(bits));
-    nan += (bits & kMagnitude) > kInfinity;
-    infinite += (bits & kMagnitude) == kInfinity;
+    nan += (bits & kMagnitude) > kInfinityBits;
+    infinite += (bits & kMagnitude) == kInfinityBits;
   }
   answers_.fetch_add(1, std::memory_order_relaxed);
   scores_.fetch_add(scores.size(), std::memory_order_relaxed);

@@ -13,8 +13,8 @@ namespace processor {
 namespace {
 
 template <int kLanes>
-PROCESSOR_ALWAYS_INLINE void AllRows(const float* src, int64_t rows, int64_t width, int64_t layers,
-                                     const float* kernels, const float* offsets, const float* bias, float* dst) {
+PROCESSOR_ALWAYS_INLINE void CrossRows(const float* src, int64_t rows, int64_t width, int64_t layers,
+                                       const float* kernels, const float* offsets, const float* bias, float* dst) {
   for (int64_t row = 0; row < rows; ++row, src += width, dst += width) {
     float scale = 1;
     for (int64_t layer = 0; layer < layers; ++layer) {
@@ -24,14 +24,15 @@ PROCESSOR_ALWAYS_INLINE void AllRows(const float* src, int64_t rows, int64_t wid
   }
 }
 
-PROCESSOR_TARGET_AVX512 void RowsAvx512(const float* src, int64_t rows, int64_t width, int64_t layers,
-                                        const float* kernels, const float* offsets, const float* bias, float* dst) {
-  AllRows<kLanesAvx512>(src, rows, width, layers, kernels, offsets, bias, dst);
+PROCESSOR_TARGET_AVX512 void CrossRowsAvx512(const float* src, int64_t rows, int64_t width, int64_t layers,
+                                             const float* kernels, const float* offsets, const float* bias,
+                                             float* dst) {
+  CrossRows<kLanesAvx512>(src, rows, width, layers, kernels, offsets, bias, dst);
 }
 
-PROCESSOR_TARGET_AVX2 void RowsAvx2(const float* src, int64_t rows, int64_t width, int64_t layers, const float* kernels,
-                                    const float* offsets, const float* bias, float* dst) {
-  AllRows<kLanesAvx2>(src, rows, width, layers, kernels, offsets, bias, dst);
+PROCESSOR_TARGET_AVX2 void CrossRowsAvx2(const float* src, int64_t rows, int64_t width, int64_t layers,
+                                         const float* kernels, const float* offsets, const float* bias, float* dst) {
+  CrossRows<kLanesAvx2>(src, rows, width, layers, kernels, offsets, bias, dst);
 }
 
 }  // namespace
@@ -59,13 +60,13 @@ void CrossVectors::Rows(const float* src, int64_t rows, float* dst, Isa isa) con
   const float *kernels = kernels_.data(), *offsets = offsets_.data(), *bias = bias_.data();
   switch (isa) {
     case Isa::kAvx512:
-      RowsAvx512(src, rows, width_, layers(), kernels, offsets, bias, dst);
+      CrossRowsAvx512(src, rows, width_, layers(), kernels, offsets, bias, dst);
       break;
     case Isa::kAvx2:
-      RowsAvx2(src, rows, width_, layers(), kernels, offsets, bias, dst);
+      CrossRowsAvx2(src, rows, width_, layers(), kernels, offsets, bias, dst);
       break;
     case Isa::kPlain:
-      AllRows<kLanesPlain>(src, rows, width_, layers(), kernels, offsets, bias, dst);
+      CrossRows<kLanesPlain>(src, rows, width_, layers(), kernels, offsets, bias, dst);
       break;
   }
   if (AllFinite(dst, rows * width_)) return;

@@ -15,7 +15,8 @@ constexpr int64_t kMaxElements = int64_t{1} << 40;
 
 std::string ShowShape(const WeightView& weight) { return absl::StrCat("[", absl::StrJoin(weight.shape, ", "), "]"); }
 
-absl::Status Wrong(size_t layer, const TowerPlan& plan, int weight, const WeightView& view, std::string_view expected) {
+absl::Status WrongWeight(size_t layer, const TowerPlan& plan, int weight, const WeightView& view,
+                         std::string_view expected) {
   return absl::InvalidArgumentError(absl::StrCat("layer ", layer, " (", LayerKindName(plan.layers[layer].kind),
                                                  "): weight ", weight, " has shape ", ShowShape(view), ", expected ",
                                                  expected));
@@ -38,11 +39,12 @@ absl::Status DenseTower::CheckDense(size_t number, absl::Span<const WeightView> 
     const char* form = layer.transposed ? "[units, k]" : "[k, units]";
     if (view.shape.size() != 2 || view.shape[0] < 1 || view.shape[1] < 1 ||
         view.shape[0] > kMaxElements / view.shape[1]) {
-      return Wrong(number, plan_, weight, view, absl::StrCat(form, " with at least one of each"));
+      return WrongWeight(number, plan_, weight, view, absl::StrCat(form, " with at least one of each"));
     }
     const int64_t k = view.shape[layer.transposed ? 1 : 0], n = view.shape[layer.transposed ? 0 : 1];
     if (units != 0 && n != units) {
-      return Wrong(number, plan_, weight, view, absl::StrCat(form, " with ", units, " units, as those before it"));
+      return WrongWeight(number, plan_, weight, view,
+                         absl::StrCat(form, " with ", units, " units, as those before it"));
     }
     units = n;
     Product product;
@@ -53,7 +55,7 @@ absl::Status DenseTower::CheckDense(size_t number, absl::Span<const WeightView> 
   if (layer.bias < 0) return absl::OkStatus();
   const WeightView& bias = weights[layer.bias];
   if (bias.shape.size() != 1 || bias.shape[0] != units) {
-    return Wrong(number, plan_, layer.bias, bias, absl::StrCat("the bias [", units, "]"));
+    return WrongWeight(number, plan_, layer.bias, bias, absl::StrCat("the bias [", units, "]"));
   }
   dense.bias.assign(bias.data, bias.data + units);
   return absl::OkStatus();
@@ -63,7 +65,7 @@ absl::Status DenseTower::TakeVector(size_t layer, const char* what, int weight, 
   if (weight < 0) return absl::OkStatus();
   const WeightView& view = weights[weight];
   if (view.shape.size() != 1 || view.shape[0] < 1) {
-    return Wrong(layer, plan_, weight, view, absl::StrCat(what, " [k] or [1]"));
+    return WrongWeight(layer, plan_, weight, view, absl::StrCat(what, " [k] or [1]"));
   }
   vectors_[weight].assign(view.data, view.data + view.shape[0]);
   return absl::OkStatus();

@@ -11,7 +11,7 @@ namespace processor {
 namespace {
 
 template <typename... Found>
-absl::Status Wrong(int column, const Found&... found) {
+absl::Status WrongColumn(int column, const Found&... found) {
   return absl::InvalidArgumentError(absl::StrCat("embedding group: column ", column, ": ", found...));
 }
 
@@ -46,8 +46,8 @@ absl::Status EmbeddingBinding::AddColumn(const EmbeddingPlan& plan, absl::Span<c
     const EmbeddingTable& table = *tables_[planned.table];
     const bool strings = steps[planned.key].gives_strings();
     if (strings != (table.index_kind() == IndexKind::kString)) {
-      return Wrong(number, "key ", planned.key, " gives ", strings ? "strings" : "numbers", ", expected ",
-                   strings ? "numbers" : "strings", " for table ", table.path());
+      return WrongColumn(number, "key ", planned.key, " gives ", strings ? "strings" : "numbers", ", expected ",
+                         strings ? "numbers" : "strings", " for table ", table.path());
     }
     Lookup lookup{planned.key, &table, kNoRow};
     const auto same = std::find_if(lookups_.begin(), lookups_.end(), [&](const Lookup& other) {
@@ -76,8 +76,8 @@ absl::Status EmbeddingBinding::AddColumn(const EmbeddingPlan& plan, absl::Span<c
 absl::Status EmbeddingBinding::FindEmptyRow(const PlanColumn& column, int number, uint32_t* row) const {
   const EmbeddingTable& table = *tables_[column.table];
   if (column.empty_is_string != (table.index_kind() == IndexKind::kString)) {
-    return Wrong(number, "'empty' is not a key of table ", table.path(), ", expected a ",
-                 column.empty_is_string ? "number" : "string");
+    return WrongColumn(number, "'empty' is not a key of table ", table.path(), ", expected a ",
+                       column.empty_is_string ? "number" : "string");
   }
   if (column.empty_is_string) {
     const tensorflow::tstring key(column.empty_string);
@@ -86,7 +86,7 @@ absl::Status EmbeddingBinding::FindEmptyRow(const PlanColumn& column, int number
     table.FindRows(absl::MakeConstSpan(&column.empty_integer, 1), row);
   }
   if (*row == kRefusedRow)
-    return Wrong(number, "the key 'empty' is not in table ", table.path(), ", expected one of it");
+    return WrongColumn(number, "the key 'empty' is not in table ", table.path(), ", expected one of it");
   return absl::OkStatus();
 }
 
@@ -120,12 +120,12 @@ absl::Status EmbeddingBinding::Cover(const EmbeddingPlan& plan, const EmbeddingR
       width = values > room ? room + 1 : values * width;
     }
     if (width > room) {
-      return Wrong(static_cast<int>(i), width, " columns or more from ", column.offset, ", expected none beyond ",
-                   plan.outputs[column.output].width);
+      return WrongColumn(static_cast<int>(i), width, " columns or more from ", column.offset, ", expected none beyond ",
+                         plan.outputs[column.output].width);
     }
     const auto begin = cells[column.output].begin() + column.offset, end = begin + width;
     if (!column.accumulate && std::any_of(begin, end, [](uint8_t cell) { return cell != kUntouched; })) {
-      return Wrong(static_cast<int>(i), "writes over another column, expected it to accumulate or to lie apart");
+      return WrongColumn(static_cast<int>(i), "writes over another column, expected it to accumulate or to lie apart");
     }
     for (auto cell = begin; cell != end; ++cell)
       *cell = std::max<uint8_t>(*cell, column.accumulate ? kAddedTo : kWritten);

@@ -15,9 +15,10 @@ constexpr size_t kMaxColumns = 1 << 16;
 constexpr size_t kMaxSteps = 32;
 constexpr size_t kMaxFloats = size_t{1} << 24;
 
-class Reader {
+class EmbeddingPlanReader {
  public:
-  Reader(int features, int tables, EmbeddingPlan* plan) : features_(features), tables_(tables), plan_(plan) {}
+  EmbeddingPlanReader(int features, int tables, EmbeddingPlan* plan)
+      : features_(features), tables_(tables), plan_(plan) {}
 
   absl::Status Read(std::string_view text, int outputs);
 
@@ -39,7 +40,7 @@ class Reader {
   absl::Status status_;
 };
 
-void Reader::ReadOutput(JsonFields fields, size_t keys) {
+void EmbeddingPlanReader::ReadOutput(JsonFields fields, size_t keys) {
   PlanOutput output;
   output.width = fields.Int("width", 1, kMaxWidth);
   if (fields.Has("initial")) {
@@ -53,7 +54,7 @@ void Reader::ReadOutput(JsonFields fields, size_t keys) {
   plan_->outputs.push_back(std::move(output));
 }
 
-void Reader::ReadKey(JsonFields fields, size_t number) {
+void EmbeddingPlanReader::ReadKey(JsonFields fields, size_t number) {
   PlanKey key;
   key.feature = Feature(&fields, "feature");
   key.layout = static_cast<KeyLayout>(fields.Choice("layout", {"dense", "sparse", "ragged", "segments"}, 0));
@@ -93,7 +94,7 @@ void Reader::ReadKey(JsonFields fields, size_t number) {
   plan_->keys.push_back(std::move(key));
 }
 
-void Reader::ReadStep(JsonFields fields, bool first, PlanStep* step) {
+void EmbeddingPlanReader::ReadStep(JsonFields fields, bool first, PlanStep* step) {
   step->kind = static_cast<StepKind>(fields.Choice("op", {"fast_hash", "strong_hash", "legacy_hash", "to_string", "mod",
                                                           "add", "multiply", "clip", "bucketize", "wrap_negative"}));
   switch (step->kind) {
@@ -142,7 +143,7 @@ void Reader::ReadStep(JsonFields fields, bool first, PlanStep* step) {
   fields.Finish();
 }
 
-void Reader::ReadLookup(JsonFields* fields, PlanColumn* column) {
+void EmbeddingPlanReader::ReadLookup(JsonFields* fields, PlanColumn* column) {
   column->key = static_cast<int>(fields->Int("key", 0, static_cast<int64_t>(plan_->keys.size()) - 1));
   column->table = static_cast<int>(fields->Int("table", 0, tables_ - 1));
   if (fields->Has("combiner")) {
@@ -173,7 +174,7 @@ void Reader::ReadLookup(JsonFields* fields, PlanColumn* column) {
   }
 }
 
-void Reader::ReadLinear(JsonFields* fields, PlanColumn* column) {
+void EmbeddingPlanReader::ReadLinear(JsonFields* fields, PlanColumn* column) {
   column->feature = Feature(fields, "feature");
   for (const nlohmann::json& row : fields->Array("weights", kMaxFloats)) {
     if (!row.is_array() || row.empty() || (column->width > 0 && row.size() != column->width)) {
@@ -186,7 +187,7 @@ void Reader::ReadLinear(JsonFields* fields, PlanColumn* column) {
   if (column->width == 0) fields->RefuseField("weights", "at least one row");
 }
 
-void Reader::ReadColumn(JsonFields fields) {
+void EmbeddingPlanReader::ReadColumn(JsonFields fields) {
   PlanColumn column;
   column.kind = static_cast<ColumnKind>(fields.Choice("kind", {"lookup", "copy", "linear"}));
   column.output = static_cast<int>(fields.Int("output", 0, static_cast<int64_t>(plan_->outputs.size()) - 1));
@@ -216,7 +217,7 @@ void Reader::ReadColumn(JsonFields fields) {
   plan_->columns.push_back(std::move(column));
 }
 
-absl::Status Reader::Read(std::string_view text, int outputs) {
+absl::Status EmbeddingPlanReader::Read(std::string_view text, int outputs) {
   nlohmann::json object;
   if (absl::Status parsed = ParseJsonObject(text, "embedding plan", &object); !parsed.ok()) return parsed;
   JsonFields fields(object, "embedding plan", &status_);
@@ -252,7 +253,7 @@ absl::Status Reader::Read(std::string_view text, int outputs) {
 
 absl::Status ParseEmbeddingPlan(std::string_view text, int features, int tables, int outputs, EmbeddingPlan* plan) {
   *plan = EmbeddingPlan();
-  return Reader(features, tables, plan).Read(text, outputs);
+  return EmbeddingPlanReader(features, tables, plan).Read(text, outputs);
 }
 
 }  // namespace processor

@@ -12,7 +12,7 @@ namespace {
 using tensorflow::DataType;
 
 template <typename... Found>
-absl::Status Wrong(int feature, const Found&... found) {
+absl::Status WrongFeature(int feature, const Found&... found) {
   return absl::InvalidArgumentError(absl::StrCat("embedding group: feature ", feature, ": ", found...));
 }
 
@@ -45,8 +45,9 @@ class Batch {
 
   absl::Status Set(int64_t rows, int feature) {
     if (feature_ >= 0 && rows == rows_) return absl::OkStatus();
-    if (feature_ >= 0) return Wrong(feature, rows, " rows, expected ", rows_, " as feature ", feature_, " has");
-    if (rows < 0 || rows > max_rows_) return Wrong(feature, rows, " rows, expected 0 to ", max_rows_, " (max_rows)");
+    if (feature_ >= 0) return WrongFeature(feature, rows, " rows, expected ", rows_, " as feature ", feature_, " has");
+    if (rows < 0 || rows > max_rows_)
+      return WrongFeature(feature, rows, " rows, expected 0 to ", max_rows_, " (max_rows)");
     rows_ = rows;
     feature_ = feature;
     return absl::OkStatus();
@@ -61,7 +62,7 @@ class Batch {
 
 absl::Status SetDense(const EmbeddingRequest& request, int feature, Batch* batch) {
   const FeatureView& view = request.features[feature];
-  if (view.rank < 1) return Wrong(feature, "a scalar, expected shape [batch, ...]");
+  if (view.rank < 1) return WrongFeature(feature, "a scalar, expected shape [batch, ...]");
   return batch->Set(view.rows, feature);
 }
 
@@ -70,13 +71,14 @@ absl::Status SetExtent(const EmbeddingRequest& request, const PlanKey& key, Batc
   const FeatureView& view = request.features[key.layout == KeyLayout::kRagged ? key.structure : key.extent];
   switch (key.layout) {
     case KeyLayout::kSparse:
-      if (view.elements != 2) return Wrong(key.extent, view.elements, " elements, expected the shape [batch, columns]");
+      if (view.elements != 2)
+        return WrongFeature(key.extent, view.elements, " elements, expected the shape [batch, columns]");
       return batch->Set(static_cast<const int64_t*>(view.data)[0], key.extent);
     case KeyLayout::kRagged:
-      if (view.elements < 1) return Wrong(key.structure, "no elements, expected row splits [batch + 1]");
+      if (view.elements < 1) return WrongFeature(key.structure, "no elements, expected row splits [batch + 1]");
       return batch->Set(view.elements - 1, key.structure);
     default:
-      if (view.elements != 1) return Wrong(key.extent, view.elements, " elements, expected the number of rows");
+      if (view.elements != 1) return WrongFeature(key.extent, view.elements, " elements, expected the number of rows");
       return batch->Set(view.type == tensorflow::DT_INT32 ? static_cast<const int32_t*>(view.data)[0]
                                                           : static_cast<const int64_t*>(view.data)[0],
                         key.extent);
@@ -91,9 +93,10 @@ absl::Status SplitByRows(const T* rows, int64_t step, int64_t count, int64_t bat
   for (int64_t i = 0; i < count; ++i) {
     const int64_t next = static_cast<int64_t>(rows[i * step]);
     if (next < 0 || next >= batch) {
-      return Wrong(feature, "row ", next, " at position ", i, ", expected 0 to ", batch - 1);
+      return WrongFeature(feature, "row ", next, " at position ", i, ", expected 0 to ", batch - 1);
     }
-    if (next < row) return Wrong(feature, "row ", next, " at position ", i, " after row ", row, ", expected order");
+    if (next < row)
+      return WrongFeature(feature, "row ", next, " at position ", i, " after row ", row, ", expected order");
     for (; row < next; ++row) splits[row + 1] = i;
   }
   for (; row < batch; ++row) splits[row + 1] = count;
@@ -106,13 +109,13 @@ absl::Status CheckSplits(const T* src, int64_t batch, int64_t count, int feature
   for (int64_t row = 0; row <= batch; ++row) {
     const int64_t split = static_cast<int64_t>(src[row]);
     if (split < before || split > count || (row == 0 && split != 0)) {
-      return Wrong(feature, "row split ", split, " at position ", row, ", expected them from 0 to ", count,
-                   " in order");
+      return WrongFeature(feature, "row split ", split, " at position ", row, ", expected them from 0 to ", count,
+                          " in order");
     }
     before = split;
     splits[row] = split;
   }
-  if (before != count) return Wrong(feature, "row splits end at ", before, ", expected ", count, ", the values");
+  if (before != count) return WrongFeature(feature, "row splits end at ", before, ", expected ", count, ", the values");
   return absl::OkStatus();
 }
 
@@ -128,8 +131,8 @@ absl::Status Split(const EmbeddingRequest& request, const PlanKey& key, int64_t 
   }
   const int64_t step = key.layout == KeyLayout::kSparse ? 2 : 1;
   if (view.elements != count * step || (step == 2 && (view.rank != 2 || view.second != 2))) {
-    return Wrong(key.structure, view.elements, " elements, expected ", step == 2 ? "[n, 2]" : "[n]", " for the ", count,
-                 " values of feature ", key.feature);
+    return WrongFeature(key.structure, view.elements, " elements, expected ", step == 2 ? "[n, 2]" : "[n]", " for the ",
+                        count, " values of feature ", key.feature);
   }
   return narrow ? SplitByRows(static_cast<const int32_t*>(view.data), step, count, request.batch, key.structure,
                               splits->data())
@@ -139,7 +142,7 @@ absl::Status Split(const EmbeddingRequest& request, const PlanKey& key, int64_t 
 
 absl::Status CheckType(bool fits, int feature, DataType type, std::string_view expected) {
   if (fits) return absl::OkStatus();
-  return Wrong(feature, tensorflow::DataTypeString(type), ", expected ", expected);
+  return WrongFeature(feature, tensorflow::DataTypeString(type), ", expected ", expected);
 }
 
 absl::Status CheckColumn(const EmbeddingPlan& plan, const PlanColumn& column, const EmbeddingRequest& request) {
@@ -148,14 +151,14 @@ absl::Status CheckColumn(const EmbeddingPlan& plan, const PlanColumn& column, co
     const PlanOutput& output = plan.outputs[column.output];
     if (output.sequence >= 0 &&
         (key.per_row != request.Repeats(output) || request.lengths[column.key] != key.per_row)) {
-      return Wrong(plan.keys[column.key].feature, key.per_row, " values a row, expected [batch, ",
-                   request.Repeats(output), "] as feature ", plan.keys[output.sequence].feature, " has");
+      return WrongFeature(plan.keys[column.key].feature, key.per_row, " values a row, expected [batch, ",
+                          request.Repeats(output), "] as feature ", plan.keys[output.sequence].feature, " has");
     }
     if (column.weights < 0) return absl::OkStatus();
     const FeatureView& weights = request.features[column.weights];
     if (weights.elements != key.count || (key.splits == nullptr && weights.rows != request.batch)) {
-      return Wrong(column.weights, weights.elements, " weights, expected ", key.count, " as feature ",
-                   plan.keys[column.key].feature, " has values");
+      return WrongFeature(column.weights, weights.elements, " weights, expected ", key.count, " as feature ",
+                          plan.keys[column.key].feature, " has values");
     }
     return absl::OkStatus();
   }
@@ -163,7 +166,7 @@ absl::Status CheckColumn(const EmbeddingPlan& plan, const PlanColumn& column, co
       column.kind == ColumnKind::kCopy ? column.width : static_cast<int64_t>(column.matrix.size()) / column.width;
   const FeatureView& view = request.features[column.feature];
   if (view.per_row == per_row) return absl::OkStatus();
-  return Wrong(column.feature, view.per_row, " elements a row, expected ", per_row);
+  return WrongFeature(column.feature, view.per_row, " elements a row, expected ", per_row);
 }
 
 }  // namespace
@@ -229,7 +232,7 @@ absl::Status LayOutRequest(const EmbeddingPlan& plan, const std::function<absl::
   for (const PlanOutput& output : plan.outputs) {
     if (output.sequence < 0) continue;
     const int feature = plan.keys[output.sequence].feature;
-    if (request->features[feature].rank < 2) return Wrong(feature, "one dimension, expected [batch, T]");
+    if (request->features[feature].rank < 2) return WrongFeature(feature, "one dimension, expected [batch, T]");
   }
   for (const PlanColumn& column : plan.columns) {
     if (absl::Status checked = CheckColumn(plan, column, *request); !checked.ok()) return checked;

@@ -59,13 +59,13 @@ PROCESSOR_ALWAYS_INLINE void Rows(const float* src, int64_t rows, int64_t fields
   }
 }
 
-PROCESSOR_TARGET_AVX512 void RowsAvx512(const float* src, int64_t rows, int64_t fields, int64_t dim, FmOutput output,
-                                        float* dst) {
+PROCESSOR_TARGET_AVX512 void FmRowsAvx512(const float* src, int64_t rows, int64_t fields, int64_t dim, FmOutput output,
+                                          float* dst) {
   Rows(src, rows, fields, dim, output, dst);
 }
 
-PROCESSOR_TARGET_AVX2 void RowsAvx2(const float* src, int64_t rows, int64_t fields, int64_t dim, FmOutput output,
-                                    float* dst) {
+PROCESSOR_TARGET_AVX2 void FmRowsAvx2(const float* src, int64_t rows, int64_t fields, int64_t dim, FmOutput output,
+                                      float* dst) {
   Rows(src, rows, fields, dim, output, dst);
 }
 
@@ -74,9 +74,9 @@ PROCESSOR_TARGET_AVX2 void RowsAvx2(const float* src, int64_t rows, int64_t fiel
 void FmInteraction(const float* src, int64_t rows, int64_t fields, int64_t dim, FmOutput output, float* dst, Isa isa) {
   switch (isa) {
     case Isa::kAvx512:
-      return RowsAvx512(src, rows, fields, dim, output, dst);
+      return FmRowsAvx512(src, rows, fields, dim, output, dst);
     case Isa::kAvx2:
-      return RowsAvx2(src, rows, fields, dim, output, dst);
+      return FmRowsAvx2(src, rows, fields, dim, output, dst);
     case Isa::kPlain:
       return Rows(src, rows, fields, dim, output, dst);
   }

@@ -9,7 +9,7 @@
 namespace processor {
 namespace {
 
-struct Plain {
+struct PlainPanels {
   static constexpr int kLanes = kPanelColumns;
   static constexpr int kMaxRows = 1;
   static int Vectors(int64_t, int64_t) { return 1; }
@@ -51,7 +51,7 @@ void MultiplyPanels(Isa isa, const PanelMatmul& matmul) {
     case Isa::kAvx2:
       return MultiplyPanelsAvx2(matmul);
     case Isa::kPlain:
-      return MultiplyInStrips<Plain>(matmul);
+      return MultiplyInStrips<PlainPanels>(matmul);
   }
 }
 

@@ -8,6 +8,14 @@
 #include "src/kernels/vector_loops.h"
 
 namespace processor {
+
+/// The loops between products, for one instruction set.
+struct RecurrentLoops {
+  void (*add_product)(int64_t, const float*, const float*, float*);
+  void (*update)(int64_t, const float*, const float*, float*);
+  void (*product)(int64_t, const float*, const float*, float*);
+};
+
 namespace {
 
 /// A gate of some rows, and what is beside it.
@@ -32,13 +40,6 @@ PROCESSOR_ALWAYS_INLINE void Product(int64_t size, const float* a, const float* 
   for (int64_t i = 0; i < size; ++i) dst[i] = a[i] * b[i];
 }
 
-/// The loops between products, for one instruction set.
-struct Loops {
-  void (*add_product)(int64_t, const float*, const float*, float*);
-  void (*update)(int64_t, const float*, const float*, float*);
-  void (*product)(int64_t, const float*, const float*, float*);
-};
-
 PROCESSOR_TARGET_AVX512 void AddProductAvx512(int64_t size, const float* a, const float* b, float* dst) {
   AddProduct(size, a, b, dst);
 }
@@ -58,11 +59,11 @@ PROCESSOR_TARGET_AVX2 void ProductAvx2(int64_t size, const float* a, const float
   Product(size, a, b, dst);
 }
 
-constexpr Loops kLoops[] = {{AddProduct, Update, Product},
-                            {AddProductAvx2, UpdateAvx2, ProductAvx2},
-                            {AddProductAvx512, UpdateAvx512, ProductAvx512}};
+constexpr RecurrentLoops kLoops[] = {{AddProduct, Update, Product},
+                                     {AddProductAvx2, UpdateAvx2, ProductAvx2},
+                                     {AddProductAvx512, UpdateAvx512, ProductAvx512}};
 
-const Loops& LoopsFor(Isa isa) { return kLoops[static_cast<int>(isa)]; }
+const RecurrentLoops& LoopsFor(Isa isa) { return kLoops[static_cast<int>(isa)]; }
 
 }  // namespace
 
@@ -225,7 +226,7 @@ class RecurrentLayer::Block {
   const RecurrentLayer& layer_;
   const Isa isa_;
   const RowMath& math_;
-  const Loops& loops_;
+  const RecurrentLoops& loops_;
   const int64_t length_;
   const RecurrentRule rule_;
   const int64_t most_;  // steps whose sums are kept

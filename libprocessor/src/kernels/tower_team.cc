@@ -19,15 +19,15 @@ namespace {
 constexpr int64_t kWaitNs = 60'000;
 // Another thread was here not longer ago than this: it may come again soon.
 constexpr int64_t kRecentNs = 500'000;
-constexpr int64_t kNever = INT64_MIN / 2;
-constexpr uint32_t kMostBackoff = 512;
+constexpr int64_t kLongAgoNs = INT64_MIN / 2;
+constexpr uint32_t kMostVisitsAlone = 512;
 // Spins before the CPU is offered to others, since a member may be waiting for it, and how often it is offered before the
 // thread sleeps.
 constexpr int kSpins = 4000, kYields = 20;
 // A member that is so late has lost its CPU: computing alone takes less.
 constexpr int64_t kGiveUpNs = 5'000'000;
 
-int64_t NowNs() {
+int64_t SteadyNowNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
@@ -105,14 +105,14 @@ int TowerTeams::MembersFor(size_t bytes) {
 
 void TowerTeams::NoteVisit(uint64_t thread, int64_t now_ns) {
   if (last_thread_ != thread) {
-    other_ns_ = last_thread_ == 0 ? kNever : last_ns_;
+    other_ns_ = last_thread_ == 0 ? kLongAgoNs : last_ns_;
     last_thread_ = thread;
   }
   last_ns_ = now_ns;
 }
 
 bool TowerTeams::WorthWaiting(uint64_t thread, int64_t now_ns) {
-  const int64_t seen_ns = last_thread_ == 0 ? kNever : last_thread_ == thread ? other_ns_ : last_ns_;
+  const int64_t seen_ns = last_thread_ == 0 ? kLongAgoNs : last_thread_ == thread ? other_ns_ : last_ns_;
   if (now_ns - seen_ns > kRecentNs) return false;
   if (patience_ == 0) return true;
   --patience_;
@@ -159,7 +159,7 @@ bool TowerTeams::Join(int64_t rows, uint64_t kind, int64_t floats, Seat* seat) {
   const uint64_t thread = ThisThread();
   // The part of the weights that this thread's core read last.
   thread_local int part = 0;
-  const int64_t now_ns = NowNs();
+  const int64_t now_ns = SteadyNowNs();
   Team* team = nullptr;
   bool opened = false;
   {
@@ -189,7 +189,7 @@ bool TowerTeams::Join(int64_t rows, uint64_t kind, int64_t floats, Seat* seat) {
   while (!team->closed.load(std::memory_order_acquire)) {
     Pause();
     // Whoever has waited long enough: the one that opened it may have lost its CPU.
-    if (NowNs() - now_ns < kWaitNs) continue;
+    if (SteadyNowNs() - now_ns < kWaitNs) continue;
     std::lock_guard<std::mutex> lock(mutex_);
     if (team->closed.load(std::memory_order_relaxed)) break;
     open_ = nullptr;
@@ -200,7 +200,7 @@ bool TowerTeams::Join(int64_t rows, uint64_t kind, int64_t floats, Seat* seat) {
     if (team->members == 1) {
       idle_.push_back(team);
       patience_ = backoff_;
-      backoff_ = std::min(2 * backoff_, kMostBackoff);
+      backoff_ = std::min(2 * backoff_, kMostVisitsAlone);
       return false;
     }
     patience_ = 0;
@@ -236,7 +236,7 @@ bool TowerTeams::Seat::Sync() const {
       Pause();
       continue;
     }
-    const int64_t now_ns = NowNs();
+    const int64_t now_ns = SteadyNowNs();
     if (give_up_ns == 0) give_up_ns = now_ns + kGiveUpNs;
     if (now_ns >= give_up_ns) {
       team.Break();

@@ -22,7 +22,7 @@ constexpr char kTower[] = "RecDenseTower";
 constexpr char kPrecision[] = "precision";
 
 template <typename Graph, typename Visit>
-void ForEachNode(Graph* graph, const Visit& visit) {
+void ForEachMutableNode(Graph* graph, const Visit& visit) {
   for (auto& node : *graph->mutable_node()) visit(&node);
   for (auto& function : *graph->mutable_library()->mutable_function()) {
     for (auto& node : *function.mutable_node_def()) visit(&node);
@@ -98,7 +98,7 @@ absl::Status ReadArtefact(const std::string& dir, Artefact* artefact) {
 absl::Status SetPrecision(const Artefact& artefact, PrecisionLimit limit, GraphDef* graph, PrecisionChoice* choice,
                           const CpuFeatures& cpu) {
   std::set<std::string> written;
-  ForEachNode(graph, [&](NodeDef* node) {
+  ForEachMutableNode(graph, [&](NodeDef* node) {
     if (node->op() == kTower) written.insert(PrecisionOf(*node));
   });
   if (written.empty()) return absl::OkStatus();
@@ -142,7 +142,7 @@ absl::Status SetPrecision(const Artefact& artefact, PrecisionLimit limit, GraphD
     choice->reason = absl::StrCat("the certificate permits bf16; ", computes);
   }
   choice->precision = bf16 ? PrecisionName(on_cpu) : "fp32";
-  ForEachNode(graph, [&](NodeDef* node) {
+  ForEachMutableNode(graph, [&](NodeDef* node) {
     if (node->op() != kTower) return;
     const std::string was = PrecisionOf(*node);
     if (limit == PrecisionLimit::kFloat32) {
@@ -155,7 +155,7 @@ absl::Status SetPrecision(const Artefact& artefact, PrecisionLimit limit, GraphD
 }
 
 void SetMaxRows(int64_t max_rows, GraphDef* graph) {
-  ForEachNode(graph, [max_rows](NodeDef* node) {
+  ForEachMutableNode(graph, [max_rows](NodeDef* node) {
     if (node->op() == "RecEmbeddingGroup") (*node->mutable_attr())["max_rows"].set_i(max_rows);
   });
 }

@@ -40,7 +40,7 @@ uint64_t MixInto(uint64_t hash, uint64_t value) {
   return hash ^ (hash >> 29);
 }
 
-absl::Status MakeTensor(FeedArena* arena, const Tensor& like, int64_t rows, Tensor* dst) {
+absl::Status MakeJointTensor(FeedArena* arena, const Tensor& like, int64_t rows, Tensor* dst) {
   tensorflow::TensorShape shape = like.shape();
   if (absl::Status s = shape.SetDimWithStatus(0, rows); !s.ok()) return s;
   return arena->Make(like.dtype(), shape, ElementBytes(like.dtype()), dst);
@@ -50,7 +50,7 @@ absl::Status MakeTensor(FeedArena* arena, const Tensor& like, int64_t rows, Tens
 absl::Status ConcatenateInput(const std::vector<JointRequest>& requests, size_t index, int64_t rows, FeedArena* arena,
                               Tensor* dst) {
   const Tensor& model = requests.front().request->feeds[index];
-  if (absl::Status s = MakeTensor(arena, model, rows, dst); !s.ok()) return s;
+  if (absl::Status s = MakeJointTensor(arena, model, rows, dst); !s.ok()) return s;
   const size_t element = ElementBytes(model.dtype());
   char* to = static_cast<char*>(dst->data());
   for (const JointRequest& one : requests) {
@@ -89,7 +89,7 @@ bool HaveRows(const std::vector<Tensor>& outputs, int64_t rows) {
 
 // Rows from `begin` on, in memory of their own: a client that keeps an answer keeps nobody else's.
 absl::Status CutRows(const Tensor& src, int64_t begin, int64_t rows, FeedArena* arena, Tensor* dst) {
-  if (absl::Status s = MakeTensor(arena, src, rows, dst); !s.ok()) return s;
+  if (absl::Status s = MakeJointTensor(arena, src, rows, dst); !s.ok()) return s;
   const int64_t per_row = ElementsPerRow(src), count = rows * per_row;
   if (count == 0) return absl::OkStatus();
   if (src.dtype() == tensorflow::DT_STRING) {
@@ -106,8 +106,8 @@ absl::Status CutRows(const Tensor& src, int64_t begin, int64_t rows, FeedArena* 
 }
 
 // `parts` [requests][outputs]
-absl::Status Split(const std::vector<Tensor>& outputs, const std::vector<JointRequest>& requests,
-                   std::vector<std::vector<Tensor>>* parts) {
+absl::Status SplitOutputs(const std::vector<Tensor>& outputs, const std::vector<JointRequest>& requests,
+                          std::vector<std::vector<Tensor>>* parts) {
   FeedArena arena;
   parts->resize(requests.size());
   int64_t begin = 0;
@@ -171,7 +171,7 @@ absl::Status RunJoint(const RunRequest& run, const std::vector<JointRequest>& re
   if (absl::Status s = Concatenate(requests, rows, &joint); !s.ok()) return s;
   if (absl::Status s = run(joint, &outputs); !s.ok()) return s;
   *follow = HaveRows(outputs, rows);
-  return *follow ? Split(outputs, requests, parts) : absl::OkStatus();
+  return *follow ? SplitOutputs(outputs, requests, parts) : absl::OkStatus();
 }
 
 // Runs requests one by one, whose answers count, and together in two orders, and tells what that has shown.

@@ -9,14 +9,14 @@ namespace processor {
 namespace {
 
 // Copying and printing a value take stack for each level of it.
-constexpr int kMaxDepth = 32;
+constexpr int kMaxConfigDepth = 32;
 
 }  // namespace
 
 absl::Status ConfigReader::Parse(std::string_view text) {
   bool too_deep = false;
   const auto watch_depth = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    too_deep = too_deep || depth > kMaxDepth;
+    too_deep = too_deep || depth > kMaxConfigDepth;
     return !too_deep;
   };
   try {
@@ -26,7 +26,7 @@ absl::Status ConfigReader::Parse(std::string_view text) {
   }
   if (too_deep) {
     return absl::InvalidArgumentError(
-        absl::StrCat("config: nested deeper than ", kMaxDepth, ", expected a flat object"));
+        absl::StrCat("config: nested deeper than ", kMaxConfigDepth, ", expected a flat object"));
   }
   if (!object_.is_object()) {
     return absl::InvalidArgumentError(absl::StrCat("config: JSON ", object_.type_name(), ", expected an object"));

@@ -22,7 +22,7 @@ using Kind = RowValue::Kind;
 constexpr char kNoRule[] = "is not known to act on each row alone";
 
 /// What a tensor has to do with rows, and the node that made it so.
-struct Found {
+struct NodeRows {
   RowValue value;
   const Node* node = nullptr;
 };
@@ -36,7 +36,7 @@ class RowWalk {
   RowProof Proof(int output) const {
     const Node* const node = graph_.OutputNode(output);
     if (node == nullptr) return {RowProof::Finding::kUnproved, "comes out of a loop"};
-    const Found& found = found_.at(node);
+    const NodeRows& found = found_.at(node);
     const SizePairs shape = graph_.Shape(*node, 0);
     switch (found.value.kind) {
       case Kind::kFree:
@@ -60,19 +60,19 @@ class RowWalk {
  private:
   static RowProof Dependent(std::string reason) { return {RowProof::Finding::kDependent, std::move(reason)}; }
 
-  static std::string Reason(const Found& found) {
+  static std::string Reason(const NodeRows& found) {
     if (found.node == nullptr) return found.value.why;
     return absl::StrCat("'", found.node->name(), "' (", found.node->type_string(), ") ", found.value.why);
   }
 
   void Visit(const Node& node) {
     const bool shaped = graph_.Visit(node);
-    Found found{OfNode(node, shaped), &node};
+    NodeRows found{OfNode(node, shaped), &node};
     if (found.value.kind == Kind::kUnknown || found.value.kind == Kind::kMixed) {
       // What made an input so is the reason, not what takes it.
       for (const Edge* edge : node.in_edges()) {
         if (edge->IsControlEdge()) continue;
-        const Found& input = found_.at(edge->src());
+        const NodeRows& input = found_.at(edge->src());
         if (input.value.kind == found.value.kind && input.value.why == found.value.why) found.node = input.node;
       }
     }
@@ -103,7 +103,7 @@ class RowWalk {
       if (edge->IsControlEdge()) continue;
       const int at = edge->dst_input();
       edges[at] = edge;
-      const Found& found = found_.at(edge->src());
+      const NodeRows& found = found_.at(edge->src());
       n.inputs[at] = PortOf(found.value, *edge->src(), edge->src_output());
       n.shapes[at] = graph_.Shape(*edge->src(), edge->src_output());
       all_free = all_free && n.IsFree(at);
@@ -169,7 +169,7 @@ class RowWalk {
   RowGraph& graph_;
   const Signature& signature_;
   SizePair rows_;
-  std::map<const Node*, Found> found_;
+  std::map<const Node*, NodeRows> found_;
 };
 
 }  // namespace

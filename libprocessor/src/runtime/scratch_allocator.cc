@@ -50,8 +50,8 @@ constexpr size_t SizeOfClass(int size_class) {
   return (size_t{1} << octave) + (size_t{1} << (octave - 2)) * (quarter + 1);
 }
 
-constexpr int kClasses = ClassOf(kMaxCachedBlock) + 1;
-static_assert(SizeOfClass(kClasses - 1) == kMaxCachedBlock && SizeOfClass(ClassOf(65)) >= 65);
+constexpr int kSizeClasses = ClassOf(kMaxCachedBlock) + 1;
+static_assert(SizeOfClass(kSizeClasses - 1) == kMaxCachedBlock && SizeOfClass(ClassOf(65)) >= 65);
 
 void* NewBlock(size_t alignment, size_t bytes, int size_class) {
   const size_t room = alignment < kAlignment ? kAlignment : alignment;
@@ -65,7 +65,7 @@ void* NewBlock(size_t alignment, size_t bytes, int size_class) {
 // Blocks that one thread has freed. It has no destructor, and so lives as long as its thread: other objects of the thread
 // may free blocks while they are destroyed.
 struct Cache {
-  Header* blocks[kClasses];
+  Header* blocks[kSizeClasses];
   size_t bytes;
   bool ended;  // nothing is kept any more
 };

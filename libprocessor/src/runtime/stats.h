@@ -14,6 +14,8 @@
 
 namespace processor {
 
+constexpr int64_t kSecondNs = 1'000'000'000;
+
 /// Nanoseconds on CLOCK_MONOTONIC.
 int64_t NowNs();
 

@@ -20,7 +20,7 @@ struct Attributes {
   uint64_t period = 0;
 };
 
-bool Read(int thread_id, Attributes* attributes) {
+bool ReadAttributes(int thread_id, Attributes* attributes) {
   return syscall(SYS_sched_getattr, thread_id, attributes, sizeof *attributes, 0) == 0 &&
          attributes->policy == SCHED_OTHER;
 }
@@ -29,7 +29,7 @@ bool Read(int thread_id, Attributes* attributes) {
 
 void SetSlice(int thread_id, int64_t slice_ns) {
   Attributes attributes;
-  if (!Read(thread_id, &attributes)) return;
+  if (!ReadAttributes(thread_id, &attributes)) return;
   attributes.size = sizeof attributes;
   attributes.runtime = static_cast<uint64_t>(slice_ns);
   attributes.deadline = attributes.period = 0;
@@ -38,7 +38,7 @@ void SetSlice(int thread_id, int64_t slice_ns) {
 
 int64_t SliceOfThread(int thread_id) {
   Attributes attributes;
-  return Read(thread_id, &attributes) ? static_cast<int64_t>(attributes.runtime) : 0;
+  return ReadAttributes(thread_id, &attributes) ? static_cast<int64_t>(attributes.runtime) : 0;
 }
 
 }  // namespace processor

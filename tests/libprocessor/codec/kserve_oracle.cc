@@ -37,8 +37,8 @@ void Append(const Tensor& tensor, Field* field) {
 }
 
 /// What generated code makes of a request. False if it is wrong.
-bool Wanted(const inference::ModelInferRequest& request, const SignatureSet& signatures, const Signature** signature,
-            std::vector<Tensor>* feeds, std::vector<int>* fetches) {
+bool WantedInfer(const inference::ModelInferRequest& request, const SignatureSet& signatures,
+                 const Signature** signature, std::vector<Tensor>* feeds, std::vector<int>* fetches) {
   std::string name;
   const auto parameter = request.parameters().find("signature_name");
   if (parameter != request.parameters().end()) {
@@ -278,7 +278,7 @@ std::string CompareKserve(std::string_view bytes, const SignatureSet& signatures
   std::vector<Tensor> feeds;
   std::vector<int> fetches;
   if (!request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return "";
-  if (Wanted(request, signatures, &signature, &feeds, &fetches) != status.ok()) {
+  if (WantedInfer(request, signatures, &signature, &feeds, &fetches) != status.ok()) {
     return "accepted by one alone; ours says: " + status.ToString();
   }
   if (!status.ok()) return "";

@@ -14,13 +14,13 @@ std::string Document(int generation, const std::string& models) {
   return absl::StrCat(R"({"schema": 1, "generation": )", generation, R"(, "models": {)", models, "}}");
 }
 
-std::string Model(const std::string& name, const std::string& path, const std::string& more = "") {
+std::string ModelText(const std::string& name, const std::string& path, const std::string& more = "") {
   return absl::StrCat("\"", name, R"(": {"baseline": 1, "versions": {"1": {"path": ")", path, "\"}}", more, "}");
 }
 
 TEST(AcceptDesired, WhatIsRightIsTakenAsItIs) {
   AcceptedState accepted;
-  const std::string text = Document(3, Model("a", "/a") + ", " + Model("b", "/b"));
+  const std::string text = Document(3, ModelText("a", "/a") + ", " + ModelText("b", "/b"));
   ASSERT_TRUE(AcceptDesired(text, "", "h", &accepted).ok());
   EXPECT_EQ(accepted.text, text);
   EXPECT_EQ(accepted.error, "");
@@ -28,10 +28,11 @@ TEST(AcceptDesired, WhatIsRightIsTakenAsItIs) {
 }
 
 TEST(AcceptDesired, AModelThatIsRefusedStaysAsItWas) {
-  const std::string former = Document(3, Model("a", "/a") + ", " + Model("b", "/b") + ", " + Model("c", "/c"));
+  const std::string former =
+      Document(3, ModelText("a", "/a") + ", " + ModelText("b", "/b") + ", " + ModelText("c", "/c"));
   const std::string wrong = R"(, "labels": {"l": 9})";
   const std::string text =
-      Document(4, Model("a", "/new", wrong) + ", " + Model("b", "/new") + ", " + Model("d", "/d", wrong));
+      Document(4, ModelText("a", "/new", wrong) + ", " + ModelText("b", "/new") + ", " + ModelText("d", "/d", wrong));
   AcceptedState accepted;
   ASSERT_TRUE(AcceptDesired(text, former, "h", &accepted).ok());
   EXPECT_EQ(accepted.state.generation, 4);
@@ -52,7 +53,7 @@ TEST(AcceptDesired, AModelThatIsRefusedStaysAsItWas) {
 
 TEST(AcceptDesired, AVersionThatIsRefusedIsThereWithItsFault) {
   AcceptedState accepted;
-  ASSERT_TRUE(AcceptDesired(Document(1, Model("a", "relative")), "", "h", &accepted).ok());
+  ASSERT_TRUE(AcceptDesired(Document(1, ModelText("a", "relative")), "", "h", &accepted).ok());
   EXPECT_EQ(accepted.error, "") << "told where versions are told of";
   EXPECT_FALSE(accepted.state.models.at("a").versions.at(1).fault.ok());
 }
@@ -66,7 +67,7 @@ TEST(AcceptDesired, WhatCannotBeFollowedAtAllLeavesEverything) {
 }
 
 TEST(AcceptDesired, AFormerStateThatIsDamagedKeepsNothing) {
-  const std::string text = Document(4, Model("a", "/new", R"(, "x": 1)"));
+  const std::string text = Document(4, ModelText("a", "/new", R"(, "x": 1)"));
   for (const char* former : {"", "{", "[]", R"({"models": 1})", R"({"models": {"a": 5}})"}) {
     AcceptedState accepted;
     ASSERT_TRUE(AcceptDesired(text, former, "h", &accepted).ok()) << former;

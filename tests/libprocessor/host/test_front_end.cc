@@ -6,10 +6,10 @@
 
 #include <chrono>
 
+#include "src/runtime/stats.h"
+
 namespace processor {
 namespace {
-
-constexpr int64_t kSecondNs = 1'000'000'000;
 
 class FrontEndPlaces : public ::testing::Test {
  protected:

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using Records = std::vector<std::string>;
 
-constexpr int64_t kMiB = 1 << 20;
+constexpr int64_t kMaxFileBytes = 1 << 20;
 constexpr int64_t kFraming = 16;
 
 class RecordFolderTest : public testing::Test {
@@ -34,7 +34,7 @@ class RecordFolderTest : public testing::Test {
 TEST_F(RecordFolderTest, TensorFlowReadsWhatIsWritten) {
   const mode_t mask = umask(022);
   const Records records = {"one", "", std::string(100000, 'x')};
-  for (const std::string& record : records) ASSERT_TRUE(folder_.Append(record, kMiB, 8).ok());
+  for (const std::string& record : records) ASSERT_TRUE(folder_.Append(record, kMaxFileBytes, 8).ok());
   umask(mask);
   ASSERT_EQ(Files().size(), 1);
   const std::string name = Files().front();
@@ -73,15 +73,15 @@ TEST_F(RecordFolderTest, ARecordThatIsLargerHasAFileOfItsOwn) {
 TEST_F(RecordFolderTest, FewerFilesAreKeptFromTheNextRecordOn) {
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(folder_.Append(std::string(5000, 'x'), 4096, 8).ok());
   EXPECT_EQ(Files().size(), 5);
-  ASSERT_TRUE(folder_.Append("small", kMiB, 2).ok());
+  ASSERT_TRUE(folder_.Append("small", kMaxFileBytes, 2).ok());
   EXPECT_EQ(Files().size(), 2);
   EXPECT_EQ(RecordsIn(Path()).back(), "small");
 }
 
 TEST_F(RecordFolderTest, AnotherHostBeginsAFileOfItsOwn) {
-  ASSERT_TRUE(folder_.Append("before", kMiB, 8).ok());
+  ASSERT_TRUE(folder_.Append("before", kMaxFileBytes, 8).ok());
   RecordFolder restarted(Path());
-  ASSERT_TRUE(restarted.Append("after", kMiB, 8).ok());
+  ASSERT_TRUE(restarted.Append("after", kMaxFileBytes, 8).ok());
   EXPECT_EQ(Files().size(), 2);
   EXPECT_EQ(RecordsIn(Path()), (Records{"before", "after"}));
 }
@@ -90,30 +90,30 @@ TEST_F(RecordFolderTest, NamesRiseThoughTheClockIsSetBack) {
   above_.Write("requests/ranking/4000000000000000.tfrecord", "");
   above_.Write("requests/ranking/3000000000000000.tfrecord", "");
   above_.Write("requests/ranking/notes.txt", "not ours");
-  ASSERT_TRUE(folder_.Append("x", kMiB, 2).ok());
+  ASSERT_TRUE(folder_.Append("x", kMaxFileBytes, 2).ok());
   EXPECT_EQ(Files(), (Records{"4000000000000000.tfrecord", "4000000000000001.tfrecord", "notes.txt"}));
 }
 
 TEST_F(RecordFolderTest, WhatOthersRemoveIsMadeAgain) {
-  ASSERT_TRUE(folder_.Append("first", kMiB, 8).ok());
+  ASSERT_TRUE(folder_.Append("first", kMaxFileBytes, 8).ok());
   fs::remove(Path() + "/" + Files().front());
-  ASSERT_TRUE(folder_.Append("second", kMiB, 8).ok());
+  ASSERT_TRUE(folder_.Append("second", kMaxFileBytes, 8).ok());
   EXPECT_EQ(RecordsIn(Path()), (Records{"second"}));
   fs::remove_all(above_.path() + "/requests");
-  ASSERT_TRUE(folder_.Append("third", kMiB, 8).ok());
+  ASSERT_TRUE(folder_.Append("third", kMaxFileBytes, 8).ok());
   EXPECT_EQ(RecordsIn(Path()), (Records{"third"}));
 }
 
 TEST_F(RecordFolderTest, WhereNoFolderCanBeTheErrorSaysSo) {
   above_.Write("requests", "a file");
-  const absl::Status status = folder_.Append("x", kMiB, 8);
+  const absl::Status status = folder_.Append("x", kMaxFileBytes, 8);
   EXPECT_EQ(status.message(), absl::StrCat("'", Path(), "': cannot be made: Not a directory"));
   fs::remove(above_.path() + "/requests");
-  EXPECT_TRUE(folder_.Append("x", kMiB, 8).ok());
+  EXPECT_TRUE(folder_.Append("x", kMaxFileBytes, 8).ok());
 }
 
 TEST_F(RecordFolderTest, HalfARecordIsTakenAway) {
-  ASSERT_TRUE(folder_.Append("whole", kMiB, 8).ok());
+  ASSERT_TRUE(folder_.Append("whole", kMaxFileBytes, 8).ok());
   // A file of 100 bytes is full, as a disk might be.
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
   rlimit before;
@@ -121,13 +121,13 @@ TEST_F(RecordFolderTest, HalfARecordIsTakenAway) {
   rlimit full = before;
   full.rlim_cur = 100;
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
-  const absl::Status failed = folder_.Append(std::string(200, 'x'), kMiB, 8);
+  const absl::Status failed = folder_.Append(std::string(200, 'x'), kMaxFileBytes, 8);
   const auto size = fs::file_size(Path() + "/" + Files().front());
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, old_handler);
   EXPECT_EQ(failed.message(), absl::StrCat("'", Path(), "': a record cannot be written: No space left on device"));
   EXPECT_EQ(size, 5 + kFraming);
-  ASSERT_TRUE(folder_.Append("later", kMiB, 8).ok());
+  ASSERT_TRUE(folder_.Append("later", kMaxFileBytes, 8).ok());
   EXPECT_EQ(RecordsIn(Path()), (Records{"whole", "later"}));
 }
 

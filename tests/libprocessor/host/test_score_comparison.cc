@@ -10,8 +10,8 @@
 namespace processor {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNanScore = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfiniteScore = std::numeric_limits<float>::infinity();
 using Scores = std::vector<float>;
 
 double Correlation(const Scores& a, const Scores& b) {
@@ -36,8 +36,8 @@ TEST(RankCorrelation, IsNotAlwaysDefined) {
   EXPECT_FALSE(RankCorrelation(Scores{1}, Scores{1}, &correlation));
   EXPECT_FALSE(RankCorrelation(Scores{1, 2}, Scores{1}, &correlation));
   EXPECT_FALSE(RankCorrelation(Scores{1, 1}, Scores{1, 2}, &correlation));
-  EXPECT_FALSE(RankCorrelation(Scores{1, kNan}, Scores{1, 2}, &correlation));
-  EXPECT_FALSE(RankCorrelation(Scores{1, 2}, Scores{1, kInfinity}, &correlation));
+  EXPECT_FALSE(RankCorrelation(Scores{1, kNanScore}, Scores{1, 2}, &correlation));
+  EXPECT_FALSE(RankCorrelation(Scores{1, 2}, Scores{1, kInfiniteScore}, &correlation));
   EXPECT_EQ(correlation, 7);
 }
 
@@ -46,7 +46,7 @@ TEST(ScoreComparison, SumsOverRequests) {
   EXPECT_TRUE(comparison.Json()["mean_difference"].is_null());
   comparison.Add(Scores{1, 2}, Scores{1.5, 2});
   comparison.Add(Scores{3}, Scores{2});
-  comparison.Add(Scores{1, 2, 3}, Scores{kNan, kInfinity, 3});
+  comparison.Add(Scores{1, 2, 3}, Scores{kNanScore, kInfiniteScore, 3});
   comparison.Add(Scores{1, 2}, Scores{1});
   comparison.AddError();
   const nlohmann::ordered_json json = comparison.Json();
@@ -67,7 +67,7 @@ TEST(ScoreComparison, SaysHowSureItsMeansAre) {
   ScoreComparison comparison;
   comparison.Add(Scores{1, 2}, Scores{1.5, 2});
   comparison.Add(Scores{3, 1, 2}, Scores{2, 3, 1});
-  comparison.Add(Scores{kNan, kInfinity}, Scores{1, 2});
+  comparison.Add(Scores{kNanScore, kInfiniteScore}, Scores{1, 2});
   const nlohmann::ordered_json json = comparison.Json();
   // Means of 0.5 and 0, and of 1, 2 and 1; the third has no pair.
   EXPECT_EQ(json["compared_requests"], 2);

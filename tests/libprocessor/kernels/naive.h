@@ -7,10 +7,13 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <vector>
 
 namespace processor {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
 
 /// Numbers from -1 to 1.
 inline std::vector<float> SomeFloats(size_t count, uint32_t seed = 1) {
@@ -20,6 +23,17 @@ inline std::vector<float> SomeFloats(size_t count, uint32_t seed = 1) {
   for (float& one : numbers) one = uniform(random);
   return numbers;
 }
+
+/// Numbers from -scale to scale.
+inline std::vector<float> RandomFloats(size_t count, float scale, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<float> uniform(-scale, scale);
+  std::vector<float> values(count);
+  for (float& value : values) value = uniform(generator);
+  return values;
+}
+
+inline double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 /// `scale` is the size of what was added up, where that may cancel.
 inline void ExpectNear(const std::vector<float>& found, const std::vector<double>& expected, double scale = 0) {

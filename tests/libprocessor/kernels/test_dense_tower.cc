@@ -25,22 +25,12 @@ using processor::TowerLayout;
 using processor::TowerOptions;
 using processor::TowerPlan;
 using processor::TowerRun;
-using processor::testing::Matrix;
-using processor::testing::RandomWeights;
-using processor::testing::TowerReference;
+using processor::reference::AllTowerOptions;
+using processor::reference::Matrix;
+using processor::reference::RandomWeights;
+using processor::reference::TowerReference;
 
 using Shapes = std::vector<std::vector<int64_t>>;
-
-std::vector<TowerOptions> AllOptions() {
-  std::vector<TowerOptions> all;
-  for (Isa isa : processor::SupportedIsas()) {
-    for (Precision precision : {Precision::kFloat32, Precision::kBfloat16Weights}) all.push_back({precision, isa});
-  }
-  all.push_back({Precision::kFloat32, processor::ThisCpu().isa, true});
-  // oneDNN computes it on every CPU with AVX-512, if slowly.
-  if (processor::ThisCpu().isa == Isa::kAvx512) all.push_back({Precision::kBfloat16, Isa::kAvx512, true});
-  return all;
-}
 
 std::string Show(const TowerOptions& options) {
   return absl::StrCat(processor::IsaName(options.isa), " ", PrecisionName(options.precision),
@@ -79,8 +69,8 @@ void CheckHalvesHaveNoGaps(const TowerLayout& layout) {
 }
 
 // Runs a tower in `parts` calls, with one row for the inputs in `singles`, and compares all outputs.
-void Check(const Tower& spec, const TowerOptions& options, int64_t rows, const std::vector<size_t>& singles = {},
-           int parts = 1) {
+void CheckTower(const Tower& spec, const TowerOptions& options, int64_t rows, const std::vector<size_t>& singles = {},
+                int parts = 1) {
   SCOPED_TRACE(absl::StrCat(Show(options), ", ", rows, " rows, ", singles.size(), " single inputs, ", parts, " parts"));
   const RandomWeights random(spec.weights);
   std::shared_ptr<const DenseTower> tower;
@@ -156,21 +146,21 @@ Tower Chain(const std::vector<int64_t>& widths, const std::string& activation) {
 const std::string kRelu = R"(, "activation": {"kind": "relu"})";
 
 TEST(DenseTower, ChainsEqualTheReference) {
-  for (const TowerOptions& options : AllOptions()) {
+  for (const TowerOptions& options : AllTowerOptions()) {
     const Tower tower = Chain({45, 130, 64, 17, 1}, kRelu);
-    for (int64_t rows : {0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 64, 127, 128, 129}) Check(tower, options, rows);
-    Check(tower, options, 129, {}, 3);
+    for (int64_t rows : {0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 64, 127, 128, 129}) CheckTower(tower, options, rows);
+    CheckTower(tower, options, 129, {}, 3);
   }
 }
 
 TEST(DenseTower, TakesAllWidths) {
-  for (const TowerOptions& options : AllOptions()) {
+  for (const TowerOptions& options : AllTowerOptions()) {
     for (int64_t k : {1, 2, 3, 13, 16, 17, 64, 129, 429}) {
       for (int64_t n : {1, 2, 3, 13, 16, 17, 64, 129}) {
-        Check(Chain({k, n, 3}, kRelu), options, k % 2 == 0 ? 3 : 9);
+        CheckTower(Chain({k, n, 3}, kRelu), options, k % 2 == 0 ? 3 : 9);
       }
     }
-    Check(Chain({17, 429, 429, 2}, kRelu), options, 11);
+    CheckTower(Chain({17, 429, 429, 2}, kRelu), options, 11);
   }
 }
 
@@ -190,12 +180,12 @@ TEST(DenseTower, AppliesEveryActivation) {
                                           R"("prelu", "weight": 4)",
                                           R"("prelu", "weight": 7)",
                                           R"("dice", "weight": 4, "scale": 5, "shift": 6)"};
-  for (const TowerOptions& options : AllOptions()) {
+  for (const TowerOptions& options : AllTowerOptions()) {
     for (const std::string& kind : kinds) {
       Tower tower = Chain({20, 37, 3}, absl::StrCat(R"(, "activation": {"kind": )", kind, "}"));
       for (int64_t length : {37, 37, 37, 1}) tower.weights.push_back({length});
       SCOPED_TRACE(kind);
-      for (int64_t rows : {1, 3, 17}) Check(tower, options, rows);
+      for (int64_t rows : {1, 3, 17}) CheckTower(tower, options, rows);
     }
   }
 }
@@ -229,17 +219,17 @@ Tower Everything() {
 }
 
 TEST(DenseTower, ComputesEveryKindOfLayer) {
-  for (const TowerOptions& options : AllOptions()) {
-    for (int64_t rows : {0, 1, 2, 5, 8, 33, 129}) Check(Everything(), options, rows);
+  for (const TowerOptions& options : AllTowerOptions()) {
+    for (int64_t rows : {0, 1, 2, 5, 8, 33, 129}) CheckTower(Everything(), options, rows);
   }
 }
 
 TEST(DenseTower, OneRowOfAnInputCountsForAll) {
-  for (const TowerOptions& options : AllOptions()) {
+  for (const TowerOptions& options : AllTowerOptions()) {
     for (int64_t rows : {2, 3, 9, 50}) {
       for (const std::vector<size_t>& singles :
            std::vector<std::vector<size_t>>{{0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}}) {
-        Check(Everything(), options, rows, singles, rows == 50 ? 2 : 1);
+        CheckTower(Everything(), options, rows, singles, rows == 50 ? 2 : 1);
       }
     }
   }
@@ -249,7 +239,7 @@ TEST(DenseTower, OneRowOfAnInputCountsForAll) {
 TEST(DenseTower, RowsOfABatchScoreAsAlone) {
   const Tower spec = Chain({45, 130, 64, 1}, kRelu);
   const RandomWeights random(spec.weights);
-  for (const TowerOptions& options : AllOptions()) {
+  for (const TowerOptions& options : AllTowerOptions()) {
     std::shared_ptr<const DenseTower> tower;
     ASSERT_TRUE(spec.Make(options, random, &tower).ok());
     std::vector<float> x(60 * 45);

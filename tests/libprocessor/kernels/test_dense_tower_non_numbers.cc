@@ -27,24 +27,15 @@ using processor::TowerLayout;
 using processor::TowerOptions;
 using processor::TowerPlan;
 using processor::TowerRun;
-using processor::testing::RandomWeights;
+using processor::reference::AllTowerOptions;
+using processor::reference::RandomWeights;
 
 constexpr int64_t kWidth = 16, kUnits = 37, kScores = 3;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-std::vector<TowerOptions> AllOptions() {
-  std::vector<TowerOptions> all;
-  for (Isa isa : processor::SupportedIsas()) {
-    for (Precision precision : {Precision::kFloat32, Precision::kBfloat16Weights}) all.push_back({precision, isa});
-  }
-  all.push_back({Precision::kFloat32, processor::ThisCpu().isa, true});
-  if (processor::ThisCpu().isa == Isa::kAvx512) all.push_back({Precision::kBfloat16, Isa::kAvx512, true});
-  return all;
-}
-
 // Two hidden layers, of which the first leaves the op as well, before anything else can hide what became of it.
-std::shared_ptr<const DenseTower> Make(const std::string& activation, const TowerOptions& options) {
+std::shared_ptr<const DenseTower> MakeTower(const std::string& activation, const TowerOptions& options) {
   const std::string text = absl::StrCat(R"({"version": 1, "layers": [
     {"op": "dense", "inputs": ["x0"], "weights": [0], "bias": 1, "activation": )",
                                         activation, R"(},
@@ -67,7 +58,7 @@ std::string Kinds(const std::string& activation, const TowerOptions& options, in
   x[row * kWidth + 3] = special;
   const std::vector<TowerInput> inputs = {{x.data(), rows, kWidth}};
   std::shared_ptr<const TowerLayout> layout;
-  EXPECT_TRUE(TowerLayout::Create(Make(activation, options), inputs, rows, &layout).ok());
+  EXPECT_TRUE(TowerLayout::Create(MakeTower(activation, options), inputs, rows, &layout).ok());
   std::vector<float> scores(rows * kScores), hidden(rows * kUnits);
   const std::vector<float*> outputs = {scores.data(), hidden.data()};
   const HugeMemory single(layout->single_floats() * 4), block(layout->block_floats(layout->block_rows()) * 4);
@@ -103,7 +94,7 @@ TEST(DenseTowerNonNumbers, AreAlikeInEveryNumberOfRows) {
   for (const std::string& activation : activations) {
     for (float special : {kNan, kInfinity, -kInfinity}) {
       const std::string expected = Kinds(activation, {Precision::kFloat32, Isa::kPlain}, 1, 0, special);
-      for (const TowerOptions& options : AllOptions()) {
+      for (const TowerOptions& options : AllTowerOptions()) {
         for (int64_t rows : {1, 2, 4, 5, 8, 9, 17, 64, 127}) {
           ASSERT_EQ(Kinds(activation, options, rows, rows - 1, special), expected)
               << activation << " of " << special << ", " << processor::IsaName(options.isa) << " "
@@ -120,7 +111,7 @@ TEST(DenseTowerNonNumbers, ReluKeepsNanUnlessTensorFlowDoesNot) {
   for (const char* kind : {"relu", "relu6"}) {
     const std::string plain = absl::StrCat(R"({"kind": ")", kind, R"("})");
     const std::string contracted = absl::StrCat(R"({"kind": ")", kind, R"(", "onednn": true})");
-    for (TowerOptions options : AllOptions()) {
+    for (TowerOptions options : AllTowerOptions()) {
       for (int64_t rows : {1, 64}) {
         const std::string nan(kScores + kUnits, 'n'), numbers(kScores + kUnits, '.');
         options.stock_onednn = true;
@@ -135,7 +126,7 @@ TEST(DenseTowerNonNumbers, ReluKeepsNanUnlessTensorFlowDoesNot) {
 
 // As in TensorFlow, minus infinity times 0 is no number.
 TEST(DenseTowerNonNumbers, SwishOfMinusInfinityIsNoNumber) {
-  for (const TowerOptions& options : AllOptions()) {
+  for (const TowerOptions& options : AllTowerOptions()) {
     for (const char* kind : {"swish", "gelu_tanh", "gelu"}) {
       const std::string hidden =
           Kinds(absl::StrCat(R"({"kind": ")", kind, R"("})"), options, 1, 0, -kInfinity).substr(kScores);

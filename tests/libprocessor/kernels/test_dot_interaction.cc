@@ -23,8 +23,8 @@ std::vector<double> Products(const std::vector<float>& src, int64_t rows, int64_
   return products;
 }
 
-std::vector<float> Compute(const std::vector<float>& src, int64_t rows, int64_t fields, int64_t dim,
-                           const std::vector<int64_t>& pairs, Isa isa) {
+std::vector<float> ComputeProducts(const std::vector<float>& src, int64_t rows, int64_t fields, int64_t dim,
+                                   const std::vector<int64_t>& pairs, Isa isa) {
   const DotPairs kernel(pairs, fields);
   // What it works in may hold anything.
   std::vector<float> scratch(kernel.scratch(dim), NAN), dst(rows * pairs.size(), -7);
@@ -43,7 +43,7 @@ TEST(DotInteraction, EqualsLoops) {
             for (int64_t j = 0; j <= i; ++j) pairs.push_back((i + j) % 2 ? i * fields + j : j * fields + i);
           }
           const std::vector<float> src = SomeFloats(rows * fields * dim);
-          ExpectNear(Compute(src, rows, fields, dim, pairs, isa), Products(src, rows, fields, dim, pairs));
+          ExpectNear(ComputeProducts(src, rows, fields, dim, pairs, isa), Products(src, rows, fields, dim, pairs));
         }
       }
     }
@@ -54,14 +54,14 @@ TEST(DotInteraction, GivesPairsInTheirOrderAndZeros) {
   const std::vector<int64_t> pairs = {-1, 5, 1, 1, 3, 8, -1};
   const std::vector<float> src = SomeFloats(2 * 3 * 5);
   for (Isa isa : SupportedIsas()) {
-    ExpectNear(Compute(src, 2, 3, 5, pairs, isa), Products(src, 2, 3, 5, pairs));
+    ExpectNear(ComputeProducts(src, 2, 3, 5, pairs, isa), Products(src, 2, 3, 5, pairs));
   }
 }
 
 TEST(DotInteraction, TakesNoPairsAndNoElements) {
   for (Isa isa : SupportedIsas()) {
-    EXPECT_TRUE(Compute(SomeFloats(6), 2, 3, 1, {}, isa).empty());
-    ExpectNear(Compute({}, 2, 3, 0, {1, 2}, isa), {0, 0, 0, 0});
+    EXPECT_TRUE(ComputeProducts(SomeFloats(6), 2, 3, 1, {}, isa).empty());
+    ExpectNear(ComputeProducts({}, 2, 3, 0, {1, 2}, isa), {0, 0, 0, 0});
   }
 }
 

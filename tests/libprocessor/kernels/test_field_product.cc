@@ -7,8 +7,9 @@
 namespace processor {
 namespace {
 
-std::vector<double> Naive(const std::vector<float>& src, int64_t rows, int64_t fields, int64_t dim,
-                          const std::vector<int64_t>& pairs, const std::vector<float>& kernel, ProductKernel kind) {
+std::vector<double> NaiveProducts(const std::vector<float>& src, int64_t rows, int64_t fields, int64_t dim,
+                                  const std::vector<int64_t>& pairs, const std::vector<float>& kernel,
+                                  ProductKernel kind) {
   std::vector<double> products;
   const int64_t count = static_cast<int64_t>(pairs.size());
   for (int64_t row = 0; row < rows; ++row) {
@@ -47,7 +48,7 @@ TEST(FieldProduct, EqualsLoops) {
             const std::vector<float> kernel = SomeFloats(pairs.size() * weights, 2);
             std::vector<float> scratch(dim, NAN), dst(rows * pairs.size(), -7);
             FieldProduct(src.data(), rows, fields, dim, pairs, kernel.data(), kind, scratch.data(), dst.data(), isa);
-            ExpectNear(dst, Naive(src, rows, fields, dim, pairs, kernel, kind));
+            ExpectNear(dst, NaiveProducts(src, rows, fields, dim, pairs, kernel, kind));
           }
         }
       }

@@ -10,8 +10,6 @@
 namespace processor {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
-
 struct Tensors {
   explicit Tensors(const AttentionShape& shape)
       : query(SomeFloats(shape.queries * shape.heads * shape.dim, 1)),
@@ -25,8 +23,8 @@ T At(const Broadcast<T>& mask, int64_t h, int64_t q, int64_t k) {
   return mask.data[h * mask.head_stride + q * mask.query_stride + k * mask.key_stride];
 }
 
-std::vector<double> Naive(const AttentionShape& shape, const HeadAttentionRule& rule, const Tensors& in,
-                          const AttentionMasks& masks) {
+std::vector<double> NaiveAttention(const AttentionShape& shape, const HeadAttentionRule& rule, const Tensors& in,
+                                   const AttentionMasks& masks) {
   std::vector<double> found(shape.queries * shape.heads * shape.value_dim, 0);
   for (int64_t q = 0; q < shape.queries; ++q) {
     for (int64_t h = 0; h < shape.heads; ++h) {
@@ -74,7 +72,7 @@ TEST(HeadAttention, EqualsLoops) {
                          << IsaName(isa) << " " << heads << " heads " << queries << "x" << keys << "x" << dim);
             const Tensors in(shape);
             const HeadAttentionRule rule{0.37f, 0};
-            ExpectNear(Attend(shape, rule, in, {}, isa), Naive(shape, rule, in, {}));
+            ExpectNear(Attend(shape, rule, in, {}, isa), NaiveAttention(shape, rule, in, {}));
           }
         }
       }
@@ -97,7 +95,7 @@ TEST(HeadAttention, TakesMasksOfEveryShape) {
         masks.bias = {bias.data(), one[0], one[1], one[2]};
         masks.condition = {condition.get(), two[0], two[1], two[2]};
         masks.gate = gate.data();
-        ExpectNear(Attend(shape, rule, in, masks, isa), Naive(shape, rule, in, masks));
+        ExpectNear(Attend(shape, rule, in, masks, isa), NaiveAttention(shape, rule, in, masks));
       }
     }
   }

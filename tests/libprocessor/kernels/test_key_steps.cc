@@ -14,7 +14,7 @@ namespace {
 
 using tensorflow::tstring;
 
-PlanStep Make(StepKind kind, int64_t first = 0, int64_t second = 0) {
+PlanStep MakeStep(StepKind kind, int64_t first = 0, int64_t second = 0) {
   PlanStep step{};
   step.kind = kind;
   step.first = first;
@@ -102,24 +102,25 @@ TEST(KeySteps, IntegersAreWidened) {
 }
 
 TEST(KeySteps, ArithmeticWrapsAndModIsNotNegative) {
-  const PlanKey key = MakeKey({Make(StepKind::kMultiply, 3), Make(StepKind::kAdd, -1), Make(StepKind::kMod, 10)});
+  const PlanKey key =
+      MakeKey({MakeStep(StepKind::kMultiply, 3), MakeStep(StepKind::kAdd, -1), MakeStep(StepKind::kMod, 10)});
   EXPECT_EQ(Keys<int64_t>(key, tensorflow::DT_INT64, {-5, 0, 4}), (std::vector<int64_t>{4, 9, 1}));
-  EXPECT_EQ(Keys<int64_t>(MakeKey({Make(StepKind::kMod, -7)}), tensorflow::DT_INT64, {-8, -7, 0, 8, INT64_MIN}),
+  EXPECT_EQ(Keys<int64_t>(MakeKey({MakeStep(StepKind::kMod, -7)}), tensorflow::DT_INT64, {-8, -7, 0, 8, INT64_MIN}),
             (std::vector<int64_t>{-1, 0, 0, -6, INT64_MIN % 7}));
-  EXPECT_EQ(Keys<int64_t>(MakeKey({Make(StepKind::kMod, INT64_MIN)}), tensorflow::DT_INT64, {INT64_MIN, -1, 1}),
+  EXPECT_EQ(Keys<int64_t>(MakeKey({MakeStep(StepKind::kMod, INT64_MIN)}), tensorflow::DT_INT64, {INT64_MIN, -1, 1}),
             (std::vector<int64_t>{0, -1, INT64_MIN + 1}));
-  EXPECT_EQ(Keys<uint64_t>(MakeKey({Make(StepKind::kMod, 10)}), tensorflow::DT_UINT64, {UINT64_MAX}),
+  EXPECT_EQ(Keys<uint64_t>(MakeKey({MakeStep(StepKind::kMod, 10)}), tensorflow::DT_UINT64, {UINT64_MAX}),
             (std::vector<int64_t>{5}));
-  EXPECT_EQ(Keys<int64_t>(MakeKey({Make(StepKind::kAdd, INT64_MAX)}), tensorflow::DT_INT64, {1}),
+  EXPECT_EQ(Keys<int64_t>(MakeKey({MakeStep(StepKind::kAdd, INT64_MAX)}), tensorflow::DT_INT64, {1}),
             (std::vector<int64_t>{INT64_MIN}));
-  EXPECT_EQ(Keys<int64_t>(MakeKey({Make(StepKind::kClip, -2, 3)}), tensorflow::DT_INT64, {-9, 0, 9}),
+  EXPECT_EQ(Keys<int64_t>(MakeKey({MakeStep(StepKind::kClip, -2, 3)}), tensorflow::DT_INT64, {-9, 0, 9}),
             (std::vector<int64_t>{-2, 0, 3}));
-  EXPECT_EQ(Keys<uint64_t>(MakeKey({Make(StepKind::kClip, -2, 3)}), tensorflow::DT_UINT64, {UINT64_MAX, 0}),
+  EXPECT_EQ(Keys<uint64_t>(MakeKey({MakeStep(StepKind::kClip, -2, 3)}), tensorflow::DT_UINT64, {UINT64_MAX, 0}),
             (std::vector<int64_t>{3, 0}));
 }
 
 TEST(KeySteps, NegativeNumbersCountFromTheEnd) {
-  const PlanKey key = MakeKey({Make(StepKind::kWrapNegative, 10)});
+  const PlanKey key = MakeKey({MakeStep(StepKind::kWrapNegative, 10)});
   EXPECT_EQ(Keys<int64_t>(key, tensorflow::DT_INT64, {-11, -10, -1, 0, 9, 10, INT64_MIN}),
             (std::vector<int64_t>{-1, 0, 9, 0, 9, 10, INT64_MIN + 10}));
   EXPECT_EQ(Keys<int32_t>(key, tensorflow::DT_INT32, {-1}), (std::vector<int64_t>{9}));
@@ -127,7 +128,7 @@ TEST(KeySteps, NegativeNumbersCountFromTheEnd) {
 }
 
 TEST(KeySteps, NumbersAreHashedAsTheirDigits) {
-  const PlanKey key = MakeKey({Make(StepKind::kToString), Make(StepKind::kFastHash, 1000)});
+  const PlanKey key = MakeKey({MakeStep(StepKind::kToString), MakeStep(StepKind::kFastHash, 1000)});
   for (const int64_t number : {int64_t{0}, int64_t{-12}, INT64_MIN, INT64_MAX}) {
     const std::string digits = std::to_string(number);
     EXPECT_EQ(Keys<int64_t>(key, tensorflow::DT_INT64, {number})[0], FastHash(digits.data(), digits.size()) % 1000);
@@ -138,7 +139,7 @@ TEST(KeySteps, NumbersAreHashedAsTheirDigits) {
 
 TEST(KeySteps, IgnoredValuesAreMarked) {
   std::vector<uint8_t> none;
-  PlanKey key = MakeKey({Make(StepKind::kFastHash, 10)});
+  PlanKey key = MakeKey({MakeStep(StepKind::kFastHash, 10)});
   key.ignore = IgnoreKind::kString;
   const std::vector<tstring> words = {tstring(""), tstring("a"), tstring(std::string(100, 'x'))};
   Keys(key, tensorflow::DT_STRING, words, &none);
@@ -150,7 +151,7 @@ TEST(KeySteps, IgnoredValuesAreMarked) {
   Keys(key, tensorflow::DT_STRING, words, &none);
   EXPECT_TRUE(none.empty());
 
-  PlanKey number = MakeKey({Make(StepKind::kAdd, -5)});
+  PlanKey number = MakeKey({MakeStep(StepKind::kAdd, -5)});
   number.ignore = IgnoreKind::kInteger;
   number.ignored_integer = 7;
   number.ignore_negative = true;
@@ -162,7 +163,7 @@ TEST(KeySteps, IgnoredValuesAreMarked) {
 }
 
 TEST(KeySteps, StringsOfNumbersComeInChunks) {
-  PlanKey key = MakeKey({Make(StepKind::kAdd, 1), Make(StepKind::kToString)});
+  PlanKey key = MakeKey({MakeStep(StepKind::kAdd, 1), MakeStep(StepKind::kToString)});
   key.ignore = IgnoreKind::kInteger;
   key.ignored_integer = 100;
   KeySteps steps;
@@ -181,7 +182,7 @@ TEST(KeySteps, StringsOfNumbersComeInChunks) {
 }
 
 TEST(KeySteps, Bucketizes) {
-  PlanKey key = MakeKey({Make(StepKind::kBucketize)});
+  PlanKey key = MakeKey({MakeStep(StepKind::kBucketize)});
   key.steps[0].boundaries = {0.0f, 1.5f, 1.5f};
   EXPECT_EQ(Keys<float>(key, tensorflow::DT_FLOAT, {-1.0f, 0.0f, 1.0f, 1.5f, NAN}),
             (std::vector<int64_t>{0, 1, 1, 3, 3}));
@@ -190,14 +191,15 @@ TEST(KeySteps, Bucketizes) {
 }
 
 TEST(KeySteps, RefusesStepsThatDoNotFit) {
-  const PlanStep hash = Make(StepKind::kFastHash, 10), text = Make(StepKind::kToString), mod = Make(StepKind::kMod, 3);
+  const PlanStep hash = MakeStep(StepKind::kFastHash, 10), text = MakeStep(StepKind::kToString),
+                 mod = MakeStep(StepKind::kMod, 3);
   EXPECT_NE(Refused(MakeKey({hash}), tensorflow::DT_INT64), "");
   EXPECT_NE(Refused(MakeKey({mod}), tensorflow::DT_STRING), "");
   EXPECT_NE(Refused(MakeKey({text}), tensorflow::DT_STRING), "");
   EXPECT_NE(Refused(MakeKey({text, mod}), tensorflow::DT_INT64), "");
   EXPECT_NE(Refused(MakeKey({}), tensorflow::DT_FLOAT), "");
   EXPECT_NE(Refused(MakeKey({}), tensorflow::DT_BOOL), "");
-  EXPECT_NE(Refused(MakeKey({Make(StepKind::kMod, -3)}), tensorflow::DT_UINT64), "");
+  EXPECT_NE(Refused(MakeKey({MakeStep(StepKind::kMod, -3)}), tensorflow::DT_UINT64), "");
   EXPECT_EQ(Refused(MakeKey({text, hash, mod, text}), tensorflow::DT_INT64), "");
   PlanKey ignore = MakeKey({mod});
   ignore.ignore = IgnoreKind::kString;

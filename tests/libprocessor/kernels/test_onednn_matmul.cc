@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "naive.h"
 #include "src/kernels/cpu_features.h"
 #include "src/kernels/row_math.h"
 
@@ -20,14 +20,7 @@ using processor::FloatToBfloat16;
 using processor::OnednnMatmul;
 using processor::PanelShape;
 using processor::PanelType;
-
-std::vector<float> RandomFloats(size_t count, float scale, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<float> uniform(-scale, scale);
-  std::vector<float> values(count);
-  for (float& value : values) value = uniform(generator);
-  return values;
-}
+using processor::RandomFloats;
 
 float Rounded(float value) { return processor::Bfloat16ToFloat(FloatToBfloat16(value)); }
 
@@ -42,7 +35,7 @@ struct Variant {
 };
 
 // Compares with sums in double and the activation of RowMath, which is tested by itself.
-void Check(int64_t rows, int64_t k, int64_t n, const Activation& activation, const Variant& variant) {
+void CheckVariant(int64_t rows, int64_t k, int64_t n, const Activation& activation, const Variant& variant) {
   SCOPED_TRACE(std::to_string(rows) + "x" + std::to_string(k) + "x" + std::to_string(n) + " activation " +
                std::to_string(static_cast<int>(activation.kind)));
   const bool half = variant.type == PanelType::kBfloat16;
@@ -106,24 +99,24 @@ TEST(OnednnMatmul, EqualsPlainProducts) {
   const Activation relu{ActivationKind::kRelu};
   for (int64_t k : {1, 3, 13, 64, 129, 429}) {
     for (int64_t n : {1, 2, 13, 16, 17, 64, 129}) {
-      Check(8, k, n, relu, {});
-      Check(8, k, n, relu, {PanelType::kBfloat16});
-      Check(16, k, n, relu, {PanelType::kFloat32, true, false, true});
-      Check(24, k, n, relu, {PanelType::kBfloat16, true, false, false, true, true});
+      CheckVariant(8, k, n, relu, {});
+      CheckVariant(8, k, n, relu, {PanelType::kBfloat16});
+      CheckVariant(16, k, n, relu, {PanelType::kFloat32, true, false, true});
+      CheckVariant(24, k, n, relu, {PanelType::kBfloat16, true, false, false, true, true});
     }
   }
-  Check(128, 429, 129, relu, {});
-  Check(16, 64, 17, relu, {PanelType::kFloat32, false, true, true, true, false, false});
+  CheckVariant(128, 429, 129, relu, {});
+  CheckVariant(16, 64, 17, relu, {PanelType::kFloat32, false, true, true, true, false, false});
 }
 
 TEST(OnednnMatmul, AppliesActivations) {
   for (int kind = 0; kind <= static_cast<int>(ActivationKind::kDice); ++kind) {
     const Activation activation{static_cast<ActivationKind>(kind), 0.2f};
     if (!OnednnMatmul::CanApply(activation)) continue;
-    Check(16, 64, 17, activation, {});
-    Check(16, 64, 17, activation, {PanelType::kFloat32, false, true, true});
-    Check(16, 64, 17, activation, {PanelType::kFloat32, false, true, false, false});
-    Check(16, 64, 17, activation, {PanelType::kBfloat16});
+    CheckVariant(16, 64, 17, activation, {});
+    CheckVariant(16, 64, 17, activation, {PanelType::kFloat32, false, true, true});
+    CheckVariant(16, 64, 17, activation, {PanelType::kFloat32, false, true, false, false});
+    CheckVariant(16, 64, 17, activation, {PanelType::kBfloat16});
   }
 }
 

@@ -38,7 +38,8 @@ struct Sizes {
 };
 
 // Compares one product with a plain one in double; strides are wider than the rows, and what is between must stay.
-void Check(Isa isa, PanelType type, const Sizes& sizes, bool accumulate, float floor, bool transposed, Random* random) {
+void CheckPanels(Isa isa, PanelType type, const Sizes& sizes, bool accumulate, float floor, bool transposed,
+                 Random* random) {
   SCOPED_TRACE(std::string(processor::IsaName(isa)) + (type == PanelType::kFloat32 ? " fp32 " : " bf16 ") +
                std::to_string(sizes.rows) + "x" + std::to_string(sizes.k) + "x" + std::to_string(sizes.n));
   const int64_t src_stride = sizes.k + 3, dst_stride = sizes.n + 5;
@@ -89,11 +90,11 @@ TEST(PanelMatmul, EqualsPlainProducts) {
         for (int64_t k : {1, 2, 3, 13, 64, 129}) {
           for (int64_t n : {1, 2, 3, 13, 16, 17, 33, 49, 64, 65, 129}) {
             if (rows > 16 && k * n > 3000 && (rows + k + n) % 3 != 0) continue;
-            Check(isa, type, {rows, k, n}, rows % 2 != 0, n % 2 == 0 ? 0 : kNothing, k % 3 == 0, &random);
+            CheckPanels(isa, type, {rows, k, n}, rows % 2 != 0, n % 2 == 0 ? 0 : kNothing, k % 3 == 0, &random);
           }
         }
       }
-      for (int64_t rows : {1, 7, 33}) Check(isa, type, {rows, 429, 429}, false, 0, false, &random);
+      for (int64_t rows : {1, 7, 33}) CheckPanels(isa, type, {rows, 429, 429}, false, 0, false, &random);
     }
   }
 }
@@ -103,9 +104,9 @@ TEST(PanelMatmul, AddsUpInChunks) {
   for (Isa isa : processor::SupportedIsas()) {
     for (PanelType type : {PanelType::kFloat32, PanelType::kBfloat16}) {
       // Longer than two chunks, for two blocks of rows and for more, and an odd rest.
-      Check(isa, type, {17, 2077, 19}, false, 0, false, &random);
-      Check(isa, type, {17, 2077, 19}, true, kNothing, true, &random);
-      Check(isa, type, {60, 2077, 19}, false, kNothing, false, &random);
+      CheckPanels(isa, type, {17, 2077, 19}, false, 0, false, &random);
+      CheckPanels(isa, type, {17, 2077, 19}, true, kNothing, true, &random);
+      CheckPanels(isa, type, {60, 2077, 19}, false, kNothing, false, &random);
     }
   }
 }
@@ -113,8 +114,8 @@ TEST(PanelMatmul, AddsUpInChunks) {
 TEST(PanelMatmul, AnEmptySumIsTheBias) {
   Random random;
   for (Isa isa : processor::SupportedIsas()) {
-    Check(isa, PanelType::kFloat32, {3, 0, 5}, false, 0, false, &random);
-    Check(isa, PanelType::kBfloat16, {3, 0, 5}, true, kNothing, false, &random);
+    CheckPanels(isa, PanelType::kFloat32, {3, 0, 5}, false, 0, false, &random);
+    CheckPanels(isa, PanelType::kBfloat16, {3, 0, 5}, true, kNothing, false, &random);
   }
 }
 

@@ -12,10 +12,8 @@ namespace processor {
 namespace {
 
 constexpr RecurrentCell kCells[] = {RecurrentCell::kGru, RecurrentCell::kGruResetBefore, RecurrentCell::kLstm};
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
-
-struct Weights {
-  Weights(RecurrentCell cell, int64_t inputs, int64_t units, bool biased)
+struct RandomRecurrence {
+  RandomRecurrence(RecurrentCell cell, int64_t inputs, int64_t units, bool biased)
       : kernel(SomeFloats(inputs * RecurrentGates(cell) * units, 1)),
         recurrent(SomeFloats(units * RecurrentGates(cell) * units, 2)),
         bias(SomeFloats(RecurrentGates(cell) * units, 3)),
@@ -32,8 +30,6 @@ struct Weights {
   std::vector<float> kernel, recurrent, bias, recurrent_bias;
   RecurrentWeights given;
 };
-
-double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 /// `x · W + b` of one column.
 double Sum(const float* matrix, const float* bias, int64_t n, int64_t column, const std::vector<double>& x) {
@@ -63,8 +59,8 @@ void Step(const RecurrentWeights& w, const std::vector<double>& x, std::vector<d
   }
 }
 
-std::vector<double> Naive(const RecurrentWeights& w, const std::vector<float>& x, const bool* mask, int64_t rows,
-                          int64_t length, const RecurrentRule& rule) {
+std::vector<double> NaiveRecurrence(const RecurrentWeights& w, const std::vector<float>& x, const bool* mask,
+                                    int64_t rows, int64_t length, const RecurrentRule& rule) {
   std::vector<double> found;
   for (int64_t row = 0; row < rows; ++row) {
     std::vector<double> h(w.units, 0), c(w.units, 0);
@@ -79,8 +75,8 @@ std::vector<double> Naive(const RecurrentWeights& w, const std::vector<float>& x
   return found;
 }
 
-std::vector<float> Compute(const RecurrentWeights& w, const std::vector<float>& x, const bool* mask, int64_t rows,
-                           int64_t length, const RecurrentRule& rule, Isa isa) {
+std::vector<float> States(const RecurrentWeights& w, const std::vector<float>& x, const bool* mask, int64_t rows,
+                          int64_t length, const RecurrentRule& rule, Isa isa) {
   const RecurrentLayer layer(w);
   tensorflow::Tensor tensor(tensorflow::DT_BOOL, {rows, length});
   SequenceMask read;
@@ -97,7 +93,7 @@ TEST(RecurrentLayer, EqualsLoops) {
   for (Isa isa : SupportedIsas()) {
     for (RecurrentCell cell : kCells) {
       for (int64_t units : {1, 5, 16, 67}) {
-        const Weights weights(cell, units == 5 ? 1 : 7, units, units != 16);
+        const RandomRecurrence weights(cell, units == 5 ? 1 : 7, units, units != 16);
         for (int64_t rows : {0, 1, 3, 25}) {
           for (int64_t length : {1, 2, 13}) {
             SCOPED_TRACE(testing::Message() << IsaName(isa) << " cell " << static_cast<int>(cell) << " units " << units
@@ -106,10 +102,10 @@ TEST(RecurrentLayer, EqualsLoops) {
             const std::unique_ptr<bool[]> mask(new bool[rows * length + 1]);
             for (int64_t i = 0; i < rows * length; ++i) mask[i] = i % 3 != 1;
             const RecurrentRule rule{length != 2, rows == 3};
-            ExpectNear(Compute(weights.given, x, nullptr, rows, length, rule, isa),
-                       Naive(weights.given, x, nullptr, rows, length, rule));
-            ExpectNear(Compute(weights.given, x, mask.get(), rows, length, rule, isa),
-                       Naive(weights.given, x, mask.get(), rows, length, rule));
+            ExpectNear(States(weights.given, x, nullptr, rows, length, rule, isa),
+                       NaiveRecurrence(weights.given, x, nullptr, rows, length, rule));
+            ExpectNear(States(weights.given, x, mask.get(), rows, length, rule, isa),
+                       NaiveRecurrence(weights.given, x, mask.get(), rows, length, rule));
           }
         }
       }
@@ -118,48 +114,48 @@ TEST(RecurrentLayer, EqualsLoops) {
 }
 
 TEST(RecurrentLayer, TakesSequencesWhoseSumsDoNotFitAtOnce) {
-  const Weights weights(RecurrentCell::kLstm, 3, 130, true);
+  const RandomRecurrence weights(RecurrentCell::kLstm, 3, 130, true);
   const int64_t rows = 2, length = 40;
   const std::vector<float> x = SomeFloats(rows * length * 3, 5);
   for (const bool backwards : {false, true}) {
     const RecurrentRule rule{true, backwards};
-    ExpectNear(Compute(weights.given, x, nullptr, rows, length, rule, ThisCpu().isa),
-               Naive(weights.given, x, nullptr, rows, length, rule));
+    ExpectNear(States(weights.given, x, nullptr, rows, length, rule, ThisCpu().isa),
+               NaiveRecurrence(weights.given, x, nullptr, rows, length, rule));
   }
 }
 
 TEST(RecurrentLayer, OfNoPositionIsZero) {
-  const Weights weights(RecurrentCell::kGru, 3, 4, true);
+  const RandomRecurrence weights(RecurrentCell::kGru, 3, 4, true);
   for (Isa isa : SupportedIsas()) {
-    EXPECT_EQ(Compute(weights.given, {}, nullptr, 2, 0, {}, isa), std::vector<float>(8, 0));
-    EXPECT_TRUE(Compute(weights.given, {}, nullptr, 2, 0, {true, false}, isa).empty());
+    EXPECT_EQ(States(weights.given, {}, nullptr, 2, 0, {}, isa), std::vector<float>(8, 0));
+    EXPECT_TRUE(States(weights.given, {}, nullptr, 2, 0, {true, false}, isa).empty());
   }
 }
 
 TEST(RecurrentLayer, KeepsWhatIsNotANumberInItsRowAndAfterIt) {
   for (RecurrentCell cell : kCells) {
-    const Weights weights(cell, 2, 3, true);
+    const RandomRecurrence weights(cell, 2, 3, true);
     const int64_t rows = 3, length = 4;
     std::vector<float> x = SomeFloats(rows * length * 2, 5);
     x[(1 * length + 2) * 2] = kNan;  // the second row's third position
     for (Isa isa : SupportedIsas()) {
-      const std::vector<float> found = Compute(weights.given, x, nullptr, rows, length, {true, false}, isa);
+      const std::vector<float> found = States(weights.given, x, nullptr, rows, length, {true, false}, isa);
       for (int64_t i = 0; i < rows * length * 3; ++i) {
         const int64_t row = i / (length * 3), position = i / 3 % length;
         EXPECT_EQ(std::isnan(found[i]), row == 1 && position >= 2) << i;
       }
       // A position that does not count changes nothing, whatever it has.
       const bool mask[] = {true, true, true, true, true, true, false, true, true, true, true, true};
-      for (float one : Compute(weights.given, x, mask, rows, length, {true, false}, isa)) EXPECT_FALSE(std::isnan(one));
+      for (float one : States(weights.given, x, mask, rows, length, {true, false}, isa)) EXPECT_FALSE(std::isnan(one));
     }
   }
 }
 
 TEST(RecurrentLayer, StaysWithinOneForInfinities) {
   for (RecurrentCell cell : kCells) {
-    Weights weights(cell, 1, 2, true);
+    RandomRecurrence weights(cell, 1, 2, true);
     for (Isa isa : SupportedIsas()) {
-      for (float one : Compute(weights.given, {kInfinity}, nullptr, 1, 1, {}, isa)) EXPECT_LE(std::abs(one), 1);
+      for (float one : States(weights.given, {kInfinity}, nullptr, 1, 1, {}, isa)) EXPECT_LE(std::abs(one), 1);
     }
   }
 }

@@ -31,7 +31,7 @@ float HalfValue(uint16_t half) {
 uint16_t Half(const uint8_t* bytes) { return static_cast<uint16_t>(bytes[0] | bytes[1] << 8); }
 
 // As docs/table_format.md has it.
-float Expected(RowType type, const uint8_t* row, uint32_t e) {
+float ExpectedElement(RowType type, const uint8_t* row, uint32_t e) {
   switch (type) {
     case RowType::kFloat32: {
       float value;
@@ -86,7 +86,7 @@ class Rows {
 
   RowSource source() const { return {bytes_.data(), stride_, dim_}; }
   float At(uint32_t number, uint32_t e) const {
-    return number >= kFirstSpecialRow ? 0 : Expected(type_, bytes_.data() + number * stride_, e);
+    return number >= kFirstSpecialRow ? 0 : ExpectedElement(type_, bytes_.data() + number * stride_, e);
   }
 
  private:

@@ -5,10 +5,10 @@
 
 #include <cmath>
 #include <limits>
-#include <random>
 #include <string>
 #include <vector>
 
+#include "naive.h"
 #include "src/kernels/weight_panels.h"
 
 namespace {
@@ -16,23 +16,15 @@ namespace {
 using processor::ActivationKind;
 using processor::DstRows;
 using processor::Isa;
+using processor::RandomFloats;
 using processor::RowActivation;
 using processor::RowMath;
 using processor::RowMathFor;
+using processor::Sigmoid;
 using processor::SrcRows;
 
 const std::vector<int64_t> kWidths = {1, 2, 3, 13, 16, 17, 64, 129};
 constexpr int64_t kRows = 3;
-
-std::vector<float> RandomFloats(size_t count, float scale, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<float> uniform(-scale, scale);
-  std::vector<float> values(count);
-  for (float& value : values) value = uniform(generator);
-  return values;
-}
-
-double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 double Expected(ActivationKind kind, double x, double alpha) {
   switch (kind) {

@@ -12,10 +12,8 @@
 namespace processor {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
-
-std::vector<double> Naive(const std::vector<float>& values, const std::vector<float>& weights, int64_t dim,
-                          const PoolingRule& rule) {
+std::vector<double> NaivePooling(const std::vector<float>& values, const std::vector<float>& weights, int64_t dim,
+                                 const PoolingRule& rule) {
   std::vector<double> pooled;
   for (int64_t e = 0; e < dim; ++e) {
     double sum = 0, total = 0, most = -std::numeric_limits<double>::infinity();
@@ -46,7 +44,7 @@ TEST(SequencePooling, EqualsLoops) {
             std::vector<float> weights(length, 0), dst(dim, -7);
             for (int64_t t = 0; t < count; ++t) weights[t] = 1;
             PoolSequence(values.data(), weights.data(), length, dim, rule, static_cast<float>(count), dst.data(), isa);
-            ExpectNear(dst, Naive(values, weights, dim, rule));
+            ExpectNear(dst, NaivePooling(values, weights, dim, rule));
           }
         }
       }
@@ -60,7 +58,7 @@ TEST(SequencePooling, WeighsPositions) {
     for (PoolingRule rule : {PoolingRule{Pooling::kSum}, PoolingRule{Pooling::kMean}}) {
       std::vector<float> dst(3);
       PoolSequence(values.data(), weights.data(), 5, 3, rule, 1.75f, dst.data(), isa);
-      ExpectNear(dst, Naive(values, weights, 3, rule));
+      ExpectNear(dst, NaivePooling(values, weights, 3, rule));
     }
   }
 }

@@ -47,7 +47,7 @@ struct Data {
   std::vector<std::vector<float>> kernels, biases, alphas, scales, shifts;
 };
 
-Data Make(const Case& c) {
+Data MakeData(const Case& c) {
   Data data{SomeFloats(c.rows * c.dim, 1),
             SomeFloats(c.rows * c.length * c.dim, 2),
             tensorflow::Tensor(tensorflow::DT_BOOL, {c.rows, c.length}),
@@ -100,7 +100,7 @@ double Score(const Case& c, const Data& data, const float* query, const float* k
   return x[0];
 }
 
-std::vector<double> Naive(const Case& c, const Data& data) {
+std::vector<double> NaiveScores(const Case& c, const Data& data) {
   std::vector<double> pooled;
   for (int64_t row = 0; row < c.rows; ++row) {
     std::vector<double> scores(c.length);
@@ -137,8 +137,8 @@ std::vector<tensorflow::Tensor> SplitMask(const tensorflow::Tensor& mask) {
   return both;
 }
 
-void Check(const Case& c) {
-  const Data data = Make(c);
+void CheckCase(const Case& c) {
+  const Data data = MakeData(c);
   std::vector<AttentionLayer> layers;
   for (size_t i = 0; i < c.units.size(); ++i) {
     AttentionLayer layer{c.units[i], data.kernels[i].data(), data.biases[i].data(), {}};
@@ -167,7 +167,7 @@ void Check(const Case& c) {
     for (auto [begin, end] : {std::pair{int64_t{0}, middle}, std::pair{middle, c.rows}}) {
       unit.Rows(data.query.data(), data.keys.data(), masks, begin, end, c.length, scratch.data(), dst.data(), isa);
     }
-    ExpectNear(dst, Naive(c, data), static_cast<double>(c.length));
+    ExpectNear(dst, NaiveScores(c, data), static_cast<double>(c.length));
   }
 }
 
@@ -179,7 +179,7 @@ TEST(TargetAttention, EqualsItsDefinitionForAllShapes) {
         c.rows = rows;
         c.length = length;
         c.dim = dim;
-        Check(c);
+        CheckCase(c);
       }
     }
   }
@@ -195,7 +195,7 @@ TEST(TargetAttention, EqualsItsDefinitionForAllParts) {
            {enum_part::kProduct, enum_part::kQueryMinusKey, enum_part::kKey, enum_part::kQuery, enum_part::kKey}}) {
     Case c;
     c.parts = parts;
-    Check(c);
+    CheckCase(c);
   }
 }
 
@@ -211,7 +211,7 @@ TEST(TargetAttention, EqualsItsDefinitionForAllRules) {
           c.masked = masked;
           c.rule = rule;
           c.units = units;
-          Check(c);
+          CheckCase(c);
         }
       }
     }

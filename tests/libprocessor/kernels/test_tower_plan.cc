@@ -55,13 +55,13 @@ TEST(TowerPlan, ReadsEveryField) {
   EXPECT_EQ(processor::TowerValueName(plan.outputs[1]), "x0");
 }
 
-struct Wrong {
+struct WrongLayer {
   const char* layers;
   const char* message;
 };
 
 // Each layer stands alone, in an op with one input and three weights.
-const Wrong kWrong[] = {
+const WrongLayer kWrongLayers[] = {
     {R"({"op": "dens", "inputs": ["x0"], "weights": [0]})", "'op' is \"dens\", expected one of dense"},
     {R"({"inputs": ["x0"], "weights": [0]})", "'op' is absent"},
     {R"({"op": "dense", "inputs": ["x1"], "weights": [0]})", "reference 'x1', expected x and a number below 1"},
@@ -96,7 +96,7 @@ const Wrong kWrong[] = {
 };
 
 TEST(TowerPlan, RefusesWrongLayersAndSaysWhy) {
-  for (const Wrong& wrong : kWrong) {
+  for (const WrongLayer& wrong : kWrongLayers) {
     const std::string text = std::string(R"({"version": 1, "layers": [)") + wrong.layers + R"(], "outputs": ["h0"]})";
     TowerPlan plan;
     const absl::Status status = ParseTowerPlan(text, 1, 3, 1, &plan);

@@ -12,7 +12,7 @@
 
 #include "src/kernels/dense_tower.h"
 
-namespace processor::testing {
+namespace processor::reference {
 
 struct Matrix {
   int64_t rows = 0;
@@ -212,6 +212,18 @@ class RandomWeights {
   std::vector<WeightView> views_;
 };
 
-}  // namespace processor::testing
+/// In each precision, for each instruction set, and with oneDNN.
+inline std::vector<TowerOptions> AllTowerOptions() {
+  std::vector<TowerOptions> all;
+  for (Isa isa : SupportedIsas()) {
+    for (Precision precision : {Precision::kFloat32, Precision::kBfloat16Weights}) all.push_back({precision, isa});
+  }
+  all.push_back({Precision::kFloat32, ThisCpu().isa, true});
+  // oneDNN computes it on every CPU with AVX-512, if slowly.
+  if (ThisCpu().isa == Isa::kAvx512) all.push_back({Precision::kBfloat16, Isa::kAvx512, true});
+  return all;
+}
+
+}  // namespace processor::reference
 
 #endif  // PROCESSOR_TESTS_TOWER_REFERENCE_H_

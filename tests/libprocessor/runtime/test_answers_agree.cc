@@ -13,15 +13,15 @@ namespace {
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-Tensor Floats(const std::vector<float>& values) {
+Tensor AnswerOf(const std::vector<float>& values) {
   Tensor tensor(tensorflow::DT_FLOAT, TensorShape({static_cast<int64_t>(values.size())}));
   std::copy(values.begin(), values.end(), tensor.flat<float>().data());
   return tensor;
 }
 
 bool AgreeOf(const std::vector<float>& joint, const std::vector<float>& alone) {
-  const Tensor second = Floats(alone);
-  return Agree(Floats(joint), second, Tolerance(), LargestOf(second));
+  const Tensor second = AnswerOf(alone);
+  return Agree(AnswerOf(joint), second, Tolerance(), LargestOf(second));
 }
 
 TEST(AnswersAgreeTest, SmallScoresOfTwoUsersDiffer) {

@@ -25,7 +25,7 @@ void AddSpec(const char* name, tensorflow::DataType dtype, const std::vector<int
   for (const int64_t dim : dims) info.mutable_tensor_shape()->add_dim()->set_size(dim);
 }
 
-Tensor Numbers(const TensorShape& shape, float begin) {
+Tensor CountingTensor(const TensorShape& shape, float begin) {
   Tensor tensor(tensorflow::DT_FLOAT, shape);
   for (int64_t i = 0; i < tensor.NumElements(); ++i) tensor.flat<float>()(i) = begin + static_cast<float>(i);
   return tensor;
@@ -56,7 +56,7 @@ class BatchRunTest : public ::testing::Test {
     for (int64_t i = 0; i < rows; ++i) {
       strings.flat<tstring>()(i) = "a string that is too long to lie in the tensor, " + std::to_string(begin + i);
     }
-    request->feeds = {strings, Numbers(TensorShape({rows, columns}), begin)};
+    request->feeds = {strings, CountingTensor(TensorShape({rows, columns}), begin)};
     decoded_.push_back(std::move(request));
     requests_.push_back({decoded_.back().get(), RowsOf(*decoded_.back()), {}, absl::OkStatus()});
     return decoded_.back().get();
@@ -215,7 +215,7 @@ TEST_F(BatchRunTest, RequestsOfOtherKindsAreNeverPutTogether) {
   Go();
   EXPECT_EQ(runs_, 2);
   ExpectAnswers();
-  decoded_[1]->feeds[1] = Numbers(TensorShape({1, 3}), 20);
+  decoded_[1]->feeds[1] = CountingTensor(TensorShape({1, 3}), 20);
   EXPECT_TRUE(SameKind(*decoded_[0], *decoded_[1]));
   EXPECT_EQ(KindOf(*decoded_[0]), KindOf(*decoded_[1]));
   decoded_[1]->fetches = {1};
@@ -255,7 +255,7 @@ TEST_F(BatchRunTest, AFirstDimensionThatTheSignatureFixesIsNoRows) {
   const Signature signature("fixed", def);
   DecodedRequest request;
   request.signature = &signature;
-  request.feeds = {Numbers(TensorShape({1, 3}), 1)};
+  request.feeds = {CountingTensor(TensorShape({1, 3}), 1)};
   request.fetches = {0};
   EXPECT_EQ(RowsOf(request), 0);
 }

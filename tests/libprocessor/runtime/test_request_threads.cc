@@ -13,10 +13,10 @@
 #include <thread>
 #include <vector>
 
+#include "sleep_ms.h"
+
 namespace processor {
 namespace {
-
-void SleepMs(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 // Runs a function for each request.
 class Queue : public RequestThreads::Source {

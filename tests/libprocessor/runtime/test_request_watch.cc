@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "sleep_ms.h"
 #include "src/runtime/deadline.h"
 #include "src/runtime/stats.h"
 
@@ -19,7 +20,6 @@ namespace processor {
 namespace {
 
 int64_t NowUs() { return NowNs() / 1000; }
-void SleepMs(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 // Notes when and why it was stopped.
 class Request : public RequestWatch::Entry {

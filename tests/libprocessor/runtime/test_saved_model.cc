@@ -20,14 +20,14 @@ tensorflow::NodeDef& AddNode(tensorflow::GraphDef* graph, const char* name, cons
 }
 
 // A model whose only output is that of node "y".
-tensorflow::MetaGraphDef Model() {
+tensorflow::MetaGraphDef MakeMetaGraph() {
   tensorflow::MetaGraphDef meta_graph;
   (*(*meta_graph.mutable_signature_def())["serving_default"].mutable_outputs())["y"].set_name("y:0");
   return meta_graph;
 }
 
 bool WritesWith(const std::string& op) {
-  tensorflow::MetaGraphDef meta_graph = Model();
+  tensorflow::MetaGraphDef meta_graph = MakeMetaGraph();
   AddNode(meta_graph.mutable_graph_def(), "x", op);
   AddNode(meta_graph.mutable_graph_def(), "y", "Identity").add_input("x");
   return WritesState(meta_graph);
@@ -96,7 +96,7 @@ TEST(WritesState, OpsThatOnlyReadDoNot) {
 }
 
 TEST(WritesState, OnlyWhatRequestsRunCounts) {
-  tensorflow::MetaGraphDef meta_graph = Model();
+  tensorflow::MetaGraphDef meta_graph = MakeMetaGraph();
   AddNode(meta_graph.mutable_graph_def(), "x", "CountUpTo");
   AddNode(meta_graph.mutable_graph_def(), "y", "NoOp");
   EXPECT_FALSE(WritesState(meta_graph)) << "nothing leads to x";
@@ -105,7 +105,7 @@ TEST(WritesState, OnlyWhatRequestsRunCounts) {
 }
 
 TEST(WritesState, BodiesOfFunctionsCount) {
-  tensorflow::MetaGraphDef meta_graph = Model();
+  tensorflow::MetaGraphDef meta_graph = MakeMetaGraph();
   tensorflow::FunctionDef& function = *meta_graph.mutable_graph_def()->mutable_library()->add_function();
   function.mutable_signature()->set_name("body");
   function.add_node_def()->set_op("ReadVariableOp");
@@ -118,7 +118,7 @@ TEST(WritesState, BodiesOfFunctionsCount) {
 
 TEST(WritesState, NamesInBodiesOfFunctionsAreNoNodesOfTheGraph) {
   // As exporters write it: what initialises tables hangs on a node NoOp, and so do outputs of functions on theirs.
-  tensorflow::MetaGraphDef meta_graph = Model();
+  tensorflow::MetaGraphDef meta_graph = MakeMetaGraph();
   AddNode(meta_graph.mutable_graph_def(), "table", "InitializeTableV2");
   AddNode(meta_graph.mutable_graph_def(), "NoOp", "NoOp").add_input("^table");
   tensorflow::FunctionDef& function = *meta_graph.mutable_graph_def()->mutable_library()->add_function();

@@ -134,14 +134,14 @@ TEST(EmbeddingTable, EveryAlteredByteIsNoticed) {
   }
 }
 
-struct Wrong {
+struct WrongContent {
   const char* what;
   std::function<void(std::string* bytes, size_t index, size_t offsets)> make;
   const char* message;
 };
 
 // Content that a writer got wrong: the checksums are right, and a reader that believes it reads outside of the file.
-const Wrong kWrong[] = {
+const WrongContent kWrongContents[] = {
     {"row", [](std::string* b, size_t index, size_t) { Put<uint32_t>(b, index + 40, 30); }, "leads to row 30"},
     {"count", [](std::string* b, size_t index, size_t) { Put<uint32_t>(b, index + 60, 6); }, "with 6 keys"},
     {"home", [](std::string* b, size_t index, size_t) { Put<uint64_t>(b, index, ~Get<uint64_t>(*b, index)); },
@@ -153,7 +153,7 @@ const Wrong kWrong[] = {
 TEST(EmbeddingTable, WrongContentIsNamed) {
   const TableFolder folder;
   const std::string good = Strings().Bytes();
-  for (const Wrong& wrong : kWrong) {
+  for (const WrongContent& wrong : kWrongContents) {
     std::string bytes = good;
     size_t bucket = Get<uint64_t>(bytes, 104);
     while (Get<uint32_t>(bytes, bucket + 60) == 0) bucket += 64;

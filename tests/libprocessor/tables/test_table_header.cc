@@ -10,11 +10,11 @@
 namespace processor {
 namespace {
 
-absl::Status Parse(const std::string& bytes, TableHeader* header) {
+absl::Status ParseHeader(const std::string& bytes, TableHeader* header) {
   return ParseTableHeader(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size(), header);
 }
 
-TableFileContent Strings() {
+TableFileContent FourTexts() {
   TableFileContent content;
   content.index_kind = IndexKind::kString;
   content.texts = {"a", "bc", "", "def"};
@@ -26,12 +26,12 @@ TableFileContent Strings() {
 TEST(TableHeader, TellsAllFields) {
   for (uint32_t type = 0; type <= 4; ++type) {
     for (uint32_t dim : {1, 2, 3, 16, 37}) {
-      TableFileContent content = Strings();
+      TableFileContent content = FourTexts();
       content.row_type = static_cast<RowType>(type);
       content.dim = dim;
       const std::string bytes = content.Bytes();
       TableHeader header;
-      const absl::Status status = Parse(bytes, &header);
+      const absl::Status status = ParseHeader(bytes, &header);
       ASSERT_TRUE(status.ok()) << status;
       EXPECT_EQ(header.row_type, content.row_type);
       EXPECT_EQ(header.dim, dim);
@@ -51,25 +51,25 @@ TEST(TableHeader, TellsAllFields) {
 }
 
 TEST(TableHeader, EveryAlteredByteIsNoticed) {
-  const std::string good = Strings().Bytes();
+  const std::string good = FourTexts().Bytes();
   for (size_t at = 0; at < kTableHeaderBytes; ++at) {
     for (int bit = 0; bit < 8; ++bit) {
       std::string bytes = good;
       bytes[at] = static_cast<char>(bytes[at] ^ (1 << bit));
       TableHeader header;
-      EXPECT_FALSE(Parse(bytes, &header).ok()) << "byte " << at << " bit " << bit;
+      EXPECT_FALSE(ParseHeader(bytes, &header).ok()) << "byte " << at << " bit " << bit;
     }
   }
 }
 
-struct Wrong {
+struct WrongHeader {
   const char* what;
   std::function<void(std::string*)> make;
   const char* message;
 };
 
 // Headers that a writer got wrong: their checksum is right.
-const Wrong kWrong[] = {
+const WrongHeader kWrongHeaders[] = {
     {"header size", [](std::string* b) { Put<uint32_t>(b, 12, 512); }, "header_size 512"},
     {"file size", [](std::string* b) { Put<uint64_t>(b, 16, 99); }, "bytes, expected 99"},
     {"many rows", [](std::string* b) { Put<uint64_t>(b, 24, (uint64_t{1} << 32) - 18); }, "less than 4294967280"},
@@ -104,13 +104,13 @@ const Wrong kWrong[] = {
 };
 
 TEST(TableHeader, WrongFieldsAreNamed) {
-  const std::string good = Strings().Bytes();
-  for (const Wrong& wrong : kWrong) {
+  const std::string good = FourTexts().Bytes();
+  for (const WrongHeader& wrong : kWrongHeaders) {
     std::string bytes = good;
     wrong.make(&bytes);
     RepairChecksums(&bytes);
     TableHeader header;
-    const absl::Status status = Parse(bytes, &header);
+    const absl::Status status = ParseHeader(bytes, &header);
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << wrong.what << ": " << status;
     EXPECT_NE(status.message().find(wrong.message), std::string::npos) << wrong.what << ": " << status;
   }
@@ -121,17 +121,17 @@ TEST(TableHeader, AnEmptySectionIsNowhere) {
   content.rows = 0;
   std::string bytes = content.Bytes();
   TableHeader header;
-  EXPECT_TRUE(Parse(bytes, &header).ok());
+  EXPECT_TRUE(ParseHeader(bytes, &header).ok());
   Put<uint64_t>(&bytes, 80, 4096);
   RepairChecksums(&bytes);
-  EXPECT_EQ(Parse(bytes, &header).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(ParseHeader(bytes, &header).code(), absl::StatusCode::kDataLoss);
 }
 
 TEST(TableHeader, ANewerVersionIsNamed) {
-  std::string bytes = Strings().Bytes();
+  std::string bytes = FourTexts().Bytes();
   Put<uint32_t>(&bytes, 8, 2);  // its checksum may be another one, too
   TableHeader header;
-  const absl::Status status = Parse(bytes, &header);
+  const absl::Status status = ParseHeader(bytes, &header);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(status.message().find("version 2 of the format, expected 1"), std::string::npos) << status;
 }

@@ -19,7 +19,7 @@ using tensorflow::tstring;
 constexpr size_t kSizes[] = {0, 1, 2, 5, 6, 97, 10000};
 constexpr int64_t kLeast = std::numeric_limits<int64_t>::min(), kMost = std::numeric_limits<int64_t>::max();
 
-std::shared_ptr<const EmbeddingTable> Open(const std::string& bytes) {
+std::shared_ptr<const EmbeddingTable> OpenBytes(const std::string& bytes) {
   const TableFolder folder;
   std::shared_ptr<const EmbeddingTable> table;
   const absl::Status status = EmbeddingTable::Open(folder.Write("table.emb", bytes), &table);
@@ -58,7 +58,7 @@ TEST(TableIndex, DirectKeysAreRows) {
   for (size_t size : kSizes) {
     TableFileContent content;
     content.rows = size;
-    const auto table = Open(content.Bytes());
+    const auto table = OpenBytes(content.Bytes());
     ASSERT_NE(table, nullptr);
     std::vector<int64_t> keys = {
         kLeast, kMost, -1, static_cast<int64_t>(size), int64_t{1} << 32, (int64_t{1} << 32) + 1};
@@ -79,7 +79,7 @@ TEST(TableIndex, IntegerKeysAreFoundAndOthersAreNot) {
       content.index_kind = IndexKind::kInt64;
       content.keys = RandomKeys(size, &random);
       content.home_buckets = homes;
-      const auto table = Open(content.Bytes());
+      const auto table = OpenBytes(content.Bytes());
       ASSERT_NE(table, nullptr);
       std::unordered_map<int64_t, uint32_t> expected;
       for (uint32_t row = 0; row < size; ++row) expected[content.keys[row]] = row;
@@ -103,7 +103,7 @@ TEST(TableIndex, StringsAreFoundAndOthersAreNot) {
     for (size_t i = 0; i < size; ++i) content.texts.push_back(std::string(i % 40, 'x') + std::to_string(i));
     if (size > 2) content.texts[2] = "";
     if (size > 4) content.texts[4] = std::string("nul\0nul", 7);
-    const auto table = Open(content.Bytes());
+    const auto table = OpenBytes(content.Bytes());
     ASSERT_NE(table, nullptr);
     std::unordered_map<std::string, uint32_t> expected;
     for (uint32_t row = 0; row < size; ++row) expected[content.texts[row]] = row;
@@ -135,7 +135,7 @@ TEST(TableIndex, KeysOfOneHomeOverflow) {
         if (HomeOf(static_cast<uint64_t>(key), 8) != home) continue;
         (content.keys.size() < size ? content.keys : absent).push_back(key);
       }
-      const auto table = Open(content.Bytes());
+      const auto table = OpenBytes(content.Bytes());
       ASSERT_NE(table, nullptr);
       const std::vector<uint32_t> rows = RowsOf(*table, content.keys);
       for (uint32_t row = 0; row < size; ++row) EXPECT_EQ(rows[row], row);
@@ -151,12 +151,12 @@ TEST(TableIndex, StringsOfOneFingerprintAreToldApart) {
     for (size_t i = 0; i < count; ++i) content.texts.push_back("text " + std::to_string(i));
     // All have the fingerprint of the last: it is found although the bytes of all before are others.
     content.fingerprints.assign(count, util::Fingerprint64(content.texts.back().data(), content.texts.back().size()));
-    const auto table = Open(content.Bytes());
+    const auto table = OpenBytes(content.Bytes());
     ASSERT_NE(table, nullptr);
     EXPECT_EQ(RowsOf<tstring>(*table, {content.texts.back()})[0], count - 1);
     // A string of this fingerprint that is not there: no row, whatever has its fingerprint.
     content.texts.back() = "something else";
-    EXPECT_EQ(RowsOf<tstring>(*Open(content.Bytes()), {"text " + std::to_string(count - 1)})[0], kZeroRow);
+    EXPECT_EQ(RowsOf<tstring>(*OpenBytes(content.Bytes()), {"text " + std::to_string(count - 1)})[0], kZeroRow);
   }
 }
 
@@ -173,7 +173,7 @@ TEST(TableIndex, AbsentKeysFollowThePolicy) {
         content.rows = 2;
         content.keys = {0, 1};
         content.texts = {"here", "hole"};
-        const auto table = Open(content.Bytes());
+        const auto table = OpenBytes(content.Bytes());
         ASSERT_NE(table, nullptr);
         const auto expected = [&](int64_t remainder) -> uint32_t {
           if (policy == AbsentKey::kZeros) return kZeroRow;
