@@ -20,6 +20,7 @@ add_bench(bench_serving
   libprocessor/bench/processor_engine.cc
   libprocessor/bench/request_file.cc
   libprocessor/bench/stock_engine.cc)
+compile_in_batches(bench_serving 5)
 add_bench(bench_lifecycle libprocessor/bench/bench_lifecycle.cc libprocessor/bench/request_file.cc)
 add_bench(bench_open_loop libprocessor/bench/bench_open_loop.cc libprocessor/bench/request_file.cc)
 

@@ -35,11 +35,14 @@ set(PROCESSOR_CODEC_SOURCES
   ${PROCESSOR_JSON_SOURCES}
   ${SIMDJSON_DIR}/simdjson.cpp)
 
-# In each folder that compiles them: properties of sources are the folder's.
+# The parser's folder is for those alone that see its header, but options of sources would keep them out of batches.
+function(add_json_parser target)
+  target_include_directories(${target} SYSTEM PRIVATE ${SIMDJSON_DIR})
+  target_compile_options(${target} PRIVATE -fmacro-prefix-map=${SIMDJSON_DIR}/=)
+endfunction()
+
+# In each folder that compiles it: properties of sources are the folder's.
 function(set_json_properties)
-  set(options "-isystem;${SIMDJSON_DIR};-fmacro-prefix-map=${SIMDJSON_DIR}/=")
-  set_source_files_properties(${PROCESSOR_JSON_SOURCES} PROPERTIES COMPILE_OPTIONS "${options}")
-  set_source_files_properties(${SIMDJSON_DIR}/simdjson.cpp PROPERTIES COMPILE_OPTIONS "${options};-w"
-                              SKIP_PRECOMPILE_HEADERS ON)
+  set_source_files_properties(${SIMDJSON_DIR}/simdjson.cpp PROPERTIES COMPILE_OPTIONS -w SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 set_json_properties()

@@ -26,6 +26,7 @@ target_include_directories(processor_tests PRIVATE tests/libprocessor/codec test
 target_compile_options(processor_tests PRIVATE -O1)
 target_precompile_headers(processor_tests PRIVATE <string> <vector> <gtest/gtest.h> <nlohmann/json.hpp>
                           <tensorflow/core/framework/op_kernel.h> <tensorflow/core/framework/tensor.h>)
+compile_in_batches(processor_tests 8)
 
 # Kernels and tables, without the runtime.
 file(GLOB PROCESSOR_KERNEL_TEST_SOURCES CONFIGURE_DEPENDS tests/libprocessor/kernels/test_*.cc
@@ -37,6 +38,8 @@ if(PROCESSOR_KERNEL_TEST_SOURCES)
   target_link_libraries(processor_kernel_tests PRIVATE ${TENSORFLOW_LIBRARIES} ${ONEDNN_LIBRARY})
   set_target_properties(processor_kernel_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_include_directories(processor_kernel_tests PRIVATE tests/libprocessor/kernels tests/libprocessor/tables)
+  target_compile_options(processor_kernel_tests PRIVATE -O1)
+  compile_in_batches(processor_kernel_tests 8)
 endif()
 
 # The C ABI alone, from 64 threads.
@@ -95,3 +98,5 @@ target_include_directories(processor_thread_tests PRIVATE tests/libprocessor/run
 target_link_options(processor_thread_tests PRIVATE -Wl,--no-as-needed)
 target_link_libraries(processor_thread_tests PRIVATE processor_flags ${TENSORFLOW_LIBRARIES} GTest::gtest_main)
 set_target_properties(processor_thread_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+target_compile_options(processor_thread_tests PRIVATE -O1)
+compile_in_batches(processor_thread_tests 20)

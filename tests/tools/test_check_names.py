@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names that sources of one target share are found, and those that may be shared are let through."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def check_names(repository: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("check_names", repository / "tools" / "check_names.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("struct Found {", "Found"),
+        ("enum class Kind : uint8_t { kA };", "Kind"),
+        ("constexpr int64_t kSecondNs = 1000;", "kSecondNs"),
+        ("const Wrong kWrong[] = {", "kWrong"),
+        ("std::atomic<int> count{0};", "count"),
+        ("std::vector<std::string> Names(const std::string& text) {", "Names"),
+        ("template <typename T> const T& At(const std::vector<T>& all) {", "At"),
+        ("using Json = nlohmann::json;", None),
+        ("namespace fs = std::filesystem;", None),
+        ("TEST(Suite, Name) {", None),
+        ("  int inner = 0;", None),
+    ],
+)
+def test_names_are_read(check_names: ModuleType, line: str, name: str | None) -> None:
+    text = f"namespace processor {{\nnamespace {{\n\n{line}\n\n}}  // namespace\n\nvoid Shared() {{\n}}\n"
+    assert check_names.names_of(text) == ({name} if name else set())
+
+
+def test_shared_name_is_found(check_names: ModuleType) -> None:
+    text = "namespace {\n\nvoid Read(int a) {\n}\n\n}  // namespace\n"
+    (fault,) = check_names.shared_names([("a.cc", text), ("b.cc", text), ("c.cc", text.replace("Read", "Write"))])
+    assert fault == "a.cc, b.cc: Read in anonymous namespaces, expected a name for each"
+
+
+def test_sources_that_are_compiled_alone_are_known(check_names: ModuleType, repository: Path) -> None:
+    alone = check_names.sources_alone((repository / "CMakeLists.txt").read_text(encoding="utf-8"))
+    assert "libprocessor/src/kernels/row_math_avx2.cc" in alone
+    assert all((repository / name).exists() for name in alone)
+
+
+def test_folders_of_targets_have_sources(check_names: ModuleType, repository: Path) -> None:
+    assert all(list((repository / folder).glob("*.cc")) for folders in check_names.TARGETS for folder in folders)
