@@ -46,7 +46,7 @@ struct VersionView {
   /// Rows that are put together, and how long they wait for each other; 0: requests run alone.
   int64_t batch_rows = 0;
   int64_t batch_wait_us = 0;
-  InferenceCounts counts;
+  InferenceCounts counts = {};
 };
 
 struct ModelView {

@@ -80,7 +80,9 @@ TEST(Routing, AnArmWithoutWeightTakesNothing) {
 TEST(Routing, ARampMovesNobodyWhoIsIn) {
   for (int i = 0; i < 20000; ++i) {
     const uint32_t bucket = RoutingBucket("ramp", std::to_string(i));
-    if (ArmFor(bucket, {{4, 500, 1000}}) != nullptr) ASSERT_NE(ArmFor(bucket, {{4, 500, 3000}}), nullptr);
+    if (ArmFor(bucket, {{4, 500, 1000}}) != nullptr) {
+      ASSERT_NE(ArmFor(bucket, {{4, 500, 3000}}), nullptr);
+    }
   }
 }
 

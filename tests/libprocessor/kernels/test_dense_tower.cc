@@ -62,7 +62,9 @@ void CheckHalvesHaveNoGaps(const TowerLayout& layout) {
     const processor::TowerLayerPlace& place = layout.layer(i);
     if (!layout.tower().dense(i).bfloat16 || place.single) continue;
     for (const processor::TowerValue& value : plan.layers[i].inputs) {
-      if (!layout.place(value).single) EXPECT_EQ(layout.place(value).half_stride, layout.place(value).width);
+      if (!layout.place(value).single) {
+        EXPECT_EQ(layout.place(value).half_stride, layout.place(value).width);
+      }
     }
     EXPECT_EQ(place.offset < 0 ? place.half_stride : place.stride, place.width);
   }
