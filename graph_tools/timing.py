@@ -97,7 +97,7 @@ class Trace:
         Parameters
         ----------
         fused : Graph
-            Whose nodes are named as those of the original.
+            Its nodes have the names that they had in the original.
         refused : iterable of (site, reason)
         """
         found = Timing(self.requests, self.rows, self.median_us, note=self.note)

@@ -40,7 +40,7 @@ class Admin:
         self._url = "" if url is None else url.rstrip("/")
         self._token_file = token_file
 
-    async def post(self, path: str, data: bytes, content_type: str, seconds: float | None) -> Outcome:
+    async def post(self, path: str, data: bytes | bytearray, content_type: str, seconds: float | None) -> Outcome:
         """Hand a request on, and return the status and message that the proxy answers.
 
         Parameters
@@ -54,12 +54,12 @@ class Admin:
         mark = "&" if "?" in path else "?"
         return await asyncio.to_thread(self._post, f"{path}{mark}wait={most:g}", data, content_type, most + _GRACE_S)
 
-    def _post(self, path: str, data: bytes, content_type: str, seconds: float) -> Outcome:
+    def _post(self, path: str, data: bytes | bytearray, content_type: str, seconds: float) -> Outcome:
         headers = {"Content-Type": content_type}
         try:
             if self._token_file is not None:
                 headers["Authorization"] = f"Bearer {self._token_file.read_text(encoding='ascii').strip()}"
-            request = urllib.request.Request(f"{self._url}{path}", data, headers, method="POST")
+            request = urllib.request.Request(f"{self._url}{path}", bytes(data), headers, method="POST")
             with _OPENER.open(request, timeout=seconds):
                 return grpc.StatusCode.OK, ""
         except urllib.error.HTTPError as error:
@@ -70,7 +70,12 @@ class Admin:
 
 
 async def hand_on(
-    admin: Admin | None, asked: tuple[str, str], path: str, data: bytes, content_type: str, seconds: float | None
+    admin: Admin | None,
+    asked: tuple[str, str],
+    path: str,
+    data: bytes | bytearray,
+    content_type: str,
+    seconds: float | None,
 ) -> Outcome:
     """Hand a request on, or refuse it where that is off.
 
@@ -87,7 +92,9 @@ async def hand_on(
     return await admin.post(path, data, content_type, seconds)
 
 
-async def hand_on_call(admin: Admin | None, asked: tuple[str, str], path: str, data: bytes, context: Any) -> bytes:
+async def hand_on_call(
+    admin: Admin | None, asked: tuple[str, str], path: str, data: bytes | bytearray, context: Any
+) -> bytes:
     """Do the same with the message of a gRPC call, and return its response, whose content is in its status."""
     code, message = await hand_on(admin, asked, path, data, PROTOBUF, context.time_remaining())
     if code is not grpc.StatusCode.OK:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from processor import AbortedError, Answer, Host
 from serving_proxy.host.call import Call
 from serving_proxy.host.pace import Kind, Pace, kind_of
@@ -28,18 +30,7 @@ class Engine:
         if self._waiting or not self._pace.is_short(kind):
             return None
         try:
-            answer = self.host.process(
-                call.operation.protocol,
-                call.data,
-                method=call.operation.method,
-                model_name=call.model,
-                model_version=call.version,
-                version_label=call.label,
-                metadata=call.metadata,
-                deadline=call.deadline,
-                priority=call.priority,
-                only_if_bounded=True,
-            )
+            answer = self.host.process(call.operation.protocol, call.data, **_options(call), only_if_bounded=True)
         except AbortedError as error:
             if error.answer is not None:
                 raise
@@ -50,7 +41,7 @@ class Engine:
         return answer
 
     async def answer_later(self, call: Call, kind: Kind) -> Answer:
-        """Answer a call without blocking the event loop; cancelling the task cancels it if it still waits.
+        """Answer a call without blocking the event loop; cancelling the task cancels it, also while it runs.
 
         Raises
         ------
@@ -59,17 +50,7 @@ class Engine:
         """
         self._waiting += 1
         try:
-            answer = await self.host.aprocess(
-                call.operation.protocol,
-                call.data,
-                method=call.operation.method,
-                model_name=call.model,
-                model_version=call.version,
-                version_label=call.label,
-                metadata=call.metadata,
-                deadline=call.deadline,
-                priority=call.priority,
-            )
+            answer = await self.host.aprocess(call.operation.protocol, call.data, **_options(call))
         finally:
             self._waiting -= 1
         self._pace.learn(kind, answer, inline=False)
@@ -83,3 +64,15 @@ class Engine:
         kind = kind_of(call)
         answer = self.answer_now(call, kind)
         return await self.answer_later(call, kind) if answer is None else answer
+
+
+def _options(call: Call) -> dict[str, Any]:
+    return {
+        "method": call.operation.method,
+        "model_name": call.model,
+        "model_version": call.version,
+        "version_label": call.label,
+        "metadata": call.metadata,
+        "deadline": call.deadline,
+        "priority": call.priority,
+    }

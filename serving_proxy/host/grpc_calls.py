@@ -67,48 +67,36 @@ def unary(engine: Engine, operation: Operation, in_flight: InFlight, patience: P
     It takes the request as a stream: gRPC would leave a call open for ever that is closed without one.
     """
 
+    async def answer_request(data: bytes | bytearray, context: Context) -> bytes:
+        answer = await engine.answer(read_call(operation, data, context))
+        context.set_trailing_metadata(provenance(answer))
+        return answer.data
+
+    return single(answer_request, in_flight, patience, limit)
+
+
+def single(
+    answer_request: Callable[[bytes | bytearray, Context], Awaitable[bytes]],
+    in_flight: InFlight,
+    patience: Patience,
+    limit: int,
+) -> Unary:
+    """Return a handler that takes its request as `unary` does, and leaves the response to `answer_request`."""
+
     async def handle(requests: AsyncIterator[bytes], context: Context) -> bytes:
         # From its beginning: a server that stops may have taken the call, and not read its request yet.
         with in_flight, RequestBytes() as claim:
             try:
-                data = await take(await patience.first(requests), limit, claim)
-                answer = await engine.answer(read_call(operation, data, context))
+                return await answer_request(await take(await patience.first(requests), limit, claim), context)
             except ProcessorError as error:
                 fail(context, error)
-                return b""
             except MemoryError:
                 fail(context, ResourceExhaustedError(NO_MEMORY))
-                return b""
             except TooLargeError:
                 _refuse_large(context, limit)
-                return b""
-            context.set_trailing_metadata(provenance(answer))
-            return answer.data
+            return b""
 
     return handle
-
-
-def single(
-    handle: Callable[[bytes, Context], Awaitable[bytes]], in_flight: InFlight, patience: Patience, limit: int
-) -> Unary:
-    """Return a handler that takes the request of another one as `unary` does."""
-
-    async def wait_and_handle(requests: AsyncIterator[bytes], context: Context) -> bytes:
-        with in_flight, RequestBytes() as claim:
-            try:
-                data = await take(await patience.first(requests), limit, claim)
-            except ProcessorError as error:
-                fail(context, error)
-                return b""
-            except MemoryError:
-                fail(context, ResourceExhaustedError(NO_MEMORY))
-                return b""
-            except TooLargeError:
-                _refuse_large(context, limit)
-                return b""
-            return await handle(bytes(data), context)
-
-    return wait_and_handle
 
 
 def stream(engine: Engine, in_flight: InFlight, patience: Patience, limit: int) -> Stream:

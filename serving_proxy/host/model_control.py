@@ -27,15 +27,15 @@ class ModelControl:
     def __init__(self, admin: Admin | None) -> None:
         self._admin = admin
 
-    async def handle_load(self, data: bytes, context: Any) -> bytes:
+    async def handle_load(self, data: bytes | bytearray, context: Any) -> bytes:
         """Answer a RepositoryModelLoadRequest, once the model is available."""
         return await self._handle("load", data, context)
 
-    async def handle_unload(self, data: bytes, context: Any) -> bytes:
+    async def handle_unload(self, data: bytes | bytearray, context: Any) -> bytes:
         """Answer a RepositoryModelUnloadRequest."""
         return await self._handle("unload", data, context)
 
-    async def _handle(self, verb: str, data: bytes, context: Any) -> bytes:
+    async def _handle(self, verb: str, data: bytes | bytearray, context: Any) -> bytes:
         asked = f"model {verb}", _OPTION
         return await hand_on_call(self._admin, asked, f"{_PATH}/{verb}", data, context)
 

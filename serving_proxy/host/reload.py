@@ -25,6 +25,6 @@ class Reload:
     def __init__(self, admin: Admin | None) -> None:
         self._admin = admin
 
-    async def handle(self, data: bytes, context: Any) -> bytes:
+    async def handle(self, data: bytes | bytearray, context: Any) -> bytes:
         """Answer one request, once the models that are new are available."""
         return await hand_on_call(self._admin, _ASKED, "/v1/reload", data, context)

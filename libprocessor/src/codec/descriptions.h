@@ -26,7 +26,7 @@ enum class VersionPhase : uint8_t { kLoading, kWarming, kReady, kDraining, kFail
 /// "loading", "warming", "ready", "draining", "failed": as in actual.json.
 std::string_view PhaseName(VersionPhase state);
 
-/// What the requests of a version took, since it was loaded first.
+/// Counts and times of a version's requests, since it was loaded for the first time.
 struct InferenceCounts {
   uint64_t succeeded = 0, failed = 0;
   uint64_t rows = 0, runs = 0;  // of requests that succeeded
