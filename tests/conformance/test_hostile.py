@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import os
 import re
 import resource
 import socket
@@ -12,12 +14,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
 import grpc
 import httpx
 import pytest
 from host_requests import ranking_body, wait_until
-from served_hosts import ServedHost
+from served_hosts import ServedHost, served
 
 READ_SECONDS = 2
 MEGABYTE = 1024 * 1024
@@ -61,6 +65,15 @@ def _check_serves(host: ServedHost) -> None:
     assert live == b"\x08\x01"
 
 
+def _states(actual: dict[str, Any]) -> set[str]:
+    """Return the states that versions of `ranking` have."""
+    return {one["state"] for one in actual["models"].get("ranking", {"versions": {}})["versions"].values()}
+
+
+def _descriptors(host: ServedHost) -> int:
+    return len(os.listdir(f"/proc/{host.pid}/fd"))
+
+
 def _connect(address: str) -> socket.socket:
     name, _, port = address.rpartition(":")
     return socket.create_connection((name, int(port)), timeout=30)
@@ -75,6 +88,22 @@ def _read_all(client: socket.socket) -> bytes:
     except ConnectionResetError:
         pass
     return data
+
+
+def test_idle_connections_leave_descriptors_to_models(host_kind: str, served_models: Any, tmp_path: Path) -> None:
+    """As many clients as there can be, at both ports, and a version is still loaded, and serves."""
+    with served(host_kind, tmp_path, {}, open_files=220) as host:
+        before = _descriptors(host)
+        with ExitStack() as stack:
+            for address in [host.rest, host.grpc] * 200:
+                with contextlib.suppress(OSError):
+                    stack.enter_context(_connect(address))
+            wait_until(lambda: _descriptors(host) > before + 20, 5)
+            host.desire({"ranking": served_models["ranking"]})
+            # Before the host gives up waiting for what these clients do not send.
+            host.wait_for(lambda state: _states(state) == {"ready"}, 15)
+        wait_until(lambda: _descriptors(host) < before + 20, 10)
+        _check_serves(host)
 
 
 @pytest.mark.parametrize("path", UNARY)

@@ -56,8 +56,11 @@ class ServedHost:
         arguments: Sequence[str] = (),
         name: str = "host-0",
         environment: Mapping[str, str] | None = None,
+        open_files: int | None = None,
     ) -> None:
         self.kind = kind
+        # Shells have no other name for the limit of open files.
+        self._within = [] if open_files is None else ["sh", "-c", f'ulimit -n {open_files}; exec "$0" "$@"']
         self.state_dir = state_dir
         self.name = name
         self.log = state_dir / f"{name}.log"
@@ -82,7 +85,7 @@ class ServedHost:
 
     def start(self) -> ServedHost:
         """Start the process and wait until it is ready."""
-        command = [*program(self.kind), "--state-dir", str(self.state_dir), "--host-id", self.name]
+        command = [*self._within, *program(self.kind), "--state-dir", str(self.state_dir), "--host-id", self.name]
         # An option is given once.
         for option in ("--grpc-port", "--rest-port"):
             command += [] if option in self._arguments else [option, "0"]

@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	mostCalls     = 8192 // in flight over gRPC
-	streamWorkers = 32
+	mostCalls           = 8192 // in flight over gRPC
+	mostGRPCConnections = 1_000_000
+	streamWorkers       = 32
 )
 
 // grpcServer is the gRPC side: raw bytes to and from the library, health, reflection.
@@ -80,8 +81,12 @@ func newGRPCServer(host *processor.Host, ready *readiness, options hostOptions, 
 }
 
 // open begins to take connections.
-func (s *grpcServer) open() (err error) {
-	s.listener, err = s.port.listen()
+func (s *grpcServer) open() error {
+	listener, err := s.port.listen()
+	if err == nil {
+		// The other half of the descriptors is for HTTP.
+		s.listener = &limited{Listener: listener, most: mostConnections(mostGRPCConnections, 2)}
+	}
 	return err
 }
 

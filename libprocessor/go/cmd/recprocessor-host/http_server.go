@@ -52,7 +52,7 @@ func newHTTPServer(host *processor.Host, ready *readiness, options hostOptions, 
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
 	share := func(listener net.Listener) net.Listener {
-		var shared net.Listener = &limited{Listener: listener, most: options.maxConnections}
+		var shared net.Listener = &limited{Listener: listener, most: mostConnections(options.maxConnections, 2)}
 		if secrets != nil {
 			secrets = secrets.Clone()
 			secrets.NextProtos = []string{"http/1.1"}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"strconv"
@@ -94,6 +95,24 @@ func (p *port) listen() (net.Listener, error) {
 	file := os.NewFile(uintptr(p.fd), p.address)
 	defer file.Close() // the listener has a copy
 	return net.FileListener(file)
+}
+
+// Descriptors that connections leave to files: models, tables and what the host reports.
+const reservedFiles = 96
+
+// mostConnections is how many connections each of some servers may have, so that reservedFiles descriptors are left; more
+// than `wanted` are never needed.
+func mostConnections(wanted, servers int) int {
+	var limit unix.Rlimit
+	// Go has raised it as far as the process may.
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > math.MaxInt32 {
+		return wanted
+	}
+	used, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return wanted
+	}
+	return max(8, min(wanted, (int(limit.Cur)-len(used)-reservedFiles)/servers))
 }
 
 // limited closes connections beyond a number at once, so that those that are served stay so.
