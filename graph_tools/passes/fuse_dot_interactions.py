@@ -11,6 +11,7 @@ from graph_tools.graph import Node, Output, attribute
 from graph_tools.passes._field_pairs import field_pairs, own_products, sum_of_products
 from graph_tools.passes._flat import Flat
 from graph_tools.passes._interaction_pass import Fusion, InteractionPass, fields_input, joined
+from graph_tools.passes._match import skip
 from graph_tools.tensors import Array
 
 
@@ -27,13 +28,15 @@ class FuseDotInteractions(InteractionPass):
     name = "fuse_dot_interactions"
 
     def roots(self, flat: Flat) -> Iterable[Node]:
-        return flat.graph.of("GatherV2", "GatherNd", "Select", "SelectV2", "Mul", "Sum")
+        return flat.graph.of("GatherV2", "GatherNd", "Select", "SelectV2", "Mul", "Sum", "AddN")
 
     def match(self, flat: Flat, node: Node) -> Fusion | str | None:
         if node.op == "Sum":
             return _inner_products(flat, node)
         if node.op == "GatherNd":
             return _gathered_by_place(flat, node)
+        if node.op == "AddN":
+            return _one_by_one(flat, node)
         source = _all_products(flat, node)
         if source is None:
             return None
@@ -59,6 +62,33 @@ def _inner_products(flat: Flat, node: Node) -> Fusion | str | None:
     given = joined(flat, found.fields)
     attrs = {"pairs": found.numbers(), "num_fields": len(found.fields), "dim": found.dim}
     return Fusion(node.output(), "RecDotInteraction", [given], attrs, (None, len(found.pairs)))
+
+
+def _one_by_one(flat: Flat, node: Node) -> str | None:
+    """Say why a sum of weighted products of pairs (FwFM, as DeepCTR writes it) stays as it is."""
+    sources = {_source_of_pair(flat, one) for one in node.inputs}
+    if len(node.inputs) < 2 or len(sources) > 1 or None in sources:
+        return None
+    (source,) = sources
+    assert source is not None
+    pairs = f"{len(node.inputs)} pairs of vectors of '{source.node}'"
+    return f"{pairs} are multiplied and weighted one by one, expected products of all vectors"
+
+
+def _source_of_pair(flat: Flat, output: Output) -> Output | None:
+    """Return the tensor of which a term multiplies two vectors, and the product by a weight."""
+    weighted = flat.node(output, "Mul")
+    given = [output] if weighted is None else weighted.inputs
+    products = [flat.node(one, "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3") for one in given]
+    sums = [flat.node(one, "Sum") for one in given]
+    products += [None if one is None else flat.node(one.inputs[0], "Mul") for one in sums]
+    product = next((one for one in products if one is not None), None)
+    if product is None:
+        return None
+    slices = [flat.node(one, "StridedSlice") for one in product.inputs]
+    sources = {None if one is None else skip(flat.graph, one.inputs[0]) for one in slices}
+    source = sources.pop()
+    return source if not sources and source is not None and len(flat.known(source)) == 3 else None
 
 
 def _all_products(flat: Flat, node: Node) -> Output | None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,17 @@ def test_vectors_that_are_joined_already_are_taken_so(tmp_path: Path) -> None:
     assert found.ops["ConcatV2"] == 1
 
 
+def one_by_one(dot: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    """Write the pairs of FwFM as DeepCTR does."""
+
+    def function(x: Any) -> Any:
+        vectors = [tf.squeeze(x[0:, i : i + 1, 0:], axis=1) for i in range(COUNT)]
+        pairs = itertools.combinations(range(COUNT), 2)
+        return tf.add_n([tf.scalar_mul(0.1 + i + j, dot(vectors[i], vectors[j])) for i, j in pairs])
+
+    return function
+
+
 REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "gather_nd in each row": (
         lambda x: tf.gather_nd(
@@ -132,6 +144,14 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
         "does not follow from constants",
     ),
     "other numbers": (lambda x: tf.reshape(products(x) * 0.5, [-1, 25]), "other numbers than 0 and 1"),
+    "pairs one by one, by matmul": (
+        one_by_one(lambda a, b: tf.squeeze(tf.matmul(a[:, None], b[:, :, None]), 2)),
+        "are multiplied and weighted one by one",
+    ),
+    "pairs one by one, by a sum": (
+        one_by_one(lambda a, b: tf.reduce_sum(a * b, axis=1, keepdims=True)),
+        "are multiplied and weighted one by one",
+    ),
     "rows are picked": (lambda x: tf.gather(products(x), [0], axis=0), "picks rows"),
 }
 
