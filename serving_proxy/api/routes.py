@@ -155,8 +155,7 @@ def _add_rest(router: APIRouter, plane: Plane) -> None:
     async def reload(request: Request, wait: Wait = 0.0) -> ReloadAnswer:
         """Take a `models.config`, or the bytes of a `ReloadConfigRequest`, in the place of what was there before.
 
-        One without a `model_config_list` changes nothing, as in TensorFlow Serving. With `wait`, in seconds, the
-        answer comes once models that are new are available and labels have moved.
+        With `wait`, in seconds, the answer comes once models that are new are available and labels have moved.
         """
         kind = _kind_of(request)
         data = await request.body()
@@ -166,8 +165,6 @@ def _add_rest(router: APIRouter, plane: Plane) -> None:
             configured = parse_text(data.decode("utf-8", "replace"), "reload request")
         else:
             raise InvalidError(f"content-type: '{kind[:80]}', expected text/plain or application/x-protobuf")
-        if configured is None:
-            return ReloadAnswer(models=[])
         before = {one.name for one in plane.control.models.values() if one.policy is not None}
         plane.watcher.apply(configured)
         names = [one.name for one in configured]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from serving_proxy.control.control import Control
 from serving_proxy.control.verbs import Verbs
-from serving_proxy.errors import NotFoundError, PreconditionError, ProxyError
+from serving_proxy.errors import ExhaustedError, NotFoundError, PreconditionError, ProxyError, UnavailableError
 from serving_proxy.gates.paths import resolved
 from serving_proxy.lifecycle.changes import Change, choose
 from serving_proxy.lifecycle.deployment import Deployment
@@ -26,6 +26,8 @@ from serving_proxy.sources.watched_file import WatchedFile
 POLL_S = 1.0
 # A folder counts once two looks have found it the same.
 _LOOKS = 2
+# Such as a full disk: what could not be done is tried again.
+_PASSING = (ExhaustedError, UnavailableError)
 
 
 @dataclass
@@ -69,12 +71,15 @@ class Watcher:
         """
         self._use(SettingsFile())
         if self._settings_file is not None:
-            text = await asyncio.to_thread(self._settings_file.read)
+            text = await self._settings_file.read()
             self._use(parse_settings(text, str(self._settings_file.path)))
+            self._settings_file.take(text)
         if self._single is not None:
             self.apply((self._single,), alone=True)
         if self._config is not None:
-            await self._apply_text(self._config.path, await asyncio.to_thread(self._config.read))
+            text = await self._config.read()
+            await self._apply_text(self._config.path, text)
+            self._config.take(text)
 
     @property
     def settled(self) -> bool:
@@ -82,13 +87,17 @@ class Watcher:
         models = self._control.models.values()
         watched = [self._directories.get(one.name) for one in models if one.policy is not None]
         gated = any(version.state in GATED for one in models for version in one.versions.values())
-        return all(one is not None and one.follows >= _LOOKS for one in watched) and not gated and self._control.told
+        looked = (self._config is None or self._config.at_rest) and all(
+            one is not None and one.follows >= _LOOKS for one in watched
+        )
+        return looked and not gated and self._control.told
 
     async def run(self) -> None:
         """Look at the file and the directories until the task is cancelled."""
         while True:
-            with self._control.going_on("configuration"):
+            with self._control.going_on("settings of models"):
                 await self._reload_settings()
+            with self._control.going_on("configuration"):
                 await self._reload()
             for name in [one.name for one in self._control.models.values() if one.policy is not None]:
                 # Such as a full disk; the next look tries again.
@@ -227,26 +236,33 @@ class Watcher:
         """Give versions that are deployed the settings that the file has by now."""
         if self._settings_file is None:
             return
-        path = self._settings_file.path
+        path, text = self._settings_file.path, None
         try:
-            text = await asyncio.to_thread(self._settings_file.look)
+            text = await self._settings_file.look()
             if text is None:
                 return
             self._use(parse_settings(text, str(path)))
+            self._tell("/settings", f"{path}: read again")
         except ProxyError as error:
             self._tell("/settings", f"{error}; what was read before stays")
-            return
-        self._tell("/settings", f"{path}: read again")
-        for model in [one for one in self._control.models.values() if one.policy is not None]:
-            settings = self._settings.of(model.name)
-            for version in [one for one in model.versions.values() if one.active]:
-                asked = settings.deployment(version.source, version.number)
-                # How it was optimised is for good; the next version is made as the file says.
-                asked = asked.model_copy(update={"optimize": version.optimize})
-                try:
-                    await self._verbs.deploy(model.name, asked, by_policy=True)
-                except ProxyError as error:
-                    self._tell(f"{model.name}/{version.number}", str(error))
+        else:
+            for model in [one for one in self._control.models.values() if one.policy is not None]:
+                await self._give_settings(model)
+        if text is not None:
+            self._settings_file.take(text)
+
+    async def _give_settings(self, model: Model) -> None:
+        settings = self._settings.of(model.name)
+        for version in [one for one in model.versions.values() if one.active]:
+            asked = settings.deployment(version.source, version.number)
+            # How it was optimised is for good; the next version is made as the file says.
+            asked = asked.model_copy(update={"optimize": version.optimize})
+            try:
+                await self._verbs.deploy(model.name, asked, by_policy=True)
+            except _PASSING:
+                raise
+            except ProxyError as error:
+                self._tell(f"{model.name}/{version.number}", str(error))
 
     def _tell(self, subject: str, message: str, model: str | None = None) -> None:
         """Enter an event, once until there is another one to tell of the same.
@@ -257,33 +273,40 @@ class Watcher:
             Whose event it is; None: what stands before the first "/" of the subject.
         """
         if self._told.get(subject) != message:
-            self._told[subject] = message
             self._control.note("config", message, subject.partition("/")[0] if model is None else model)
+            self._told[subject] = message
 
     async def _reload(self) -> None:
         if self._config is None:
             return
+        path, text = self._config.path, None
         try:
-            text = await asyncio.to_thread(self._config.look)
+            text = await self._config.look()
             if text is None:
                 return
-            said = await self._apply_text(self._config.path, text)
-            self._tell("", f"{self._config.path}: {said}")
+            if await self._apply_text(path, text):
+                self._tell("", f"{path}: read again")
+        except _PASSING:
+            # It is not taken, so the next look finds it again.
+            raise
         except ProxyError as error:
             self._tell("", f"{error}; what was read before stays")
+        if text is not None:
+            self._config.take(text)
 
-    async def _apply_text(self, path: Path, text: str) -> str:
-        """Apply a configuration, and say what came of it."""
+    async def _apply_text(self, path: Path, text: str) -> bool:
+        """Apply a configuration, unless it asks for nothing: then say so, and return False."""
         if is_deeprec_config(text):
             found = parse_deeprec(text, str(path))
             asked = Deployment(source=found.folder, number=found.version, settings=found.settings)
             await self._verbs.deploy(found.name or path.stem, asked)
-            return "read again"
+            return True
         parsed = parse_file(text, str(path))
         if parsed is None:
-            return "no model_config_list; what was read before stays"
+            self._tell("", f"{path}: no model_config_list; what was read before stays")
+            return False
         configured, refused = parsed
         for name, why in refused.items():
             self._tell(f"{name}/refused", why, name)
         self.apply(configured, kept=frozenset(refused), alone=True)
-        return "read again"
+        return True

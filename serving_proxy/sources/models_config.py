@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """TensorFlow Serving's `models.config`: as a text file, and as it comes in a `HandleReloadConfigRequest`.
 
-One without a `model_config_list`, such as an empty file, asks for nothing, as in TensorFlow Serving; one whose
-`model_config_list` is empty asks for no models.
+A file without a `model_config_list`, such as an empty one, changes nothing, and a request without one is refused, as in
+TensorFlow Serving. An empty `model_config_list` asks for no models.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf import text_format
@@ -33,18 +34,13 @@ class ConfiguredModel(Record):
     labels: dict[str, int] = Field(default_factory=dict)
 
 
-def parse_text(text: str, named: str = "models.config") -> tuple[ConfiguredModel, ...] | None:
+def parse_text(text: str, named: str = "models.config") -> tuple[ConfiguredModel, ...]:
     """Read the text of a `models.config`.
-
-    Returns
-    -------
-    tuple of ConfiguredModel or None
-        None: it has no `model_config_list`.
 
     Raises
     ------
     InvalidError
-        It is no `ModelServerConfig`, or holds what this proxy cannot do.
+        It is no `ModelServerConfig` with a `model_config_list`, or holds what this proxy cannot do.
     """
     return _models(_parsed(text, named), named)
 
@@ -57,8 +53,6 @@ def _parsed(text: str, named: str) -> Any:
         raise InvalidError(f"{named}: {error}, expected a ModelServerConfig") from error
     except RecursionError as error:
         raise InvalidError(f"{named}: messages within messages too deep, expected a ModelServerConfig") from error
-    if message.WhichOneof("choice") == "custom_model_config":
-        raise InvalidError(f"{named}: a custom_model_config, expected a model_config_list")
     return message
 
 
@@ -80,7 +74,7 @@ def parse_file(text: str, named: str) -> tuple[tuple[ConfiguredModel, ...], dict
         return None
     found: dict[str, ConfiguredModel] = {}
     refused: dict[str, str] = {}
-    for one in message.model_config_list.config:
+    for one in _listed(message, named):
         try:
             if one.name in found:
                 raise InvalidError(f"{named}: model '{one.name}' is there twice, expected once")
@@ -91,6 +85,15 @@ def parse_file(text: str, named: str) -> tuple[tuple[ConfiguredModel, ...], dict
         except InvalidError as error:
             refused[one.name] = str(error)
     return tuple(found.values()), refused
+
+
+def _listed(config: Any, named: str) -> Sequence[Any]:
+    """Return the entries of a configuration."""
+    choice = config.WhichOneof("choice")
+    if choice != "model_config_list":
+        raise InvalidError(f"{named}: {f'a {choice}' if choice else 'nothing'}, expected a model_config_list")
+    entries: Sequence[Any] = config.model_config_list.config
+    return entries
 
 
 def _without_zero(one: Any) -> str:
@@ -123,7 +126,7 @@ def single_model(name: str, base_path: str) -> ConfiguredModel:
     return _model(message, "--model-base-path")
 
 
-def parse_reload(data: bytes) -> tuple[ConfiguredModel, ...] | None:
+def parse_reload(data: bytes) -> tuple[ConfiguredModel, ...]:
     """Read the bytes of a `ReloadConfigRequest`, as `parse_text` does."""
     message = messages.new("tensorflow.serving.ReloadConfigRequest")
     try:
@@ -135,13 +138,9 @@ def parse_reload(data: bytes) -> tuple[ConfiguredModel, ...] | None:
     return _models(message.config, "reload request")
 
 
-def _models(config: Any, named: str) -> tuple[ConfiguredModel, ...] | None:
-    if config.WhichOneof("choice") is None:
-        return None
-    if config.WhichOneof("choice") == "custom_model_config":
-        raise InvalidError(f"{named}: a custom_model_config, expected a model_config_list")
+def _models(config: Any, named: str) -> tuple[ConfiguredModel, ...]:
     found: dict[str, ConfiguredModel] = {}
-    for one in config.model_config_list.config:
+    for one in _listed(config, named):
         model = _model(one, named)
         if model.name in found:
             raise InvalidError(f"{named}: model '{model.name}' is there twice, expected once")

@@ -15,7 +15,7 @@ from proxy_support import ProxyThread, wait_for, write_model
 
 from serving_proxy import Client
 from serving_proxy.control import watching
-from serving_proxy.errors import InvalidError, NotFoundError, PreconditionError
+from serving_proxy.errors import ExhaustedError, InvalidError, NotFoundError, PreconditionError
 
 
 def config(base: Path, policy: str = "", labels: str = "", name: str = "ranking") -> str:
@@ -151,6 +151,38 @@ def test_the_configuration_is_read_again_when_it_changes(client: Client, place: 
     becomes(lambda: (states(client), model(client, "other")["baseline"]), ({}, 4))
 
 
+def test_a_configuration_that_comes_late_is_waited_for(place: Path) -> None:
+    """One that is being written when the proxy starts: no host is ready with nothing."""
+    (place / "models.config").write_text("", encoding="utf-8")
+    with ProxyThread(place, "--config", str(place / "models.config"), "--model-root", str(place)) as running:
+        client = running.client()
+        wait_for(lambda: any("no model_config_list; what was read before stays" in one for one in said(client)))
+        (place / "models.config").write_text(config(place / "base"), encoding="utf-8")
+        becomes(lambda: states(client), {3: "ready"})
+
+
+def test_a_configuration_that_a_full_disk_keeps_out_is_tried_again(
+    client: Client, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    becomes(lambda: states(client), {3: "ready"})
+    tried = []
+    parse = watching.parse_file
+
+    def fail_twice(text: str, named: str) -> Any:
+        tried.append(text)
+        if len(tried) < 3:
+            raise ExhaustedError("/: no space left on device")
+        return parse(text, named)
+
+    monkeypatch.setattr(watching, "parse_file", fail_twice)
+    write_model(place / "base" / "4")
+    (place / "models.config").write_text(config(place / "base", name="other"), encoding="utf-8")
+    becomes(lambda: (states(client), model(client, "other")["baseline"]), ({}, 4))
+    assert len(tried) == 3
+    faults = [one["message"] for one in client.events(limit=1000) if one["kind"] == "fault"]
+    assert faults == ["configuration: /: no space left on device; it is tried again"]
+
+
 def test_models_of_a_configuration_are_changed_there(client: Client, place: Path) -> None:
     becomes(lambda: states(client), {3: "ready"})
     with pytest.raises(PreconditionError, match=r"comes from .*, expected it to be taken from the configuration"):
@@ -169,8 +201,9 @@ def test_a_reload_request_replaces_what_was_configured(client: Client, place: Pa
     assert model(client, "hand")["baseline"] == 1
     with pytest.raises(PreconditionError, match="model 'hand': was deployed by hand"):
         client.reload(config(place / "two", name="hand"))
-    with pytest.raises(InvalidError, match="expected a ModelServerConfig"):
-        client.reload("nonsense {")
+    for refused, said in (("nonsense {", "expected a ModelServerConfig"), ("", "expected a model_config_list")):
+        with pytest.raises(InvalidError, match=said):
+            client.reload(refused)
     assert model(client, "two")["baseline"] == 1
 
 

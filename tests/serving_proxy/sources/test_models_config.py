@@ -42,10 +42,11 @@ def test_text_as_users_write_it() -> None:
 
 
 def test_one_without_models_asks_for_nothing() -> None:
-    """TensorFlow Serving takes no action for an empty configuration: nobody means to unload all by an empty file."""
-    assert (parse_text(""), parse_file("# none", "models.config")) == (None, None)
-    # A request with a `config` of no bytes.
-    assert parse_reload(b"\x0a\x00") is None
+    """Nobody means to unload all by an empty file; a request says that it was not heeded."""
+    assert parse_file("# none", "models.config") is None
+    for refused in (lambda: parse_text(""), lambda: parse_reload(b"\x0a\x00")):
+        with pytest.raises(InvalidError, match="nothing, expected a model_config_list"):
+            refused()
 
 
 @pytest.mark.slow

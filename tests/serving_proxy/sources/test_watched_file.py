@@ -3,11 +3,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import threading
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from serving_proxy.errors import InvalidError, NotFoundError
+from serving_proxy.sources import watched_file
 from serving_proxy.sources.watched_file import WatchedFile
 
 
@@ -17,36 +23,77 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "file"
 
 
-def test_a_file_counts_once_two_looks_find_the_same(path: Path) -> None:
+def run(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Give a test an event loop."""
+
+    @functools.wraps(test)
+    def within(**given: Any) -> None:
+        asyncio.run(test(**given))
+
+    return within
+
+
+async def started(path: Path) -> WatchedFile:
+    """Read a file and take what it holds."""
     watched = WatchedFile(path, "settings")
-    assert watched.read() == "first"
-    assert (watched.look(), watched.look()) == (None, None)
+    watched.take(await watched.read())
+    assert not watched.at_rest
+    return watched
+
+
+@run
+async def test_a_file_counts_once_two_looks_find_the_same(path: Path) -> None:
+    watched = await started(path)
+    assert (await watched.look(), watched.at_rest) == (None, True)
     path.write_text("", encoding="utf-8")
-    assert watched.look() is None
+    assert (await watched.look(), watched.at_rest) == (None, False)
     path.write_text("sec", encoding="utf-8")
-    assert watched.look() is None
+    assert await watched.look() is None
     path.write_text("second", encoding="utf-8")
-    assert (watched.look(), watched.look(), watched.look()) == (None, "second", None)
+    assert await watched.look() is None
+    # Until somebody has acted upon it.
+    assert (await watched.look(), await watched.look()) == ("second", "second")
+    watched.take("second")
+    assert await watched.look() is None
 
 
-def test_what_was_written_and_taken_back_does_not_count(path: Path) -> None:
-    watched = WatchedFile(path, "settings")
-    watched.read()
+@run
+async def test_what_was_written_and_taken_back_does_not_count(path: Path) -> None:
+    watched = await started(path)
     path.write_text("second", encoding="utf-8")
-    assert watched.look() is None
+    assert await watched.look() is None
     path.write_text("first", encoding="utf-8")
-    assert (watched.look(), watched.look()) == (None, None)
+    assert (await watched.look(), await watched.look()) == (None, None)
 
 
-def test_a_file_that_cannot_be_read_is_told_of(path: Path) -> None:
-    watched = WatchedFile(path, "settings")
-    watched.read()
+@run
+async def test_a_file_that_cannot_be_read_is_told_of(path: Path) -> None:
+    watched = await started(path)
     path.unlink()
     with pytest.raises(NotFoundError):
-        watched.look()
+        await watched.look()
+    assert watched.at_rest
     path.mkdir()
     with pytest.raises(InvalidError, match="a folder"):
-        watched.look()
+        await watched.look()
     path.rmdir()
     path.write_text("second", encoding="utf-8")
-    assert (watched.look(), watched.look()) == (None, "second")
+    assert (await watched.look(), await watched.look()) == (None, "second")
+
+
+@run
+async def test_storage_that_hangs_holds_up_nobody(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = await started(path)
+    path.write_text("second", encoding="utf-8")
+    goes_on = threading.Event()
+    read = watched_file.read_regular
+
+    def hang(file: Path, most: int, what: str) -> bytes:
+        goes_on.wait(60)
+        return read(file, most, what)
+
+    monkeypatch.setattr(watched_file, "read_regular", hang)
+    async with asyncio.timeout(30):
+        assert (await watched.look(), await watched.look()) == (None, None)
+    goes_on.set()
+    assert (await watched.look(), await watched.look()) == (None, "second")
