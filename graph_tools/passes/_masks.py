@@ -89,12 +89,12 @@ def _all_of(flat: Flat, output: Output) -> list[Output]:
     return parts if all(flat.known(one)[-1:] == [1] for one in parts) else []
 
 
-def is_made_of_truth(flat: Flat, output: Output) -> bool:
+def comes_from_booleans(flat: Flat, output: Output) -> bool:
     """Say whether an output's elements are those of a tensor of truth values, cast or repeated."""
     for one in flat.views(output):
         node = flat.direct(one, "Cast", "Tile", "BroadcastTo")
         if node is not None:
-            return _is_boolean(flat, node.inputs[0]) or is_made_of_truth(flat, node.inputs[0])
+            return _is_boolean(flat, node.inputs[0]) or comes_from_booleans(flat, node.inputs[0])
     return False
 
 

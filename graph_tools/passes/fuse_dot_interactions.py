@@ -36,7 +36,7 @@ class FuseDotInteractions(InteractionPass):
         if node.op == "GatherNd":
             return _gathered_by_place(flat, node)
         if node.op == "AddN":
-            return _one_by_one(flat, node)
+            return _why_pairs_stay(flat, node)
         source = _all_products(flat, node)
         if source is None:
             return None
@@ -64,7 +64,7 @@ def _inner_products(flat: Flat, node: Node) -> Fusion | str | None:
     return Fusion(node.output(), "RecDotInteraction", [given], attrs, (None, len(found.pairs)))
 
 
-def _one_by_one(flat: Flat, node: Node) -> str | None:
+def _why_pairs_stay(flat: Flat, node: Node) -> str | None:
     """Say why a sum of weighted products of pairs (FwFM, as DeepCTR writes it) stays as it is."""
     sources = {_source_of_pair(flat, one) for one in node.inputs}
     if len(node.inputs) < 2 or len(sources) > 1 or None in sources:
@@ -72,7 +72,7 @@ def _one_by_one(flat: Flat, node: Node) -> str | None:
     (source,) = sources
     assert source is not None
     pairs = f"{len(node.inputs)} pairs of vectors of '{source.node}'"
-    return f"{pairs} are multiplied and weighted one by one, expected products of all vectors"
+    return f"{pairs} are multiplied and weighted one by one, expected one product of all vectors with each other"
 
 
 def _source_of_pair(flat: Flat, output: Output) -> Output | None:

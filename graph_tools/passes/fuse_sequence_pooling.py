@@ -10,7 +10,7 @@ from typing import Any
 from graph_tools.graph import Node, Output
 from graph_tools.passes._flat import Flat
 from graph_tools.passes._interaction_pass import Fusion, InteractionPass, reshapable
-from graph_tools.passes._masks import Mask, alike, find_mask, is_made_of_truth
+from graph_tools.passes._masks import Mask, alike, comes_from_booleans, find_mask
 from graph_tools.passes._match import skip
 
 #: What gives a mask of numbers.
@@ -48,7 +48,7 @@ class FuseSequencePooling(InteractionPass):
         else:
             found = _mean(flat, node)
         if found is None:
-            return _misfit(flat, node) if node.op == "Sum" else None
+            return _why_no_mask(flat, node) if node.op == "Sum" else None
         dim = flat.known(found.values)[2]
         if not flat.is_float(found.values):
             return f"'{found.values.node}' is not float32"
@@ -71,7 +71,7 @@ def _sums(flat: Flat, node: Node) -> Iterator[_Pooling]:
             yield _Pooling(values, mask, {"combiner": "sum"})
 
 
-def _misfit(flat: Flat, node: Node) -> str | None:
+def _why_no_mask(flat: Flat, node: Node) -> str | None:
     """Say why a sum is not found whose factor may be a mask of positions."""
     times = flat.direct(node.inputs[0], "Mul")
     if times is None or flat.reduced(node) != (1,):
@@ -79,10 +79,13 @@ def _misfit(flat: Flat, node: Node) -> str | None:
     for side, other in ((0, 1), (1, 0)):
         mask, values = times.inputs[other], times.inputs[side]
         sizes, whole = flat.known(mask), flat.known(values)
-        may_fit = (
-            len(sizes) == len(whole) == 3 and sizes[2] == 1 and (None in (sizes[1], whole[1]) or sizes[1] == whole[1])
-        )
-        if may_fit and is_made_of_truth(flat, mask):
+        if len(sizes) != 3 or len(whole) != 3 or sizes[2] != 1 or not comes_from_booleans(flat, mask):
+            continue
+        if whole[2] is None:
+            return f"the size of the vectors of '{values.node}' is not known"
+        if sizes[1] == whole[1] and sizes[1] is not None:
+            return f"mask '{mask.node}' may be of other rows than '{values.node}'"
+        if None in (sizes[1], whole[1]):
             shown = [f"'{one.node}' {_shown(flat, one)}" for one in (mask, values)]
             return f"mask {shown[0]} is not known to have one element for each position of {shown[1]}"
     return None
