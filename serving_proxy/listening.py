@@ -17,6 +17,8 @@ import uvicorn
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: For files, databases, models and processes that are started, whatever clients do.
 RESERVED = 96
+#: To a port for health and metrics alone.
+HEALTH_CONNECTIONS = 64
 # After one that cannot be accepted, asyncio tries as often as this at once, and logs every time.
 _AT_ONCE = 8
 _BACKLOG = 2048
@@ -45,7 +47,7 @@ def raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def most_connections(wanted: int, servers: int = 1) -> int:
+def most_connections(wanted: int, servers: int = 1, health_port: bool = False) -> int:
     """Return how many connections each of some servers may have, so that `RESERVED` descriptors are left.
 
     Parameters
@@ -53,9 +55,13 @@ def most_connections(wanted: int, servers: int = 1) -> int:
     wanted : int
         More than these are never needed.
     servers : int
+        They share the rest equally.
+    health_port : bool
+        Whether there is one with `HEALTH_CONNECTIONS` beside them.
     """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
         return wanted
     used = len(os.listdir(Path("/proc/self/fd")))
-    return max(8, min(wanted, (limit - used - RESERVED) // servers))
+    left = limit - used - RESERVED - (HEALTH_CONNECTIONS if health_port else 0)
+    return min(wanted, max(8, left // servers))

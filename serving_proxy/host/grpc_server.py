@@ -119,6 +119,7 @@ class GrpcServer:
         self._address = options.address
         self._credentials = grpc_credentials(options)
         limit = options.max_message_bytes
+        connections = most_connections(_MOST_CONNECTIONS, servers=2, health_port=options.health_port is not None)
         self._server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", limit),
@@ -128,8 +129,8 @@ class GrpcServer:
                 # Several processes share one port.
                 ("grpc.so_reuseport", 1),
                 ("grpc.max_concurrent_streams", 1024),
-                # Descriptors are left for files; the other half is for HTTP.
-                ("grpc.max_allowed_incoming_connections", most_connections(_MOST_CONNECTIONS, servers=2)),
+                # Descriptors are left for files; HTTP has as many connections.
+                ("grpc.max_allowed_incoming_connections", connections),
                 # Who has connected says HTTP/2 soon, and who has vanished without a word is found out.
                 ("grpc.server_handshake_timeout_ms", int(1000 * options.read_seconds)),
                 *_keepalive(options),

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from serving_proxy.host.options import HostOptions
 from serving_proxy.host.tls import http_context
-from serving_proxy.listening import Server
+from serving_proxy.listening import HEALTH_CONNECTIONS, Server
 from serving_proxy.listening import most_connections as most
 
 _MOST_HEAD_BYTES = 65536
@@ -119,8 +119,12 @@ class HttpServer:
 
         class Protocol(GuardedProtocol):
             read_seconds = options.read_seconds
-            # The other half is for gRPC.
-            most_connections = most(options.max_connections, servers=2)
+            # gRPC has as many.
+            most_connections = (
+                HEALTH_CONNECTIONS
+                if plain
+                else most(options.max_connections, servers=2, health_port=options.health_port is not None)
+            )
 
         config = uvicorn.Config(
             app,

@@ -91,11 +91,11 @@ def _read_all(client: socket.socket) -> bytes:
 
 
 def test_idle_connections_leave_descriptors_to_models(host_kind: str, served_models: Any, tmp_path: Path) -> None:
-    """As many clients as there can be, at both ports, and a version is still loaded, and serves."""
-    with served(host_kind, tmp_path, {}, open_files=220) as host:
+    """As many clients as there can be, at all ports, and a version is still loaded, and serves."""
+    with served(host_kind, tmp_path, {}, ("--health-port", "0"), open_files=240) as host:
         before = _descriptors(host)
         with ExitStack() as stack:
-            for address in [host.rest, host.grpc] * 200:
+            for address in [host.rest, host.grpc, host.actual()["endpoints"]["health"]] * 150:
                 with contextlib.suppress(OSError):
                     stack.enter_context(_connect(address))
             wait_until(lambda: _descriptors(host) > before + 20, 5)

@@ -59,7 +59,7 @@ class ServedHost:
         open_files: int | None = None,
     ) -> None:
         self.kind = kind
-        # Shells have no other name for the limit of open files.
+        # A shell sets the limit, and becomes the host.
         self._within = [] if open_files is None else ["sh", "-c", f'ulimit -n {open_files}; exec "$0" "$@"']
         self.state_dir = state_dir
         self.name = name

@@ -40,13 +40,15 @@ func (s *grpcServer) single(handle singleHandler) grpc.StreamHandler {
 	return func(_ any, stream grpc.ServerStream) error {
 		ctx := stream.Context()
 		begun, _ := ctx.Value(begunKey{}).(*begunCall)
-		defer begun.end()
 		raw, err := begun.receive(stream)
 		// Also if it is complete and the call is not.
 		defer raw.free()
 		if err != nil {
+			// The context is not ended here: a read that still waits would send CANCELLED before gRPC sends this status.
+			// gRPC ends it with the stream.
 			return err
 		}
+		defer begun.end()
 		if err := raw.unpack(s.most); err != nil {
 			stream.SetTrailer(trailerOf(nil, err))
 			return grpcStatus(err)
@@ -107,12 +109,13 @@ func (c *begunCall) receive(stream grpc.ServerStream) (*rawRequest, error) {
 	}()
 	select {
 	case err := <-received:
+		arrived := c.arrive() // which also stops the timer of a call that has failed
 		switch {
 		case errors.Is(err, io.EOF):
 			return raw, status.Error(codes.InvalidArgument, "request: none came, expected one message")
 		case err != nil:
 			return raw, err
-		case !c.arrive():
+		case !arrived:
 			return raw, c.refuse(stream)
 		}
 		return raw, nil

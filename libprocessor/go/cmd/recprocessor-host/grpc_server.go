@@ -26,25 +26,26 @@ const (
 
 // grpcServer is the gRPC side: raw bytes to and from the library, health, reflection.
 type grpcServer struct {
-	host     *processor.Host
-	server   *grpc.Server
-	port     *port
-	listener net.Listener // once it is opened
-	reload   singleHandler
-	control  *modelControl
-	readTime time.Duration
-	singles  map[string]bool // the methods with one request, as "/service/method"
-	crowd    *crowd
-	most     int // bytes of a request
-	inFlight atomic.Int64
-	stopping chan struct{}
+	host        *processor.Host
+	server      *grpc.Server
+	port        *port
+	listener    net.Listener // once it is opened
+	reload      singleHandler
+	control     *modelControl
+	readTime    time.Duration
+	singles     map[string]bool // the methods with one request, as "/service/method"
+	crowd       *crowd
+	most        int // bytes of a request
+	connections int // at most
+	inFlight    atomic.Int64
+	stopping    chan struct{}
 }
 
 func newGRPCServer(host *processor.Host, ready *readiness, options hostOptions, secrets *tls.Config) (*grpcServer, error) {
 	s := &grpcServer{
 		host: host, reload: reload(options), control: newModelControl(options), readTime: options.readTime,
 		singles: map[string]bool{}, most: options.maxMessage(), crowd: newCrowd(processor.MaxRequestBytes()),
-		stopping: make(chan struct{}),
+		stopping: make(chan struct{}), connections: mostConnections(mostGRPCConnections, options),
 	}
 	how := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec(options.maxMessage())),
@@ -84,8 +85,7 @@ func newGRPCServer(host *processor.Host, ready *readiness, options hostOptions, 
 func (s *grpcServer) open() error {
 	listener, err := s.port.listen()
 	if err == nil {
-		// The other half of the descriptors is for HTTP.
-		s.listener = &limited{Listener: listener, most: mostConnections(mostGRPCConnections, 2)}
+		s.listener = &limited{Listener: listener, most: s.connections}
 	}
 	return err
 }

@@ -40,7 +40,9 @@ func newHealthServer(host *processor.Host, ready *readiness, options hostOptions
 
 func (s *healthServer) open() error {
 	listener, err := s.port.listen()
-	s.listener = listener
+	if err == nil {
+		s.listener = &limited{Listener: listener, most: healthConnections}
+	}
 	return err
 }
 

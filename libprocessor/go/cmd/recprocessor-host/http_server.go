@@ -51,8 +51,9 @@ func newHTTPServer(host *processor.Host, ready *readiness, options hostOptions, 
 		// HTTP/1.1 alone: HTTP/2 is what the other port is for.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
+	most := mostConnections(options.maxConnections, options)
 	share := func(listener net.Listener) net.Listener {
-		var shared net.Listener = &limited{Listener: listener, most: mostConnections(options.maxConnections, 2)}
+		var shared net.Listener = &limited{Listener: listener, most: most}
 		if secrets != nil {
 			secrets = secrets.Clone()
 			secrets.NextProtos = []string{"http/1.1"}

@@ -100,9 +100,12 @@ func (p *port) listen() (net.Listener, error) {
 // Descriptors that connections leave to files: models, tables and what the host reports.
 const reservedFiles = 96
 
-// mostConnections is how many connections each of some servers may have, so that reservedFiles descriptors are left; more
-// than `wanted` are never needed.
-func mostConnections(wanted, servers int) int {
+// Connections to the port for health and metrics alone.
+const healthConnections = 64
+
+// mostConnections is how many connections gRPC and HTTP may have each, so that reservedFiles descriptors are left; more
+// than `wanted` are never needed. It is asked before any port listens.
+func mostConnections(wanted int, options hostOptions) int {
 	var limit unix.Rlimit
 	// Go has raised it as far as the process may.
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > math.MaxInt32 {
@@ -112,7 +115,11 @@ func mostConnections(wanted, servers int) int {
 	if err != nil {
 		return wanted
 	}
-	return max(8, min(wanted, (int(limit.Cur)-len(used)-reservedFiles)/servers))
+	left := int(limit.Cur) - len(used) - reservedFiles
+	if options.healthPort != noPort {
+		left -= healthConnections
+	}
+	return min(wanted, max(8, left/2))
 }
 
 // limited closes connections beyond a number at once, so that those that are served stay so.
