@@ -35,7 +35,8 @@ set(PROCESSOR_CODEC_SOURCES
   ${PROCESSOR_JSON_SOURCES}
   ${SIMDJSON_DIR}/simdjson.cpp)
 
-# The parser's folder is for those alone that see its header, but options of sources would keep them out of batches.
+# For the whole target, although only PROCESSOR_JSON_SOURCES may include the parser: a source with options of its own
+# would be compiled alone.
 function(add_json_parser target)
   target_include_directories(${target} SYSTEM PRIVATE ${SIMDJSON_DIR})
   target_compile_options(${target} PRIVATE -fmacro-prefix-map=${SIMDJSON_DIR}/=)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sources that are compiled some at a time. TensorFlow's headers, and what is instantiated of them, take most of the time
-# of each compiler, be they precompiled or not. Sources of a target therefore do not share names in anonymous namespaces.
+# Compiles several sources of a target as one file, since TensorFlow's headers take most of the time of each compiler, even
+# precompiled. Such sources see each other's anonymous namespaces, so each name may be there once (tools/check_names.py).
 
 function(compile_in_batches target size)
   set_target_properties(${target} PROPERTIES

@@ -17,17 +17,29 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# Folders whose sources make one target.
-TARGETS = (
-    ("libprocessor/src/c_api", "libprocessor/src/codec", "libprocessor/src/host", "libprocessor/src/runtime"),
-    ("libprocessor/src/kernels", "libprocessor/src/tables"),
-    ("tests/libprocessor/codec", "tests/libprocessor/host", "tests/libprocessor/runtime"),
-    ("tests/libprocessor/kernels", "tests/libprocessor/tables"),
-)
+_LIBRARY = tuple(f"libprocessor/src/{folder}/*.cc" for folder in ("c_api", "codec", "host", "runtime"))
+# Targets that CMake compiles in batches, and where their sources are; of some there are more than these.
+TARGETS = {
+    "processor_objects": _LIBRARY,
+    "processor_rules_objects": _LIBRARY,
+    "processor_kernels": ("libprocessor/src/kernels/*.cc", "libprocessor/src/tables/*.cc"),
+    "processor_tests": tuple(f"tests/libprocessor/{folder}/*.cc" for folder in ("codec", "host", "runtime")),
+    "processor_kernel_tests": ("tests/libprocessor/kernels/*.cc", "tests/libprocessor/tables/*.cc"),
+    "processor_thread_tests": (
+        "libprocessor/src/host/*.cc",
+        "libprocessor/src/runtime/*.cc",
+        "tests/libprocessor/host/*.cc",
+        "tests/libprocessor/runtime/*.cc",
+    ),
+    "bench_serving": ("libprocessor/bench/bench_serving.cc", "libprocessor/bench/[!b]*.cc"),
+}
 
 _ALONE = re.compile(r"set_source_files_properties\(([^)]*)\bSKIP_UNITY_BUILD_INCLUSION ON")
 _RAW = re.compile(r'R"(\w*)\(.*?\)\1"', re.DOTALL)
 _TYPE = re.compile(r"(?:struct|class|union|enum(?: class)?) (\w+)")
+# `constexpr int kOne = 1, kOther = 2;`
+_FURTHER = re.compile(r", (k[A-Z]\w*) = ")
+_CONSTANT = re.compile(r"(?:inline )?(?:constexpr|const) [\w:<>,*& ]*?[ *&](k[A-Z]\w*)")
 # What stands before the first bracket, brace or sign of equality; clang-format has what is in a namespace at column 0.
 _VALUE = re.compile(r"[A-Za-z_][\w:<>,*&\[\] .]*?[ *&](\w+)(?:\[\w*\])*(?:\(| = |\{|;)")
 
@@ -39,7 +51,7 @@ def sources_alone(cmake: str) -> set[str]:
 
 def names_of(text: str) -> set[str]:
     """Return what a source defines in anonymous namespaces: types, functions and variables."""
-    names = set()
+    names: set[str] = set()
     inside = False
     for line in _RAW.sub('""', text).splitlines():
         if line in ("namespace {", "}  // namespace"):
@@ -48,7 +60,7 @@ def names_of(text: str) -> set[str]:
             declared = re.sub(r"^template <.*?> (?=\w)", "", line)
             found = _TYPE.match(declared) or _VALUE.match(declared)
             if found:
-                names.add(found[1])
+                names.update((found[1], *_FURTHER.findall(line)))
     return names
 
 
@@ -63,14 +75,36 @@ def shared_names(sources: Iterable[tuple[str, str]]) -> Iterator[str]:
             yield f"{', '.join(sorted(paths))}: {name} in anonymous namespaces, expected a name for each"
 
 
+def hidden_names(sources: Iterable[tuple[str, str]], headers: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield a sentence for each type or constant of a header that a source has another of for itself.
+
+    A batch whose later sources include the header would find both. Functions may be overloads of each other.
+    """
+    declared = {}
+    for path, text in headers:
+        for line in _RAW.sub('""', text).splitlines():
+            # A type that is only named ahead is defined elsewhere.
+            found = _CONSTANT.match(line) or (None if line.endswith(";") else _TYPE.match(line))
+            if found:
+                declared.update(dict.fromkeys((found[1], *_FURTHER.findall(line)), path))
+    for path, text in sources:
+        for name in sorted(names_of(text) & declared.keys()):
+            yield f"{path}: {name} in an anonymous namespace, expected another name than in {declared[name]}"
+
+
+def _texts(paths: Iterable[Path]) -> list[tuple[str, str]]:
+    return [(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")) for path in paths]
+
+
 def main() -> int:
     alone = sources_alone((ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))
     found: list[str] = []
-    for folders in TARGETS:
-        paths = [path for folder in folders for path in sorted((ROOT / folder).glob("*.cc"))]
-        named = [(str(path.relative_to(ROOT)), path) for path in paths]
-        found += shared_names((name, path.read_text(encoding="utf-8")) for name, path in named if name not in alone)
-    print("\n".join(found), end="\n" if found else "")
+    for patterns in TARGETS.values():
+        paths = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
+        headers = [path for folder in {path.parent for path in paths} for path in sorted(folder.glob("*.h"))]
+        texts = [(name, text) for name, text in _texts(paths) if name not in alone]
+        found += [*shared_names(texts), *hidden_names(texts, _texts(headers))]
+    print("\n".join(sorted(set(found))), end="\n" if found else "")
     return 1 if found else 0
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -54,4 +55,27 @@ def test_sources_that_are_compiled_alone_are_known(check_names: ModuleType, repo
 
 
 def test_folders_of_targets_have_sources(check_names: ModuleType, repository: Path) -> None:
-    assert all(list((repository / folder).glob("*.cc")) for folders in check_names.TARGETS for folder in folders)
+    patterns = {pattern for patterns in check_names.TARGETS.values() for pattern in patterns}
+    assert all(list(repository.glob(pattern)) for pattern in patterns)
+
+
+def test_every_target_that_is_compiled_in_batches_is_looked_at(check_names: ModuleType, repository: Path) -> None:
+    files = [repository / "CMakeLists.txt", *(repository / "cmake").glob("*.cmake")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    assert set(re.findall(r"^\s*compile_in_batches\((\w+)", text, re.MULTILINE)) == set(check_names.TARGETS)
+
+
+@pytest.mark.parametrize(
+    ("header", "hidden"),
+    [
+        ("constexpr int64_t kRows = 64;", True),
+        ("struct kRows {", True),
+        ("struct kRows;", False),
+        ("constexpr int64_t kColumns = 8, kRows = 64;", True),
+        ("  constexpr int64_t kRows = 64;", False),
+    ],
+)
+def test_a_name_of_a_header_is_found(check_names: ModuleType, header: str, hidden: bool) -> None:
+    source = "namespace {\n\nconstexpr int64_t kRows = 16;\n\n}  // namespace\n"
+    faults = list(check_names.hidden_names([("a.cc", source)], [("a.h", header + "\n")]))
+    assert faults == (["a.cc: kRows in an anonymous namespace, expected another name than in a.h"] if hidden else [])

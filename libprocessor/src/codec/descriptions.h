@@ -18,7 +18,7 @@
 
 namespace processor {
 
-/// What clients take a model to be of.
+/// The platform that is named for every model, as Triton names it.
 constexpr const char* kPlatform = "tensorflow_savedmodel";
 
 enum class VersionPhase : uint8_t { kLoading, kWarming, kReady, kDraining, kFailed };

@@ -13,7 +13,6 @@
 #include "src/runtime/stats.h"
 
 namespace processor {
-namespace {}  // namespace
 
 std::shared_ptr<const RouteTable> HostControl::routes() const {
   std::lock_guard<std::mutex> lock(table_mutex_);

@@ -10,7 +10,7 @@ namespace processor {
 namespace {
 
 // Rows that a pair's matrix is read for at a time, while it is in the cache.
-constexpr int64_t kRowsAtOnce = 16;
+constexpr int64_t kRowsPerMatrix = 16;
 
 struct Operands {
   const float* src;
@@ -48,8 +48,8 @@ PROCESSOR_ALWAYS_INLINE float Bilinear(const float* x, const float* y, const flo
 template <int kLanes>
 PROCESSOR_ALWAYS_INLINE void Matrices(const Operands& all, float* scratch, float* dst) {
   const int64_t pairs = static_cast<int64_t>(all.pairs.size()), row_size = all.fields * all.dim;
-  for (int64_t first = 0; first < all.rows; first += kRowsAtOnce) {
-    const int64_t end = std::min(first + kRowsAtOnce, all.rows);
+  for (int64_t first = 0; first < all.rows; first += kRowsPerMatrix) {
+    const int64_t end = std::min(first + kRowsPerMatrix, all.rows);
     for (int64_t pair = 0; pair < pairs; ++pair) {
       const int64_t i = all.pairs[pair] / all.fields, j = all.pairs[pair] % all.fields;
       for (int64_t row = first; row < end; ++row) {

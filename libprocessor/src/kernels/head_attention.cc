@@ -16,8 +16,8 @@ int64_t Padded(int64_t size) { return (size + kStrip - 1) / kStrip * kStrip; }
 
 /// `dst = src · operand` for kRows rows and one strip of columns, whose sums stay in registers.
 template <int kLanes, int kRows>
-PROCESSOR_ALWAYS_INLINE void Strip(const float* src, int64_t src_stride, int64_t k, const float* operand,
-                                   int64_t operand_stride, float* dst, int64_t dst_stride) {
+PROCESSOR_ALWAYS_INLINE void MultiplyStrip(const float* src, int64_t src_stride, int64_t k, const float* operand,
+                                           int64_t operand_stride, float* dst, int64_t dst_stride) {
   constexpr int kVectors = 2;
   Vector<kLanes> sums[kRows][kVectors] = {};
   for (int64_t i = 0; i < k; ++i, operand += operand_stride) {
@@ -43,11 +43,11 @@ PROCESSOR_ALWAYS_INLINE void Multiply(int64_t rows, const float* src, int64_t sr
     float* to = dst + row * columns;
     for (int64_t c = 0; c < columns; c += 2 * kLanes) {
       if (left >= 4) {
-        Strip<kLanes, 4>(from, src_stride, k, operand + c, columns, to + c, columns);
+        MultiplyStrip<kLanes, 4>(from, src_stride, k, operand + c, columns, to + c, columns);
       } else if (left >= 2) {
-        Strip<kLanes, 2>(from, src_stride, k, operand + c, columns, to + c, columns);
+        MultiplyStrip<kLanes, 2>(from, src_stride, k, operand + c, columns, to + c, columns);
       } else {
-        Strip<kLanes, 1>(from, src_stride, k, operand + c, columns, to + c, columns);
+        MultiplyStrip<kLanes, 1>(from, src_stride, k, operand + c, columns, to + c, columns);
       }
     }
     row += left >= 4 ? 4 : left >= 2 ? 2 : 1;

@@ -9,7 +9,7 @@
 
 namespace processor {
 
-/// The loops between products, for one instruction set.
+/// The loops between products, for one instruction set. `RecurrentLayer::Block` of the header points to it.
 struct RecurrentLoops {
   void (*add_product)(int64_t, const float*, const float*, float*);
   void (*update)(int64_t, const float*, const float*, float*);

@@ -13,16 +13,8 @@
 
 namespace processor {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
-
-/// Numbers from -1 to 1.
-inline std::vector<float> SomeFloats(size_t count, uint32_t seed = 1) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  std::vector<float> numbers(count);
-  for (float& one : numbers) one = uniform(random);
-  return numbers;
-}
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 /// Numbers from -scale to scale.
 inline std::vector<float> RandomFloats(size_t count, float scale, unsigned seed) {
@@ -32,6 +24,9 @@ inline std::vector<float> RandomFloats(size_t count, float scale, unsigned seed)
   for (float& value : values) value = uniform(generator);
   return values;
 }
+
+/// Numbers from -1 to 1.
+inline std::vector<float> SomeFloats(size_t count, uint32_t seed = 1) { return RandomFloats(count, 1, seed); }
 
 inline double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 

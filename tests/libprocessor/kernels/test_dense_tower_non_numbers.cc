@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "naive.h"
 #include "src/kernels/dense_tower.h"
 #include "src/kernels/huge_memory.h"
 #include "src/kernels/tower_layout.h"
@@ -21,6 +22,8 @@ namespace {
 using processor::DenseTower;
 using processor::HugeMemory;
 using processor::Isa;
+using processor::kInfinity;
+using processor::kNan;
 using processor::Precision;
 using processor::TowerInput;
 using processor::TowerLayout;
@@ -31,8 +34,6 @@ using processor::reference::AllTowerOptions;
 using processor::reference::RandomWeights;
 
 constexpr int64_t kWidth = 16, kUnits = 37, kScores = 3;
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Two hidden layers, of which the first leaves the op as well, before anything else can hide what became of it.
 std::shared_ptr<const DenseTower> MakeTower(const std::string& activation, const TowerOptions& options) {
