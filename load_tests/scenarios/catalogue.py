@@ -12,7 +12,7 @@ from typing import Any
 from load_tests.hosts.churn import memory_spread
 from load_tests.scenarios.arrivals import Phase
 from load_tests.scenarios.generators import NATIVE_CLIENTS, Sent, flood
-from load_tests.scenarios.judging import REFUSALS, Limit, p99_ratio, recovery_s, spread_of
+from load_tests.scenarios.judging import REFUSALS, Limit, growth, p99_ratio, recovery_s, spread_of
 from load_tests.scenarios.stage import MODEL, VARIANT, Stage
 
 __all__ = ["SCENARIOS", "SLO_MS", "Play", "Scenario"]
@@ -246,13 +246,12 @@ def _watch(play: Play, phase: Phase, until: float) -> None:
 
 def _soak_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dict[str, float]:
     seen = play.noted["resources"]
-    warm = seen[len(seen) // 10 :]
     return {
         "p99_ms": max(_p99_ms(phases, phase.name) for phase in _soak(play)),
         "drift": p99_ratio(phases, "third", ["first"]),
         "memory": memory_spread(seen),
-        "threads": float(warm[-1]["threads"] - warm[0]["threads"]),
-        "files": float(warm[-1]["files"] - warm[0]["files"]),
+        "threads": growth([one["threads"] for one in seen]),
+        "files": growth([one["files"] for one in seen]),
     }
 
 

@@ -14,7 +14,7 @@ from load_tests.hosts.latencies import percentile
 from load_tests.scenarios.arrivals import Phase
 from load_tests.scenarios.generators import Sent
 
-__all__ = ["REFUSALS", "Limit", "judge", "p99_ratio", "phase_figures", "recovery_s", "spread_of", "totals"]
+__all__ = ["REFUSALS", "Limit", "growth", "judge", "p99_ratio", "phase_figures", "recovery_s", "spread_of", "totals"]
 
 #: Answers by which a host says that it has too much to do: no fault of it.
 REFUSALS = frozenset({"RESOURCE_EXHAUSTED", "HTTP 429"})
@@ -113,6 +113,17 @@ def recovery_s(sent: Sent, span: tuple[float, float], limit_us: float) -> float:
         if not part.size or percentile(part, 95) > limit_us:
             last = (number + 1) * _STEP_S
     return last
+
+
+def growth(values: Sequence[float]) -> float:
+    """Answer how much larger the last tenth of some values is than the second, each by its median.
+
+    Notes
+    -----
+    The first tenth is the start. Single values do not count: a moment without CPU has many connections.
+    """
+    tenth = max(1, len(values) // 10)
+    return float(np.median(values[-tenth:]) - np.median(values[tenth : 2 * tenth]))
 
 
 def judge(scenario: str, limits: Sequence[Limit], figures: Mapping[str, float]) -> list[Target]:

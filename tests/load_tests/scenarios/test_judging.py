@@ -11,6 +11,7 @@ from load_tests.scenarios.arrivals import Phase
 from load_tests.scenarios.generators import Sent, uses_locust
 from load_tests.scenarios.judging import (
     Limit,
+    growth,
     judge,
     p99_ratio,
     phase_figures,
@@ -73,3 +74,10 @@ def test_limits_pass_and_fail() -> None:
 def test_the_generator_is_chosen_by_the_rate() -> None:
     assert uses_locust([Phase("only", 1.0, 500.0)])
     assert not uses_locust([Phase("calm", 1.0, 100.0), Phase("burst", 1.0, 501.0)])
+
+
+def test_growth_is_not_that_of_a_moment() -> None:
+    leak = [20.0 + number // 10 for number in range(100)]
+    assert growth(leak) == 8.0
+    assert growth([9.0] * 10 + [30.0] * 10 + [27.0] * 60 + [28.0] * 17 + [36.0] * 3) == -2.0
+    assert growth([3.0, 4.0]) == 0.0
