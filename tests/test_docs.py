@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from host_support import require
+from tool_modules import load_tool
 
 import processor
 from demo.model import WideDeep, export
@@ -46,16 +45,6 @@ def _table_rows(text: str) -> dict[str, list[str]]:
     return rows
 
 
-def _tool(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the README's `model`: the click model of the demo, not trained."""
@@ -70,7 +59,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_abi_reference_is_current() -> None:
-    assert _document("abi.md") == _tool("make_abi_reference").current(), "run `make docs`"
+    assert _document("abi.md") == load_tool("make_abi_reference").current(), "run `make docs`"
 
 
 def test_abi_reference_has_every_function() -> None:
@@ -104,7 +93,7 @@ def test_abi_reference_is_written_from_comments() -> None:
 PROCESSOR_API int processor_count(int *count,
                                   int more);
 """
-    text = _tool("make_abi_reference").render({"x.h": header})
+    text = load_tool("make_abi_reference").render({"x.h": header})
     for expected in (
         "## x.h\n\nA header.\n\n```c\nint main(void);\n```\n",
         "### Things\n",

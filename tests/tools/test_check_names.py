@@ -3,22 +3,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tool_modules import load_tool
 
 
 @pytest.fixture(scope="module")
-def check_names(repository: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("check_names", repository / "tools" / "check_names.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def check_names() -> ModuleType:
+    return load_tool("check_names")
 
 
 @pytest.mark.parametrize(

@@ -3,23 +3,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tool_modules import load_tool
 
 SPDX = "# SPDX-License-Identifier: Apache-2.0\n"
 
 
 @pytest.fixture(scope="module")
-def check_tree(repository: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("check_tree", repository / "tools" / "check_tree.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def check_tree() -> ModuleType:
+    return load_tool("check_tree")
 
 
 @pytest.mark.parametrize(
