@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,9 +96,9 @@ class Watcher:
         """Look at the file and the directories until the task is cancelled."""
         while True:
             with self._control.going_on("settings of models"):
-                await self._reload_settings()
+                await self._follow_file(self._settings_file, "/settings", self._apply_settings)
             with self._control.going_on("configuration"):
-                await self._reload()
+                await self._follow_file(self._config, "", self._apply_text)
             for name in [one.name for one in self._control.models.values() if one.policy is not None]:
                 # Such as a full disk; the next look tries again.
                 with self._control.going_on(f"base path of {name}"):
@@ -232,24 +232,42 @@ class Watcher:
         self._settings = settings.over(self.base)
         self._verbs.defaults = self._settings.defaults
 
-    async def _reload_settings(self) -> None:
-        """Give versions that are deployed the settings that the file has by now."""
-        if self._settings_file is None:
+    async def _follow_file(
+        self, file: WatchedFile | None, subject: str, act: Callable[[Path, str], Awaitable[bool]]
+    ) -> None:
+        """Act upon what a file holds by now, once that is at rest, and tell what came of it.
+
+        Parameters
+        ----------
+        file : WatchedFile or None
+        subject : str
+            Of the event.
+        act : callable
+            Takes the path and the text; returns False if it has told of them itself.
+        """
+        if file is None:
             return
-        path, text = self._settings_file.path, None
+        text = None
         try:
-            text = await self._settings_file.look()
+            text = await file.look()
             if text is None:
                 return
-            self._use(parse_settings(text, str(path)))
-            self._tell("/settings", f"{path}: read again")
+            if await act(file.path, text):
+                self._tell(subject, f"{file.path}: read again")
+        except _PASSING:
+            # It is not taken, so the next look finds it again.
+            raise
         except ProxyError as error:
-            self._tell("/settings", f"{error}; what was read before stays")
-        else:
-            for model in [one for one in self._control.models.values() if one.policy is not None]:
-                await self._give_settings(model)
+            self._tell(subject, f"{error}; what was read before stays")
         if text is not None:
-            self._settings_file.take(text)
+            file.take(text)
+
+    async def _apply_settings(self, path: Path, text: str) -> bool:
+        """Give versions that are deployed the settings that the file has by now."""
+        self._use(parse_settings(text, str(path)))
+        for model in [one for one in self._control.models.values() if one.policy is not None]:
+            await self._give_settings(model)
+        return True
 
     async def _give_settings(self, model: Model) -> None:
         settings = self._settings.of(model.name)
@@ -275,24 +293,6 @@ class Watcher:
         if self._told.get(subject) != message:
             self._control.note("config", message, subject.partition("/")[0] if model is None else model)
             self._told[subject] = message
-
-    async def _reload(self) -> None:
-        if self._config is None:
-            return
-        path, text = self._config.path, None
-        try:
-            text = await self._config.look()
-            if text is None:
-                return
-            if await self._apply_text(path, text):
-                self._tell("", f"{path}: read again")
-        except _PASSING:
-            # It is not taken, so the next look finds it again.
-            raise
-        except ProxyError as error:
-            self._tell("", f"{error}; what was read before stays")
-        if text is not None:
-            self._config.take(text)
 
     async def _apply_text(self, path: Path, text: str) -> bool:
         """Apply a configuration, unless it asks for nothing: then say so, and return False."""
