@@ -25,7 +25,6 @@ from serving_proxy.host.patience import Patience
 from serving_proxy.host.reflection import HEALTH, REFLECTION, add_reflection
 from serving_proxy.host.reload import Reload
 from serving_proxy.host.tls import grpc_credentials
-from serving_proxy.listening import most_connections
 
 _MOST_RPCS = 8192
 _MOST_CONNECTIONS = 1_000_000
@@ -119,7 +118,6 @@ class GrpcServer:
         self._address = options.address
         self._credentials = grpc_credentials(options)
         limit = options.max_message_bytes
-        connections = most_connections(_MOST_CONNECTIONS, servers=2, health_port=options.health_port is not None)
         self._server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", limit),
@@ -130,7 +128,7 @@ class GrpcServer:
                 ("grpc.so_reuseport", 1),
                 ("grpc.max_concurrent_streams", 1024),
                 # Descriptors are left for files; HTTP has as many connections.
-                ("grpc.max_allowed_incoming_connections", connections),
+                ("grpc.max_allowed_incoming_connections", options.most_connections(_MOST_CONNECTIONS)),
                 # Who has connected says HTTP/2 soon, and who has vanished without a word is found out.
                 ("grpc.server_handshake_timeout_ms", int(1000 * options.read_seconds)),
                 *_keepalive(options),

@@ -14,7 +14,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from serving_proxy.host.options import HostOptions
 from serving_proxy.host.tls import http_context
 from serving_proxy.listening import HEALTH_CONNECTIONS, Server
-from serving_proxy.listening import most_connections as most
 
 _MOST_HEAD_BYTES = 65536
 # How long the answer to a request may take whose client has closed its sending side. A client that is gone looks the
@@ -120,11 +119,7 @@ class HttpServer:
         class Protocol(GuardedProtocol):
             read_seconds = options.read_seconds
             # gRPC has as many.
-            most_connections = (
-                HEALTH_CONNECTIONS
-                if plain
-                else most(options.max_connections, servers=2, health_port=options.health_port is not None)
-            )
+            most_connections = HEALTH_CONNECTIONS if plain else options.most_connections(options.max_connections)
 
         config = uvicorn.Config(
             app,

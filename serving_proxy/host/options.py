@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from serving_proxy.listening import most_connections
+
 MIB = 1024 * 1024
 
 
@@ -50,6 +52,10 @@ class HostOptions:
     def max_message_bytes(self) -> int:
         """The largest request, compressed or not."""
         return self.max_message_mb * MIB
+
+    def most_connections(self, wanted: int) -> int:
+        """Answer how many connections gRPC and HTTP may have each, of as many as are wanted."""
+        return most_connections(wanted, servers=2, health_port=self.health_port is not None)
 
 
 def _between(low: float, high: float, kind: type[int] | type[float]) -> Callable[[str], float]:
