@@ -66,11 +66,9 @@ def _inner_products(flat: Flat, node: Node) -> Fusion | str | None:
 
 def _why_pairs_stay(flat: Flat, node: Node) -> str | None:
     """Say why a sum of weighted products of pairs (FwFM, as DeepCTR writes it) stays as it is."""
-    sources = {_source_of_pair(flat, one) for one in node.inputs}
-    if len(node.inputs) < 2 or len(sources) > 1 or None in sources:
+    source, *others = (_source_of_pair(flat, one) for one in node.inputs)
+    if source is None or not others or any(one != source for one in others):
         return None
-    (source,) = sources
-    assert source is not None
     pairs = f"{len(node.inputs)} pairs of vectors of '{source.node}'"
     return f"{pairs} are multiplied and weighted one by one, expected one product of all vectors with each other"
 
@@ -79,16 +77,21 @@ def _source_of_pair(flat: Flat, output: Output) -> Output | None:
     """Return the tensor of which a term multiplies two vectors, and the product by a weight."""
     weighted = flat.node(output, "Mul")
     given = [output] if weighted is None else weighted.inputs
-    products = [flat.node(one, "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3") for one in given]
-    sums = [flat.node(one, "Sum") for one in given]
-    products += [None if one is None else flat.node(one.inputs[0], "Mul") for one in sums]
-    product = next((one for one in products if one is not None), None)
-    if product is None:
+    product = next(filter(None, (_product_of_vectors(flat, one) for one in given)), None)
+    slices = [] if product is None else [flat.node(one, "StridedSlice") for one in product.inputs]
+    sources = {skip(flat.graph, one.inputs[0]) for one in slices if one is not None}
+    if len(sources) != 1 or None in slices:
         return None
-    slices = [flat.node(one, "StridedSlice") for one in product.inputs]
-    sources = {None if one is None else skip(flat.graph, one.inputs[0]) for one in slices}
-    source = sources.pop()
-    return source if not sources and source is not None and len(flat.known(source)) == 3 else None
+    (source,) = sources
+    return source if len(flat.known(source)) == 3 else None
+
+
+def _product_of_vectors(flat: Flat, output: Output) -> Node | None:
+    """Return the node that multiplies two vectors: a product of matrices, or elements that a sum adds up."""
+    summed = flat.node(output, "Sum")
+    if summed is not None:
+        return flat.node(summed.inputs[0], "Mul")
+    return flat.node(output, "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 
 
 def _all_products(flat: Flat, node: Node) -> Output | None:

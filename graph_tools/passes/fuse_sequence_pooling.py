@@ -83,11 +83,11 @@ def _why_no_mask(flat: Flat, node: Node) -> str | None:
             continue
         if whole[2] is None:
             return f"the size of the vectors of '{values.node}' is not known"
-        if sizes[1] == whole[1] and sizes[1] is not None:
-            return f"mask '{mask.node}' may be of other rows than '{values.node}'"
         if None in (sizes[1], whole[1]):
             shown = [f"'{one.node}' {_shown(flat, one)}" for one in (mask, values)]
             return f"mask {shown[0]} is not known to have one element for each position of {shown[1]}"
+        if sizes[1] == whole[1]:
+            return f"mask '{mask.node}' may be of other rows than '{values.node}'"
     return None
 
 
