@@ -40,7 +40,8 @@ _TYPE = re.compile(r"(?:struct|class|union|enum(?: class)?) (\w+)")
 # `constexpr int kOne = 1, kOther = 2;`
 _FURTHER = re.compile(r", (k[A-Z]\w*) = ")
 _CONSTANT = re.compile(r"(?:inline )?(?:constexpr|const) [\w:<>,*& ]*?[ *&](k[A-Z]\w*)")
-# What stands before the first bracket, brace or sign of equality; clang-format has what is in a namespace at column 0.
+# The name before the first `(`, `{`, ` = ` or `;`. Definitions begin at column 0: clang-format indents nothing in
+# namespaces.
 _VALUE = re.compile(r"[A-Za-z_][\w:<>,*&\[\] .]*?[ *&](\w+)(?:\[\w*\])*(?:\(| = |\{|;)")
 
 

@@ -23,7 +23,7 @@ class WatchedFile:
     ----------
     path : Path
     what : str
-        What the file is, for messages.
+        How messages call the file, such as "settings of models".
 
     Attributes
     ----------

@@ -75,7 +75,7 @@ def test_a_bad_variant_of_a_running_proxy_loses_its_traffic(
         f'recprocessor_proxy_guard_ruling{{model="{name}",ruling='
         in httpx.get(f"{proxy.url}/metrics", headers=proxy.headers()).text
     )
-    # Of some moment: the last points are those of a time without requests.
+    # Any point will do: the latest ones were taken when no requests came any more.
     wait_for(lambda: any(rate > 0 for _, rate, *_ in client.history()["models"].get(name, {}).get("3", ())))
     (folder / "stats.json").unlink()
     (folder / "shadow.json").unlink()

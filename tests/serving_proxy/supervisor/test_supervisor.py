@@ -198,7 +198,7 @@ def test_a_host_that_is_stopped_is_seen_at_once_and_started_anew(tmp_path: Path)
         first = alive(proxy)
         with proxy.client() as client:
             client.deploy("ranking", write_model(tmp_path / "3"), wait=True)
-            # What the first one did says nothing of the next, which needs its time until it says that it is there.
+            # The silence of the first process must not count for the second, which takes a while to report.
             (proxy.state_dir / "hosts" / "host-0" / "start_s").write_text("2", encoding="utf-8")
             os.kill(first, signal.SIGSTOP)
             wait_for(lambda: host(proxy)["state"] == "hung")
