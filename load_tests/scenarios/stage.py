@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from load_tests.bench_serving import default_config
 from load_tests.hosts.proxy import Proxy, memory_of
 from load_tests.hosts.throughput import write_json_requests
@@ -49,12 +51,15 @@ class Stage:
         )
 
     def resources(self) -> dict[str, int]:
-        """Answer what the host holds: bytes of memory, threads, open files."""
-        process = Path("/proc") / str(self.proxy.pid)
+        """Answer what the host holds: bytes of memory, threads, connections, other open files."""
+        process = psutil.Process(self.proxy.pid)
+        # Those that clients keep open; one that its client has left is the host's to close.
+        connections = sum(one.status == psutil.CONN_ESTABLISHED for one in process.net_connections("tcp"))
         return {
             **memory_of(self.proxy.pid),
-            "threads": len(os.listdir(process / "task")),
-            "files": len(os.listdir(process / "fd")),
+            "threads": process.num_threads(),
+            "connections": connections,
+            "files": process.num_fds() - connections,
         }
 
     def alive(self) -> bool:
