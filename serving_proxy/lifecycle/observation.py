@@ -35,6 +35,12 @@ class VersionSeen:
     details: dict[str, Any] = field(default_factory=dict)
     replacement: VersionSeen | None = None
 
+    @property
+    def cold(self) -> str:
+        """Why it was not warmed up: no request that a host made up could be answered. Empty if it was."""
+        warmup = str(self.details.get("warmup") or "")
+        return " ".join(warmup.split()) if warmup.endswith("not warmed up") else ""
+
 
 @dataclass(frozen=True)
 class HostSeen:
@@ -117,9 +123,8 @@ def _on_host(name: str, entry: VersionSeen | None, path: str | None) -> Seen:
         return Seen(state, f"on {name}")
     # It serves; what it does not do is said all the same.
     other = entry.replacement
-    lacking = entry.error or (
-        None if other is None else f"other settings are {other.state} {other.error or ''}".strip()
-    )
+    unlike = "" if other is None else f"other settings are {other.state} {other.error or ''}".strip()
+    lacking = entry.error or unlike or entry.cold
     return Seen(state, f"{name}: {lacking}" if lacking else "")
 
 

@@ -18,6 +18,7 @@ import tensorflow as tf
 from contract_messages import decode, encode
 from model_builders import linear_score
 from proxy_support import ProxyProcess, wait_for
+from special_models import build_hungry
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2, prediction_service_pb2_grpc
 from typer.testing import CliRunner
 
@@ -99,6 +100,16 @@ def test_from_deployment_to_roll_back(proxy: ProxyProcess, client: Client, versi
     wait_for(lambda: split(http, 20) == {4: 20})
     client.rollback("ranking")
     wait_for(lambda: split(http, 20) == {3: 20}, 5)
+
+
+def test_a_version_that_was_not_warmed_up_says_why(client: Client, tmp_path: Path) -> None:
+    client.deploy("hungry", build_hungry(tmp_path / "hungry"), version=1, wait=True)
+    (hungry,) = (one for one in client.status()["models"] if one["name"] == "hungry")
+    (version,) = hungry["versions"]
+    assert version["state"] == "ready"
+    assert "generated request failed: RESOURCE_EXHAUSTED" in version["reason"]
+    assert version["reason"].endswith("not warmed up")
+    client.undeploy("hungry")
 
 
 def test_requests_are_written_down_and_merged(proxy: ProxyProcess, client: Client, versions: dict[int, Path]) -> None:

@@ -41,8 +41,11 @@ def test_a_host_that_goes_down_does_not_count() -> None:
     assert held_anywhere(hosts[:1], "ranking", 3)
 
 
-def entry(state: str, path: str = PATH, error: str | None = None, other: VersionSeen | None = None) -> HostSeen:
-    return host({}, models={"ranking": {3: VersionSeen(state, path, error, replacement=other)}})
+def entry(
+    state: str, path: str = PATH, error: str | None = None, other: VersionSeen | None = None, warmup: str = ""
+) -> HostSeen:
+    seen = VersionSeen(state, path, error, {"warmup": warmup}, replacement=other)
+    return host({}, models={"ranking": {3: seen}})
 
 
 @pytest.mark.parametrize(
@@ -56,6 +59,11 @@ def entry(state: str, path: str = PATH, error: str | None = None, other: Version
             Seen(State.READY, "host-0: other settings are failed bad config"),
         ),
         (entry("ready", error="cpuset: no CPU 9"), Seen(State.READY, "host-0: cpuset: no CPU 9")),
+        (entry("ready", warmup="generated: 5 runs on each session"), Seen(State.READY)),
+        (
+            entry("ready", warmup="generated request failed: INTERNAL: a\n b; not warmed up"),
+            Seen(State.READY, "host-0: generated request failed: INTERNAL: a b; not warmed up"),
+        ),
     ],
 )
 def test_what_is_replaced_and_what_replaces_it(seen: HostSeen, expected: Seen) -> None:
