@@ -31,8 +31,8 @@ using processor::TowerInput;
 using processor::TowerLayout;
 using processor::TowerPlan;
 using processor::fuzz::PlanInput;
-using processor::testing::Matrix;
-using processor::testing::RandomWeights;
+using processor::reference::Matrix;
+using processor::reference::RandomWeights;
 using tensorflow::tstring;
 
 void Require(bool holds, const char* what) {
@@ -76,7 +76,7 @@ void CheckTower(const PlanInput& input) {
   Require(run.ComputeRows(0, input.rows, block, reinterpret_cast<float*>(scratch.data())).ok(),
           "a tower that was made does not run");
 
-  const std::vector<Matrix> expected = processor::testing::TowerReference(*tower, random.views()).Compute(matrices);
+  const std::vector<Matrix> expected = processor::reference::TowerReference(*tower, random.views()).Compute(matrices);
   for (int i = 0; i < input.outputs; ++i) {
     Require(expected[i].width == layout->output_width(i), "an output of another width");
     for (int64_t r = 0; r < input.rows; ++r) {
