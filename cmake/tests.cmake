@@ -100,3 +100,11 @@ target_link_libraries(processor_thread_tests PRIVATE processor_flags ${TENSORFLO
 set_target_properties(processor_thread_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 target_compile_options(processor_thread_tests PRIVATE -O1)
 compile_in_batches(processor_thread_tests 20)
+
+# `make fuzz` runs now and then; that its sources compile is seen every day.
+file(GLOB PROCESSOR_FUZZ_SOURCES CONFIGURE_DEPENDS libprocessor/fuzz/fuzz_*.cc libprocessor/fuzz/inputs_*.cc)
+add_library(processor_fuzz_sources OBJECT EXCLUDE_FROM_ALL ${PROCESSOR_FUZZ_SOURCES})
+target_include_directories(processor_fuzz_sources PRIVATE tests/libprocessor/codec tests/libprocessor/kernels
+                                                          tests/libprocessor/tables)
+target_link_libraries(processor_fuzz_sources PRIVATE processor_flags processor_messages)
+target_compile_options(processor_fuzz_sources PRIVATE -O0)

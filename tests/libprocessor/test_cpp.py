@@ -48,3 +48,9 @@ def test_program(name: str, repository: Path, tmp_path: Path) -> None:
 def test_the_sources_for_thread_sanitizer_are_complete(repository: Path) -> None:
     """`make test-tsan` compiles a part of the library: it has to link, and nobody links it every day."""
     build_program("processor_thread_tests", repository)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_the_sources_of_the_fuzzers_compile(repository: Path) -> None:
+    build_program("processor_fuzz_sources", repository)
