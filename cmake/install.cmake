@@ -16,7 +16,8 @@ if(SKBUILD)
 else()
   add_custom_target(binding ALL
     COMMAND ${CMAKE_COMMAND} -E copy_if_different ${BINDING_FILES} ${CMAKE_CURRENT_SOURCE_DIR}/processor
-    DEPENDS ${BINDING_FILES})
+    DEPENDS ${BINDING_FILES}
+    COMMENT "Copying the Python binding to processor/")
 endif()
 
 install(TARGETS processor processor_rules LIBRARY DESTINATION processor)
