@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -119,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         play, _, sent, found = _play(options, console, report)
         targets: list[Target] = judge(options.scenario, scenario.limits, found["figures"])
-    except (ProgramError, ProxyError, FileNotFoundError, ValueError) as error:
+    except (ProgramError, ProxyError, FileNotFoundError, ValueError, psutil.Error) as error:
         console.print(f"[bold red]The scenario could not be played:[/] {escape(str(error))}")
         return 2
     results = {

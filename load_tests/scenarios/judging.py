@@ -116,11 +116,11 @@ def recovery_s(sent: Sent, span: tuple[float, float], limit_us: float) -> float:
 
 
 def growth(values: Sequence[float]) -> float:
-    """Answer how much larger the last tenth of some values is than the second, each by its median.
+    """Return the median of the last tenth of some values less the median of the second tenth.
 
     Notes
     -----
-    The first tenth is the start. Single values do not count: a moment without CPU has many connections.
+    The first tenth is the start. A median does not see moments in which a busy machine made clients connect anew.
     """
     tenth = max(1, len(values) // 10)
     return float(np.median(values[-tenth:]) - np.median(values[tenth : 2 * tenth]))

@@ -36,12 +36,15 @@ class Stage:
         Of the model.
     variant_requests : Path
         For the variant, over gRPC.
+    ports : frozenset of int
+        On which the host takes requests.
     """
 
     proxy: Proxy
     endpoint: Endpoint
     variant_requests: Path
     model: Path
+    ports: frozenset[int]
 
     def deploy(self, version: int = 1, name: str = MODEL, sessions: int | None = None, **settings: Any) -> None:
         """Deploy a version of a model, and wait until it is ready."""
@@ -51,15 +54,19 @@ class Stage:
         )
 
     def resources(self) -> dict[str, int]:
-        """Answer what the host holds: bytes of memory, threads, connections, other open files."""
+        """Return what the host holds: bytes of memory, threads, connections of clients, other open files."""
         process = psutil.Process(self.proxy.pid)
-        # Those that clients keep open; one that its client has left is the host's to close.
-        connections = sum(one.status == psutil.CONN_ESTABLISHED for one in process.net_connections("tcp"))
+        # A connection that its client has left (CLOSE_WAIT) is a file like others: the host has to close it.
+        clients = [
+            one
+            for one in process.net_connections("tcp")
+            if one.status == psutil.CONN_ESTABLISHED and one.laddr.port in self.ports
+        ]
         return {
             **memory_of(self.proxy.pid),
             "threads": process.num_threads(),
-            "connections": connections,
-            "files": process.num_fds() - connections,
+            "connections": len(clients),
+            "files": process.num_fds() - len(clients),
         }
 
     def alive(self) -> bool:
@@ -80,4 +87,5 @@ def open_stage(host: str, workload: str, rows: int, model: Path, folder: Path, c
         (here,) = (one for one in proxy.client.status()["hosts"] if one["pid"] == proxy.pid)
         path = f"/v1/models/{MODEL}:predict"
         endpoint = Endpoint(here["endpoints"]["rest"], proxy.address, path, plain, named[MODEL])
-        yield Stage(proxy, endpoint, named[VARIANT], model.resolve())
+        ports = frozenset(int(place.rpartition(":")[2]) for place in here["endpoints"].values())
+        yield Stage(proxy, endpoint, named[VARIANT], model.resolve(), ports)
