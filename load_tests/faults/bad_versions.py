@@ -69,5 +69,8 @@ def eats_memory(case: Case) -> None:
             # It fails, or becomes ready and says that it was not warmed up: what it must not do is to end the others.
             seen = stage.wait_state(_BAD, ["failed", "ready"], _GIVEN_UP_S)
             case.found.figures["state"] = seen.get("state")
-            case.found.figures["reason"] = seen.get("error") or seen.get("warmup")
+            case.found.figures["reason"] = seen.get("error")
+            case.found.figures["warmup"] = seen.get("warmup")
+            told = seen.get("state") != "ready" or str(seen.get("warmup")).endswith("not warmed up")
+            case.expect(told, f"ready, warm-up {seen.get('warmup')}; expected that it was not warmed up")
         stage.works(2)

@@ -86,7 +86,9 @@ def _settled(client: Client, model: dict[str, Any], version: int, limit: float |
     end = None if limit is None else time.monotonic() + limit
     while model["baseline"] != version:
         if model["candidate"] != version:
-            reasons = [one["reason"] for one in model["versions"] if one["version"] == version]
+            reasons = [
+                one["reason"] for one in model["versions"] if one["version"] == version and one["state"] == "failed"
+            ]
             raise PreconditionError(
                 f"{model['name']}/{version}: not promoted, {''.join(reasons) or 'another verb came'}"
             )

@@ -10,6 +10,9 @@ from typing import Any
 from serving_proxy.lifecycle.states import State
 
 HUNG = "hung"
+# How `warmup` of actual.json ends then; libprocessor/src/runtime/warmup.cc writes it.
+_NOT_WARMED_UP = "; not warmed up"
+_MOST_SHOWN = 300
 _GOING_DOWN = "every host is going down"
 
 
@@ -36,10 +39,13 @@ class VersionSeen:
     replacement: VersionSeen | None = None
 
     @property
-    def cold(self) -> str:
-        """Why it was not warmed up: no request that a host made up could be answered. Empty if it was."""
-        warmup = str(self.details.get("warmup") or "")
-        return " ".join(warmup.split()) if warmup.endswith("not warmed up") else ""
+    def why_not_warmed_up(self) -> str:
+        """The fault of the request that the host made up to warm it up, shortened; empty if it was warmed up."""
+        warmup = " ".join(str(self.details.get("warmup") or "").split())
+        if not warmup.endswith(_NOT_WARMED_UP):
+            return ""
+        fault = warmup.removesuffix(_NOT_WARMED_UP)
+        return (fault if len(fault) <= _MOST_SHOWN else fault[:_MOST_SHOWN] + "...") + _NOT_WARMED_UP
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,8 @@ def observe(hosts: Sequence[HostSeen], model: str, number: int, path: str | None
     entries = [(host.name, host.models.get(model, {}).get(number)) for host in serving]
     if all(entry is None for _, entry in entries):
         return Seen(State.STOPPED, "no host has it yet")
-    return min((_on_host(name, entry, path) for name, entry in entries), key=lambda seen: _RANK[seen.state])
+    seen = [_on_host(name, entry, path) for name, entry in entries]
+    return min(seen, key=lambda one: (_RANK[one.state], not one.reason))
 
 
 # The least of what hosts say is what holds.
@@ -124,7 +131,7 @@ def _on_host(name: str, entry: VersionSeen | None, path: str | None) -> Seen:
     # It serves; what it does not do is said all the same.
     other = entry.replacement
     unlike = "" if other is None else f"other settings are {other.state} {other.error or ''}".strip()
-    lacking = entry.error or unlike or entry.cold
+    lacking = "; ".join(filter(None, (entry.error, unlike, entry.why_not_warmed_up)))
     return Seen(state, f"{name}: {lacking}" if lacking else "")
 
 

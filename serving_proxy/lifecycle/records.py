@@ -66,7 +66,7 @@ class Version(Record):
     path : str or None
         The folder that hosts load, links resolved; None until it has passed the gates.
     reason : str
-        Why it failed, or what it waits for.
+        Why it failed, what it waits for, or what it lacks although it is ready.
     failure : str
         Status of the reason, where the proxy itself refused it; "" else.
     since, deployed_at : float [s since 1970]

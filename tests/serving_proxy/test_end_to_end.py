@@ -39,7 +39,8 @@ def versions(tmp_path_factory: pytest.TempPathFactory, make_linear_model: Callab
 
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
-    with ProxyProcess(tmp_path_factory.mktemp("proxy"), "--maintenance-cpus", "0", host="python") as running:
+    options = ("--maintenance-cpus", "0", "--host-option", "--max-request-mb-in-flight=1024")
+    with ProxyProcess(tmp_path_factory.mktemp("proxy"), *options, host="python") as running:
         yield running
 
 
@@ -104,12 +105,14 @@ def test_from_deployment_to_roll_back(proxy: ProxyProcess, client: Client, versi
 
 def test_a_version_that_was_not_warmed_up_says_why(client: Client, tmp_path: Path) -> None:
     client.deploy("hungry", build_hungry(tmp_path / "hungry"), version=1, wait=True)
-    (hungry,) = (one for one in client.status()["models"] if one["name"] == "hungry")
-    (version,) = hungry["versions"]
-    assert version["state"] == "ready"
-    assert "generated request failed: RESOURCE_EXHAUSTED" in version["reason"]
-    assert version["reason"].endswith("not warmed up")
-    client.undeploy("hungry")
+    try:
+        (hungry,) = (one for one in client.status()["models"] if one["name"] == "hungry")
+        (version,) = hungry["versions"]
+        assert version["state"] == "ready"
+        assert "generated request failed: RESOURCE_EXHAUSTED" in version["reason"]
+        assert version["reason"].endswith("not warmed up")
+    finally:
+        client.undeploy("hungry")
 
 
 def test_requests_are_written_down_and_merged(proxy: ProxyProcess, client: Client, versions: dict[int, Path]) -> None:

@@ -64,7 +64,17 @@ def entry(
             entry("ready", warmup="generated request failed: INTERNAL: a\n b; not warmed up"),
             Seen(State.READY, "host-0: generated request failed: INTERNAL: a b; not warmed up"),
         ),
+        (
+            entry("ready", error="cpuset: no CPU 9", warmup="a" * 400 + "; not warmed up"),
+            Seen(State.READY, "host-0: cpuset: no CPU 9; " + "a" * 300 + "...; not warmed up"),
+        ),
     ],
 )
 def test_what_is_replaced_and_what_replaces_it(seen: HostSeen, expected: Seen) -> None:
     assert observe([seen], "ranking", 3, PATH) == expected
+
+
+def test_one_host_that_lacks_something_is_enough_to_say_it() -> None:
+    cold = entry("ready", warmup="generated request failed: INTERNAL: a; not warmed up")
+    seen = observe([host({3: "ready"}, "host-1"), cold], "ranking", 3, PATH)
+    assert seen == Seen(State.READY, "host-0: generated request failed: INTERNAL: a; not warmed up")
