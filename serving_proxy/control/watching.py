@@ -241,7 +241,7 @@ class Watcher:
         ----------
         file : WatchedFile or None
         subject : str
-            Of the event.
+            What the event is about: before a "/" the name of a model, or nothing.
         act : callable
             Takes the path and the text; returns False if it has told of them itself.
         """
@@ -263,11 +263,13 @@ class Watcher:
             file.take(text)
 
     async def _apply_settings(self, path: Path, text: str) -> bool:
-        """Give versions that are deployed the settings that the file has by now."""
+        """Give versions that are deployed the settings that the file has by now, and tell of the file itself."""
         self._use(parse_settings(text, str(path)))
+        # Now, for they are in force from here on, even if a full disk keeps them from what is deployed for a while.
+        self._tell("/settings", f"{path}: read again")
         for model in [one for one in self._control.models.values() if one.policy is not None]:
             await self._give_settings(model)
-        return True
+        return False
 
     async def _give_settings(self, model: Model) -> None:
         settings = self._settings.of(model.name)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import time
@@ -15,6 +16,7 @@ from proxy_support import ProxyThread, wait_for, write_model
 
 from serving_proxy import Client
 from serving_proxy.control import watching
+from serving_proxy.control.verbs import Verbs
 from serving_proxy.errors import ExhaustedError, InvalidError, NotFoundError, PreconditionError
 
 
@@ -303,6 +305,32 @@ def test_models_of_a_configuration_have_settings_of_their_own(place: Path) -> No
     file.write_text("{", encoding="utf-8")
     with pytest.raises(InvalidError, match="expected settings of models"):
         ProxyThread(place / "another", *options, host="none").start()
+
+
+def test_settings_that_a_full_disk_keeps_out_are_told_of_and_tried_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = place / "settings.json"
+    file.write_text('{"defaults": {"config": {"session_num": 2}}}', encoding="utf-8")
+    options = ("--config", str(place / "models.config"), "--model-settings", str(file))
+    tried = []
+    deploy = Verbs.deploy
+
+    async def fail_twice(self: Verbs, *args: Any, **more: Any) -> Any:
+        tried.append(args)
+        if len(tried) < 3:
+            raise ExhaustedError("/: no space left on device")
+        return await deploy(self, *args, **more)
+
+    with ProxyThread(place, *options) as proxy, proxy.client() as client:
+        becomes(lambda: states(client), {3: "ready"})
+        monkeypatch.setattr(Verbs, "deploy", fail_twice)
+        file.write_text('{"defaults": {"config": {"session_num": 3}}}', encoding="utf-8")
+        version = ("models", "ranking", "versions", "3", "config", "session_num")
+        becomes(lambda: functools.reduce(lambda found, key: found[key], version, proxy.desired()), 3)
+        told = [one["message"] for one in client.events(limit=1000) if one["kind"] in {"config", "fault"}]
+    fault = "settings of models: /: no space left on device; it is tried again"
+    assert [one for one in told if one in {f"{file}: read again", fault}] == [f"{file}: read again", fault]
 
 
 def test_defaults_of_batching_and_sessions_hold_for_all_models(place: Path) -> None:
