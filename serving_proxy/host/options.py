@@ -54,7 +54,7 @@ class HostOptions:
         return self.max_message_mb * MIB
 
     def most_connections(self, wanted: int) -> int:
-        """Answer how many connections gRPC and HTTP may have each, of as many as are wanted."""
+        """Return how many connections gRPC and HTTP may have each: fewer than `wanted` where descriptors run out."""
         return most_connections(wanted, servers=2, health_port=self.health_port is not None)
 
 

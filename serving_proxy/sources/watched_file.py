@@ -23,7 +23,7 @@ class WatchedFile:
     ----------
     path : Path
     what : str
-        How messages call the file, such as "settings of models".
+        What messages call the file, such as "settings of models".
 
     Attributes
     ----------
