@@ -21,7 +21,8 @@ def _fail(*_: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "method"), [(Observer, "step"), (Cleaner, "clean"), (Watcher, "_reload"), (Control, "_note_host_faults")]
+    ("owner", "method"),
+    [(Observer, "step"), (Cleaner, "clean"), (Watcher, "_follow_file"), (Control, "_note_host_faults")],
 )
 def test_a_loop_goes_on_after_a_fault(
     owner: type, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -37,7 +38,7 @@ def test_a_loop_goes_on_after_a_fault(
         assert client.status()["last_event"] == events
         called = asyncio.Event()
         before = getattr(owner, method)
-        monkeypatch.setattr(owner, method, lambda self: (called.set(), before(self))[1])
+        monkeypatch.setattr(owner, method, lambda *given: (called.set(), before(*given))[1])
         wait_for(called.is_set)
 
 
