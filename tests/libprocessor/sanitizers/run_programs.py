@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -48,6 +49,9 @@ def main() -> int:
     # What hosts desire has no relative paths.
     models = (arguments.build / "models").resolve()
     export_models(models)
+    # The program makes it, which a former run has done.
+    state = arguments.build / "state"
+    shutil.rmtree(state, ignore_errors=True)
     parameters_of = {
         "processor_tests": [],
         "processor_kernel_tests": [],
@@ -55,7 +59,7 @@ def main() -> int:
         "processor_thread_tests": ["--gtest_repeat=5", "--gtest_brief=1"],
         "processor_test_c_api": [str(models / "host" / "7")],
         "processor_test_c_api_drop_in": [str(models / "host" / "7")],
-        "processor_test_c_api_host": [str(models / "host" / "7"), str(arguments.build / "state")],
+        "processor_test_c_api_host": [str(models / "host" / "7"), str(state)],
         "processor_stress": [str(models / "linear"), arguments.seconds, "64"],
     }
     failed = []
