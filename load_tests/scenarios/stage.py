@@ -36,15 +36,12 @@ class Stage:
         Of the model.
     variant_requests : Path
         For the variant, over gRPC.
-    ports : frozenset of int
-        On which the host takes requests.
     """
 
     proxy: Proxy
     endpoint: Endpoint
     variant_requests: Path
     model: Path
-    ports: frozenset[int]
 
     def deploy(self, version: int = 1, name: str = MODEL, sessions: int | None = None, **settings: Any) -> None:
         """Deploy a version of a model, and wait until it is ready."""
@@ -56,11 +53,12 @@ class Stage:
     def resources(self) -> dict[str, int]:
         """Return what the host holds: bytes of memory, threads, connections of clients, other open files."""
         process = psutil.Process(self.proxy.pid)
+        ports = {int(address.rpartition(":")[2]) for address in (self.endpoint.rest, self.endpoint.grpc)}
         # A connection that its client has left (CLOSE_WAIT) is a file like others: the host has to close it.
         clients = [
             one
             for one in process.net_connections("tcp")
-            if one.status == psutil.CONN_ESTABLISHED and one.laddr.port in self.ports
+            if one.status == psutil.CONN_ESTABLISHED and one.laddr.port in ports
         ]
         return {
             **memory_of(self.proxy.pid),
@@ -87,5 +85,4 @@ def open_stage(host: str, workload: str, rows: int, model: Path, folder: Path, c
         (here,) = (one for one in proxy.client.status()["hosts"] if one["pid"] == proxy.pid)
         path = f"/v1/models/{MODEL}:predict"
         endpoint = Endpoint(here["endpoints"]["rest"], proxy.address, path, plain, named[MODEL])
-        ports = frozenset(int(place.rpartition(":")[2]) for place in here["endpoints"].values())
-        yield Stage(proxy, endpoint, named[VARIANT], model.resolve(), ports)
+        yield Stage(proxy, endpoint, named[VARIANT], model.resolve())
