@@ -87,7 +87,7 @@ def _settled(client: Client, model: dict[str, Any], version: int, limit: float |
     while model["baseline"] != version:
         if model["candidate"] != version:
             reasons = [
-                one["reason"] for one in model["versions"] if one["version"] == version and one["state"] == "failed"
+                one["reason"] for one in model["versions"] if one["version"] == version and one["state"] != "ready"
             ]
             raise PreconditionError(
                 f"{model['name']}/{version}: not promoted, {''.join(reasons) or 'another verb came'}"
