@@ -98,7 +98,7 @@ class Watcher:
             with self._control.going_on("settings of models"):
                 await self._follow_file(self._settings_file, "/settings", self._apply_settings)
             with self._control.going_on("configuration"):
-                await self._follow_file(self._config, "", self._apply_text)
+                await self._follow_file(self._config, "", self._apply_change)
             for name in [one.name for one in self._control.models.values() if one.policy is not None]:
                 # Such as a full disk; the next look tries again.
                 with self._control.going_on(f"base path of {name}"):
@@ -233,17 +233,17 @@ class Watcher:
         self._verbs.defaults = self._settings.defaults
 
     async def _follow_file(
-        self, file: WatchedFile | None, subject: str, act: Callable[[Path, str], Awaitable[bool]]
+        self, file: WatchedFile | None, subject: str, act: Callable[[Path, str], Awaitable[None]]
     ) -> None:
-        """Act upon what a file holds by now, once that is at rest, and tell what came of it.
+        """Act upon what a file holds by now, once that is at rest, and tell of what is wrong with it.
 
         Parameters
         ----------
         file : WatchedFile or None
         subject : str
-            What the event is about: before a "/" the name of a model, or nothing.
+            As `_tell` takes it.
         act : callable
-            Takes the path and the text; returns False if it has told of them itself.
+            Takes the path and the text, and tells that they are in force.
         """
         if file is None:
             return
@@ -252,8 +252,7 @@ class Watcher:
             text = await file.look()
             if text is None:
                 return
-            if await act(file.path, text):
-                self._tell(subject, f"{file.path}: read again")
+            await act(file.path, text)
         except _PASSING:
             # It is not taken, so the next look finds it again.
             raise
@@ -262,14 +261,13 @@ class Watcher:
         if text is not None:
             file.take(text)
 
-    async def _apply_settings(self, path: Path, text: str) -> bool:
-        """Give versions that are deployed the settings that the file has by now, and tell of the file itself."""
+    async def _apply_settings(self, path: Path, text: str) -> None:
+        """Give versions that are deployed the settings that the file has by now."""
         self._use(parse_settings(text, str(path)))
         # Now, for they are in force from here on, even if a full disk keeps them from what is deployed for a while.
         self._tell("/settings", f"{path}: read again")
         for model in [one for one in self._control.models.values() if one.policy is not None]:
             await self._give_settings(model)
-        return False
 
     async def _give_settings(self, model: Model) -> None:
         settings = self._settings.of(model.name)
@@ -289,12 +287,19 @@ class Watcher:
 
         Parameters
         ----------
+        subject : str
+            What it is about: `ranking/3`, a model `ranking`, or of no model "" and "/settings".
         model : str or None
             Whose event it is; None: what stands before the first "/" of the subject.
         """
         if self._told.get(subject) != message:
             self._control.note("config", message, subject.partition("/")[0] if model is None else model)
             self._told[subject] = message
+
+    async def _apply_change(self, path: Path, text: str) -> None:
+        """Apply a configuration that is other than before."""
+        if await self._apply_text(path, text):
+            self._tell("", f"{path}: read again")
 
     async def _apply_text(self, path: Path, text: str) -> bool:
         """Apply a configuration, unless it asks for nothing: then say so, and return False."""
