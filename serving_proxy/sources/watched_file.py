@@ -23,7 +23,7 @@ class WatchedFile:
     ----------
     path : Path
     what : str
-        What messages call the file, such as "settings of models".
+        Name of the file in messages, such as "settings of models".
 
     Attributes
     ----------
