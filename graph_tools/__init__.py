@@ -10,18 +10,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graph_tools.comparison import diff
-    from graph_tools.cutting import cut
-    from graph_tools.fusing import fuse, optimize
-    from graph_tools.inspection import inspect
+    from graph_tools.verbs.cut import cut
+    from graph_tools.verbs.diff import diff
+    from graph_tools.verbs.fuse import fuse, optimize
+    from graph_tools.verbs.inspect import inspect
     from graph_tools.verification import verify
 
 _PLACES = {
-    "cut": "graph_tools.cutting",
-    "diff": "graph_tools.comparison",
-    "fuse": "graph_tools.fusing",
-    "inspect": "graph_tools.inspection",
-    "optimize": "graph_tools.fusing",
+    "cut": "graph_tools.verbs.cut",
+    "diff": "graph_tools.verbs.diff",
+    "fuse": "graph_tools.verbs.fuse",
+    "inspect": "graph_tools.verbs.inspect",
+    "optimize": "graph_tools.verbs.fuse",
     "verify": "graph_tools.verification",
 }
 

@@ -16,7 +16,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 # worker begins last is waited for by the others.
 LONGEST_FIRST = [
     "conformance/test_deadly_versions.py",
-    "graph_tools/passes/test_fuse_recurrent_layers.py",
+    "graph_tools/passes/fuse/test_fuse_recurrent_layers.py",
     "test_packaging.py",
     "hosts/test_go.py",
     "load_tests/test_bench_hosts.py",

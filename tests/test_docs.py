@@ -346,8 +346,8 @@ def test_go_snippet_runs(workplace: Path) -> None:
 
 def test_every_pass_is_documented_in_order() -> None:
     from graph_tools.options import CutOptions
-    from graph_tools.passes import serving_passes
-    from graph_tools.passes.fusing import fusing_pass_names
+    from graph_tools.passes.cut import serving_passes
+    from graph_tools.passes.fuse import fusing_pass_names
 
     names = [*dict.fromkeys(one.name for one in serving_passes(CutOptions())), *fusing_pass_names()]
     documented = list(_table_rows(_document("graph_passes.md")))

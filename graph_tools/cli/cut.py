@@ -83,7 +83,7 @@ def cut_command(
     op_library: OpLibrary = None,
     as_json: Json = False,
 ) -> int:
-    from graph_tools.cutting import cut
+    from graph_tools.verbs.cut import cut
 
     options = cut_options(
         embedding_dtype,

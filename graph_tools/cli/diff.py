@@ -33,7 +33,7 @@ def diff_command(
     op_library: OpLibrary = None,
     as_json: Json = False,
 ) -> int:
-    from graph_tools.comparison import diff
+    from graph_tools.verbs.diff import diff
 
     with steps() as told:
         told.begin(f"Reading {a} and {b}")

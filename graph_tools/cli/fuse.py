@@ -72,7 +72,7 @@ def fuse_command(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> int:
-    from graph_tools.fusing import fuse
+    from graph_tools.verbs.fuse import fuse
 
     memory = memory_bytes(memory_limit)
     return converted(

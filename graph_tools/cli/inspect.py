@@ -32,7 +32,7 @@ def inspect_command(
     op_library: OpLibrary = None,
     as_json: Json = False,
 ) -> int:
-    from graph_tools.inspection import inspect
+    from graph_tools.verbs.inspect import inspect
 
     with steps() as told:
         told.begin("Reading " + ", ".join(map(str, models)))

@@ -86,7 +86,7 @@ def optimize_command(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> int:
-    from graph_tools.fusing import optimize
+    from graph_tools.verbs.fuse import optimize
 
     options = cut_options(
         embedding_dtype, tensor_type, absent_key, min_norm, min_frequency, keep_graph_names, memory_limit

@@ -15,8 +15,8 @@ def _list_passes(wanted: bool) -> None:
     if wanted:
         from graph_tools.cli.render_fuse import render_passes
         from graph_tools.cli.terminal import console
-        from graph_tools.passes import cutting_pass_names
-        from graph_tools.passes.fusing import fusing_pass_names
+        from graph_tools.passes.cut import cutting_pass_names
+        from graph_tools.passes.fuse import fusing_pass_names
 
         render_passes(fusing_pass_names() | cutting_pass_names(), console())
         raise typer.Exit
@@ -26,7 +26,7 @@ def _list_cut_passes(wanted: bool) -> None:
     if wanted:
         from graph_tools.cli.render_fuse import render_passes
         from graph_tools.cli.terminal import console
-        from graph_tools.passes import cutting_pass_names
+        from graph_tools.passes.cut import cutting_pass_names
 
         render_passes(cutting_pass_names(), console())
         raise typer.Exit

@@ -2,19 +2,18 @@
 """The graph view that readers, passes and writers share."""
 
 from graph_tools.graph.attributes import attr_value, attribute, const_array
+from graph_tools.graph.dtypes import dtype_of
 from graph_tools.graph.effects import CONTROL_FLOW, functions_of, has_effect
 from graph_tools.graph.graph import Graph
 from graph_tools.graph.inline import inline_calls
 from graph_tools.graph.node import Node, Output
 from graph_tools.graph.op_defs import input_types, is_native, op_def, output_types, with_defaults, writes
-from graph_tools.graph.shapes import ShapeOf, dtype_of, shapes
 
 __all__ = [
     "CONTROL_FLOW",
     "Graph",
     "Node",
     "Output",
-    "ShapeOf",
     "attr_value",
     "attribute",
     "const_array",
@@ -26,7 +25,6 @@ __all__ = [
     "is_native",
     "op_def",
     "output_types",
-    "shapes",
     "with_defaults",
     "writes",
 ]

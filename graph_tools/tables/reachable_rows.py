@@ -49,7 +49,7 @@ def reachable(model: Model, outputs: list[Output]) -> Reach:
     that the table is filled with, or its default.
     """
     # Late, since the passes import this package.
-    from graph_tools.passes._ranges import RangeFinder
+    from graph_tools.analysis.ranges import RangeFinder
 
     finder = RangeFinder(model)
     found: Reach | None = None

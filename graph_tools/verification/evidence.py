@@ -14,7 +14,7 @@ import numpy as np
 from graph_tools.errors import ConversionError
 from graph_tools.graph import Graph, Output, is_native
 from graph_tools.model import Endpoint, Model, Signature
-from graph_tools.passes.prune_unreachable import PruneUnreachable
+from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.tensors import Array, byte_size
 from graph_tools.verification.request import Request
 from graph_tools.verification.runner import Answer, LoadError, SessionRunner, quiet
@@ -196,7 +196,7 @@ def _row_numbers(probe: Model, requests: Sequence[Request]) -> dict[str, list[Ar
 
 def _describe(probe: Model) -> None:
     """Give the outputs their dtypes."""
-    from graph_tools.graph.shapes import dtype_of
+    from graph_tools.analysis.shapes import dtype_of
 
     for signature in probe.signatures.values():
         for key, one in signature.outputs.items():

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graph_tools.fused import EmbeddingPlan
-from graph_tools.fused.embedding_plan import Bucketize, Key, Lookup
 from graph_tools.graph import Node, attribute
 from graph_tools.model import Model
+from graph_tools.plans import EmbeddingPlan
+from graph_tools.plans.embedding_plan import Bucketize, Key, Lookup
 from graph_tools.readers.restore import handle_of
 from graph_tools.store import TableSpec
 from graph_tools.verification.sample import SAMPLE, sample

@@ -20,7 +20,7 @@ import numpy as np
 from graph_tools.graph import Graph, Node, Output, attribute
 from graph_tools.graph.op_defs import output_types, tf_type
 from graph_tools.model import Endpoint, Model, Signature
-from graph_tools.passes.prune_unreachable import PruneUnreachable
+from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers.restore import handle_of
 from graph_tools.tables.lookup import OP as SPARSE_LOOKUP
 from graph_tools.tables.lookup import table_of

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from graph_tools.analysis.user_rows import user_inputs
 from graph_tools.errors import ConversionError, GraphToolsError, UnreadableError, UsageError
 from graph_tools.model import Model, Signature
 from graph_tools.op_library import Libraries, load_libraries, our_ops
@@ -17,7 +18,6 @@ from graph_tools.readers.absent_keys import base_name
 from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.report.cut import disk_bytes
 from graph_tools.tensors import Array
-from graph_tools.user_rows import user_inputs
 from graph_tools.verification.compare import OutputComparison, Tolerance
 from graph_tools.verification.elsewhere import ElsewhereRunner
 from graph_tools.verification.evidence import gather_evidence

@@ -14,7 +14,7 @@ import graph_tools
 
 def test_functions_are_functions_after_their_modules_are_imported() -> None:
     code = (
-        "import graph_tools.inspection, graph_tools.comparison, graph_tools.verification.verifying\n"
+        "import graph_tools.verbs.inspect, graph_tools.verbs.diff, graph_tools.verification.verifying\n"
         "from graph_tools import diff, inspect, verify\n"
         "print(*(one.__name__ for one in (diff, inspect, verify)), all(map(callable, (diff, inspect, verify))))\n"
     )

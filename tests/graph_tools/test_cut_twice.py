@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graph_tools.cutting import cut
 from graph_tools.model import Model
 from graph_tools.options import CutOptions
-from graph_tools.passes.prune_unreachable import PruneUnreachable
+from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
 from graph_tools.tensors import rows_per_chunk
+from graph_tools.verbs.cut import cut
 from load_tests.workloads._cache import ensure_model
 from load_tests.workloads.sparse_exports import Export, deeprec_lookup, deeprec_table, partitioned
 

@@ -13,13 +13,13 @@ from host_support import LIBRARY
 from idiom_models import KEY, export_graph
 from pass_checks import all_answers
 
-from graph_tools.cutting import rewrite
 from graph_tools.model import Model
 from graph_tools.op_library import load_library
 from graph_tools.options import CutOptions, FuseOptions
-from graph_tools.passes.fusing import fusing_passes
-from graph_tools.passes.prune_unreachable import PruneUnreachable
+from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
+from graph_tools.passes.fuse import fusing_passes
 from graph_tools.readers import read_model
+from graph_tools.verbs.cut import rewrite
 from graph_tools.writer import write_saved_model
 
 DIM, LENGTH, ROWS, NODES = 4, 3, 11, 26

@@ -15,7 +15,7 @@ import processor
 from graph_tools import fuse, verify
 from graph_tools.errors import UsageError
 from graph_tools.op_library import load_library
-from graph_tools.passes.split_user_items import SplitUserItems
+from graph_tools.passes.fuse.split_user_items import SplitUserItems
 from graph_tools.readers import read_model
 from graph_tools.report.fuse import FusedPass, FuseReport
 

@@ -10,7 +10,7 @@ import pytest
 from graph_tools_support import assert_same_answers, requests_for
 
 from graph_tools.errors import ConversionError
-from graph_tools.passes.prune_unreachable import PruneUnreachable
+from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
 from graph_tools.writer import write_saved_model
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from embedding_tables import written
 
-from graph_tools.fused import EmbeddingPlan
+from graph_tools.plans import EmbeddingPlan
 from graph_tools.store import TableSpec
 from graph_tools.store.reader import read_header
 from graph_tools.tensors import Array, ArrayTensor

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from graph_tools.fused.embedding_plan import (
+from graph_tools.graph import Node, Output, attribute
+from graph_tools.model import Model
+from graph_tools.plans.embedding_plan import (
     Add,
     Bucketize,
     Clip,
@@ -24,8 +26,6 @@ from graph_tools.fused.embedding_plan import (
     ToString,
     WrapNegative,
 )
-from graph_tools.graph import Node, Output, attribute
-from graph_tools.model import Model
 from graph_tools.store.quantise import decode
 from graph_tools.store.spec import EncodedRows, TableSpec
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph_tools.fused import TowerPlan
-from graph_tools.fused.tower_plan import Activation, Dense
 from graph_tools.graph import Node, Output
 from graph_tools.model import Model
-from graph_tools.passes import fusing
-from graph_tools.passes.base import Pass
+from graph_tools.passes import fuse as fusing
+from graph_tools.plans import TowerPlan
+from graph_tools.plans.tower_plan import Activation, Dense
+from graph_tools.rewriting.passes import Pass
 
 FEATURES = 24
 HALF = 16

@@ -12,9 +12,9 @@ import pytest
 from graph_tools_support import Feeds, answers
 
 from graph_tools.model import Model
-from graph_tools.passes.base import Pass, PassResult
-from graph_tools.passes.prune_unreachable import PruneUnreachable
+from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
+from graph_tools.rewriting.passes import Pass, PassResult
 from graph_tools.writer import write_saved_model
 
 KEY = "serving_default"

@@ -15,14 +15,14 @@ from host_support import LIBRARY
 from idiom_models import export_function
 from pass_checks import KEY, all_answers
 
-from graph_tools.cutting import rewrite
 from graph_tools.graph import Node, attribute
 from graph_tools.model import Model
 from graph_tools.op_library import load_library
 from graph_tools.options import CutOptions
-from graph_tools.passes.base import Pass
-from graph_tools.passes.prune_unreachable import PruneUnreachable
+from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
+from graph_tools.rewriting.passes import Pass
+from graph_tools.verbs.cut import rewrite
 from graph_tools.writer import write_saved_model
 
 _PLAIN = {"Placeholder", "Const", "VarHandleOp", "ReadVariableOp", "Identity", "IdentityN"}

@@ -12,13 +12,13 @@ from graph_tools_support import Feeds
 from idiom_models import KEY
 from pass_checks import all_answers
 
-from graph_tools.cutting import rewrite
 from graph_tools.graph import Graph, Node
 from graph_tools.model import Model
 from graph_tools.options import CutOptions, matching
-from graph_tools.passes.base import PassResult
-from graph_tools.passes.split_user_items import COLLAPSE, EXPAND, SplitUserItems
+from graph_tools.passes.fuse.split_user_items import COLLAPSE, EXPAND, SplitUserItems
 from graph_tools.readers import read_model
+from graph_tools.rewriting.passes import PassResult
+from graph_tools.verbs.cut import rewrite
 from graph_tools.writer import write_saved_model
 
 

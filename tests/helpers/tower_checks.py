@@ -13,14 +13,14 @@ from idiom_models import KEY
 from pass_checks import all_answers
 from tower_reference import TOWER, plans_of, reference_answers
 
-from graph_tools.cutting import rewrite
 from graph_tools.model import Model
 from graph_tools.op_library import load_library
 from graph_tools.options import CutOptions
-from graph_tools.passes.base import PassResult
-from graph_tools.passes.fuse_dense_towers import FuseDenseTowers
-from graph_tools.passes.prune_unreachable import PruneUnreachable
+from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
+from graph_tools.passes.fuse.fuse_dense_towers import FuseDenseTowers
 from graph_tools.readers import read_model
+from graph_tools.rewriting.passes import PassResult
+from graph_tools.verbs.cut import rewrite
 from graph_tools.writer import write_saved_model
 
 #: Ops that hold what others compute with, or only pass it on.

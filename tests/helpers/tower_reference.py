@@ -14,7 +14,7 @@ from idiom_models import KEY
 
 from graph_tools.graph import Output, attribute
 from graph_tools.model import Endpoint, Model, Signature
-from graph_tools.passes.prune_unreachable import PruneUnreachable
+from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.writer import write_saved_model
 
 TOWER = "RecDenseTower"

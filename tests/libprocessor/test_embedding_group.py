@@ -13,9 +13,9 @@ from embedding_groups import Group, table_of
 from embedding_tables import rows_of
 from host_support import LIBRARY
 
-from graph_tools.fused import EmbeddingPlan
-from graph_tools.fused.embedding_plan import Add, Copy, FastHash, GroupOutput, Key, Linear, Lookup, Mod
 from graph_tools.op_library import load_library
+from graph_tools.plans import EmbeddingPlan
+from graph_tools.plans.embedding_plan import Add, Copy, FastHash, GroupOutput, Key, Linear, Lookup, Mod
 from graph_tools.store import TableReader
 from graph_tools.store.layout import ROW_TYPES
 from graph_tools.tensors import Array, ArrayTensor

@@ -13,10 +13,10 @@ import tensorflow as tf
 from embedding_groups import Group, table_of
 from host_support import LIBRARY
 
-from graph_tools.fused import EmbeddingPlan
-from graph_tools.fused import embedding_plan as plans
-from graph_tools.fused.embedding_plan import GroupOutput, Key, Lookup
 from graph_tools.op_library import load_library
+from graph_tools.plans import EmbeddingPlan
+from graph_tools.plans import embedding_plan as plans
+from graph_tools.plans.embedding_plan import GroupOutput, Key, Lookup
 from graph_tools.tensors import Array
 
 ROWS = 5003

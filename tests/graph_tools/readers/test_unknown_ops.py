@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from graph_tools.errors import ConversionError
-from graph_tools.passes.prune_unreachable import PruneUnreachable
+from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
 from graph_tools.readers.unknown_ops import check_unknown_ops
 from load_tests.workloads.sparse_exports import Export, tfplus_lookup, tfplus_table

@@ -10,9 +10,9 @@ import pytest
 from embedding_tables import INDEX_KINDS, absent_of, present_of, rows_of, spec_of, written
 
 from graph_tools.errors import UnreadableError
-from graph_tools.fused.embedding_plan import EmbeddingPlan, GroupOutput, Key, Lookup
 from graph_tools.graph import Graph, is_native
 from graph_tools.op_library import load_library
+from graph_tools.plans.embedding_plan import EmbeddingPlan, GroupOutput, Key, Lookup
 from graph_tools.store import TableReader
 from graph_tools.store.layout import ROW_TYPES
 from graph_tools.tensors import Array, ArrayTensor

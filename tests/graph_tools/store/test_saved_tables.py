@@ -16,8 +16,8 @@ from graph_tools_support import answers
 from graph_tools import inspect
 from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.model import Model
-from graph_tools.passes.prune_unreachable import PruneUnreachable
-from graph_tools.passes.shorten_names import ShortenNames
+from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
+from graph_tools.passes.cut.shorten_names import ShortenNames
 from graph_tools.readers import read_model
 from graph_tools.readers.saved_model import read_proto
 from graph_tools.store import TableReader, TableSpec

@@ -10,7 +10,7 @@ from sparse_table_models import NAME, Served, checkpoint_bytes, lookup_model, ma
 
 from graph_tools.errors import UsageError
 from graph_tools.options import ROW_TYPES, CutOptions
-from graph_tools.passes.convert_sparse_lookups import ConvertSparseLookups
+from graph_tools.passes.cut.convert_sparse_lookups import ConvertSparseLookups
 from graph_tools.tables.plan import forecast
 from graph_tools.tables.table import SparseTable
 

@@ -12,7 +12,7 @@ import pytest
 from cut_support import command, environment
 
 from graph_tools import cut, verify
-from graph_tools.contractions import is_marked, mark_contractions
+from graph_tools.analysis.contractions import is_marked, mark_contractions
 from graph_tools.readers import read_model
 from graph_tools.verification.generate import Generator
 from graph_tools.verification.settings import settings_here

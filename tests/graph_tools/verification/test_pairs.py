@@ -14,12 +14,12 @@ from sparse_table_models import lookup_model, make_table
 
 from graph_tools import cut
 from graph_tools.bundle import BundleReader, BundleWriter
-from graph_tools.cutting import rewrite
 from graph_tools.model import Model
 from graph_tools.options import CutOptions
-from graph_tools.passes.convert_sparse_lookups import ConvertSparseLookups
+from graph_tools.passes.cut.convert_sparse_lookups import ConvertSparseLookups
 from graph_tools.readers import read_model
 from graph_tools.tensors import ArrayTensor
+from graph_tools.verbs.cut import rewrite
 from graph_tools.verification import VerifyReport, verify
 from graph_tools.verification.compare import Tolerance
 from graph_tools.verification.pairs import table_pairs

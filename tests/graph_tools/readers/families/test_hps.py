@@ -13,14 +13,14 @@ import sparse_files
 from graph_tools_support import answers
 from sparse_graphs import hps_configuration, hps_init, hps_lookup, moved
 
-from graph_tools.cutting import cut
 from graph_tools.errors import UnreadableError
 from graph_tools.graph import attribute
-from graph_tools.passes.prune_unreachable import PruneUnreachable
+from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
 from graph_tools.readers.checks import check_table
 from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.tables.lookup import lookups
+from graph_tools.verbs.cut import cut
 from graph_tools.verification.evaluate import evaluate
 from load_tests.workloads.sparse_exports import Export, rows_for, score_for
 

@@ -13,13 +13,13 @@ import pytest
 from graph_tools_support import answers
 from sparse_graphs import MonolithExport, add_signature, from_servers, moved, remote, split_by_server
 
-from graph_tools.cutting import cut
 from graph_tools.errors import ConversionError, UnreadableError
-from graph_tools.passes.prune_unreachable import PruneUnreachable
+from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
 from graph_tools.readers.checks import check_table
 from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.tables.lookup import lookups
+from graph_tools.verbs.cut import cut
 from graph_tools.verification.evaluate import evaluate
 from load_tests.workloads.sparse_exports import rows_for
 

@@ -15,7 +15,7 @@ import pytest
 
 from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.graph import attribute
-from graph_tools.passes.prune_unreachable import PruneUnreachable
+from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
 from graph_tools.readers.checks import check_table
 from graph_tools.readers.unknown_ops import check_unknown_ops

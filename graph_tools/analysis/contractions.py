@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which relus stock TensorFlow computes together with the product before them.
+
+With oneDNN such a relu makes 0 of NaN, another leaves it NaN. What a model answers to NaN, or to a mean of nothing,
+hangs on it; so a fused op has to know which of both a relu was in the model as it was exported, before passes take away
+what stood between it and a product.
+"""
+
+from __future__ import annotations
+
+from graph_tools.analysis.shapes import ShapeOf, shapes
+from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.model import Model
+
+#: Attribute of nodes that are such a relu; it is not written into an artefact.
+MARK = "_with_product"
+
+_RELUS = ("Relu", "Relu6")
+_PASSED_OVER = {"Identity", "StopGradient", "PreventGradient", "Snapshot"}
+_SUMS = {"Add", "AddV2"}
+
+
+def mark_contractions(model: Model) -> None:
+    """Mark every relu that TensorFlow's rewriter (Grappler's remapper) joins with a product and a bias.
+
+    It does so for `MatMul → BiasAdd → Relu`, the bias being any vector that is added, of float32, where nothing else
+    takes the product or the sum: nodes that no output of a signature needs do not count. A relu that is in several
+    signatures is marked if it is joined in all of them.
+    """
+    graph = model.graph
+    relus = graph.of(*_RELUS)
+    if not relus:
+        return
+    shape_of = shapes(model)
+    for signature in model.signatures.values():
+        outputs = {one.tensor for one in signature.outputs.values()}
+        needed = graph.ancestors(one.node for one in outputs)
+        for node in relus:
+            if node.name in needed:
+                joined = _is_joined(graph, node, needed, outputs, shape_of)
+                graph.set_attr(node, MARK, joined and bool(attribute(node, MARK, True)))
+
+
+def drop_marks(graph: Graph) -> None:
+    """Take the marks off the relus that are left."""
+    for node in graph.of(*_RELUS):
+        node.attrs.pop(MARK, None)
+
+
+def is_marked(node: Node) -> bool:
+    """Say whether a relu is computed with the product before it."""
+    return bool(attribute(node, MARK, False))
+
+
+def _is_joined(graph: Graph, relu: Node, needed: set[str], outputs: set[Output], shape_of: ShapeOf) -> bool:
+    total = _before(graph, relu.inputs[0], relu, needed, outputs)
+    if total is None or total.op not in {"BiasAdd", *_SUMS} or not _is_float32(total):
+        return False
+    for place in (0, 1) if total.op in _SUMS else (0,):
+        product = _before(graph, total.inputs[place], total, needed, outputs)
+        if product is not None and product.op == "MatMul" and _is_float32(product):
+            return total.op == "BiasAdd" or _is_bias(shape_of(total.inputs[1 - place]), shape_of(product.output()))
+    return False
+
+
+def _before(graph: Graph, output: Output, user: Node, needed: set[str], outputs: set[Output]) -> Node | None:
+    """Return the node that gives a tensor to a user alone, seen through identities; None where others take it too."""
+    while True:
+        if output.port or output in outputs:
+            return None
+        node = graph[output.node]
+        users = [one for one in graph.users(node.name) if one.name in needed and not _is_same(one, user)]
+        if users or node.controls:
+            return None
+        if node.op not in _PASSED_OVER:
+            return node
+        output, user = node.inputs[0], node
+
+
+def _is_same(one: Node, other: Node) -> bool:
+    """Say whether two nodes compute the same, so that TensorFlow keeps one of them."""
+    return one.name == other.name or (one.op == other.op and one.inputs == other.inputs and not one.controls)
+
+
+def _is_float32(node: Node) -> bool:
+    import tensorflow as tf
+
+    return bool(attribute(node, "T") == tf.float32)
+
+
+def _is_bias(bias: tuple[int | None, ...] | None, product: tuple[int | None, ...] | None) -> bool:
+    """Say whether a shape is that of a vector for the last dimension of another."""
+    if not bias or not product or bias[-1] is None or bias[-1] != product[-1]:
+        return False
+    return len(bias) <= len(product) and all(size == 1 for size in bias[:-1])

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sizes that TensorFlow does not know before a request, and that a layer's weights fix all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from graph_tools.analysis.symbolic_shapes import Size, SymbolicShapes
+from graph_tools.graph import Node, Output, attribute
+from graph_tools.model import Model
+from graph_tools.rewriting.match import skip
+
+Symbol = tuple[str, int, int]
+
+
+def learn_widths(model: Model, shapes: SymbolicShapes, kernel_rows: Callable[[Output], int | None]) -> None:
+    """Let shapes say what a product of rows with constant weights demands of the rows.
+
+    `ConcatV2(known, unknown) → MatMul(W)`: as many columns as W has rows, and the unknown part is what is missing. A
+    request with others is refused by the product, and by the op that takes its place. Only what is multiplied in every
+    signature that has these rows is known for all of them.
+
+    Parameters
+    ----------
+    model : Model
+    shapes : SymbolicShapes
+        It is completed.
+    kernel_rows : callable
+        Returns the rows of constant weights, None for what is none.
+    """
+    found: dict[Symbol, int] = {}
+    for node in model.graph.of("MatMul", "_FusedMatMul"):
+        if attribute(node, "transpose_a", False) or attribute(node, "transpose_b", False) or node.controls:
+            continue
+        rows = kernel_rows(node.inputs[1])
+        x = skip(model.graph, node.inputs[0])
+        sizes = shapes.of(x)
+        if (
+            not rows
+            or not sizes
+            or len(sizes) != 2
+            or sizes[1].known is not None
+            or not _is_always_asked(model, node, x)
+        ):
+            continue
+        _learn(shapes, x, rows, found)
+    if found:
+        shapes.complete(found)
+
+
+def _learn(shapes: SymbolicShapes, x: Output, width: int, found: dict[Symbol, int]) -> None:
+    """Note the size of the last dimension of rows, and of the one part of a concatenation that is not known."""
+    sizes = shapes.of(x)
+    if not sizes or sizes[-1].number != 1 or len(sizes[-1].symbols) != 1:
+        return
+    found.setdefault(sizes[-1].symbols[0], width)
+    node = shapes.graph[x.node]
+    if node.op != "ConcatV2" or shapes.numbers(node.inputs[-1]) not in ([1], [-1]):
+        return
+    parts = [skip(shapes.graph, one) for one in node.inputs[:-1]]
+    last = [(shapes.of(one) or (Size(1),))[-1].known for one in parts]
+    unknown = [one for one, size in zip(parts, last, strict=True) if size is None]
+    rest = width - sum(one or 0 for one in last)
+    if len(unknown) == 1 and rest > 0 and len(shapes.of(unknown[0]) or ()) == 2:
+        _learn(shapes, unknown[0], rest, found)
+
+
+def _is_always_asked(model: Model, node: Node, x: Output) -> bool:
+    """Say whether every signature that computes rows multiplies them, too."""
+    for signature in model.signatures.values():
+        needed = model.graph.ancestors(one.tensor.node for one in signature.outputs.values())
+        if x.node in needed and node.name not in needed:
+            return False
+    return True

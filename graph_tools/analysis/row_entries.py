@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of several values each, as tensors with an entry for each value: which entries are whose row's.
+
+`Where(x ≠ '')` lists the places of values row by row, `GatherNd` takes them, lookups go from each to its own, and a sum
+of segments makes rows again. With equal rows these are equal lists one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from graph_tools.analysis.row_rules import BROADCASTS, SAME_SHAPE, is_number_of_rows
+from graph_tools.analysis.symbolic_shapes import Size
+from graph_tools.graph import Node, Output, attribute
+
+if TYPE_CHECKING:
+    from graph_tools.analysis.rows import Rows
+
+PLACES, NUMBERS, VALUES = "places", "numbers of rows", "values"
+
+
+@dataclass(frozen=True)
+class Entries:
+    """What a tensor has for each entry.
+
+    Attributes
+    ----------
+    kind : str
+        `PLACES` [entries, dimensions], of which the first is the number of the row; `NUMBERS` of rows [entries];
+        `VALUES` [entries, ...] that depend on the row alone.
+    of : Output
+        The places that the entries are listed by.
+    """
+
+    kind: str
+    of: Output
+
+
+Found = dict[int, Entries | Size]
+
+_BEGIN = {"Where", "SparseFillEmptyRows"}
+_SEGMENTS = {"SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum"}
+
+
+def has_entries(rows: Rows, node: Node) -> bool:
+    """Say whether a node lists entries, or takes what has them."""
+    return node.op in _BEGIN or any(one in rows.entries for one in node.inputs)
+
+
+def entries_of(rows: Rows, node: Node) -> Found | None:
+    """Return what outputs are, by port: entries, or rows with their first size; None where rows may be mixed."""
+    rule = _RULES.get(node.op)
+    return rule(rows, node) if rule else None
+
+
+def _where(rows: Rows, node: Node) -> Found | None:
+    return {0: Entries(PLACES, node.output())} if rows.has_rows(node.inputs[0]) else None
+
+
+def _gather_nd(rows: Rows, node: Node) -> Found | None:
+    values, places = node.inputs
+    entries = rows.entries.get(places)
+    return {0: replace(entries, kind=VALUES)} if entries and entries.kind == PLACES and rows.has_rows(values) else None
+
+
+def _slice(rows: Rows, node: Node) -> Found | None:
+    """Follow `places[:, i]`, and slices of all values."""
+    entries = rows.entries.get(node.inputs[0])
+    begin, step = (rows.numbers(node.inputs[i]) for i in (1, 3))
+    masks = ("begin_mask", "end_mask", "shrink_axis_mask", "ellipsis_mask", "new_axis_mask")
+    open_begin, open_end, shrink, ellipsis, new = (attribute(node, key, 0) for key in masks)
+    starts = begin and (open_begin & 1 or begin[0] == 0)
+    if entries is None or not begin or not starts or not open_end & 1 or not step or step[0] != 1 or ellipsis:
+        return None
+    if entries.kind == VALUES:
+        return None if (shrink | new) & 1 else {0: entries}
+    if entries.kind == PLACES and (len(begin), shrink, new) == (2, 2, 0):
+        return {0: replace(entries, kind=VALUES if begin[1] else NUMBERS)}
+    return None
+
+
+def _expand_dims(rows: Rows, node: Node) -> Found | None:
+    axis = rows.numbers(node.inputs[1])
+    return _together(rows, node.inputs[:1]) if axis and axis[0] > 0 else None
+
+
+def _same(rows: Rows, node: Node) -> Found | None:
+    entries = rows.entries.get(node.inputs[0])
+    if entries is None or not all(map(rows.is_free, node.inputs[1:])):
+        return None
+    return {0: entries} if entries.kind == VALUES or node.op in {"Cast", "Identity"} else None
+
+
+def _elementwise(rows: Rows, node: Node) -> Found | None:
+    """Follow what combines values of an entry with each other, or with what is the same for all."""
+    others = [one for one in node.inputs if not rows.is_free(one)]
+    shapes = [rows.of(one) for one in node.inputs]
+    known = [one for one in shapes if one is not None]
+    rank = max(map(len, known), default=0)
+    for one, sizes in zip(node.inputs, shapes, strict=True):
+        if sizes is None or (len(sizes) == rank) != (one in others):
+            return None
+    return _together(rows, others)
+
+
+def _together(rows: Rows, outputs: list[Output]) -> Found | None:
+    found = {rows.entries.get(one) for one in outputs}
+    one = found.pop() if len(found) == 1 else None
+    return {0: one} if one is not None and one.kind == VALUES else None
+
+
+def _lookup(rows: Rows, node: Node) -> Found | None:
+    """Follow ids to rows of a table."""
+    if attribute(node, "batch_dims", 0) or (node.op == "GatherV2" and rows.numbers(node.inputs[2]) != [0]):
+        return None
+    if not all(map(rows.is_free, [node.inputs[0], *node.inputs[2:]])):
+        return None
+    return _together(rows, node.inputs[1:2])
+
+
+def _sparse_segments(rows: Rows, node: Node) -> Found | None:
+    """Follow sums of rows of a table: as many as are asked for, or as there are where each row has an entry."""
+    numbers, ids = rows.entries.get(node.inputs[2]), rows.entries.get(node.inputs[1])
+    if not rows.is_free(node.inputs[0]) or ids is None or ids.kind != VALUES:
+        return None
+    return _sums(rows, numbers, ids, node.inputs[3:])
+
+
+def _segments(rows: Rows, node: Node) -> Found | None:
+    data, numbers = (rows.entries.get(one) for one in node.inputs[:2])
+    return _sums(rows, numbers, data, node.inputs[2:])
+
+
+def _sums(rows: Rows, numbers: Entries | None, values: Entries | None, count: list[Output]) -> Found | None:
+    if numbers is None or values is None or numbers.kind != NUMBERS or values != replace(numbers, kind=VALUES):
+        return None
+    if count:
+        asked = rows.value(count[0])
+        return {0: asked[0]} if asked and is_number_of_rows(asked[0]) else None
+    filled = rows.graph[numbers.of.node].op == "SparseFillEmptyRows"
+    return {0: rows.filled[numbers.of]} if filled else None
+
+
+def _fill(rows: Rows, node: Node) -> Found | None:
+    """Follow entries to which one is added for each row that has none."""
+    places, values = (rows.entries.get(one) for one in node.inputs[:2])
+    shape = rows.value(node.inputs[2])
+    if places is None or values is None or places.kind != PLACES or values != replace(places, kind=VALUES):
+        return None
+    if not shape or not is_number_of_rows(shape[0]) or not rows.is_free(node.inputs[3]):
+        return None
+    rows.filled[node.output()] = shape[0]
+    return {0: Entries(PLACES, node.output()), 1: Entries(VALUES, node.output()), 2: shape[0]}
+
+
+Rule = Callable[["Rows", Node], Found | None]
+
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys(SAME_SHAPE, _same),
+    **dict.fromkeys(BROADCASTS | {"StringJoin"}, _elementwise),
+    **dict.fromkeys(("Gather", "GatherV2", "LookupTableFindV2", "ResourceGather"), _lookup),
+    **dict.fromkeys([*_SEGMENTS, *(f"{one}WithNumSegments" for one in _SEGMENTS)], _sparse_segments),
+    **dict.fromkeys(("SegmentMean", "SegmentSum", "UnsortedSegmentSum"), _segments),
+    "ExpandDims": _expand_dims,
+    "GatherNd": _gather_nd,
+    "SparseFillEmptyRows": _fill,
+    "StridedSlice": _slice,
+    "Where": _where,
+}

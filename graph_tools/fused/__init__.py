@@ -1,7 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""The plans of libprocessor's ops, as passes make them; docs/fused_ops.md says what they mean."""
-
-from graph_tools.fused.embedding_plan import EmbeddingPlan
-from graph_tools.fused.tower_plan import TowerPlan
-
-__all__ = ["EmbeddingPlan", "TowerPlan"]

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rewrites that `cut` makes, one file each, in the order in which they run."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+
+from graph_tools.errors import UsageError
+from graph_tools.options import NEEDED_PASSES, CutOptions
+from graph_tools.passes.cut.collapse_negative_index_fixup import CollapseNegativeIndexFixup
+from graph_tools.passes.cut.collapse_partitioned_lookups import CollapsePartitionedLookups
+from graph_tools.passes.cut.collapse_ragged_strings import CollapseRaggedStrings
+from graph_tools.passes.cut.collapse_safe_embedding_lookup import CollapseSafeEmbeddingLookup
+from graph_tools.passes.cut.collapse_single_valued_columns import CollapseSingleValuedColumns
+from graph_tools.passes.cut.collapse_sparse_to_dense import CollapseSparseToDense
+from graph_tools.passes.cut.collapse_unique import CollapseUnique
+from graph_tools.passes.cut.collapse_weighted_lookup import CollapseWeightedLookup
+from graph_tools.passes.cut.collapse_zeros_like import CollapseZerosLike
+from graph_tools.passes.cut.compress_tables import CompressTables
+from graph_tools.passes.cut.convert_sparse_lookups import ConvertSparseLookups
+from graph_tools.passes.cut.eliminate_assertions import EliminateAssertions
+from graph_tools.passes.cut.eliminate_control_inputs import EliminateControlInputs
+from graph_tools.passes.cut.eliminate_dead_branches import EliminateDeadBranches
+from graph_tools.passes.cut.eliminate_dropout import EliminateDropout
+from graph_tools.passes.cut.eliminate_identities import EliminateIdentities
+from graph_tools.passes.cut.eliminate_noop_reshapes import EliminateNoopReshapes
+from graph_tools.passes.cut.fold_batch_norms import FoldBatchNorms
+from graph_tools.passes.cut.fold_constants import FoldConstants
+from graph_tools.passes.cut.merge_duplicates import MergeDuplicates
+from graph_tools.passes.cut.move_constants import MoveConstants
+from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
+from graph_tools.passes.cut.shorten_names import ShortenNames
+from graph_tools.passes.cut.use_resource_variables import UseResourceVariables
+from graph_tools.rewriting.passes import Pass, PassResult, run_passes
+from graph_tools.tables.analysis import Progress
+
+
+def serving_passes(options: CutOptions, progress: Progress | None = None) -> list[Pass]:
+    """Return the passes of `cut` in order, each with the reason for its place; `progress` hears of bytes of tables."""
+    passes: list[Pass] = [
+        # First, so that no other pass looks at savers, losses and other signatures.
+        PruneUnreachable(),
+        # The others know resource variables only.
+        UseResourceVariables(),
+        # What stands between a lookup and its consumer without doing anything. Branches that are never taken go once
+        # the defaults that decide them are seen, and what they held brings new waits and identities.
+        EliminateAssertions(),
+        EliminateControlInputs(),
+        EliminateIdentities(),
+        EliminateDeadBranches(),
+        EliminateControlInputs(),
+        EliminateIdentities(),
+        # The idioms of sparse lookups: partitions first, since the others know lookups in one table, and sparse tensors
+        # before what looks them up; then the longest first, since a shorter one is a part of a longer.
+        CollapsePartitionedLookups(),
+        CollapseRaggedStrings(),
+        CollapseSingleValuedColumns(),
+        CollapseSafeEmbeddingLookup(),
+        CollapseSparseToDense(),
+        CollapseWeightedLookup(),
+        CollapseZerosLike(),
+        CollapseUnique(),
+        CollapseNegativeIndexFixup(),
+        # Tables of frozen graphs are constants until here.
+        MoveConstants(),
+        # Every lookup is as plain as it gets: now the tables. Custom ops first, the rest only knows TensorFlow's.
+        ConvertSparseLookups(options, progress),
+        CompressTables(options, progress),
+        # What idioms and tables left behind are constants and reshapes; dropout needs its rate folded.
+        FoldConstants(),
+        EliminateDeadBranches(),
+        EliminateDropout(),
+        EliminateNoopReshapes(),
+        EliminateControlInputs(),
+        EliminateIdentities(),
+        FoldConstants(),
+        # Two branches that do the same are one before a fold asks whether weights have another user.
+        MergeDuplicates(),
+        FoldBatchNorms(),
+        EliminateIdentities(),
+        MergeDuplicates(),
+        PruneUnreachable(),
+        # Weights that a fold made constants leave the graph; last, since folding reads constants.
+        MoveConstants(),
+    ]
+    if not options.keep_graph_names:
+        passes.append(ShortenNames())
+    return passes
+
+
+def cutting_pass_names() -> dict[str, str]:
+    """Return the names of the passes that may be left out, in order, with what each does in a line."""
+    passes = [one for one in serving_passes(CutOptions()) if one.name not in NEEDED_PASSES]
+    return {one.name: (inspect.getdoc(one) or "").partition("\n")[0].rstrip(".") for one in passes}
+
+
+def check_skipped(names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `UsageError` for a name that is of none of the passes that may be left out."""
+    known = list(known)
+    for name in names:
+        if name in NEEDED_PASSES:
+            raise UsageError(f"--skip-pass {name}: nothing can be written without it, expected another pass")
+        if name not in known:
+            raise UsageError(f"--skip-pass {name}: no such pass, expected one of: {', '.join(known) or 'none'}")
+
+
+__all__ = ["Pass", "PassResult", "check_skipped", "cutting_pass_names", "run_passes", "serving_passes"]

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gather rows from a variable directly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from graph_tools.analysis.ranges import RangeFinder
+from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.model import Model
+from graph_tools.rewriting.match import constant_list, is_constant, operand, replace_output, skip, source
+from graph_tools.rewriting.passes import Pass
+
+_WHY = "rows are gathered from the variable itself"
+_FIXUP = "no id of it can be negative"
+
+
+class CollapseNegativeIndexFixup(Pass):
+    """Gather from a variable in one node, and drop the repair of negative ids where no id can be negative.
+
+    Before: `ReadVariableOp → GatherV2(…, SelectV2(ids < 0, ids + n, ids), axis 0)`, as Keras 3 exports an Embedding.
+    After: `ResourceGather(variable, ids)`; ids that may be negative keep their repair.
+
+    An id is known not to be negative where it comes from a hash into buckets, from a table whose values are not
+    negative, or from an unsigned integer.
+    """
+
+    name = "collapse_negative_index_fixup"
+
+    def candidates(self, model: Model) -> Iterable[str]:
+        self._written = model.written_variables()
+        return [node.name for node in model.graph.of("GatherV2", "ResourceGather")]
+
+    def check(self, model: Model, site: str) -> str | None:
+        graph = model.graph
+        gather = graph[site]
+        kept = _fixed_ids(graph, gather)
+        negative = None
+        if kept is not None and not RangeFinder(model).is_nonnegative(kept):
+            negative = f"ids '{kept}' may be negative: their repair stays"
+        if gather.op == "ResourceGather":
+            return "" if kept is None else negative
+        read = source(graph, gather.inputs[0], "ReadVariableOp")
+        if read is None:
+            return ""
+        if constant_list(graph, gather.inputs[2]) != [0]:
+            return f"gathers along axis {constant_list(graph, gather.inputs[2])}, expected the first"
+        if attribute(gather, "batch_dims", 0):
+            return f"has {attribute(gather, 'batch_dims')} batch dimensions, expected none"
+        if attribute(gather, "Tindices").name not in {"int32", "int64"}:
+            return f"ids are {attribute(gather, 'Tindices').name}, expected int32 or int64"
+        if operand(graph, read, 0).node in self._written:
+            return f"variable '{operand(graph, read, 0).node}' is written while it is served"
+        return None
+
+    def rewrite(self, model: Model, site: str) -> None:
+        graph = model.graph
+        gather = graph[site]
+        ids, kept = gather.inputs[1], _fixed_ids(graph, gather)
+        if kept is not None and RangeFinder(model).is_nonnegative(kept):
+            ids = kept
+        if gather.op == "ResourceGather":
+            replace_output(model, skip(graph, gather.inputs[1]), ids, attribute(gather, "Tindices"), _FIXUP)
+            return
+        read = source(graph, gather.inputs[0], "ReadVariableOp")
+        assert read is not None
+        dtype = attribute(gather, "Tparams")
+        attrs = {"dtype": dtype, "Tindices": attribute(gather, "Tindices"), "batch_dims": 0, "validate_indices": True}
+        made = graph.add("ResourceGather", [read.inputs[0], ids], name=f"{site}/gather", attrs=attrs)
+        replace_output(model, gather.output(), made.output(), dtype, _WHY)
+
+
+def _fixed_ids(graph: Graph, gather: Node) -> Output | None:
+    """Return the ids before the repair `where(ids < 0, ids + n, ids)`, or None where there is none."""
+    select = source(graph, gather.inputs[1], "SelectV2", "Select")
+    if select is None:
+        return None
+    ids = operand(graph, select, 2)
+    less, added = source(graph, select.inputs[0], "Less"), source(graph, select.inputs[1], "AddV2", "Add")
+    if less is None or added is None or operand(graph, less, 0) != ids or not is_constant(graph, less.inputs[1], 0):
+        return None
+    return ids if operand(graph, added, 0) == ids else None

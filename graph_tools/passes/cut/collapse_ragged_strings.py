@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Use the sparse tensor that a string was split into, instead of making it ragged and sparse again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from graph_tools.analysis.sizes import Size, SizeFinder
+from graph_tools.graph import Node, Output, attribute, dtype_of
+from graph_tools.model import Model
+from graph_tools.rewriting.match import constant, constant_list, first_column, operand, replace_output, skip, source
+from graph_tools.rewriting.passes import Pass
+
+_WHY = "the string was split into this sparse tensor already"
+
+
+class CollapseRaggedStrings(Pass):
+    """Replace the way of split strings through a ragged tensor by the sparse tensor that the split gives.
+
+    Before: `StringSplitV2 → StridedSlice, DenseBincount, Cumsum, ConcatV2 → RaggedTensorToSparse(splits, f(words))`, as
+    `tf.strings.split(x).to_sparse()` gives it.
+    After: indices and shape of `StringSplitV2`, and `f(words)`.
+
+    Both tensors have the same indices, values and shape: exact.
+    """
+
+    name = "collapse_ragged_strings"
+
+    def candidates(self, model: Model) -> Iterable[str]:
+        self._found: dict[str, Node] = {}
+        return [node.name for node in model.graph.of("RaggedTensorToSparse")]
+
+    def check(self, model: Model, site: str) -> str | None:
+        graph, sizes = model.graph, SizeFinder(model)
+        node = graph[site]
+        if attribute(node, "RAGGED_RANK") != 1:
+            return f"{attribute(node, 'RAGGED_RANK')} ragged axes, expected one"
+        split = _split_of(model, node.inputs[0], sizes)
+        if isinstance(split, str):
+            return split
+        if not sizes.same(node.inputs[1], split.output(1)):
+            return f"'{node.inputs[1]}' is not known to hold one value for each word of '{split.name}'"
+        if site in model.outputs():
+            return "it is an output of the model"
+        self._found[site] = split
+        return None
+
+    def rewrite(self, model: Model, site: str) -> None:
+        graph, split = model.graph, self._found.pop(site)
+        node = graph[site]
+        instead = {0: split.output(0), 1: node.inputs[1], 2: split.output(2)}
+        for port, output in instead.items():
+            if site in graph:
+                replace_output(model, node.output(port), output, dtype_of(graph, output), _WHY)
+
+
+def _split_of(model: Model, splits: Output, sizes: SizeFinder) -> Node | str:
+    """Return the StringSplitV2 whose words fall into rows at `splits`; "" where these come from no counts."""
+    graph = model.graph
+    joined = source(graph, splits, "ConcatV2")
+    if joined is None or len(joined.inputs) != 3 or constant_list(graph, joined.inputs[0]) != [0]:
+        return ""
+    summed = source(graph, joined.inputs[1], "Cumsum")
+    if summed is None or attribute(summed, "exclusive", False) or attribute(summed, "reverse", False):
+        return ""
+    counts = source(graph, summed.inputs[0], "DenseBincount")
+    if counts is None or attribute(counts, "binary_output", False):
+        return ""
+    weights = constant(graph, counts.inputs[2])
+    if weights is None or weights.size:
+        return f"'{counts.name}' has weights, expected a count of words"
+    counted = source(graph, counts.inputs[0], "Reshape")
+    flat = counted is not None and sizes.is_same_shape(counted)
+    matrix = first_column(graph, counted.inputs[0] if counted is not None and flat else counts.inputs[0])
+    split = source(graph, matrix, "StringSplitV2") if matrix is not None else None
+    if matrix is None or split is None or skip(graph, matrix) != split.output(0):
+        return f"'{counts.name}' counts no words of a split string"
+    shape = sizes.vector(split.output(2))
+    if shape is None or not _is_count(model, counts.inputs[1], shape[0], sizes):
+        return f"'{counts.inputs[1]}' is not known to be the number of strings that '{split.name}' splits"
+    return split
+
+
+def _is_count(model: Model, output: Output, size: Size, sizes: SizeFinder) -> bool:
+    """Say whether a number is `size`: itself, or `min(size, max(size, …))`."""
+    if sizes.vector(output) == (size,):
+        return True
+    smaller = source(model.graph, output, "Minimum")
+    if smaller is None:
+        return False
+    for one, other in ((0, 1), (1, 0)):
+        if sizes.vector(smaller.inputs[one]) == (size,):
+            larger = source(model.graph, smaller.inputs[other], "Maximum")
+            if larger is not None and any(sizes.vector(operand(model.graph, larger, i)) == (size,) for i in (0, 1)):
+                return True
+    return False

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shorten `tf.nn.safe_embedding_lookup_sparse`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from graph_tools.analysis.sizes import SizeFinder, Symbol, add_size, drop_same_shape_reshapes
+from graph_tools.graph import Graph, Output, attribute
+from graph_tools.model import Model
+from graph_tools.recognition.lookups.safe_lookup import SEGMENTS, Finders, SafeLookup, find_safe_lookup
+from graph_tools.rewriting.match import (
+    add_element,
+    add_first_column,
+    int32_scalar,
+    replace_output,
+    shared_const,
+    sweep,
+)
+from graph_tools.rewriting.passes import Pass
+
+_WHY = "a shorter safe_embedding_lookup_sparse gives the same rows"
+
+
+class CollapseSafeEmbeddingLookup(Pass):
+    """Replace the 60 nodes of a safe_embedding_lookup_sparse by three to ten.
+
+    Before: `SparseReshape → GreaterEqual, Where, Reshape, GatherV2, GatherV2 → SparseFillEmptyRows → Unique →
+    ResourceGather → SparseSegmentMean → Shape, StridedSlice, Pack, Tile, ZerosLike, Select → Slice, ConcatV2, Reshape`.
+    After: `SparseSegmentMeanWithNumSegments(table, ids, row of each id, rows)`, which gives zeros for rows without ids;
+    or, where the entries may come in another order than that of their rows, or a default id fills empty rows,
+    `SparseFillEmptyRows → SparseSegmentMean(table, ids, rows) → Select`.
+
+    Ids below zero are dropped as before, by one mask, and not at all where no id can be negative. Rows are added in the
+    same order by the same kernel: scores stay equal bit for bit.
+    """
+
+    name = "collapse_safe_embedding_lookup"
+
+    def candidates(self, model: Model) -> Iterable[str]:
+        self._found: dict[str, SafeLookup] = {}
+        return [node.name for node in model.graph.of(*SEGMENTS)]
+
+    def check(self, model: Model, site: str) -> str | None:
+        finders = Finders.of(model)
+        lookup = find_safe_lookup(model, site, finders)
+        if isinstance(lookup, str):
+            return lookup
+        handle = lookup.rows.handle(model.graph)
+        if handle is not None and handle.node in self._written(model):
+            return f"variable '{handle.node}' is written while it is served"
+        if _is_short(model, lookup, finders):
+            return ""
+        self._found[site] = lookup
+        return None
+
+    def _written(self, model: Model) -> set[str]:
+        if getattr(self, "_written_at", None) is not model:
+            self._written_at, self._names = model, model.written_variables()
+        return self._names
+
+    def rewrite(self, model: Model, site: str) -> None:
+        lookup = self._found.pop(site)
+        graph = model.graph
+        name = lookup.output.node
+        if lookup.drops_negative and Finders.of(model).ranges.is_nonnegative(lookup.ids):
+            lookup.mask = None
+        if lookup.default is None and lookup.is_ordered(graph):
+            made = _with_count(model, lookup, name)
+        else:
+            made = _filled(graph, lookup, name)
+        dtype = lookup.rows.dtype(graph)
+        replace_output(model, lookup.output, made, dtype, _WHY)
+        sweep(model, [lookup.segment.name], _WHY)
+        drop_same_shape_reshapes(model, made, _WHY)
+
+
+def _is_short(model: Model, lookup: SafeLookup, finders: Finders) -> bool:
+    """Say whether a lookup is as short already as it gets."""
+    graph = model.graph
+    if lookup.default is None and lookup.is_ordered(graph):
+        return False
+    masked = lookup.mask is not None and graph[lookup.fill.inputs[0].node].op != "GatherNd"
+    useless = lookup.drops_negative and finders.ranges.is_nonnegative(lookup.ids)
+    tiled = lookup.default is None and graph[graph[lookup.output.node].inputs[0].node].op != "ExpandDims"
+    unique = lookup.rows.gather.op not in {"SparseLookup", "ReadVariableOp"}
+    return not (masked or useless or tiled or unique or lookup.reshapes)
+
+
+def _count(model: Model, shape: Output, name: str) -> Output:
+    """Add the number of rows of a sparse tensor; what is made of one batch shares it."""
+    sizes = SizeFinder(model).vector(shape)
+    size = sizes[0] if sizes else None
+    if size is not None and (not isinstance(size, Symbol) or size.kind == "size"):
+        return add_size(model, size)
+    return add_element(model.graph, shape, 0, np.int64, f"{name}/rows")
+
+
+def _where(graph: Graph, mask: Output, name: str) -> Output:
+    return graph.add("Where", [mask], name=f"{name}/kept", attrs={"T": np.bool_}).output()
+
+
+def _pick(graph: Graph, tensor: Output, places: Output, dtype: object, name: str) -> Output:
+    attrs = {"Tparams": dtype, "Tindices": np.int64}
+    return graph.add("GatherNd", [tensor, places], name=name, attrs=attrs).output()
+
+
+def _with_count(model: Model, lookup: SafeLookup, name: str) -> Output:
+    """Add the op that gives as many rows as it is told, zeros where there is no id."""
+    graph = model.graph
+    ids_dtype = attribute(lookup.fill, "T")
+    ids, rows = lookup.ids, add_first_column(graph, lookup.indices, np.int64, f"{name}/row_of_id")
+    if lookup.mask is not None:
+        places = _where(graph, lookup.mask, name)
+        ids = _pick(graph, ids, places, ids_dtype, f"{name}/ids")
+        rows = _pick(graph, rows, places, np.int64, f"{name}/row_of_kept_id")
+    count = _count(model, lookup.shape, name)
+    data, numbers, number_dtype = lookup.rows.add_data(graph, ids, name)
+    attrs = {"T": lookup.rows.dtype(graph), "Tidx": number_dtype, "Tsegmentids": np.int64, "Tnumsegments": np.int64}
+    inputs = [data, numbers, rows, count]
+    return graph.add(f"{lookup.segment.op}WithNumSegments", inputs, name=f"{name}/combined", attrs=attrs).output()
+
+
+def _filled(graph: Graph, lookup: SafeLookup, name: str) -> Output:
+    """Add SparseFillEmptyRows, which also sorts entries by row, and a Select where empty rows are zeros."""
+    ids_dtype, dtype = attribute(lookup.fill, "T"), lookup.rows.dtype(graph)
+    indices, ids = lookup.indices, lookup.ids
+    if lookup.mask is not None:
+        places = _where(graph, lookup.mask, name)
+        indices = _pick(graph, indices, places, np.int64, f"{name}/indices")
+        ids = _pick(graph, ids, places, ids_dtype, f"{name}/ids")
+    inputs = [indices, ids, lookup.shape, lookup.fill.inputs[3]]
+    fill = graph.add("SparseFillEmptyRows", inputs, name=f"{name}/filled", attrs={"T": ids_dtype})
+    rows = add_first_column(graph, fill.output(0), np.int64, f"{name}/row_of_id")
+    data, numbers, number_dtype = lookup.rows.add_data(graph, fill.output(1), name)
+    attrs = {"T": dtype, "Tidx": number_dtype, "Tsegmentids": np.int64}
+    combined = graph.add(lookup.segment.op, [data, numbers, rows], name=f"{name}/combined", attrs=attrs).output()
+    if lookup.default is not None:
+        return combined
+    attrs = {"T": np.bool_, "Tdim": np.int32}
+    empty = graph.add(
+        "ExpandDims", [fill.output(2), int32_scalar(graph, 1)], name=f"{name}/empty", attrs=attrs
+    ).output()
+    zero = shared_const(graph, np.zeros((), dtype.as_numpy_dtype), f"zero_{dtype.name}")  # type: ignore[attr-defined]
+    return graph.add("SelectV2", [empty, zero, combined], name=f"{name}/select", attrs={"T": dtype}).output()

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Look up a column that holds one value per row directly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from graph_tools.analysis.sizes import drop_same_shape_reshapes
+from graph_tools.graph import Graph, Output, attribute
+from graph_tools.model import Model
+from graph_tools.recognition.lookups.columns import Column, find_column
+from graph_tools.recognition.lookups.safe_lookup import SEGMENTS, Finders, SafeLookup, find_safe_lookup
+from graph_tools.rewriting.match import (
+    add_reshape,
+    clone_chain,
+    int32_scalar,
+    replace_output,
+    shared_const,
+)
+from graph_tools.rewriting.passes import Pass
+
+_WHY = "a column of one value per row needs no sparse tensor"
+
+
+class CollapseSingleValuedColumns(Pass):
+    """Replace the sparse round trip of a column with one value per row by a lookup and a Select.
+
+    Before: `x [batch, 1] → NotEqual '' → Where → GatherNd → hash → SparseReshape → GreaterEqual, Where, GatherV2 →
+    SparseFillEmptyRows → Unique → ResourceGather → SparseSegmentMean → Tile, Select → Reshape`, some 60 nodes.
+    After: `Select(x ≠ '', ResourceGather(hash(x)), 0)`.
+
+    The mean, the sum and the sum over √n of one row are the row itself, so scores stay equal bit for bit. What stood
+    for a missing value ('' or -1) gives zeros, or the row of the default id, as before.
+    """
+
+    name = "collapse_single_valued_columns"
+
+    def candidates(self, model: Model) -> Iterable[str]:
+        self._found: dict[str, tuple[SafeLookup, Column]] = {}
+        return [node.name for node in model.graph.of(*SEGMENTS)]
+
+    def check(self, model: Model, site: str) -> str | None:
+        finders = Finders.of(model)
+        lookup = find_safe_lookup(model, site, finders)
+        if isinstance(lookup, str):
+            return lookup
+        column = find_column(model, lookup.indices, lookup.ids, lookup.shape, finders)
+        if isinstance(column, str):
+            return column
+        shape = finders.sizes.of(column.dense) or ()
+        if len(shape) != 2 or shape[1] != 1:
+            return f"'{column.dense}' holds {_count(shape)} values per row, expected one"
+        if lookup.mask is not None and not lookup.drops_negative:
+            return f"'{lookup.mask}' drops entries for another reason than a negative id"
+        self._found[site] = lookup, column
+        return None
+
+    def rewrite(self, model: Model, site: str) -> None:
+        lookup, column = self._found.pop(site)
+        graph, ranges = model.graph, Finders.of(model).ranges
+        dtype = lookup.rows.dtype(graph)
+        name = lookup.output.node
+        negative = lookup.drops_negative and not ranges.is_nonnegative(lookup.ids)
+        fits = _fits(model, lookup, ranges.of(lookup.rows.end))
+        ids_dtype = attribute(lookup.fill, "T")
+        flat = _flat(model, column.dense)
+        ids = clone_chain(graph, column.chain, column.values, lookup.ids, flat)
+        present = column.present
+        if negative or not fits or lookup.default is not None:
+            kept = add_reshape(graph, column.present, np.bool_, (-1,), f"{name}/present")
+            if negative:
+                zero = shared_const(graph, np.zeros((), ids_dtype.as_numpy_dtype), f"zero_{ids_dtype.name}")
+                valid = graph.add("GreaterEqual", [ids, zero], name=f"{name}/valid", attrs={"T": ids_dtype})
+                kept = graph.add("LogicalAnd", [kept, valid.output()], name=f"{name}/kept").output()
+                attrs = {"T": np.bool_, "Tdim": np.int32}
+                present = graph.add(
+                    "ExpandDims", [kept, int32_scalar(graph, 1)], name=f"{name}/rows", attrs=attrs
+                ).output()
+            instead = [kept, ids, lookup.fill.inputs[3]]
+            ids = graph.add("SelectV2", instead, name=f"{name}/ids", attrs={"T": ids_dtype}).output()
+        rows = lookup.rows.add_gather(graph, ids, lookup.rows.number_dtype, f"{name}/gather")
+        if lookup.default is None:
+            zero = shared_const(graph, np.zeros((), dtype.as_numpy_dtype), f"zero_{dtype.name}")  # type: ignore[attr-defined]
+            rows = graph.add("SelectV2", [present, rows, zero], name=f"{name}/select", attrs={"T": dtype}).output()
+        replace_output(model, lookup.output, rows, dtype, _WHY)
+        drop_same_shape_reshapes(model, rows, _WHY)
+
+
+def _count(shape: tuple[object, ...]) -> str:
+    return "an unknown number of" if len(shape) != 2 or not isinstance(shape[1], int) else str(shape[1])
+
+
+def _flat(model: Model, dense: Output) -> Output:
+    """Return a column [batch, 1] as a vector [batch]."""
+    graph: Graph = model.graph
+    node = graph[dense.node]
+    finders = Finders.of(model)
+    if node.op in {"ExpandDims", "Reshape"} and finders.sizes.of(node.inputs[0]) == (finders.sizes.of(dense) or ())[:1]:
+        return node.inputs[0]
+    user = next((u for u in graph.users(dense.node) if u.name == f"{dense.node}/flat"), None)
+    if user is not None:
+        return user.output()
+    dtype = next(attribute(u, "T") for u in graph.users(dense.node) if u.op == "NotEqual")
+    return add_reshape(graph, dense, dtype, (-1,), f"{dense.node}/flat")
+
+
+def _fits(model: Model, lookup: SafeLookup, numbers: tuple[int | None, int | None]) -> bool:
+    """Say whether every number that the gather can be given, for a missing value as well, is a row of the table."""
+    handle = lookup.rows.handle(model.graph)
+    if handle is None:
+        return True
+    tensor = model.variables.get(handle.node)
+    low, high = numbers
+    return tensor is not None and low is not None and high is not None and low >= 0 and high < tensor.shape[0]

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Leave columns dense that were made sparse and dense again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from graph_tools.graph import Output, attribute
+from graph_tools.model import Model
+from graph_tools.recognition.lookups.columns import Column, find_column
+from graph_tools.recognition.lookups.safe_lookup import Finders
+from graph_tools.rewriting.match import clone_chain, constant, replace_output
+from graph_tools.rewriting.passes import Pass
+
+_WHY = "a column that is dense in the end need not be sparse between"
+
+
+class CollapseSparseToDense(Pass):
+    """Replace the way of a dense column through a sparse tensor and back by a Select.
+
+    Before: `x → NotEqual '' → Where → GatherNd → hash → SparseToDense(default -1) → OneHot`, an indicator column.
+    After: `Select(x ≠ '', hash(x), -1) → OneHot`.
+    """
+
+    name = "collapse_sparse_to_dense"
+
+    def candidates(self, model: Model) -> Iterable[str]:
+        self._found: dict[str, Column] = {}
+        return [node.name for node in model.graph.of("SparseToDense")]
+
+    def check(self, model: Model, site: str) -> str | None:
+        node = model.graph[site]
+        finders = Finders.of(model)
+        found = find_column(model, node.inputs[0], node.inputs[2], node.inputs[1], finders)
+        if isinstance(found, str):
+            return found
+        default = constant(model.graph, node.inputs[3])
+        if default is None or default.ndim:
+            return f"default value '{node.inputs[3]}' is no constant"
+        self._found[site] = found
+        return None
+
+    def rewrite(self, model: Model, site: str) -> None:
+        found = self._found.pop(site)
+        graph = model.graph
+        node = graph[site]
+        ids: Output = clone_chain(graph, found.chain, found.values, node.inputs[2], found.dense)
+        attrs = {"T": attribute(node, "T")}
+        made = graph.add("SelectV2", [found.present, ids, node.inputs[3]], name=f"{site}/select", attrs=attrs)
+        replace_output(model, node.output(), made.output(), attribute(node, "T"), _WHY)

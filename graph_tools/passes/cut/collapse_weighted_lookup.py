@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shorten `tf.nn.safe_embedding_lookup_sparse` with weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from graph_tools.analysis.sizes import SizeFinder, drop_same_shape_reshapes
+from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.model import Model
+from graph_tools.recognition.lookups.safe_lookup import (
+    Finders,
+    Rows,
+    find_rows,
+    kept_entries,
+    mask_of,
+    peel_reshapes,
+    select_zeros,
+)
+from graph_tools.rewriting.match import int32_scalar, is_constant, operand, replace_output, shared_const, skip, source
+from graph_tools.rewriting.passes import Pass
+
+_WHY = "a shorter weighted safe_embedding_lookup_sparse gives the same rows"
+
+
+@dataclass
+class Weighted:
+    """A weighted lookup.
+
+    Attributes
+    ----------
+    ids_fill, weights_fill : Node
+        SparseFillEmptyRows of ids and of weights.
+    indices, ids, weights, shape : Output
+        Before anything is dropped and filled; `shape` and `indices` of ids and of weights are the same.
+    checks : list of Output
+        Masks over all entries, each of which drops some.
+    rows : Rows
+    gathered : Node
+        GatherV2 that gives the row of each id.
+    column : Output [n, 1]
+        The weights, ready to multiply rows.
+    """
+
+    ids_fill: Node
+    weights_fill: Node
+    indices: Output
+    ids: Output
+    weights: Output
+    shape: Output
+    checks: list[Output | Node]
+    rows: Rows
+    gathered: Node
+    column: Output
+
+
+class CollapseWeightedLookup(Pass):
+    """Drop entries of a weighted lookup by one mask, and look ids up without Unique.
+
+    Before: `ids ≥ 0 → Where, Reshape, GatherV2 …` and `weights > 0 → Where, Reshape, GatherV2 …`, each once for ids and
+    once for weights, then `SparseFillEmptyRows` of each, `Unique → ResourceGather → GatherV2`, `Mul`, `SegmentSum`,
+    and a tiled `Select`: some 100 nodes.
+    After: one `Where` for both and a GatherNd for each; the arithmetic on rows and weights is untouched.
+    """
+
+    name = "collapse_weighted_lookup"
+
+    def candidates(self, model: Model) -> Iterable[str]:
+        self._written = model.written_variables()
+        self._found: dict[str, Weighted] = {}
+        fills = model.graph.of("SparseFillEmptyRows")
+        return [node.name for node in fills if attribute(node, "T").is_floating]
+
+    def check(self, model: Model, site: str) -> str | None:
+        found = _find(model, model.graph[site])
+        if isinstance(found, str):
+            return found
+        handle = found.rows.handle(model.graph)
+        if handle is not None and handle.node in self._written:
+            return f"variable '{handle.node}' is written while it is served"
+        self._found[site] = found
+        return None
+
+    def rewrite(self, model: Model, site: str) -> None:
+        found = self._found.pop(site)
+        graph = model.graph
+        ids_dtype, dtype = attribute(found.ids_fill, "T"), attribute(found.weights_fill, "T")
+        indices, ids, weights = found.indices, found.ids, found.weights
+        mask = _mask(model, found, site)
+        if mask is not None:
+            places = graph.add("Where", [mask], name=f"{site}/kept", attrs={"T": np.bool_}).output()
+            indices, ids, weights = (
+                graph.add(
+                    "GatherNd", [one, places], name=f"{site}/{part}", attrs={"Tparams": kind, "Tindices": np.int64}
+                ).output()
+                for one, part, kind in (
+                    (indices, "indices", np.int64),
+                    (ids, "ids", ids_dtype),
+                    (weights, "weights", dtype),
+                )
+            )
+        fills = []
+        for old, values, kind in ((found.ids_fill, ids, ids_dtype), (found.weights_fill, weights, dtype)):
+            inputs = [indices, values, found.shape, old.inputs[3]]
+            new = graph.add("SparseFillEmptyRows", inputs, name=f"{old.name}/filled", attrs={"T": kind})
+            fills.append(new)
+        attrs = {"T": dtype, "Tdim": np.int32}
+        column = graph.add(
+            "ExpandDims", [fills[1].output(1), int32_scalar(graph, 1)], name=f"{site}/column", attrs=attrs
+        )
+        replace_output(model, found.column, column.output(), dtype, _WHY)
+        rows = found.rows.add_gather(graph, fills[0].output(1), found.rows.number_dtype, f"{site}/rows")
+        replace_output(model, found.gathered.output(), rows, attribute(found.gathered, "Tparams"), _WHY)
+        _shorten_select(model, found.ids_fill)
+        for old, new in zip((found.ids_fill, found.weights_fill), fills, strict=True):
+            for port, kind in ((0, np.int64), (1, attribute(new, "T")), (2, np.bool_), (3, np.int64)):
+                if old.name in graph:
+                    replace_output(model, old.output(port), new.output(port), kind, _WHY)
+
+
+def _find(model: Model, weights_fill: Node) -> Weighted | str:
+    graph, finders = model.graph, Finders.of(model)
+    product = _product(model, weights_fill, finders.sizes)
+    if product is None:
+        return ""
+    gathered, column = product
+    rows = find_rows(model, gathered.inputs[0], gathered.inputs[1], finders)
+    if isinstance(rows, str):
+        return rows
+    ids_fill = source(graph, rows.ids, "SparseFillEmptyRows")
+    if ids_fill is None or skip(graph, rows.ids).port != 1:
+        return f"ids '{rows.ids}' are not filled, expected SparseFillEmptyRows as of their weights"
+    ids, weights = _entries(graph, ids_fill), _entries(graph, weights_fill)
+    shapes = [operand(graph, one, 2) for one in (ids_fill, weights_fill)]
+    if ids[0] != weights[0] or shapes[0] != shapes[1] or len(ids[2]) != len(weights[2]):
+        return f"ids of '{ids_fill.name}' and weights of '{weights_fill.name}' are not of one sparse tensor"
+    if ids[2] != weights[2]:
+        return f"ids of '{ids_fill.name}' and weights of '{weights_fill.name}' are dropped by different masks"
+    checks = _checks(graph, ids[2], weights[1])
+    if isinstance(checks, str):
+        return checks
+    indices, shape, _ = peel_reshapes(graph, ids[0], shapes[0], finders.sizes)
+    return Weighted(ids_fill, weights_fill, indices, ids[1], weights[1], shape, checks, rows, gathered, column)
+
+
+def _product(model: Model, fill: Node, sizes: SizeFinder) -> tuple[Node, Output] | None:
+    """Return the gather of rows and the column of weights that are multiplied with each other."""
+    graph = model.graph
+    for reshape, index in graph.uses(fill.output(1)):
+        shape = sizes.of(reshape.output()) if index == 0 and reshape.op == "Reshape" else None
+        if shape is None or len(shape) != 2 or shape[1] != 1:
+            continue
+        for product in graph.users(reshape.name):
+            if product.op != "Mul":
+                continue
+            for one in product.inputs:
+                gathered = source(graph, one, "GatherV2")
+                if gathered is not None:
+                    return gathered, reshape.output()
+    return None
+
+
+def _entries(graph: Graph, fill: Node) -> tuple[Output, Output, list[Output]]:
+    """Return indices and values of a sparse tensor before entries were dropped, and the masks, last one first."""
+    indices, values = operand(graph, fill, 0), operand(graph, fill, 1)
+    masks: list[Output] = []
+    while True:
+        indices, values, mask = kept_entries(graph, indices, values)
+        if mask is None:
+            return indices, values, masks
+        masks.append(mask)
+
+
+def _checks(graph: Graph, masks: list[Output], weights: Output) -> list[Output | Node] | str:
+    """Return the masks as ones over all entries; a Node stands for `weights > 0` of what an earlier mask left."""
+    if len(masks) > 2:
+        return f"entries are dropped {len(masks)} times, expected two at most"
+    checks: list[Output | Node] = list(masks[-1:])
+    if len(masks) == 2:
+        positive = source(graph, masks[0], "Greater")
+        dropped = source(graph, positive.inputs[0], "GatherV2") if positive is not None else None
+        known = positive is not None and is_constant(graph, positive.inputs[1], 0)
+        if positive is None or not known or dropped is None or mask_of(graph, dropped) != masks[1]:
+            return f"mask '{masks[0]}' is not one of weights above zero"
+        if operand(graph, dropped, 0) != weights:
+            return f"mask '{masks[0]}' looks at other weights than '{weights}'"
+        checks.append(positive)
+    return checks
+
+
+def _mask(model: Model, found: Weighted, name: str) -> Output | None:
+    """Add what says which entries stay; None: all."""
+    graph, ranges = model.graph, Finders.of(model).ranges
+    parts: list[Output] = []
+    for check in found.checks:
+        if isinstance(check, Node):
+            inputs = [found.weights, check.inputs[1]]
+            parts.append(
+                graph.add("Greater", inputs, name=f"{name}/positive", attrs={"T": attribute(check, "T")}).output()
+            )
+        else:
+            parts += [
+                one for one in _factors(graph, check) if not _always(graph, one, found.ids, ranges.is_nonnegative)
+            ]
+    mask = parts[0] if parts else None
+    for one in parts[1:]:
+        assert mask is not None
+        mask = graph.add("LogicalAnd", [mask, one], name=f"{name}/mask").output()
+    return mask
+
+
+def _factors(graph: Graph, mask: Output) -> list[Output]:
+    node = graph[skip(graph, mask).node]
+    if node.op == "LogicalAnd":
+        return [one for each in node.inputs for one in _factors(graph, each)]
+    return [skip(graph, mask)]
+
+
+def _always(graph: Graph, check: Output, ids: Output, nonnegative: object) -> bool:
+    """Say whether a check lets every entry through."""
+    node = graph[check.node]
+    if node.op in {"Fill", "OnesLike"}:
+        return node.op == "OnesLike" or is_constant(graph, node.inputs[1], True)
+    if node.op == "GreaterEqual" and operand(graph, node, 0) == ids and is_constant(graph, node.inputs[1], 0):
+        return bool(nonnegative(ids))  # type: ignore[operator]
+    return False
+
+
+def _shorten_select(model: Model, fill: Node) -> None:
+    """Give the Select that zeroes empty rows a condition that broadcasts, instead of a tiled one."""
+    graph = model.graph
+    for node in graph.of("Select", "SelectV2"):
+        combined = node.inputs[2]
+        if select_zeros(graph, combined, fill) is node:
+            dtype = attribute(node, "T")
+            attrs = {"T": np.bool_, "Tdim": np.int32}
+            inputs = [fill.output(2), int32_scalar(graph, 1)]
+            empty = graph.add("ExpandDims", inputs, name=f"{node.name}/empty", attrs=attrs).output()
+            zero = shared_const(graph, np.zeros((), dtype.as_numpy_dtype), f"zero_{dtype.name}")
+            made = graph.add(
+                "SelectV2", [empty, zero, combined], name=f"{node.name}/select", attrs={"T": dtype}
+            ).output()
+            replace_output(model, node.output(), made, dtype, _WHY)
+            drop_same_shape_reshapes(model, made, _WHY)

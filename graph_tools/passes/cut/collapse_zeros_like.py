@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compare with one zero instead of a tensor of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from graph_tools.analysis.sizes import SizeFinder
+from graph_tools.graph import Node, attribute
+from graph_tools.model import Model
+from graph_tools.rewriting.match import shared_const, sweep
+from graph_tools.rewriting.passes import Pass
+
+_BROADCASTING = {
+    "Add", "AddV2", "Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalOr", "Maximum",
+    "Minimum", "Mul", "NotEqual", "SelectV2", "Sub",
+}  # fmt: skip
+
+
+class CollapseZerosLike(Pass):
+    """Replace ZerosLike and OnesLike by a scalar where the tensor beside it has the shape already.
+
+    Before: `NotEqual(x, ZerosLike(x))`, as `tf.sparse.from_dense` asks which values are there.
+    After: `NotEqual(x, 0)`, or `NotEqual(x, '')`.
+    """
+
+    name = "collapse_zeros_like"
+
+    def candidates(self, model: Model) -> Iterable[str]:
+        return [node.name for node in model.graph.of("ZerosLike", "OnesLike")]
+
+    def check(self, model: Model, site: str) -> str | None:
+        node = model.graph[site]
+        if site in model.outputs() or not _scalar_users(model, node):
+            return ""
+        if node.controls:
+            return f"runs after '{node.controls[0]}', expected nothing that it waits for"
+        return None
+
+    def rewrite(self, model: Model, site: str) -> None:
+        graph = model.graph
+        node = graph[site]
+        dtype = attribute(node, "T")
+        if dtype.name == "string":
+            value = np.array(b"", object)
+        else:
+            value = np.full((), node.op == "OnesLike", dtype.as_numpy_dtype)
+        scalar = shared_const(graph, value, f"{node.op.removesuffix('sLike').lower()}_{dtype.name}")
+        for user, index in _scalar_users(model, node):
+            graph.set_input(user, index, scalar)
+        sweep(model, [site], "a scalar is as good, since the tensor beside it has the shape")
+
+
+def _scalar_users(model: Model, node: Node) -> list[tuple[Node, int]]:
+    """List the inputs that a scalar would serve as well."""
+    sizes = SizeFinder(model)
+    found = []
+    for user, index in model.graph.uses(node.output()):
+        # A condition gives its shape as well, so at least one other operand must have the whole shape.
+        others = [one for i, one in enumerate(user.inputs) if i != index]
+        if user.op in _BROADCASTING and any(sizes.same(one, node.inputs[0]) or one == node.inputs[0] for one in others):
+            found.append((user, index))
+    return found

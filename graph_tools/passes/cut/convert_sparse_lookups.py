@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turn lookups in tables of training systems into native ops over variables."""
+
+from __future__ import annotations
+
+from graph_tools.graph import attribute
+from graph_tools.model import Model
+from graph_tools.passes.cut.table_pass import TablePass
+from graph_tools.rewriting.passes import PassResult
+from graph_tools.tables.emit import Emitter, replace_output
+from graph_tools.tables.lookup import lookups
+from graph_tools.tables.plan import check_names, plan_sparse
+
+
+class ConvertSparseLookups(TablePass):
+    """Store every sparse table as variables, without the rows that no score needs, and look up with native ops.
+
+    Before: `keys → SparseLookup(table)`.
+    After, by what takes the fewest bytes: `keys → LookupTableFind → ResourceGather`; or, where keys are dense,
+    `keys → Sub, Less, Select → ResourceGather`, with an index between them where rows are shared. Absent keys are given
+    what the training system gives them.
+    """
+
+    name = "convert_sparse_lookups"
+
+    def apply(self, model: Model) -> PassResult:
+        result = PassResult(self.name, nodes_before=len(model.graph))
+        check_names(model, self.options)
+        for name, table in sorted(model.sparse_tables.items()):
+            found = lookups(model.graph, name)
+            if not found:
+                continue
+            plan = plan_sparse(model, name, table, self.options, self.progress)
+            self.plans.append(plan)
+            emitter = Emitter(model, plan)
+            assert plan.policy is not None
+            for node in found:
+                dtype = attribute(node, "dtype")
+                default = node.inputs[1] if node.name in plan.policy.by_input else None
+                rows = emitter.lookup(node.name, node.inputs[0], attribute(node, "Tkeys"), dtype, default)
+                why = f"table '{table.name}' is looked up with native ops ({plan.layout.name})"
+                replace_output(model, node.name, rows, dtype, why)
+                result.applied += 1
+            del model.sparse_tables[name]
+        model.table_records += self.records
+        result.nodes_after = len(model.graph)
+        return result

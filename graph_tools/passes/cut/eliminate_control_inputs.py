@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Remove control inputs that order nothing, and side effects that no answer depends on."""
+
+from __future__ import annotations
+
+from graph_tools.graph import CONTROL_FLOW, Node, has_effect
+from graph_tools.model import Model
+from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.rewriting.sweep import sweep
+
+_HANDLES = {"VarHandleOp", "VariableV2", "Variable"}
+_JOINS = {"Merge", "RefMerge"}
+_SPLITS = {"Switch", "RefSwitch", "_SwitchN"}
+
+
+class EliminateControlInputs(Pass):
+    """Remove control inputs from nodes without effect, and writes of variables that no answer depends on.
+
+    Before: `y → Identity` waits for a NoOp that waits for `ReadVariableOp`, and for `AssignAddVariableOp(counter, 1)`.
+    After: `y → Identity`.
+
+    A control input stays where the node waited for writes, reads what another one writes, or sits in a branch that may
+    not run. A write stays where an output reads the variable: it changes answers, which is then reported.
+    """
+
+    name = "eliminate_control_inputs"
+
+    def apply(self, model: Model) -> PassResult:
+        result = PassResult(self.name, nodes_before=len(model.graph))
+        self._drop_writes(model, result)
+        ordering = self._ordering(model)
+        inside = _Branches(model)
+        loose: list[str] = []
+        for node in model.graph:
+            kept = [name for name in node.controls if name in ordering or inside(name)]
+            if len(kept) < len(node.controls):
+                gone = [name for name in node.controls if name not in kept]
+                model.graph.set_inputs(node, node.inputs, kept)
+                loose.extend(gone)
+                result.applied += len(gone)
+        sweep(model, loose, "only waited for, and without any effect")
+        result.nodes_after = len(model.graph)
+        return result
+
+    def _drop_writes(self, model: Model, result: PassResult) -> None:
+        graph = model.graph
+        init = graph.ancestors(model.init)
+        writers: dict[str, list[Node]] = {}
+        for node in graph:
+            if node.name in init or not node.inputs or not has_effect(graph, node):
+                continue
+            handle = node.inputs[0].node
+            if graph[handle].op in _HANDLES and not any(
+                one.node == node.name for user in graph.users(node.name) for one in user.inputs
+            ):
+                writers.setdefault(handle, []).append(node)
+        for handle, nodes in writers.items():
+            needed = self._needed(model, {node.name for node in nodes})
+            reader = next((user.name for user in graph.users(handle) if user.name in needed), None)
+            if reader is not None:
+                why = (
+                    f"'{nodes[0].name}' ({nodes[0].op}) changes it at every request, and '{reader}' reads it for an "
+                    f"output, expected one that is only read"
+                )
+                result.refused.append((handle, why))
+                continue
+            for node in nodes:
+                graph.replace_control(node.name, [name for name in node.controls if name != node.name])
+                why = f"{node.op} of '{handle}', which no output reads"
+                sweep(model, [node.name], why, f"only what changes '{handle}' needed it, which no output reads")
+                result.applied += 1
+
+    def _needed(self, model: Model, without: set[str]) -> set[str]:
+        """Name what outputs and initialisers need if some nodes are not run."""
+        graph = model.graph
+        seen: set[str] = set(without)
+        waiting = [*model.outputs(), *model.init]
+        while waiting:
+            name = waiting.pop()
+            if name not in seen:
+                seen.add(name)
+                waiting.extend(one.node for one in graph[name].inputs)
+                waiting.extend(graph[name].controls)
+        return seen - without
+
+    def _ordering(self, model: Model) -> set[str]:
+        """Name the nodes that matter to those that wait for them: they have effects or see those of others."""
+        graph = model.graph
+        # What initialises has run before the first request.
+        init = graph.ancestors(model.init) - graph.ancestors(model.outputs())
+        written = {
+            one.node
+            for node in graph
+            if has_effect(graph, node) and node.name not in init
+            for one in node.inputs
+            if graph[one.node].op in _HANDLES or "Table" in graph[one.node].op
+        }
+        waiting = [node.name for node in graph if has_effect(graph, node)]
+        waiting += [user.name for handle in written for user in graph.users(handle)]
+        seen: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            if name not in seen:
+                seen.add(name)
+                waiting.extend(user.name for user in graph.users(name))
+        return seen
+
+
+class _Branches:
+    """Says whether a node may not run, or run several times, because TF 1's control flow decides."""
+
+    def __init__(self, model: Model) -> None:
+        self.graph = model.graph
+        self.loops = any(node.op in {"Enter", "RefEnter"} for node in self.graph)
+        self.any = any(node.op in CONTROL_FLOW for node in self.graph)
+
+    def __call__(self, name: str) -> bool:
+        if not self.any:
+            return False
+        seen: set[tuple[str, int]] = set()
+        waiting = [(name, 0)]
+        while waiting:
+            one, depth = waiting.pop()
+            if (one, depth) in seen:
+                continue
+            seen.add((one, depth))
+            node = self.graph[one]
+            if self.loops and node.op in CONTROL_FLOW:
+                return True
+            if node.op in _SPLITS:
+                if depth == 0:
+                    return True
+                depth -= 1
+            elif node.op in _JOINS:
+                depth += 1
+            waiting.extend((before.node, depth) for before in node.inputs)
+            waiting.extend((before, depth) for before in node.controls)
+        return False

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Remove nodes that pass their inputs on unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from graph_tools.analysis.shapes import ShapeOf, shapes
+from graph_tools.graph import CONTROL_FLOW, Node, Output, attribute, op_def
+from graph_tools.model import Model
+from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.rewriting.sweep import anchors_branch, sweep
+
+_IDENTITIES = (
+    "Identity", "IdentityN", "Snapshot", "StopGradient", "PreventGradient", "DebugIdentity", "DebugIdentityV2",
+    "DebugIdentityV3", "EnsureShape", "PlaceholderWithDefault",
+)  # fmt: skip
+# More copies of control edges than this cost more than the node.
+_COPIES = 8
+
+
+class EliminateIdentities(Pass):
+    """Connect the users of identities to what those pass on.
+
+    Before: `x → StopGradient → Identity → MatMul → Identity (an output)`.
+    After: `x → MatMul → Identity (an output)`.
+
+    Outputs of signatures keep their nodes, since their names are known outside. A PlaceholderWithDefault that no
+    signature names as input is its default. EnsureShape goes where the shape is known without it.
+    """
+
+    name = "eliminate_identities"
+
+    def __init__(self) -> None:
+        self._shape_of: ShapeOf | None = None
+
+    def apply(self, model: Model) -> PassResult:
+        self._shape_of = None
+        return super().apply(model)
+
+    def candidates(self, model: Model) -> Iterable[str]:
+        roots = model.roots()
+        found = [node.name for node in model.graph.of(*_IDENTITIES) if node.name not in roots]
+        if any(model.graph[name].op == "EnsureShape" for name in found):
+            self._shape_of = shapes(model)
+        return found
+
+    def check(self, model: Model, site: str) -> str | None:
+        graph = model.graph
+        node = graph[site]
+        users = graph.users(site)
+        if any(_is_reference(model, one) for one in node.inputs):
+            return "it reads a reference variable, expected a resource"
+        if node.op == "EnsureShape" and not self._proven(node):
+            return f"the shape that comes in may not be {attribute(node, 'shape')}, expected one that is known to be"
+        if len(node.controls) * len(users) > _COPIES and len(node.controls) > 1:
+            return f"{len(users)} users would wait for its {len(node.controls)} control inputs, expected fewer"
+        if anchors_branch(model, site):
+            return "nodes of a branch wait for it, expected none"
+        sources = {graph[one.node].op for one in node.inputs}
+        joins = [user for user in users if user.op in CONTROL_FLOW]
+        if joins and (node.controls or sources & CONTROL_FLOW):
+            return f"it carries a branch into '{joins[0].name}', expected no control flow on both sides"
+        return None
+
+    def _proven(self, node: Node) -> bool:
+        wanted = attribute(node, "shape")
+        known = self._shape_of(node.inputs[0]) if self._shape_of else None
+        if wanted is None:
+            return True
+        return known is not None and len(known) == len(wanted) and all(
+            want is None or want == have for want, have in zip(wanted, known, strict=True)
+        )  # fmt: skip
+
+    def rewrite(self, model: Model, site: str) -> None:
+        graph = model.graph
+        node = graph[site]
+        for user in graph.users(site):
+            data = any(one.node == site for one in user.inputs)
+            inputs = [node.inputs[one.port] if one.node == site else one for one in user.inputs]
+            controls = [name for name in user.controls if name != site]
+            if site in user.controls:
+                controls += [one.node for one in node.inputs]
+            if data or site in user.controls:
+                controls += node.controls
+            held = {one.node for one in inputs}
+            graph.set_inputs(user, inputs, [name for name in controls if name not in held and name != user.name])
+        sweep(model, [site], f"{node.op}: passes on what it is given")
+
+
+def _is_reference(model: Model, output: Output) -> bool:
+    """Say whether an output is a reference, of TF 1's variables or tables."""
+    node = model.graph[output.node]
+    described = op_def(node.op, model.graph.op_defs)
+    return described is not None and any(argument.is_ref for argument in described.output_arg)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Remove nodes that are proven to change neither shape nor elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from graph_tools.analysis.same_value import OPS, RESHAPES, Rules
+from graph_tools.analysis.shapes import shapes
+from graph_tools.graph import Node
+from graph_tools.model import Model
+from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.rewriting.sweep import anchors_branch, sweep
+
+
+class EliminateNoopReshapes(Pass):
+    """Remove reshapes, transposes, casts, paddings, slices and arithmetic that give back what they are given.
+
+    Before: `x [?, 8] → ExpandDims → Squeeze → Reshape(-1, 8) → Mul(1) → AddN (of one) → MatMul`, and
+    `Reshape(Reshape(y, a), b)`.
+    After: `x → MatMul`, and `Reshape(y, b)`.
+
+    Static shapes prove it: the number of elements stays, so shapes of one rank with equal sizes, one of them unknown at
+    most, are equal. Outputs of signatures keep their nodes.
+    """
+
+    name = "eliminate_noop_reshapes"
+
+    def apply(self, model: Model) -> PassResult:
+        self._rules: Rules | None = None
+        return super().apply(model)
+
+    def candidates(self, model: Model) -> Iterable[str]:
+        roots = model.roots()
+        found = [node.name for node in model.graph.of(*OPS) if node.name not in roots]
+        if found:
+            self._rules = Rules(model, shapes(model))
+        return found
+
+    def check(self, model: Model, site: str) -> str | None:
+        node = model.graph[site]
+        assert self._rules is not None
+        if self._rules.equal_input(node) is not None or self._merges(model, node):
+            if node.controls:
+                return "it waits for other nodes, expected none"
+            return "nodes of a branch wait for it, expected none" if anchors_branch(model, site) else None
+        return ""
+
+    def _merges(self, model: Model, node: Node) -> bool:
+        before = model.graph.input(node, 0)
+        return node.op == "Reshape" and before.op in RESHAPES and not before.controls
+
+    def rewrite(self, model: Model, site: str) -> None:
+        graph = model.graph
+        node = graph[site]
+        assert self._rules is not None
+        source = self._rules.equal_input(node)
+        before = [one.node for one in node.inputs]
+        if source is None:
+            inner = graph.input(node, 0)
+            graph.set_input(node, 0, inner.inputs[0])
+            sweep(model, [inner.name], f"{inner.op}: reshaped again right after")
+            return
+        graph.replace(node.output(), source)
+        graph.replace_control(site, [source.node])
+        sweep(model, [site], f"{node.op}: changes neither shape nor elements", f"only a {node.op} that changes nothing "
+              "needed it")  # fmt: skip
+        sweep(model, before, f"only a {node.op} that changes nothing needed it")

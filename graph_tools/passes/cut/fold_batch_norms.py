@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fold batch normalisation, and other scaling and shifting by known vectors, into the weights beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graph_tools.analysis.shapes import shapes
+from graph_tools.analysis.values import add_weight
+from graph_tools.graph import Node, Output, attribute
+from graph_tools.model import Model
+from graph_tools.recognition.towers.affine import LINEAR, Affine, Affines, Weights
+from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.rewriting.sweep import sweep
+from graph_tools.tensors import Array
+
+# Adding an offset of this size costs as many times the last digit of float32: 64 · 6e-8 = 4e-6.
+_OFFSET = 64.0
+_WHY = "scaling and shifting by known vectors, folded into '{}'"
+
+
+class FoldBatchNorms(Pass):
+    """Give the scale and offset of batch normalisation to a MatMul or convolution before it or a MatMul after it.
+
+    Before: `MatMul(x, W) → BiasAdd(b) → Mul(s) → Add(t)`, `Relu → Mul(s) → Add(t) → MatMul(W)`, or FusedBatchNorm.
+    After: `MatMul(x, W · s) → BiasAdd(b · s + t)`, `Relu → MatMul(s · W) → BiasAdd(t @ W)`.
+    Where there are no weights beside it: `Mul(s) → AddV2(t)`.
+
+    It runs after `fold_constants`, which computes s and t from moments that are variables. Weights are computed in
+    float64 and stored as they were; scores change by rounding only.
+    """
+
+    name = "fold_batch_norms"
+
+    def apply(self, model: Model) -> PassResult:
+        result = PassResult(self.name, nodes_before=len(model.graph))
+        for step in (self._into_previous, self._into_next, self._alone):
+            affines = Affines(model, shapes(model))
+            for node in model.graph:
+                if node.name not in model.graph:
+                    continue
+                if node.name in self.left_alone:
+                    result.refused.append((node.name, self.left_alone[node.name]))
+                    continue
+                before = result.applied
+                step(affines, node, result)
+                result.at += [node.name] * (result.applied > before)
+        result.nodes_after = len(model.graph)
+        return result
+
+    def _into_previous(self, affines: Affines, node: Node, result: PassResult) -> None:
+        if node.op not in LINEAR or node.name in affines.roots or attribute(node, "data_format", b"NHWC") != b"NHWC":
+            return
+        chain = affines.chain(node.output())
+        if chain is None or not (chain.scales or len(chain.nodes) > 1):
+            return
+        model, weights = affines.model, Weights(affines, node)
+        sharers = weights.sharers()
+        refusal = weights.refusal() or _disagreement(chain, [affines.chain(one.output()) for one in sharers])
+        if any(one.name in affines.roots for one in sharers):
+            refusal = refusal or "a signature names another node that uses its weights"
+        if refusal:
+            if chain.scales:
+                result.refused.append((chain.nodes[-1], f"'{node.name}': {refusal}"))
+            return
+        weights.scale_outputs(chain.scale)
+        for sharer in sharers:
+            one = affines.chain(sharer.output())
+            assert one is not None
+            offset = np.broadcast_to(one.offset, (weights.channels,))
+            self._become_bias(model, model.graph[one.nodes[-1]], sharer.output(), offset, attribute(sharer, "T"))
+            self._sweep(model, one, sharer.name)
+        result.applied += 1
+
+    def _into_next(self, affines: Affines, node: Node, result: PassResult) -> None:
+        if not _may_follow(node):
+            return
+        chain = _chain_before(affines, node)
+        if chain is None or (affines.graph[chain.source.node].op in LINEAR and not chain.scales):
+            return
+        model, weights = affines.model, Weights(affines, node)
+        sharers = weights.sharers()
+        chains = [_chain_before(affines, one) if _may_follow(one) else None for one in sharers]
+        refusal = weights.refusal() or _imprecise(chain) or _disagreement(chain, chains)
+        if refusal:
+            result.refused.append((chain.nodes[-1], f"'{node.name}': {refusal}"))
+            return
+        inputs = weights.source.shape[1 if weights.transposed else 0]
+        biases = [weights.applied_to(np.broadcast_to(one.offset, (inputs,))) for one in chains if one is not None]
+        weights.scale_inputs(chain.scale)
+        for sharer, one, bias in zip(sharers, chains, biases, strict=True):
+            assert one is not None
+            self._insert_bias(affines, sharer, one.source, bias)
+            self._sweep(model, one, sharer.name)
+        result.applied += 1
+
+    def _insert_bias(self, affines: Affines, node: Node, x: Output, bias: Array) -> None:
+        """Let a MatMul take x, and add a bias to its result, in the bias that follows if there is one."""
+        graph, dtype = affines.graph, attribute(node, "T")
+        user = affines.only_user(node.output()) if node.name not in affines.roots else None
+        after = affines.of(user) if user is not None else None
+        if user is not None and after is not None and not after.scales:
+            old = [one.node for one in user.inputs if one.node != node.name]
+            graph.set_input(node, 0, x)
+            self._become_bias(affines.model, user, node.output(), bias + after.offset, dtype)
+            sweep(affines.model, old, _WHY.format(node.name))
+            return
+        if not bias.any():
+            graph.set_input(node, 0, x)
+            return
+        product = graph.add("MatMul", [x, node.inputs[1]], name=f"{node.name}/MatMul", attrs=node.attrs)
+        self._become_bias(affines.model, node, product.output(), bias, dtype)
+
+    def _alone(self, affines: Affines, node: Node, result: PassResult) -> None:
+        one = affines.of(node)
+        if one is None:
+            return
+        before = affines.graph[one.source.node]
+        if affines.only_user(one.source) is node and before.name not in affines.roots and affines.of(before):
+            return
+        chain = affines.chain(one.source) if affines.only_user(one.source) is node else _chain_from(affines, one)
+        if chain is None or (len(chain.nodes) < 3 and not node.op.startswith("FusedBatchNorm")):
+            return
+        refusal = _imprecise(chain)
+        if refusal:
+            result.refused.append((chain.nodes[-1], refusal))
+            return
+        model, graph = affines.model, affines.graph
+        dtype, last = attribute(node, "T"), graph[chain.nodes[-1]]
+        scale = add_weight(model, f"{last.name}/scale", _cast(chain.scale, dtype))
+        offset = add_weight(model, f"{last.name}/offset", _cast(chain.offset, dtype))
+        before_last = [source.node for source in last.inputs]
+        product = graph.add("Mul", [chain.source, scale], name=f"{last.name}/Mul", attrs={"T": dtype})
+        graph.become(last, "AddV2", [product.output(), offset], {"T": dtype})
+        sweep(model, before_last, _WHY.format(last.name))
+        result.applied += 1
+
+    def _become_bias(self, model: Model, node: Node, x: Output, bias: Array, dtype: Any) -> None:
+        graph = model.graph
+        before = [one.node for one in node.inputs if one.node != x.node]
+        if bias.any():
+            value = add_weight(model, f"{node.name}/bias", _cast(bias, dtype))
+            graph.become(node, "BiasAdd", [x, value], {"T": dtype, "data_format": "NHWC"})
+        else:
+            graph.become(node, "Identity", [x], {"T": dtype})
+        sweep(model, before, _WHY.format(x.node))
+
+    def _sweep(self, model: Model, chain: Affine, where: str) -> None:
+        sweep(model, reversed(chain.nodes), _WHY.format(where))
+
+
+def _may_follow(node: Node) -> bool:
+    return node.op == "MatMul" and not attribute(node, "transpose_a", False) and not node.controls
+
+
+def _disagreement(chain: Affine, others: list[Affine | None]) -> str | None:
+    """Say whether nodes that share weights would have them scaled differently."""
+    if all(one is not None and np.array_equal(one.scale, chain.scale) for one in others):
+        return None
+    return "another node uses its weights too, expected the same scaling of all"
+
+
+def _chain_before(affines: Affines, node: Node) -> Affine | None:
+    """Combine the nodes that lead to the first input of a node, each used by the next one only."""
+    whole: Affine | None = None
+    output = node.inputs[0]
+    while output.node not in affines.roots and len(affines.graph.users(output.node)) == 1 and output.port == 0:
+        one = affines.of(affines.graph[output.node])
+        if one is None:
+            break
+        whole = one if whole is None else one.then(whole)
+        output = one.source
+    return whole
+
+
+def _chain_from(affines: Affines, first: Affine) -> Affine:
+    after = affines.chain(Output(first.nodes[0])) if first.nodes[0] not in affines.roots else None
+    return first if after is None else first.then(after)
+
+
+def _imprecise(chain: Affine) -> str | None:
+    largest = float(np.max(np.abs(chain.offset)))
+    if chain.shifted_first and largest > _OFFSET:
+        return f"it shifts by {largest:.3g} after scaling, expected at most {_OFFSET:g} for enough exact digits"
+    return None
+
+
+def _cast(value: Array, dtype: Any) -> Array:
+    return np.ascontiguousarray(value, dtype.as_numpy_dtype)

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compute before serving what every request would compute alike."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from graph_tools.analysis.shapes import ShapeOf, shapes
+from graph_tools.analysis.static_shapes import static_targets, static_values
+from graph_tools.analysis.values import SMALL_BYTES, Values, add_weight, become_weight
+from graph_tools.graph import CONTROL_FLOW, Graph, Node, Output, attribute, has_effect, op_def, output_types
+from graph_tools.graph.op_defs import tf_type
+from graph_tools.model import Model
+from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.rewriting.sweep import sweep
+from graph_tools.tensors import Array, byte_size
+
+#: Variables up to this size take part in folding.
+_VARIABLE_BYTES = 1 << 24
+#: A few numbers, which may come from fewer bytes.
+_SCALAR_BYTES = 64
+_NEVER = CONTROL_FLOW | {
+    "Const", "Placeholder", "PlaceholderWithDefault", "NoOp", "Identity", "IdentityN", "Snapshot", "ReadVariableOp",
+    "Assert", "StatelessIf", "StatelessWhile", "StatelessCase", "PartitionedCall", "ImmutableConst",
+}  # fmt: skip
+
+
+@dataclass
+class _Known:
+    """A node whose outputs are the same for every request.
+
+    Attributes
+    ----------
+    bytes : int
+        Of all outputs together.
+    leaves : int
+        Bytes of the constants and variables that it is made from.
+    variables : bool
+        Whether a variable is among them.
+    alone : bool
+        Whether nothing else uses what it is made from.
+    """
+
+    bytes: int
+    leaves: int
+    variables: bool = False
+    alone: bool = True
+    feed: str | None = field(default=None)
+
+
+class FoldConstants(Pass):
+    """Replace subgraphs over constants by their values, computed by TensorFlow itself, once.
+
+    Before: `rsqrt(Read(variance) + 0.001) · Read(gamma) → Mul(x, ·)`, and `Shape(y) → StridedSlice → Pack` where the
+    shape of y is known.
+    After: `Const → Mul(x, ·)`. A Reshape to `Pack(batch, 24)` is one to `[-1, 24]`.
+
+    Ops that are random, stateful or part of control flow are never folded. Results are at most 64 KiB, or at most as
+    large as the weights that only they are made from. What is made from variables takes no more than they do, so that
+    weights stored in few bits, as codes with a scale, stay so; over a kilobyte it becomes a variable.
+    """
+
+    name = "fold_constants"
+
+    def apply(self, model: Model) -> PassResult:
+        result = PassResult(self.name, nodes_before=len(model.graph))
+        shape_of = shapes(model)
+        result.applied += self._fold_shapes(model, shape_of)
+        known = self._known(model, shape_of)
+        fetched = self._frontier(model, known)
+        if fetched:
+            result.applied += self._replace(model, known, fetched, result)
+        result.nodes_after = len(model.graph)
+        return result
+
+    def _fold_shapes(self, model: Model, shape_of: ShapeOf) -> int:
+        graph = model.graph
+        targets = static_targets(graph, shape_of)
+        for name, target in targets.items():
+            node = graph[name]
+            before = node.inputs[1].node
+            graph.set_input(node, 1, graph.add_const(target, f"{name}/shape"))
+            sweep(model, [before], f"computes the shape of '{name}', which is known but for one size")
+        found = static_values(graph, shape_of)
+        return len(targets) + sum(_replace_output(model, output, value) for output, value in found.items())
+
+    def _known(self, model: Model, shape_of: ShapeOf) -> dict[str, _Known]:
+        graph, values = model.graph, Values(model)
+        known: dict[str, _Known] = {}
+        for node in graph.ordered():
+            if node.op == "Const" and not node.controls:
+                size = node.attrs["value"].tensor.ByteSize()
+                known[node.name] = _Known(size, size, alone=len(graph.users(node.name)) == 1)
+                continue
+            handle = values.handle(node.output()) if node.op == "ReadVariableOp" else None
+            if handle is not None:
+                size = byte_size(model.variables[handle])
+                if size <= _VARIABLE_BYTES:
+                    alone = len(graph.users(handle)) == 1 and len(graph.users(node.name)) == 1
+                    known[node.name] = _Known(size, size, True, alone, handle)
+                continue
+            if self._may_fold(graph, node) and all(one.node in known for one in node.inputs):
+                made = self._made(graph, node, known, shape_of)
+                if made is not None:
+                    known[node.name] = made
+        return known
+
+    def _may_fold(self, graph: Graph, node: Node) -> bool:
+        if node.op in _NEVER or "Random" in node.op or not node.inputs or node.controls:
+            return False
+        described = op_def(node.op)
+        return described is not None and not described.is_stateful and not has_effect(graph, node)
+
+    def _made(self, graph: Graph, node: Node, known: dict[str, _Known], shape_of: ShapeOf) -> _Known | None:
+        size = 0
+        for port, number in enumerate(output_types(op_def(node.op), node.attrs)):
+            dtype, shape = tf_type(number), shape_of(node.output(port))
+            if shape is None or any(one is None for one in shape) or not _storable(dtype):
+                return None
+            size += math.prod(one or 0 for one in shape) * (16 if dtype.name == "string" else dtype.size)
+        before = [known[name] for name in {one.node for one in node.inputs}]
+        leaves = sum(one.leaves for one in before)
+        alone = all(one.alone for one in before) and len(graph.users(node.name)) <= 1
+        variables = any(one.variables for one in before)
+        if size > SMALL_BYTES and not (size <= leaves and all(one.alone for one in before)):
+            return None
+        if variables and size > max(leaves, _SCALAR_BYTES):
+            return None
+        return _Known(size, leaves, variables, alone)
+
+    def _frontier(self, model: Model, known: dict[str, _Known]) -> list[Output]:
+        """List the outputs to compute: those that nodes use which are not folded, and outputs of signatures."""
+        graph, roots = model.graph, model.roots()
+        fetched: dict[Output, None] = {}
+        for name in known:
+            node = graph[name]
+            if node.op in {"Const", "ReadVariableOp"}:
+                continue
+            if name in roots:
+                fetched[node.output()] = None
+            for user in graph.users(name):
+                if user.name not in known:
+                    fetched.update((one, None) for one in user.inputs if one.node == name)
+        return list(fetched)
+
+    def _replace(self, model: Model, known: dict[str, _Known], fetched: list[Output], result: PassResult) -> int:
+        count = 0
+        try:
+            computed = dict(zip(fetched, evaluate(model, known_feeds(known), fetched), strict=True))
+        except _FoldingError:
+            computed = {}
+            for one in fetched:
+                try:
+                    computed[one] = evaluate(model, known_feeds(known), [one])[0]
+                except _FoldingError as error:
+                    result.refused.append((one.node, f"TensorFlow cannot compute it alone: {error}"))
+        for output, value in computed.items():
+            count += _replace_output(model, output, value)
+        return count
+
+
+def known_feeds(known: dict[str, _Known]) -> dict[str, str]:
+    """Return the variable of each node that reads one."""
+    return {name: one.feed for name, one in known.items() if one.feed is not None}
+
+
+def _storable(dtype: Any) -> bool:
+    import tensorflow as tf
+
+    return dtype not in (tf.resource, tf.variant) and not dtype._is_ref_dtype and not dtype.is_quantized
+
+
+class _FoldingError(Exception):
+    pass
+
+
+def evaluate(model: Model, feeds: dict[str, str], fetched: list[Output]) -> list[Array]:
+    """Compute outputs from constants and the variables that `feeds` names, by node that reads them."""
+    import tensorflow as tf
+
+    part = Graph()
+    part.producer = model.graph.producer
+    part.library = model.graph.library
+    fed: dict[str, Array] = {}
+    needed: list[str] = [one.node for one in fetched]
+    while needed:
+        name = needed.pop()
+        if name in part:
+            continue
+        node = model.graph[name]
+        if name in feeds:
+            source = model.variables[feeds[name]]
+            fed[f"{name}:0"] = source.read()
+            attrs = {"dtype": attribute(node, "dtype"), "shape": source.shape}
+            part.become(part.add("NoOp", name=name), "Placeholder", [], attrs)
+        else:
+            part._insert(Node(name, node.op, list(node.inputs), [], dict(node.attrs)))
+            needed.extend(one.node for one in node.inputs)
+    config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    with tf.Graph().as_default() as imported:
+        tf.graph_util.import_graph_def(part.to_graph_def(), name="")
+        with tf.compat.v1.Session(graph=imported, config=config) as session:
+            try:
+                found = session.run([str(one) for one in fetched], fed)
+            except tf.errors.OpError as error:
+                raise _FoldingError(error.message) from error
+    # A scalar comes as a number of NumPy's, a string as bytes.
+    return [np.array(one, object) if isinstance(one, bytes) else np.asarray(one) for one in found]
+
+
+def _replace_output(model: Model, output: Output, value: Any) -> int:
+    """Give the users of an output its value; 0 where a name that is known outside stands in the way."""
+    graph = model.graph
+    node = graph[output.node]
+    before = [one.node for one in node.inputs]
+    outputs = output_types(op_def(node.op), node.attrs)
+    if len(outputs) == 1:
+        become_weight(model, node, value)
+    elif node.name in model.roots():
+        return 0
+    else:
+        graph.replace(output, add_weight(model, f"{node.name}/output_{output.port}", value))
+        sweep(model, [node.name], "folded into constants", "only constants that are folded needed it")
+    sweep(model, before, "only a constant needed it that was computed from it")
+    return 1

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compute once what is computed twice, and keep once what is stored twice."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+from graph_tools.graph import CONTROL_FLOW, Graph, Node, Output, const_array, has_effect, op_def, with_defaults
+from graph_tools.model import Model
+from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.rewriting.sweep import sweep
+from graph_tools.tables.lookup import OP as SPARSE_LOOKUP
+from graph_tools.tensors import Array, TensorSource, rows_per_chunk
+
+_READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "LookupTableFindV2", "LookupTableSizeV2"}
+_HANDLE_USERS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd"}
+
+
+class MergeDuplicates(Pass):
+    """Merge equal constants, equal variables, and nodes that compute the same from the same.
+
+    Before: `Cast(x) → a`, `Cast(x) → b`; variables `w` and `w_1` with equal elements.
+    After: `Cast(x) → a, b`; variable `w`.
+
+    Embedding tables merge only where one tensor of the checkpoint is restored into both. Random and stateful nodes
+    never merge, nor reads of what is written while it is served.
+    """
+
+    name = "merge_duplicates"
+
+    def apply(self, model: Model) -> PassResult:
+        result = PassResult(self.name, nodes_before=len(model.graph))
+        self._merge_variables(model, result)
+        # Where the later of two nodes stays, users of the earlier one become alike after they were looked at.
+        while self._merge_nodes(model, result):
+            pass
+        result.nodes_after = len(model.graph)
+        return result
+
+    def _merge_variables(self, model: Model, result: PassResult) -> None:
+        graph, written, roots = model.graph, model.written_variables(), model.roots()
+        groups: dict[Hashable, list[str]] = {}
+        for name, source in model.variables.items():
+            if name in graph and graph[name].op == "VarHandleOp" and name not in written | roots:
+                groups.setdefault((str(source.dtype), source.shape, _table_of(model, name)), []).append(name)
+        for names in _equal(groups.values(), lambda name: _digest(model.variables[name], whole=False)):
+            for same in _equal([names], lambda name: _digest(model.variables[name], whole=True)):
+                first, *others = same
+                for other in others:
+                    if any(user.op not in _HANDLE_USERS for user in graph.users(other)):
+                        result.refused.append((other, f"its elements equal those of '{first}', but it is used by more "
+                                               "than reads"))  # fmt: skip
+                        continue
+                    graph.replace(Output(other), Output(first))
+                    graph.replace_control(other, [first])
+                    sweep(model, [other], f"every element equals that of the variable '{first}'")
+                    result.applied += 1
+
+    def _merge_nodes(self, model: Model, result: PassResult) -> int:
+        before = result.applied
+        graph, roots = model.graph, model.roots()
+        volatile = self._volatile(model)
+        seen: dict[Hashable, Node] = {}
+        for node in graph.ordered():
+            if not self._may_merge(graph, node, volatile):
+                continue
+            key = _key(graph, node)
+            first = seen.setdefault(key, node)
+            if first is node:
+                continue
+            if node.name in roots:
+                if first.name in roots:
+                    continue
+                # This name is known outside, so the earlier node goes.
+                first, node = node, first
+                seen[key] = first
+            for user in graph.users(node.name):
+                inputs = [Output(first.name, one.port) if one.node == node.name else one for one in user.inputs]
+                controls = [first.name if name == node.name else name for name in user.controls]
+                graph.set_inputs(user, inputs, controls)
+            sweep(model, [node.name], f"computes the same as '{first.name}'")
+            result.applied += 1
+        return result.applied - before
+
+    def _volatile(self, model: Model) -> set[str]:
+        """Name the handles whose content changes while it is served."""
+        graph = model.graph
+        served = graph.ancestors(model.outputs())
+        return {one.node for name in served if has_effect(graph, graph[name]) for one in graph[name].inputs} | {
+            node.name for node in graph.of("VariableV2", "Variable")
+        }
+
+    def _may_merge(self, graph: Graph, node: Node, volatile: set[str]) -> bool:
+        if node.op == SPARSE_LOOKUP:
+            return True
+        if node.op in CONTROL_FLOW or node.op.startswith("Placeholder") or "Random" in node.op or node.op == "NoOp":
+            return False
+        if any(one.node in volatile for one in node.inputs) or has_effect(graph, node):
+            return False
+        described = op_def(node.op)
+        return described is not None and (node.op in _READS or not described.is_stateful)
+
+
+def _table_of(model: Model, name: str) -> Hashable:
+    """Return what keeps embedding tables apart: equal ones, such as two that no training touched, stay two tables."""
+    gathered = any(user.op in {"ResourceGather", "ResourceGatherNd"} for user in model.graph.users(name))
+    return model.tensor_names.get(name, name) if gathered else None
+
+
+def _key(graph: Graph, node: Node) -> Hashable:
+    """Return what two nodes have in common if they compute the same."""
+    controls = tuple(sorted(node.controls))
+    if node.op == "Const":
+        value = const_array(node)
+        return "Const", node.attrs["dtype"].type, value.shape, _bytes(value), controls, node.device
+    described = op_def(node.op)
+    attrs = node.attrs if described is None else with_defaults(described, node.attrs)
+    kept = sorted(
+        (key, value.SerializeToString(deterministic=True)) for key, value in attrs.items() if not key.startswith("_")
+    )
+    return node.op, tuple(kept), tuple(node.inputs), controls, node.device
+
+
+def _bytes(value: Array) -> bytes:
+    """Return the content of an array; a digest where it is large."""
+    raw = (
+        b"".join(b"%d:%s" % (len(one), one) for one in value.reshape(-1)) if value.dtype == object else value.tobytes()
+    )
+    return raw if len(raw) <= 64 else hashlib.sha256(raw).digest()
+
+
+def _digest(source: TensorSource, whole: bool) -> bytes:
+    """Return a digest of a tensor's elements, or of its first rows only, so that few tensors are read to the end."""
+    digest = hashlib.sha256()
+    for chunk in source.chunks(rows_per_chunk(source) if whole else 64):
+        digest.update(_bytes(chunk) if chunk.dtype == object else memoryview(chunk.tobytes()))
+        if not whole:
+            break
+    return digest.digest()
+
+
+def _equal(groups: Iterable[list[str]], digest: Any) -> list[list[str]]:
+    """Split groups by a digest and keep the parts of several names."""
+    parts: list[list[str]] = []
+    for names in groups:
+        if len(names) > 1:
+            found: dict[bytes, list[str]] = {}
+            for name in names:
+                found.setdefault(digest(name), []).append(name)
+            parts += [part for part in found.values() if len(part) > 1]
+    return parts

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Give nodes inside the graph short names."""
+
+from __future__ import annotations
+
+from graph_tools.model import Model
+from graph_tools.op_library import is_ours
+from graph_tools.rewriting.passes import Pass, PassResult
+
+_NOTES = ("_output_shapes", "_user_specified_name", "_has_manual_control_dependencies", "_grappler_do_not_remove")
+
+
+class ShortenNames(Pass):
+    """Name nodes inside the graph after their op, and drop notes that only a training program reads.
+
+    Before: `input_layer/C14_embedding/C14_embedding_weights/embedding_lookup_sparse/Reshape_1 → …`.
+    After: `Reshape_17 → …`.
+
+    Inputs, outputs, variables, tables, assets, initialisers and fused ops keep theirs, since clients, checkpoints,
+    reports and other tools know them.
+    """
+
+    name = "shorten_names"
+
+    def apply(self, model: Model) -> PassResult:
+        graph = model.graph
+        result = PassResult(self.name, nodes_before=len(graph))
+        kept = model.roots() | set(model.variables) | set(model.hash_tables) | set(model.sparse_tables)
+        kept |= set(model.embedding_tables)
+        kept |= {node.name for node in graph if node.op == "VarHandleOp" or "HashTable" in node.op or is_ours(node.op)}
+        numbers: dict[str, int] = {}
+        for node in graph.ordered():
+            for note in _NOTES:
+                node.attrs.pop(note, None)
+            if node.name in kept or _is_short(node.name, node.op):
+                continue
+            name = node.op
+            while name in graph or name in graph.removed:
+                numbers[node.op] = numbers.get(node.op, 0) + 1
+                name = f"{node.op}_{numbers[node.op]}"
+            if len(name) < len(node.name):
+                graph.rename(node.name, name)
+                result.applied += 1
+        result.nodes_after = len(graph)
+        return result
+
+
+def _is_short(name: str, op: str) -> bool:
+    return name == op or (name.startswith(f"{op}_") and name[len(op) + 1 :].isdigit())

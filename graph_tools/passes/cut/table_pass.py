@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What passes that plan how tables are stored have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graph_tools.options import CutOptions
+from graph_tools.rewriting.passes import Pass
+from graph_tools.tables.analysis import Progress
+from graph_tools.tables.plan import TablePlan
+
+
+class TablePass(Pass):
+    """A pass with a plan for each table.
+
+    Attributes
+    ----------
+    plans : list of TablePlan
+        One for each table, those that stay as they are included, after `apply`.
+    """
+
+    def __init__(self, options: CutOptions | None = None, progress: Progress | None = None) -> None:
+        self.options = options or CutOptions()
+        self.progress = progress
+        self.plans: list[TablePlan] = []
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The plans, for the report."""
+        return [plan.record() for plan in self.plans]

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Let interactions take rows in the shape in which lookups give them."""
+
+from __future__ import annotations
+
+import math
+
+from graph_tools.analysis.flat import Flat
+from graph_tools.graph import Output, attribute
+from graph_tools.model import Model
+from graph_tools.rewriting.match import skip, sweep
+from graph_tools.rewriting.passes import Pass, PassResult
+
+#: Ops that take [rows, fields, dim] as rows of fields * dim elements, too, if they are told dim.
+_FIELDS = ("RecFmInteraction", "RecDotInteraction", "RecProduct")
+_WHY = "an op takes the rows in another shape"
+
+
+class DropFieldReshapes(Pass):
+    """Remove reshapes before ops that take rows of any shape.
+
+    Before: `RecEmbeddingGroup → Reshape [rows, fields, dim] → RecFmInteraction`.
+    After: `RecEmbeddingGroup → RecFmInteraction` with the attribute `dim`.
+
+    It runs after `fuse_embedding_groups`, which gives columns.
+    """
+
+    name = "drop_field_reshapes"
+
+    def apply(self, model: Model) -> PassResult:
+        result = PassResult(self.name, nodes_before=len(model.graph))
+        graph, flat = model.graph, Flat(model)
+        for node in graph.of(*_FIELDS, "RecTargetAttention"):
+            x = skip(graph, node.inputs[0])
+            sizes = flat.known(x)
+            views = [one for one in flat.views(x) if one != x and _keeps_rows(flat, one, sizes)]
+            if not views:
+                continue
+            if node.op in _FIELDS and not attribute(node, "dim", 0):
+                graph.set_attr(node, "dim", sizes[2])
+            graph.set_input(node, 0, views[-1])
+            sweep(model, [x.node], _WHY)
+            result.applied += 1
+        result.nodes_after = len(graph)
+        return result
+
+
+def _keeps_rows(flat: Flat, output: Output, sizes: list[int | None]) -> bool:
+    """Say whether an output has the rows of one of some sizes, with as many elements."""
+    before = flat.known(output)
+    if len(before) < 2 or None in before[1:] or None in sizes[1:]:
+        return False
+    return math.prod(one or 0 for one in before[1:]) == math.prod(one or 0 for one in sizes[1:])

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Multiply all fields of two tensors, element by element, in one node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from graph_tools.analysis.flat import Flat
+from graph_tools.graph import Node, Output, attribute
+from graph_tools.passes.fuse.interaction_pass import Fusion, InteractionPass, reshapable
+from graph_tools.rewriting.match import skip
+
+
+class FuseCompressedInteractions(InteractionPass):
+    """Replace the products that xDeepFM's compressed interaction network gives its layers.
+
+    Before: `Transpose(Reshape(BatchMatMul(Pack(SplitV(x0)), Pack(SplitV(x))ᵀ)), [1, 0, 2])`, a product for each element
+    of the vectors.
+    After: `RecFieldOuter(x0, x)`, [rows, dim, fields of x0 · fields of x].
+
+    The convolution of width 1 after it is a dense layer, and is left to `fuse_dense_towers`. Scores stay equal bit for
+    bit.
+    """
+
+    name = "fuse_compressed_interactions"
+
+    def roots(self, flat: Flat) -> Iterable[Node]:
+        return flat.graph.of("Transpose")
+
+    def match(self, flat: Flat, node: Node) -> Fusion | str | None:
+        sizes = flat.known(node.output())
+        if flat.shapes.numbers(node.inputs[1]) != [1, 0, 2] or len(sizes) != 3:
+            return None
+        product = flat.node(node.inputs[0], "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+        if product is None or len(flat.known(product.output())) != 4:
+            return None
+        both = [_vectors(flat, one) for one in product.inputs]
+        if both[0] is None or both[1] is None:
+            return None
+        one, two = both[0], both[1]
+        if attribute(product, "adj_x", False) or not attribute(product, "adj_y", False):
+            return f"'{product.name}' multiplies no column with a row, expected all products of fields"
+        if not flat.is_float(one) or not flat.is_float(two):
+            return f"'{one.node}' is not float32"
+        fields, others, dim = flat.known(one)[1], flat.known(two)[1], flat.known(one)[2]
+        if sizes[1:] != [dim, (fields or 0) * (others or 0)] or flat.known(two)[2] != dim:
+            return f"shape of '{node.name}' is not that of all products"
+        if not reshapable(flat, node.output()):
+            return f"shape of '{node.name}' is not known"
+        return Fusion(node.output(), "RecFieldOuter", [one, two], {}, (None, dim, (fields or 0) * (others or 0)))
+
+
+def _vectors(flat: Flat, output: Output) -> Output | None:
+    """Return the tensor [rows, fields, dim] whose elements are stacked, each as [rows, fields, 1]."""
+    stacked = flat.direct(output, "Pack")
+    if stacked is None or attribute(stacked, "axis", 0) != 0:
+        return None
+    parts = [skip(flat.graph, one) for one in stacked.inputs]
+    node = flat.graph[parts[0].node]
+    if node.controls or node.op not in {"Split", "SplitV"} or parts != [node.output(i) for i in range(len(parts))]:
+        return None
+    value, axis = (node.inputs[0], node.inputs[2]) if node.op == "SplitV" else (node.inputs[1], node.inputs[0])
+    sizes = flat.known(value)
+    whole = len(sizes) == 3 and sizes[1] and sizes[2] == len(parts) and flat.shapes.numbers(axis) in ([2], [-1])
+    return skip(flat.graph, value) if whole and attribute(node, "num_split", 0) == len(parts) else None

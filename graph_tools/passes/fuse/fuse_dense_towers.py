@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make one op of dense layers and what is between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graph_tools.analysis.values import add_weight
+from graph_tools.graph import Output, attr_value
+from graph_tools.model import Model
+from graph_tools.recognition.towers.dense import PRODUCTS
+from graph_tools.recognition.towers.edges import (
+    add_matrix,
+    fits,
+    leading,
+    outside_inputs,
+    shape_of_result,
+    takes_as_is,
+    wanted_outputs,
+)
+from graph_tools.recognition.towers.layers import Tower, make_tower
+from graph_tools.recognition.towers.pieces import Piece, Site
+from graph_tools.recognition.towers.regions import Regions
+from graph_tools.recognition.towers.search import find_pieces, useful
+from graph_tools.rewriting.match import add_reshape, sweep
+from graph_tools.rewriting.passes import Pass, PassResult
+
+_OP = "RecDenseTower"
+
+
+class FuseDenseTowers(Pass):
+    """Compute dense layers and what is between them with one op.
+
+    Before: `x → MatMul(W) → BiasAdd(b) → Relu → MatMul(V) → BiasAdd(c) → Add(wide) → Sigmoid`.
+    After: `RecDenseTower(x, wide; W, b, V, c)`, with a plan of two layers.
+
+    A tower is as large as can be: it grows from products with constant weights over biases, activations in any
+    spelling, batch and layer normalisation, sums and products of rows, concatenation, gates over experts, and reshapes
+    that keep rows together. No path leaves it and comes back. Towers that take the same rows are one op with several
+    outputs. Weights stay where they are; where one has to have another shape, a new one is made.
+
+    Parameters
+    ----------
+    precision : str
+        The attribute of the ops.
+    """
+
+    name = "fuse_dense_towers"
+
+    def __init__(self, precision: str = "auto") -> None:
+        self.precision = precision
+
+    def apply(self, model: Model) -> PassResult:
+        result = PassResult(self.name, nodes_before=len(model.graph))
+        if not model.graph.of(*PRODUCTS):
+            result.nodes_after = result.nodes_before
+            return result
+        site = Site(model)
+        pairs = list(zip(*_settle(site, find_pieces(site)), strict=True))
+        result.at = [outputs[0].node for _, outputs in pairs if outputs[0].node not in self.left_alone]
+        kept = [(region, outputs) for region, outputs in pairs if outputs[0].node in result.at]
+        site.refused |= {one[0].node: self.left_alone[one[0].node] for _, one in pairs if one[0].node not in result.at}
+        regions, wanted = [one for one, _ in kept], [one for _, one in kept]
+        towers = [make_tower(site, *both) for both in zip(regions, wanted, strict=True)]
+        # Plans are made before the graph changes, of which `site` is a snapshot.
+        edges = [_Edges(site, *both) for both in zip(regions, wanted, strict=True)]
+        renamed: dict[Output, Output] = {}
+        for tower, edge in zip(towers, edges, strict=True):
+            self._rewrite(model, tower, edge, renamed)
+            result.applied += 1
+        for region, found in zip(regions, wanted, strict=True):
+            _replace(model, region, found, renamed)
+        result.refused = [(name, why) for name, why in site.refused.items() if name in model.graph]
+        result.nodes_after = len(model.graph)
+        return result
+
+    def _rewrite(self, model: Model, tower: Tower, edge: _Edges, renamed: dict[Output, Output]) -> None:
+        """Add the op, and say which of its outputs stand for which of the graph's."""
+        graph = model.graph
+        inputs = [add_matrix(edge.site, one, edge.widths[one]) if one in edge.turned else one for one in tower.inputs]
+        weights = [
+            one if isinstance(one, Output) else add_weight(model, f"dense_tower/weight_{i}", one)
+            for i, one in enumerate(tower.weights)
+        ]
+        attrs: dict[str, Any] = {
+            "num_inputs": len(inputs),
+            "num_weights": len(weights),
+            "num_outputs": len(tower.plan.outputs),
+            "plan": tower.plan.to_json(),
+            "precision": self.precision,
+        }
+        node = graph.add(_OP, [*inputs, *weights], name="dense_tower", attrs=attrs)
+        for port, (output, target) in enumerate(zip(edge.wanted, edge.targets, strict=True)):
+            given = node.output(port)
+            if target is not None:
+                given = add_reshape(graph, given, np.float32, target, f"{output.node}/shape")
+            renamed[output] = given
+
+
+class _Edges:
+    """What a tower takes and gives, and in which shapes.
+
+    Attributes
+    ----------
+    widths : dict of Output to int
+        Elements of a row of each input.
+    turned : set of Output
+        Inputs whose rows are more than one dimension, or none.
+    targets : list
+        For each wanted output: the shape that it has, None where the op gives it so.
+    """
+
+    def __init__(self, site: Site, region: list[Piece], wanted: list[Output]) -> None:
+        self.site, self.wanted = site, wanted
+        self.widths = outside_inputs(region)
+        self.turned = {one for one, width in self.widths.items() if not takes_as_is(site, one, width)}
+        lead = leading(site, self.widths)
+        widths = {piece.output: piece.width for piece in region}
+        self.targets: list[list[int] | None] = []
+        self.misfits: list[Output] = []
+        for one in wanted:
+            sizes = site.shapes.of(one)
+            target = None if fits(sizes, lead, widths[one]) else shape_of_result(sizes)
+            self.targets.append(target)
+            if target is None and not fits(sizes, lead, widths[one]):
+                self.misfits.append(one)
+
+    @property
+    def reshapes(self) -> int:
+        return len(self.turned) + sum(one is not None for one in self.targets)
+
+
+def _settle(site: Site, pieces: list[Piece]) -> tuple[list[list[Piece]], list[list[Output]]]:
+    """Find regions whose outputs can all be given in the shapes that they have, with few reshapes around them."""
+    while True:
+        regions = Regions(site, pieces)
+        regions.join_neighbours()
+        regions.join_siblings()
+        found = regions.found()
+        used = [both for both in zip(found, wanted_outputs(site, found), strict=True) if both[1]]
+        misfits = [one for region, wanted in used for one in _Edges(site, region, wanted).misfits]
+        for one in misfits:
+            if site.pieces.pop(one).kind == "dense":
+                site.refused[one.node] = (
+                    f"shape of '{one.node}' is {site.text(one)}, expected one size that is not known"
+                )
+        views = [] if misfits else [one for region, wanted in used for one in _costly_views(site, region, wanted)]
+        for one in views:
+            del site.pieces[one]
+        if not misfits and not views:
+            return [region for region, _ in used], [wanted for _, wanted in used]
+        pieces = useful(site)
+
+
+def _costly_views(site: Site, region: list[Piece], wanted: list[Output]) -> list[Output]:
+    """List the reshapes that a region begins with, if all that it gives would have to be reshaped for them."""
+    inside = {piece.output for piece in region}
+    views = [piece for piece in region if piece.kind == "view" and piece.inputs[0] not in inside]
+    rest = [piece for piece in region if piece not in views]
+    gone = {piece.output for piece in views}
+    if not views or gone & set(wanted):
+        return []
+    with_views, without = (_Edges(site, one, wanted) for one in (region, rest))
+    fewer = without.reshapes + len(views) < with_views.reshapes and not without.misfits
+    return list(gone) if fewer else []
+
+
+def _replace(model: Model, region: list[Piece], wanted: list[Output], renamed: dict[Output, Output]) -> None:
+    """Let users have what the op gives, and remove what only the old nodes needed."""
+    graph, roots = model.graph, model.outputs()
+    for one in wanted:
+        graph.replace(one, renamed[one])
+    for one in wanted:
+        if one.node in roots:
+            node = graph[one.node]
+            before = [*(each.node for each in node.inputs), *node.controls]
+            node.op, node.attrs = "Identity", {"T": attr_value(np.float32)}
+            graph.set_inputs(node, [renamed[one]], [])
+            sweep(model, before, _why(renamed[one]))
+    for piece in reversed(region):
+        sweep(model, [piece.output.node], _why(renamed[wanted[0]]))
+
+
+def _why(tower: Output) -> str:
+    return f"computed by '{tower.node}'"

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Look up, pool and concatenate all features in one node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from graph_tools.analysis.batches import joined_parts
+from graph_tools.graph import Node, Output
+from graph_tools.model import Model
+from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
+from graph_tools.recognition.lookups.emit import TableMaker, emit
+from graph_tools.recognition.lookups.finder import PieceFinder
+from graph_tools.recognition.lookups.groups import Group, find_groups, partial_joins
+from graph_tools.rewriting.match import replace_output
+from graph_tools.rewriting.passes import Pass, PassResult
+
+_WHY = "a RecEmbeddingGroup looks up, pools and concatenates"
+
+
+class FuseEmbeddingGroups(Pass):
+    """Replace the lookups of a model, and what is done with their rows before a layer takes them, by one node.
+
+    Before: `C1 → StringToHashBucketFast → ResourceGather(variable) → SelectV2(C1 ≠ '', …, 0)`, once for each of many
+    features, `→ ConcatV2 with I1, I2, …`; and the wide part: lookups of rows of one element and MatMuls of numbers,
+    `→ AddN → BiasAdd`.
+    After: `RecEmbeddingGroup(C1, …, I1, …, tables)`, with an output for the concatenation and one for the sum.
+
+    Variables and hash tables behind the lookups become tables in files of their own, which keep what an absent key is
+    given. Lookups whose batch may differ, or that different signatures need, are in nodes of their own; so are those
+    that need the result of another lookup. Rows are read bit by bit; sums may be in another order than before.
+    """
+
+    name = "fuse_embedding_groups"
+
+    def apply(self, model: Model) -> PassResult:
+        result = PassResult(self.name, nodes_before=len(model.graph))
+        finder = _find(model)
+        tables = TableMaker(model, finder.lookups.vocabularies)
+        groups = [one for one in find_groups(finder) if self._keep(one, finder)]
+        result.at = [root.output.node for one in groups for root in one.roots]
+        made = [(group, emit(model, group, tables, "embedding_group")) for group in groups]
+        for group, outputs in made:
+            for old, new in outputs.items():
+                replace_output(model, old, new, np.float32, _WHY)
+            result.applied += len(group.roots)
+        result.refused = [(name, why) for name, why in finder.refused.items() if name in model.graph]
+        # Hash tables and variables that only lookups read go, with what fills them.
+        PruneUnreachable().apply(model)
+        result.nodes_after = len(model.graph)
+        return result
+
+    def _keep(self, group: Group, finder: PieceFinder) -> bool:
+        """Take the roots out of a group that are to be left alone, and say whether others stay."""
+        left = {root.output.node for root in group.roots} & set(self.left_alone)
+        finder.refused |= {name: self.left_alone[name] for name in left}
+        group.roots = [root for root in group.roots if root.output.node not in left]
+        return bool(group.roots)
+
+
+def _find(model: Model) -> PieceFinder:
+    """Find what groups may produce; a node that joins lookups with something else is given them joined already."""
+    finder = PieceFinder(model)
+    joined = [_join_runs(model, node, runs) for node, runs in partial_joins(finder)]
+    if not joined:
+        return finder
+    finder = PieceFinder(model)
+    useless = [one for one in joined if any(Output(name) not in finder.pieces for name in one.added)]
+    for one in useless:
+        model.graph.set_inputs(one.node, one.inputs)
+        model.graph.set_attr(one.node, "N", len(joined_parts(one.node)))
+        for name in one.added:
+            model.graph.remove(name, "lookups that cannot be joined")
+    return PieceFinder(model) if useless else finder
+
+
+@dataclass
+class _Joined:
+    """A node that was given some of its inputs joined, and those that it had."""
+
+    node: Node
+    inputs: list[Output]
+    added: list[str]
+
+
+def _join_runs(model: Model, node: Node, runs: list[list[int]]) -> _Joined:
+    """Let a ConcatV2 or AddN take some of its inputs joined already."""
+    graph, parts, before = model.graph, joined_parts(node), list(node.inputs)
+    axis = before[len(parts) :]
+    left: list[Output | None] = list(parts)
+    added = []
+    for run in runs:
+        attrs = dict(node.attrs) | {"N": len(run)}
+        one = graph.add(node.op, [*(parts[i] for i in run), *axis], name=f"{node.name}/lookups", attrs=attrs)
+        added.append(one.name)
+        for i in run:
+            left[i] = None
+        left[run[0]] = one.output()
+    inputs = [one for one in left if one is not None]
+    graph.set_inputs(node, [*inputs, *axis])
+    graph.set_attr(node, "N", len(inputs))
+    return _Joined(node, before, added)

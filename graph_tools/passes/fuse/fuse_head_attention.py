@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compute attention of several heads in one node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from graph_tools.analysis.flat import Flat
+from graph_tools.graph import Node, Output, attribute, dtype_of
+from graph_tools.passes.fuse.interaction_pass import Fusion, InteractionPass, reshapable
+from graph_tools.recognition.heads import Heads, joined_heads, split_heads, untiled
+from graph_tools.rewriting.match import add_reshape, skip
+
+_PRODUCTS = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+_COMPARISONS = ("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual")
+_ADDS = ("Add", "AddV2", "Sub")
+
+#: Makes a mask of four dimensions, once it is sure that it is wanted.
+Made = Callable[[], Output]
+
+
+@dataclass
+class _Scores:
+    """What is done with products before they weigh values; masks are made when all is known to fit."""
+
+    product: Node
+    scale: float = 1.0
+    padding: float = 0.0
+    masks: dict[str, Made] = field(default_factory=dict)
+
+
+class FuseHeadAttention(InteractionPass):
+    """Replace `softmax(Q Kᵀ · scale, masked) V` of one head or several, with what takes heads apart and joins them.
+
+    Before: `BatchMatMul(Softmax(BatchMatMul(heads(q), heads(k)ᵀ) * scale), heads(v))` between splits, packs or
+    transposes, or the two `Einsum` of Keras; masks are added, select, or scale rows afterwards.
+    After: `RecHeadAttention(q, k, v, masks)`.
+
+    The layers that make q, k and v, and the normalisation after it, are left to `fuse_dense_towers`.
+    """
+
+    name = "fuse_head_attention"
+
+    def roots(self, flat: Flat) -> Iterable[Node]:
+        return flat.graph.of(*_PRODUCTS, "Einsum")
+
+    def match(self, flat: Flat, node: Node) -> Fusion | str | None:
+        if node.op == "Einsum":
+            return _of_einsum(flat, node)
+        if flat.adjoined(node) or not _is_softmax(flat, node.inputs[0]):
+            return None
+        values = split_heads(flat, node.inputs[1])
+        if values is None or values.turned:
+            return None
+        scores = _read(flat, node.inputs[0], values, _PRODUCTS)
+        if not isinstance(scores, _Scores):
+            return scores
+        product = scores.product
+        query, key = (split_heads(flat, one) for one in product.inputs)
+        turned = bool(attribute(product, "adj_y", False))
+        if query is None or key is None or attribute(product, "adj_x", False) or key.turned == turned or query.turned:
+            return f"'{product.name}' is no product of positions with positions"
+        if {(one.count, one.layout) for one in (query, key)} != {(values.count, values.layout)}:
+            return f"'{product.name}' and '{node.name}' take heads apart in different ways"
+        root = joined_heads(flat, node.output(), values)
+        if root is None:
+            return f"heads of '{node.name}' are not put side by side again"
+        return _fusion(flat, root, query, key, values, scores)
+
+
+def _of_einsum(flat: Flat, node: Node) -> Fusion | str | None:
+    """Recognise Keras's `acbe,aecd->abcd` over `aecd,abcd->acbe`."""
+    parts = _letters(node)
+    if parts is None:
+        return None
+    (one, two), result = parts
+    for place, (weights, values) in enumerate(((one, two), (two, one))):
+        if len(result) != 4 or len(weights) != 4 or values[:1] + values[2:] != result[:1] + result[2:]:
+            continue
+        if weights != result[0] + result[2] + result[1] + values[1] or not _is_softmax(flat, node.inputs[place]):
+            continue
+        given = skip(flat.graph, node.inputs[1 - place])
+        sizes = flat.known(given)
+        if len(sizes) != 4 or not sizes[2] or not sizes[3]:
+            return f"heads of '{given.node}' are not known"
+        heads = Heads(given, sizes[2], "bhtd")
+        scores = _read(flat, node.inputs[place], heads, ("Einsum",))
+        if not isinstance(scores, _Scores):
+            return scores
+        operands = _dot_operands(scores.product)
+        if operands is None:
+            return f"'{scores.product.name}' is no product of positions with positions"
+        query, key = (Heads(skip(flat.graph, one), sizes[2], "bhtd") for one in operands)
+        return _fusion(flat, node.output(), query, key, heads, scores)
+    return None
+
+
+def _letters(node: Node) -> tuple[tuple[str, str], str] | None:
+    equation = attribute(node, "equation", b"").decode().replace(" ", "")
+    left, _, result = equation.partition("->")
+    operands = left.split(",")
+    if len(operands) != 2 or "." in equation or any(len(set(one)) != len(one) for one in (*operands, result)):
+        return None
+    return (operands[0], operands[1]), result
+
+
+def _dot_operands(node: Node) -> tuple[Output, Output] | None:
+    """Return queries and keys of `aecd,abcd->acbe`."""
+    parts = _letters(node)
+    if parts is None:
+        return None
+    (one, two), result = parts
+    for place, (query, key) in enumerate(((one, two), (two, one))):
+        if len(query) != 4 or len(key) != 4 or query[:1] + query[2:] != key[:1] + key[2:]:
+            continue
+        if result == query[0] + query[2] + query[1] + key[1] and query[1] != key[1]:
+            return node.inputs[place], node.inputs[1 - place]
+    return None
+
+
+def _is_softmax(flat: Flat, output: Output) -> bool:
+    node = flat.direct(output, "Softmax", "Mul")
+    if node is not None and node.op == "Mul":
+        return any(flat.direct(one, "Softmax") is not None for one in node.inputs)
+    return node is not None
+
+
+def _read(flat: Flat, output: Output, heads: Heads, products: tuple[str, ...]) -> _Scores | str | None:
+    """Follow weights back to the product of queries with keys; None where they come from something else."""
+    masks: dict[str, Made] = {}
+    times = flat.direct(output, "Mul")
+    if times is not None:
+        side = 0 if flat.direct(times.inputs[0], "Softmax") is not None else 1
+        gate = _gate(flat, times.inputs[1 - side], heads)
+        if gate is None:
+            return f"'{times.name}' multiplies weights with other than a number for each query"
+        masks["gate"] = lambda: gate
+        output = times.inputs[side]
+    softmax = flat.direct(output, "Softmax")
+    if softmax is None:
+        return None
+    found = _Scores(softmax, masks=masks)
+    output, stage = softmax.inputs[0], 0
+    while True:
+        node = flat.direct(output, *products, "SelectV2", *_ADDS, "Mul", "RealDiv")
+        if node is None:
+            return None
+        if node.op in products:
+            found.product = node
+            return found
+        step = _step(flat, node, heads, found)
+        if step is None or isinstance(step, str):
+            return step
+        output, at = step
+        if at < stage:
+            return f"'{node.name}' comes before other masks, expected scale, bias and selection in this order"
+        stage = at
+
+
+def _step(flat: Flat, node: Node, heads: Heads, found: _Scores) -> tuple[Output, int] | str | None:
+    """Take one op between product and softmax: return what it is done to, and its place in the order."""
+    if node.op == "Sub":
+        # A softmax is the same for all numbers less the largest.
+        largest = flat.direct(node.inputs[1], "Max")
+        last = len(flat.known(node.output())) - 1
+        same = largest is not None and skip(flat.graph, largest.inputs[0]) == skip(flat.graph, node.inputs[0])
+        if largest is not None and same and flat.reduced(largest) == (last,):
+            return node.inputs[0], 0
+        return f"'{node.name}' subtracts from scores, expected the largest of each row"
+    if node.op == "SelectV2":
+        padding = flat.scalar(node.inputs[2])
+        made = _condition(flat, node.inputs[0], heads)
+        if padding is None or made is None:
+            return f"'{node.name}' selects scores by a mask that is not known to be of positions"
+        if "condition" in found.masks:
+            return f"'{node.name}' is a second selection, expected one"
+        found.padding, found.masks["condition"] = padding, made
+        return node.inputs[1], 1
+    if node.op in _ADDS:
+        for side in (0, 1):
+            if _leads_to_product(flat, node.inputs[side]):
+                made = _bias(flat, node.inputs[1 - side], heads)
+                if made is None or "bias" in found.masks:
+                    return f"'{node.name}' adds to scores what has no dimension for each of rows, heads and positions"
+                found.masks["bias"] = made
+                return node.inputs[side], 2
+        return None
+    for side in (0, 1) if node.op == "Mul" else (0,):
+        number = flat.scalar(node.inputs[1 - side])
+        if number is not None and number:
+            found.scale *= number if node.op == "Mul" else 1.0 / number
+            return node.inputs[side], 3
+    return None
+
+
+def _leads_to_product(flat: Flat, output: Output) -> bool:
+    node = flat.direct(output, *_PRODUCTS, "Einsum", "Mul", "RealDiv", "Add", "AddV2")
+    if node is None or node.op not in {"Mul", "RealDiv", "Add", "AddV2"}:
+        return node is not None
+    return any(_leads_to_product(flat, one) for one in node.inputs[: 1 if node.op == "RealDiv" else 2])
+
+
+def _gate(flat: Flat, output: Output, heads: Heads) -> Output | None:
+    """Return [rows, queries] that is repeated for each head and key."""
+    if heads.layout not in {"ntd", "btd"} or not flat.is_float(output):
+        return None
+    return untiled(flat, output, 2, heads.count)
+
+
+def _condition(flat: Flat, output: Output, heads: Heads) -> Made | None:
+    """Return what makes a selection of four dimensions."""
+    if heads.layout == "bhtd":
+        return _of_four(flat, output)
+    if heads.layout not in {"ntd", "btd"}:
+        return None
+    compared = flat.direct(output, *_COMPARISONS)
+    number = (
+        None if compared is None else next((i for i in (1, 0) if flat.scalar(compared.inputs[i]) is not None), None)
+    )
+    if compared is None or number is None or flat.shape_of(skip(flat.graph, compared.inputs[number])) != ():
+        compared = None
+    tiled = output if compared is None or number is None else compared.inputs[1 - number]
+    mask = untiled(flat, tiled, 1, heads.count)
+    keys = None if mask is None else flat.known(tiled)[2]
+    if mask is None or not keys:
+        return None
+
+    def make() -> Output:
+        given = mask
+        if compared is not None and number is not None:
+            inputs = [given, compared.inputs[1]] if number else [compared.inputs[0], given]
+            given = flat.graph.add(
+                compared.op, inputs, name=f"{compared.name}/mask", attrs=dict(compared.attrs)
+            ).output()
+        return add_reshape(flat.graph, given, bool, (-1, 1, 1, keys), f"{given.node}/heads")
+
+    return make
+
+
+def _bias(flat: Flat, output: Output, heads: Heads) -> Made | None:
+    return _of_four(flat, output) if heads.layout in {"bhtd", "btd"} and flat.is_float(output) else None
+
+
+def _of_four(flat: Flat, output: Output) -> Made | None:
+    """Return what gives a mask that meets scores [rows, heads, queries, keys] in four dimensions."""
+    sizes = flat.known(output)
+    if len(sizes) == 4:
+        return lambda: skip(flat.graph, output)
+    if len(sizes) == 2 and None not in sizes:
+        dtype = dtype_of(flat.graph, output)
+        return lambda: add_reshape(
+            flat.graph, output, dtype, (1, 1, *(one or 0 for one in sizes)), f"{output.node}/heads"
+        )
+    if len(sizes) == 3 and sizes.count(None) <= 1:
+        dtype = dtype_of(flat.graph, output)
+        target = [-1 if one is None else one for one in (sizes[0], 1, *sizes[1:])]
+        return lambda: add_reshape(flat.graph, output, dtype, target, f"{output.node}/heads")
+    return None
+
+
+def _fusion(flat: Flat, root: Output, query: Heads, key: Heads, value: Heads, scores: _Scores) -> Fusion | str:
+    if not all(flat.is_float(one.given) for one in (query, key, value)):
+        return f"'{query.given.node}' is not float32"
+    sizes = flat.known(query.given)
+    dims = flat.known(value.given)
+    width = dims[2] if len(dims) == 3 else (dims[2] or 0) * (dims[3] or 0)
+    shape = (None, sizes[1], width)
+    whole = (None, sizes[1], value.count, (width or 0) // value.count)
+    known = flat.known(root)
+    if not reshapable(flat, root) and len(known) not in (3, 4):
+        return f"shape of '{root.node}' is not known"
+    inputs: list[Any] = [query.given, key.given, value.given]
+    attrs: dict[str, Any] = {"heads": value.count, "scale": scores.scale, "padding": scores.padding}
+    for name, count in (("bias", "num_biases"), ("condition", "num_conditions"), ("gate", "num_gates")):
+        attrs[count] = int(name in scores.masks)
+        if name in scores.masks:
+            inputs.append(scores.masks[name]())
+    return Fusion(root, "RecHeadAttention", inputs, attrs, shape, whole)

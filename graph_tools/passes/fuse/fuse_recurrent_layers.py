@@ -1,0 +1,409 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compute a recurrent layer in one node instead of a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graph_tools.analysis.flat import Flat
+from graph_tools.analysis.loop_terms import Term, Terms
+from graph_tools.analysis.values import add_weight
+from graph_tools.graph import Node, Output, attribute
+from graph_tools.model import Model
+from graph_tools.recognition.recurrent_cells import Bias, Cell, find_gru, find_lstm
+from graph_tools.rewriting.match import replace_output, skip
+from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.tensors import Array
+
+_MOST_BIAS_BYTES = 1 << 24
+_TURNED = [1, 0, 2]
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """A loop that takes one position after the other.
+
+    Attributes
+    ----------
+    node : Node
+    returned : list of Term
+        What it makes of its arguments.
+    time : int
+        The argument that counts the positions.
+    """
+
+    node: Node
+    returned: list[Term]
+    time: int
+
+    def is_position(self, term: Term) -> bool:
+        return bool(term[0] == "item" and term[1][0] == "arg" and term[2] == ("arg", self.time))
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A recurrent layer that a loop computes: the cell, its state and list of results, and the mask's list."""
+
+    cell: Cell
+    state: int
+    results: int | None
+    mask: int | None
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """Who takes what a loop gives.
+
+    Attributes
+    ----------
+    last : list of Output
+        What is the state after the last position.
+    every : list of Output
+        What is the state after each, [rows, positions, units].
+    turned : Output or None
+        The same as [positions, rows, units], where others take it.
+    """
+
+    last: list[Output]
+    every: list[Output]
+    turned: Output | None
+
+
+@dataclass(frozen=True)
+class _Fusion:
+    """What stands for a loop."""
+
+    inputs: list[Output]
+    biases: list[Array]
+    attrs: dict[str, Any]
+    taken: _Taken
+
+
+class FuseRecurrentLayers(Pass):
+    """Replace the loop of a GRU or an LSTM by a node.
+
+    Before: `TensorListStack(While(..., TensorListFromTensor(Transpose(x)), kernel, recurrent, bias))`, as Keras 2 and 3
+    export a layer, with mask or without, for the last state or for that of each position, forwards or backwards.
+    After: `RecRecurrentLayer(x, mask, kernel, recurrent, biases)`.
+    """
+
+    name = "fuse_recurrent_layers"
+
+    def apply(self, model: Model) -> PassResult:
+        result = PassResult(self.name, nodes_before=len(model.graph))
+        while True:
+            # A layer that takes the states of another is recognised once that one is a node.
+            flat, before = Flat(model), result.applied
+            result.refused = []
+            for node in flat.graph.of("While", "StatelessWhile"):
+                found = _match(flat, node)
+                if not isinstance(found, str) and node.name in self.left_alone:
+                    found = self.left_alone[node.name]
+                if isinstance(found, str):
+                    result.refused.append((node.name, found))
+                else:
+                    _fuse(flat, node, found)
+                    result.applied += 1
+                    result.at.append(node.name)
+            if result.applied == before or not result.refused:
+                break
+        result.nodes_after = len(model.graph)
+        return result
+
+
+def _match(flat: Flat, node: Node) -> _Fusion | str:
+    loop = _loop(flat, node)
+    if isinstance(loop, str):
+        return f"'{node.name}' is a loop that is no recurrent layer: {loop}"
+    layer = _layer(loop)
+    if isinstance(layer, str):
+        return f"'{node.name}' is a loop that is no GRU and no LSTM: {layer}"
+    found = _fusion(flat, loop, layer)
+    return f"'{node.name}' computes a layer '{layer.cell.kind}': {found}" if isinstance(found, str) else found
+
+
+def _fuse(flat: Flat, loop: Node, found: _Fusion) -> None:
+    model, graph, taken = flat.model, flat.graph, found.taken
+    sequences = bool(taken.every or taken.turned)
+    inputs = [*(_weight(flat, one) for one in found.inputs)]
+    inputs += [add_weight(model, f"{loop.name}/bias_{i}", one) for i, one in enumerate(found.biases)]
+    attrs = {**found.attrs, "sequences": sequences}
+    states = graph.add("RecRecurrentLayer", inputs, name=f"{loop.name}/RecRecurrentLayer", attrs=attrs).output()
+    why = f"computed by '{states.node}'"
+    replaced = [(one, states) for one in taken.every]
+    if taken.last:
+        replaced += [(one, _last_of(flat, states) if sequences else states) for one in taken.last]
+    if taken.turned is not None:
+        order = graph.add_const(np.array(_TURNED, np.int32), f"{states.node}/order")
+        attrs = {"T": np.float32, "Tperm": np.int32}
+        turned = graph.add("Transpose", [states, order], name=f"{states.node}/turned", attrs=attrs)
+        replaced.append((taken.turned, turned.output()))
+    for old, new in replaced:
+        replace_output(model, old, new, np.float32, why)
+
+
+def _loop(flat: Flat, node: Node) -> _Loop | str:
+    """Read a loop, and check that it takes every position of a sequence once."""
+    library = flat.graph.library
+    body, condition = (library.get(node.attrs[one].func.name) for one in ("body", "cond"))
+    if body is None or condition is None or node.controls:
+        return "its functions are not known"
+
+    def shape_of(index: int) -> list[int | None] | None:
+        return _shape(flat, node.inputs[index])
+
+    returned, (check,) = Terms(body, shape_of).returned, Terms(condition, shape_of).returned
+    counters = [
+        i
+        for i, one in enumerate(returned)
+        if one[0] == "sum" and ("arg", i) in one[1] and ("const", (1,), ()) in one[1] and len(one[1]) == 2
+        and flat.scalar(node.inputs[i]) == 0
+    ]  # fmt: skip
+    items = {one[2] for one in _walk(returned) if one[0] == "item"}
+    if len(items) != 1:
+        return "it reads no sequence" if not items else "it reads sequences at several places"
+    (place,) = items
+    if place[0] != "arg" or place[1] not in counters:
+        return "it does not read one position after the other"
+    limits = [check] if check[0] == "Less" else list(check[1:]) if check[0] == "LogicalAnd" else []
+    if not limits or any(one[0] != "Less" or one[1][0] != "arg" or one[1][1] not in counters for one in limits):
+        return "its condition is other than a number of positions"
+    lists = {one[1][1] for one in _walk(returned) if one[0] == "item" and one[1][0] == "arg"}
+    given = [_sequence(flat, node.inputs[one]) for one in lists]
+    lengths = [None if one is None else (flat.sizes(one[0]) or [None, None])[1] for one in given]
+    for one in limits:
+        limit = _size(flat, node, one[2])
+        if limit is None or any(length != limit for length in lengths):
+            return "it is not known to go through whole sequences"
+    return _Loop(node, returned, place[1])
+
+
+def _layer(loop: _Loop) -> _Layer | str:
+    """Recognise what a loop computes; a text says why it is nothing that we know."""
+    told = "its state is changed in another way"
+    states = [i for i, one in enumerate(loop.returned) if one[0] in {"sum", "product", "select"} and i != loop.time]
+    for state in states:
+        new, mask = _unmasked(loop, state)
+        cell = find_gru(new, ("arg", state))
+        for memory in states:
+            if cell is None and memory != state:
+                memory_new, memory_mask = _unmasked(loop, memory)
+                cell = find_lstm(new, memory_new, ("arg", state), ("arg", memory))
+                if isinstance(cell, Cell) and memory_mask != mask:
+                    cell = "memory and state have different masks"
+        if isinstance(cell, str):
+            told = cell
+        if isinstance(cell, Cell):
+            if not loop.is_position(cell.x):
+                return "its cell takes other than positions"
+            if mask is not None and not loop.is_position(mask):
+                return "its mask is no sequence"
+            return _results(loop, _Layer(cell, state, None, None if mask is None else mask[1][1]), new)
+    return told
+
+
+def _unmasked(loop: _Loop, state: int) -> tuple[Term, Term | None]:
+    """Return what a state becomes at positions that count, and the mask: `select(mask, new, state)`."""
+    new = loop.returned[state]
+    if new[0] == "select" and new[3] == ("arg", state):
+        return new[2], new[1]
+    return new, None
+
+
+def _results(loop: _Loop, layer: _Layer, new: Term) -> _Layer | str:
+    """Find the list that the states are written to."""
+    lists = [i for i, one in enumerate(loop.returned) if one[0] == "set"]
+    if len(lists) != 1:
+        return "it writes several lists" if lists else layer
+    _, written, _, value = loop.returned[lists[0]]
+    if written != ("arg", lists[0]):
+        return "it writes another list than it returns"
+    if value[0] == "select" and layer.mask is not None and value[1][1] == ("arg", layer.mask) and value[2] == new:
+        # The result before counts where the position does not: it begins with zero as the state does.
+        before = value[3]
+        if before[0] != "arg" or loop.returned[before[1]] not in (value, loop.returned[layer.state]):
+            return "positions that its mask leaves out give other than the result before"
+    elif value != new or layer.mask is not None:
+        return "it writes other than its state"
+    return _Layer(layer.cell, layer.state, lists[0], layer.mask)
+
+
+def _fusion(flat: Flat, loop: _Loop, layer: _Layer) -> _Fusion | str:
+    node, cell = loop.node, layer.cell
+    zero = [
+        i for i, one in enumerate(loop.returned) if one[0] in {"sum", "product", "select"} and i not in _counted(loop)
+    ]
+    for i in zero:
+        if flat.scalar(node.inputs[i]) != 0:
+            return f"its first state '{node.inputs[i].node}' is other than zero"
+    x = _sequence(flat, node.inputs[cell.x[1][1]])
+    mask = None if layer.mask is None else _sequence(flat, node.inputs[layer.mask])
+    if x is None or not flat.is_float(x[0]):
+        return f"'{node.inputs[cell.x[1][1]].node}' is no sequence of float32"
+    if layer.mask is not None and (mask is None or mask[1] != x[1] or flat.known(mask[0])[2:] != [1]):
+        return f"'{node.inputs[layer.mask].node}' is no mask of as many positions"
+    kernels = [node.inputs[one] for one in (cell.kernel, cell.recurrent)]
+    biases = [_bias(flat, node, one) for one in cell.biases if one]
+    if not all(_is_weight(flat, one) for one in kernels) or any(one is None for one in biases):
+        return "its weights are not known before serving"
+    if cell.biases[1] and not cell.biases[0]:
+        return "its products with the state alone have a bias"
+    taken = _taken(flat, loop, layer)
+    if isinstance(taken, str):
+        return taken
+    attrs: dict[str, Any] = {
+        "cell": cell.kind, "num_masks": int(mask is not None), "Tmask": np.bool_, "num_biases": len(biases),
+        "backwards": x[1],
+    }  # fmt: skip
+    inputs = [x[0], *([] if mask is None else [mask[0]]), *kernels]
+    return _Fusion(inputs, [one for one in biases if one is not None], attrs, taken)
+
+
+def _counted(loop: _Loop) -> set[int]:
+    return {i for i, one in enumerate(loop.returned) if one[0] == "sum" and ("const", (1,), ()) in one[1]}
+
+
+def _taken(flat: Flat, loop: _Loop, layer: _Layer) -> _Taken | str:
+    """Find who takes what a loop gives; a text says what is taken that a node does not give."""
+    graph, node = flat.graph, loop.node
+    used = {source.port for user in graph.users(node.name) for source in user.inputs if source.node == node.name}
+    if node.name in flat.roots or used - {layer.state, layer.results}:
+        return f"more of '{node.name}' is taken than states and results"
+    last, every, turned = [node.output(layer.state)] if layer.state in used else [], [], None
+    appended = layer.results is not None and loop.returned[layer.results][2] == ("arg", loop.time)
+    for stack in _users(flat, None if layer.results is None else node.output(layer.results)):
+        if stack.op != "TensorListStack" or turned is not None:
+            return f"'{stack.name}' takes results in another way"
+        users = _users(flat, stack.output())
+        last += [one.output() for one in users if _is_last(flat, one)]
+        every += [one.output() for one in users if _is_turned(flat, one)]
+        if len(last) + len(every) < len(users) + (layer.state in used) or stack.name in flat.roots:
+            turned = stack.output()
+    if not appended and (every or turned):
+        return f"the results of '{node.name}' are taken as if it had one for each position"
+    return _Taken(last, every, turned) if last or every or turned else "nothing takes its results"
+
+
+def _is_turned(flat: Flat, node: Node) -> bool:
+    return node.op == "Transpose" and flat.shapes.numbers(node.inputs[1]) == _TURNED
+
+
+def _users(flat: Flat, output: Output | None) -> list[Node]:
+    """List the nodes that take an output, identities left out."""
+    if output is None:
+        return []
+    found = []
+    for user in flat.graph.users(output.node):
+        if output in user.inputs:
+            through = user.op == "Identity" and user.name not in flat.roots
+            found += _users(flat, user.output()) if through else [user]
+    return found
+
+
+def _is_last(flat: Flat, node: Node) -> bool:
+    """Say whether a node is `x[-1]`."""
+    if node.op != "StridedSlice" or attribute(node, "shrink_axis_mask", 0) != 1 or attribute(node, "new_axis_mask", 0):
+        return False
+    begin = flat.shapes.numbers(node.inputs[1])
+    return not attribute(node, "ellipsis_mask", 0) and begin == [-1] and not attribute(node, "begin_mask", 0) & 1
+
+
+def _last_of(flat: Flat, states: Output) -> Output:
+    """Add `x[:, -1]`."""
+    bounds = [flat.graph.add_const(np.array(one, np.int32), f"{states.node}/last") for one in ([0, -1], [0, 0], [1, 1])]
+    attrs = {"T": np.float32, "Index": np.int32, "begin_mask": 1, "end_mask": 3, "shrink_axis_mask": 2}
+    return flat.graph.add("StridedSlice", [states, *bounds], name=f"{states.node}/last", attrs=attrs).output()
+
+
+def _sequence(flat: Flat, output: Output) -> tuple[Output, bool] | None:
+    """Return the tensor [rows, positions, ...] whose positions a list has, and whether it has the last one first."""
+    made = flat.direct(output, "TensorListFromTensor")
+    if made is None:
+        return None
+    given = made.inputs[0]
+    reverse = flat.direct(given, "ReverseV2")
+    if reverse is not None:
+        if flat.shapes.numbers(reverse.inputs[1]) != [0]:
+            return None
+        given = reverse.inputs[0]
+    turned = flat.direct(given, "Transpose")
+    if turned is None or flat.shapes.numbers(turned.inputs[1]) != _TURNED or len(flat.known(turned.inputs[0])) != 3:
+        return None
+    return skip(flat.graph, turned.inputs[0]), reverse is not None
+
+
+def _size(flat: Flat, node: Node, term: Term) -> Any:
+    """Return a number of positions that is a constant of the loop or an argument that it does not change."""
+    from graph_tools.analysis.symbolic_shapes import Size
+
+    if term[0] == "const" and len(term[1]) == 1:
+        return Size(int(term[1][0]))
+    if term[0] != "arg":
+        return None
+    output = skip(flat.graph, node.inputs[term[1]])
+    largest = flat.direct(output, "Max")
+    value = flat.shapes.value(output if largest is None else largest.inputs[0])
+    return value[0] if value is not None and len(value) == 1 else None
+
+
+def _shape(flat: Flat, output: Output) -> list[int | None] | None:
+    """Return the shape of a weight, or of the variable that a handle is of."""
+    node = flat.graph[skip(flat.graph, output).node]
+    if node.op == "VarHandleOp":
+        source = flat.model.variables.get(node.name)
+        return None if source is None else list(source.shape)
+    shape = flat.shape_of(skip(flat.graph, output))
+    return None if shape is None else list(shape)
+
+
+def _is_weight(flat: Flat, output: Output) -> bool:
+    """Say whether an output, or the variable that a handle is of, is a constant of float32."""
+    import tensorflow as tf
+
+    node = flat.graph[skip(flat.graph, output).node]
+    if node.op != "VarHandleOp":
+        return flat.is_constant(output) and flat.is_float(output)
+    known = node.name in flat.model.variables and node.name not in flat.values.written
+    return bool(known and attribute(node, "dtype") == tf.float32)
+
+
+def _weight(flat: Flat, output: Output) -> Output:
+    """Return a weight, read from its variable where the loop does that itself."""
+    output = skip(flat.graph, output)
+    node = flat.graph[output.node]
+    if node.op != "VarHandleOp":
+        return output
+    attrs = {"dtype": attribute(node, "dtype")}
+    return flat.graph.add("ReadVariableOp", [output], name=f"{node.name}/Read", attrs=attrs).output()
+
+
+def _bias(flat: Flat, node: Node, parts: tuple[Bias, ...]) -> Array | None:
+    """Return a sum of biases."""
+    total: Array | None = None
+    for index, row in parts:
+        output = skip(flat.graph, node.inputs[index])
+        if not _is_weight(flat, output):
+            return None
+        variable = flat.model.variables.get(output.node)
+        value = flat.values.value(output, _MOST_BIAS_BYTES) if variable is None else variable.read()
+        if value is None:
+            return None
+        vector = value if row is None else value[row]
+        total = vector if total is None else total + vector
+    return None if total is None else np.ascontiguousarray(total.reshape(-1))
+
+
+def _walk(terms: Iterable[Term]) -> Iterable[Term]:
+    """Go through terms and what they are made of."""
+    waiting = list(terms)
+    while waiting:
+        term = waiting.pop()
+        if not term or not isinstance(term[0], str):
+            waiting += [one for one in term if isinstance(one, tuple)]
+            continue
+        yield term
+        waiting += [one for one in term[1:] if isinstance(one, tuple)]

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the passes that fuse interactions and sequences share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from graph_tools.analysis.flat import Flat
+from graph_tools.analysis.values import add_weight
+from graph_tools.graph import Node, Output
+from graph_tools.model import Model
+from graph_tools.rewriting.match import add_reshape, replace_output, skip
+from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.tensors import Array
+
+
+@dataclass
+class Fusion:
+    """A node that computes what a subgraph does.
+
+    Attributes
+    ----------
+    root : Output
+        What it stands for; its elements are those of the node's one output.
+    op : str
+    inputs : list of Output or ndarray
+        An array becomes a weight.
+    attrs : dict of str to value
+    shape : tuple of int or None
+        What the node gives, None being the batch. The root may have these elements under another shape.
+    keep_dims : tuple of int or None, optional
+        What it gives with the attribute `keep_dims`, where the op has that.
+    """
+
+    root: Output
+    op: str
+    inputs: list[Output | Array]
+    attrs: dict[str, Any] = field(default_factory=dict)
+    shape: tuple[int | None, ...] = ()
+    keep_dims: tuple[int | None, ...] | None = None
+
+
+class InteractionPass(Pass):
+    """A pass that looks at one node after the other; children give `roots` and `match`."""
+
+    def roots(self, flat: Flat) -> Iterable[Node]:
+        """List the nodes at which a pattern may end."""
+        raise TypeError(f"pass '{self.name}': no roots, expected a method that lists them")
+
+    def match(self, flat: Flat, node: Node) -> Fusion | str | None:
+        """Return what may stand for a node's output; a text says why nothing may, None that it is no such pattern."""
+        raise TypeError(f"pass '{self.name}': no match, expected a method that makes it")
+
+    def apply(self, model: Model) -> PassResult:
+        result = PassResult(self.name, nodes_before=len(model.graph))
+        flat = Flat(model)
+        for node in list(self.roots(flat)):
+            if node.name not in model.graph or node.controls:
+                continue
+            found = self.match(flat, node)
+            if found is not None and not isinstance(found, str):
+                found = self.left_alone.get(node.name, found)
+            if isinstance(found, str):
+                result.refused.append((node.name, found))
+            elif found is not None:
+                fuse(flat, found)
+                result.applied += 1
+                result.at.append(node.name)
+        result.nodes_after = len(model.graph)
+        return result
+
+
+def fuse(flat: Flat, fusion: Fusion) -> None:
+    """Put a node in the place of what computes the root, and of views of it where the node gives that shape."""
+    model, graph = flat.model, flat.graph
+    root = _settle(flat, fusion)
+    # What the pattern says of its own root counts where TensorFlow does not know it.
+    sizes = _completed(flat.known(root), fusion) if root == fusion.root else flat.known(root)
+    attrs = dict(fusion.attrs)
+    given = fusion.shape
+    if fusion.keep_dims is not None:
+        attrs["keep_dims"] = not _fits(sizes, fusion.shape) and _fits(sizes, fusion.keep_dims)
+        given = fusion.keep_dims if attrs["keep_dims"] else fusion.shape
+    inputs = [
+        one if isinstance(one, Output) else add_weight(model, f"{root.node}/weight_{i}", one)
+        for i, one in enumerate(fusion.inputs)
+    ]
+    node = graph.add(fusion.op, inputs, name=f"{root.node}/{fusion.op}", attrs=attrs)
+    new = node.output()
+    if not _fits(sizes, given):
+        target = [-1 if one is None else one for one in sizes]
+        new = add_reshape(graph, new, np.float32, target, f"{root.node}/shape")
+    replace_output(model, root, new, np.float32, f"computed by '{node.name}'")
+
+
+def reshapable(flat: Flat, root: Output) -> bool:
+    """Say whether a node's result can be given the shape of a root."""
+    sizes = flat.known(root)
+    return bool(sizes) and sizes.count(None) <= 1
+
+
+def _settle(flat: Flat, fusion: Fusion) -> Output:
+    """Return the last view of the root that has a shape that the node gives, or the root."""
+    shapes = [one for one in (fusion.shape, fusion.keep_dims) if one is not None]
+    output = best = fusion.root
+    while True:
+        user = flat.only_user(output)
+        if user is None or not flat.is_view(user) or not reshapable(flat, user.output()):
+            return best
+        output = user.output()
+        if any(_fits(flat.known(output), one) for one in shapes):
+            best = output
+
+
+def _completed(sizes: list[int | None], fusion: Fusion) -> list[int | None]:
+    """Fill in sizes after the first that are not known, where the node gives as many dimensions."""
+    if len(sizes) != len(fusion.shape):
+        return sizes
+    return [sizes[0], *(b if a is None else a for a, b in zip(sizes[1:], fusion.shape[1:], strict=True))]
+
+
+def _fits(sizes: list[int | None], shape: tuple[int | None, ...]) -> bool:
+    return len(sizes) == len(shape) and all(b is None or a == b for a, b in zip(sizes, shape, strict=True))
+
+
+def as_matrix(flat: Flat, output: Output, width: int) -> Output:
+    """Return a view of an output that is [rows, width], a new one if there is none."""
+    for one in flat.views(output):
+        sizes = flat.known(one)
+        if len(sizes) == 2 and sizes[1] == width:
+            return one
+    return add_reshape(flat.graph, skip(flat.graph, output), np.float32, (-1, width), f"{output.node}/rows")
+
+
+def fields_input(flat: Flat, fields: Output) -> tuple[Output, int]:
+    """Return vectors [rows, fields, dim] as [rows, ...] and the attribute `dim`, 0 where that says dim itself.
+
+    A reshape from the rows of a group of lookups is left out.
+    """
+    fields = skip(flat.graph, fields)
+    sizes = flat.known(fields)
+    node = flat.direct(fields, "Reshape")
+    if node is not None and None not in sizes[1:]:
+        before = flat.known(node.inputs[0])
+        if len(before) == 2 and before[1] == (sizes[1] or 0) * (sizes[2] or 0):
+            return skip(flat.graph, node.inputs[0]), sizes[2] or 0
+    return fields, 0
+
+
+def joined(flat: Flat, parts: list[Output]) -> Output:
+    """Return the parts, [rows, 1, dim] each, side by side: what joins them already, or a new node."""
+    graph = flat.graph
+    first = {user.name for user in graph.users(parts[0].node)}
+    for name in sorted(first):
+        node = graph[name]
+        if node.op != "ConcatV2" or node.controls or [skip(graph, one) for one in node.inputs[:-1]] != parts:
+            continue
+        if flat.shapes.numbers(node.inputs[-1]) in ([1], [2], [-1]):
+            return node.output()
+    if len(parts) == 1:
+        return parts[0]
+    axis = graph.add_const(np.array(1, np.int32), f"{parts[0].node}/axis")
+    attrs = {"N": len(parts), "T": np.float32, "Tidx": np.int32}
+    return graph.add("ConcatV2", [*parts, axis], name=f"{parts[0].node}/fields", attrs=attrs).output()

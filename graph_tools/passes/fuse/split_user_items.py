@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compute what depends on the user alone once for a request, however many items are to be scored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from graph_tools.analysis.row_rules import BATCH_PRODUCTS, BROADCASTS
+from graph_tools.analysis.rows import ITEMS, USER, Rows
+from graph_tools.analysis.user_rows import COLLAPSE, EXPAND, user_inputs
+from graph_tools.graph import Node, Output, attribute, dtype_of
+from graph_tools.model import Model, Signature
+from graph_tools.options import matching
+from graph_tools.recognition.user_columns import ProductSplitter, SplitProduct, find_products
+from graph_tools.rewriting.match import sweep
+from graph_tools.rewriting.passes import Pass, PassResult
+
+_NO_WORK = {
+    "Cast", "ConcatV2", "ExpandDims", "Identity", "Pack", "Placeholder", "Reshape", "Slice", "Snapshot", "Split",
+    "SplitV", "Squeeze", "StopGradient", "StridedSlice", "Unpack",
+}  # fmt: skip
+_AS_MANY = {"AddN", "BatchMatMul", "ConcatV2", "Pack", "Select"}
+_WHY = "what is the user's alone is computed once"
+
+
+class SplitUserItems(Pass):
+    """Compute what depends on the user's inputs alone on one row, and broadcast it to the rows of the items.
+
+    Before: `ConcatV2(f(user), g(items)) → MatMul(W) → …`.
+    After: `MatMul(f(RecCollapseRows(user)), W_user) + MatMul(g(items), W_items) → …`.
+
+    `RecCollapseRows` passes on one row if a request brings one row, or equal rows, of all user inputs, else all rows.
+    Where TensorFlow broadcasts along the first dimension, nothing else is needed; sums of many terms are a sum for each
+    side; everywhere else `RecExpandRows` repeats the row. It is done only if every op that the user's inputs reach is
+    known to act on each row alone.
+
+    Parameters
+    ----------
+    user_inputs : sequence of str
+        Names or patterns (`fnmatch`) of inputs of the signatures.
+    """
+
+    name = "split_user_items"
+
+    def __init__(self, user_inputs: Sequence[str] = ()) -> None:
+        self.user_inputs = tuple(user_inputs)
+
+    def apply(self, model: Model) -> PassResult:
+        result = PassResult(self.name, nodes_before=len(model.graph))
+        for group in _groups(model, self.user_inputs, result):
+            found = _plan(model, group)
+            if isinstance(found, _Plan):
+                _Splitter(model, group, found).run()
+                result.applied += 1
+            else:
+                result.refused += found
+        result.nodes_after = len(model.graph)
+        return result
+
+
+class _Group:
+    """Signatures that have the same user inputs.
+
+    Attributes
+    ----------
+    user : list of Output
+    signatures : dict of str to Signature
+    """
+
+    def __init__(self, user: list[Output], signatures: dict[str, Signature]) -> None:
+        self.user, self.signatures = user, signatures
+
+    @property
+    def items(self) -> dict[Output, bool]:
+        """The other inputs, and whether all signatures have them."""
+        inputs = [{end.tensor for end in one.inputs.values()} for one in self.signatures.values()]
+        found = dict.fromkeys(end.tensor for one in self.signatures.values() for end in one.inputs.values())
+        return {one: all(one in each for each in inputs) for one in found if one not in self.user}
+
+
+def _groups(model: Model, patterns: Sequence[str], result: PassResult) -> Iterable[_Group]:
+    """Group signatures by their user inputs; those that share some of them only are refused."""
+    groups: dict[frozenset[Output], _Group] = {}
+    for name, signature in model.signatures.items():
+        keys = matching(patterns, signature.inputs)
+        used = [one for one in (signature.inputs[key].tensor for key in keys) if model.graph.uses(one)]
+        split = user_inputs(model.graph, signature)
+        if split:
+            # As often as a model is fused again.
+            if used and not set(split) <= set(keys):
+                result.refused.append((name, f"it is split already: the user's are {', '.join(split)}"))
+        elif used:
+            groups.setdefault(frozenset(used), _Group(used, {})).signatures[name] = signature
+    for one, group in groups.items():
+        if any(one & other for other in groups if other != one):
+            names = ", ".join(group.signatures)
+            result.refused.append((names, "another signature has some of its user inputs, expected all or none"))
+        else:
+            yield group
+
+
+class _Plan:
+    """What is known of a graph that may be split.
+
+    Attributes
+    ----------
+    rows : Rows
+    products : list of SplitProduct
+    like : Output
+        An input with a row for each item.
+    """
+
+    def __init__(self, rows: Rows, products: list[SplitProduct], like: Output) -> None:
+        self.rows, self.products, self.like = rows, products, like
+
+
+def _plan(model: Model, group: _Group) -> _Plan | list[tuple[str, str]]:
+    """Prove that rows may be computed apart, or say what is against it."""
+    graph, items = model.graph, group.items
+    rows = Rows(model, group.user, items)
+    for one in group.user:
+        if not rows.has_rows(one):
+            return [(one.node, "it has no first dimension of any size, expected one for the rows")]
+    like = _with_a_row_for_each_item(rows, [one for one, everywhere in items.items() if everywhere])
+    if like is None:
+        return [(", ".join(group.signatures), "no input meets the user's with a row for each item")]
+    crossing = {name: why for name, why in rows.crossing.items() if USER in rows.sides[name]}
+    if crossing:
+        # What follows from another is not said again.
+        return [
+            (name, why) for name, why in crossing.items() if not any(one.node in crossing for one in graph[name].inputs)
+        ]
+    products = find_products(model, rows)
+    works = any(node.op not in _NO_WORK and rows.is_of(node.output(), USER) for node in graph)
+    if not products and not works:
+        return [(", ".join(group.signatures), "nothing is computed of the user's inputs alone")]
+    return _Plan(rows, products, like)
+
+
+def _with_a_row_for_each_item(rows: Rows, inputs: Iterable[Output]) -> Output | None:
+    """Return an input whose rows meet those of the user: best where TensorFlow demands that they are as many.
+
+    The parts of sparse and ragged tensors have other rows, and end where these are made dense.
+    """
+    meeting = {one: _meets(rows, one) for one in inputs if rows.has_rows(one)}
+    return next((one for strict in (True, False) for one, found in meeting.items() if strict in found), None)
+
+
+def _meets(rows: Rows, output: Output) -> set[bool]:
+    """Follow rows of items to where a node takes the user's as well, and say whether those nodes demand as many."""
+    found: set[bool] = set()
+    seen, waiting = {output.node}, [output.node]
+    while waiting:
+        for user in rows.graph.users(waiting.pop()):
+            if USER in rows.sides[user.name]:
+                found.add(user.op in _AS_MANY)
+            elif user.name not in seen and rows.has_rows(user.output()):
+                seen.add(user.name)
+                waiting.append(user.name)
+    return found
+
+
+class _Splitter:
+    """Rewrites a graph after a plan."""
+
+    def __init__(self, model: Model, group: _Group, plan: _Plan) -> None:
+        self.model, self.graph, self.group = model, model.graph, group
+        self.rows, self.products, self.like = plan.rows, plan.products, plan.like
+        self._whole: dict[Output, Output] = {}
+
+    def run(self) -> None:
+        """Split products, expand what does not broadcast, and collapse the inputs."""
+        splitter = ProductSplitter(self.model, self.rows)
+        for product in self.products:
+            splitter.split(product)
+        for node in self.graph.ordered():
+            if self.rows.sides.get(node.name, frozenset()) == {USER, ITEMS}:
+                self._join(node)
+        for signature in self.group.signatures.values():
+            for key, endpoint in signature.outputs.items():
+                if self._is_user(endpoint.tensor):
+                    signature.outputs[key] = replace(endpoint, tensor=self._expanded(endpoint.tensor))
+        self._collapse()
+
+    def _is_user(self, output: Output) -> bool:
+        return self.rows.is_of(output, USER)
+
+    def _join(self, node: Node) -> None:
+        """Let a node that takes both sides have the user's in as many rows as the items'."""
+        if node.op == "AddN":
+            self._add_apart(node)
+        elif node.op == "ConcatV2":
+            self._join_runs(node)
+        elif not self._broadcasts(node):
+            for index, one in enumerate(node.inputs):
+                if self._is_user(one):
+                    self.graph.set_input(node, index, self._expanded(one))
+
+    def _broadcasts(self, node: Node) -> bool:
+        """Say whether an op repeats one row itself."""
+        if node.op not in BROADCASTS and node.op not in BATCH_PRODUCTS:
+            return False
+        has_all = any(self.rows.has_rows(one) for one in node.inputs if not self._is_user(one))
+        return has_all and all(self.rows.has_rows(one) for one in node.inputs if self._is_user(one))
+
+    def _add_apart(self, node: Node) -> None:
+        user = [one for one in node.inputs if self._is_user(one)]
+        others = [one for one in node.inputs if not self._is_user(one)]
+        if not user:
+            return
+        if not any(map(self.rows.has_rows, others)):
+            self.graph.set_inputs(node, [self._expanded(one) if one in user else one for one in node.inputs])
+            return
+        dtype = attribute(node, "T")
+        terms = []
+        for name, parts in (("user", user), ("items", others)):
+            attrs = {"N": len(parts), "T": dtype}
+            added = parts[0]
+            if len(parts) > 1:
+                added = self.graph.add("AddN", parts, name=f"{node.name}/{name}", attrs=attrs).output()
+            terms.append(added)
+        self.graph.become(node, "AddV2", terms, {"T": dtype})
+
+    def _join_runs(self, node: Node) -> None:
+        """Join what is the user's side by side before it is repeated."""
+        parts, axis = node.inputs[:-1], node.inputs[-1]
+        runs: list[list[Output]] = []
+        for i, one in enumerate(parts):
+            if i and self._is_user(one) and self._is_user(parts[i - 1]):
+                runs[-1].append(one)
+            else:
+                runs.append([one])
+        inputs = []
+        for run in runs:
+            joined = run[0]
+            if len(run) > 1:
+                attrs = dict(node.attrs) | {"N": len(run)}
+                made = self.graph.add("ConcatV2", [*run, axis], name=f"{node.name}/user", attrs=attrs)
+                joined = self._expand(made.output())
+            elif self._is_user(joined):
+                joined = self._expanded(joined)
+            inputs.append(joined)
+        self.graph.set_inputs(node, [*inputs, axis])
+        self.graph.set_attr(node, "N", len(inputs))
+
+    def _expanded(self, output: Output) -> Output:
+        """Return what the user's side gives for all rows: repeated, or computed again where rows are not apart."""
+        if output not in self._whole:
+            if self.rows.has_rows(output):
+                self._whole[output] = self._expand(output)
+            else:
+                node = self.graph[output.node]
+                inputs = [self._expanded(one) if self._is_user(one) else one for one in node.inputs]
+                made = self.graph.add(node.op, inputs, name=f"{node.name}/rows", attrs=dict(node.attrs))
+                self._whole[output] = made.output(output.port)
+        return self._whole[output]
+
+    def _expand(self, output: Output) -> Output:
+        attrs = {"T": dtype_of(self.graph, output), "Tlike": dtype_of(self.graph, self.like)}
+        return self.graph.add(EXPAND, [output, self.like], name=f"{output.node}/rows", attrs=attrs).output()
+
+    def _collapse(self) -> None:
+        used = {one: self.graph.uses(one) for one in self.group.user}
+        attrs = {"T": [dtype_of(self.graph, one) for one in used], "Tlike": dtype_of(self.graph, self.like)}
+        node = self.graph.add(COLLAPSE, [*used, self.like], name="user_rows", attrs=attrs)
+        for port, uses in enumerate(used.values()):
+            for user, index in uses:
+                self.graph.set_input(user, index, node.output(port))
+        unused = [one.name for one in self.graph if self._is_user(one.output()) and not self.graph.users(one.name)]
+        sweep(self.model, unused, _WHY)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The content of a table to be, made of the variables and hash tables of a graph while it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from graph_tools.errors import ConversionError
+from graph_tools.graph.attributes import const_array
+from graph_tools.model import Model
+from graph_tools.recognition.lookups.numbers import changed
+from graph_tools.recognition.lookups.tables import IDENTITY, ArrayIndex, DefaultRows, HashIndex, StoredRows, TableSource
+from graph_tools.recognition.lookups.vocabularies import Vocabularies, Vocabulary
+from graph_tools.store.spec import EncodedRows, QuantisedRows, TableSpec
+from graph_tools.tables.rows import is_quantised
+from graph_tools.tensors import Array, ArrayTensor, StreamTensor, TensorSource, rows_between
+
+
+def table_spec(model: Model, source: TableSource, vocabularies: Vocabularies) -> TableSpec:
+    """Describe the file of a table; nothing large is read.
+
+    Raises
+    ------
+    ConversionError
+        The content of a hash table is no longer what it was.
+    """
+    rows = source.rows
+    keys: TensorSource | None = None
+    numbers: TensorSource | None = None
+    default, absent = None, "default" if isinstance(source.absent, DefaultRows) else source.absent
+    if isinstance(source.absent, DefaultRows):
+        default = _default_rows(model, rows, source.absent)
+        if not _any(default):
+            default, absent = None, "zeros"
+    begin, end = 0, source.span
+    picked: Array | None = None
+    if isinstance(source.index, ArrayIndex):
+        keys, numbers, end = _of_array(model, source.index)
+    elif isinstance(source.index, HashIndex):
+        vocabulary = vocabularies.of(source.index.handle)
+        if isinstance(vocabulary, str):
+            raise ConversionError(f"{vocabulary}; expected its content")
+        keys = vocabulary.keys
+        begin, end = _span(vocabulary, source.index)
+        if not _counts_up(vocabulary, source.index):
+            if source.index.strings:
+                keys, picked = _by_text(vocabulary, source.index)
+            else:
+                numbers = _numbers(vocabulary, source.index, begin)
+    whole = _rows(model, rows, begin, end) if picked is None else _picked(model, rows, picked)
+    return TableSpec(source.dim, whole, rows.row_type, keys, numbers, default, str(absent))
+
+
+def sliced(tensor: TensorSource, begin: int, end: int) -> TensorSource:
+    """Return rows `begin` … `end` of a tensor."""
+    if (begin, end) == (0, tensor.shape[0]):
+        return tensor
+
+    def make(rows: int) -> Iterator[Array]:
+        position = 0
+        for chunk in tensor.chunks(rows):
+            low, high = max(begin - position, 0), min(end - position, len(chunk))
+            if low < high:
+                yield chunk[low:high]
+            position += len(chunk)
+            if position >= end:
+                return
+
+    return StreamTensor(tensor.dtype, (end - begin, *tensor.shape[1:]), make)
+
+
+def _flat(tensor: TensorSource) -> TensorSource:
+    """Return rows of any shape as vectors."""
+    if len(tensor.shape) == 2:
+        return tensor
+    width = int(np.prod(tensor.shape[1:], dtype=np.int64))
+
+    def make(rows: int) -> Iterator[Array]:
+        for chunk in tensor.chunks(rows):
+            yield chunk.reshape(len(chunk), width)
+
+    return StreamTensor(tensor.dtype, (tensor.shape[0], width), make)
+
+
+def _stored(model: Model, name: str) -> TensorSource:
+    if name.startswith(f"{IDENTITY}/"):
+        return ArrayTensor(np.eye(int(name.removeprefix(f"{IDENTITY}/")), dtype=np.float32))
+    held = model.variables.get(name)
+    return held if held is not None else ArrayTensor(const_array(model.graph[name]))
+
+
+def _rows(model: Model, rows: StoredRows, begin: int, end: int) -> TensorSource:
+    values = sliced(_flat(_stored(model, rows.values)), begin, end)
+    if not is_quantised(rows.row_type):
+        return values
+    assert rows.scale_bias is not None
+    return EncodedRows(QuantisedRows(values, sliced(_stored(model, rows.scale_bias), begin, end)))
+
+
+def _default_rows(model: Model, rows: StoredRows, absent: DefaultRows) -> TensorSource:
+    """Return the rows of absent keys in the order of the remainders of keys."""
+    place = (np.arange(absent.count) + absent.shift) % absent.count
+    values = rows_between(_flat(_stored(model, rows.values)), absent.first, absent.first + absent.count)[place]
+    if not is_quantised(rows.row_type):
+        return ArrayTensor(values)
+    assert rows.scale_bias is not None
+    pairs = rows_between(_stored(model, rows.scale_bias), absent.first, absent.first + absent.count)[place]
+    return EncodedRows(QuantisedRows(ArrayTensor(values), ArrayTensor(pairs)))
+
+
+def _any(rows: TensorSource) -> bool:
+    """Say whether a bit of the rows is set."""
+    if isinstance(rows, EncodedRows):
+        return True
+    return any(np.ascontiguousarray(chunk).view(np.uint8).any() for chunk in rows.chunks(1 << 16))
+
+
+def _of_array(model: Model, index: ArrayIndex) -> tuple[TensorSource, TensorSource, int]:
+    """Return keys, their row numbers, and how many rows these reach, as an index by key has them."""
+    held = np.concatenate([*sliced(model.variables[index.values], 0, index.span).chunks(1 << 20)])
+    places = np.arange(index.span) if index.absent is None else np.flatnonzero(held != index.absent)
+    numbers = held[places]
+    return ArrayTensor(places + np.int64(index.low)), ArrayTensor(numbers), int(numbers.max(initial=-1)) + 1
+
+
+def _span(vocabulary: Vocabulary, index: HashIndex) -> tuple[int, int]:
+    """Return the first row that a key leads to, and the one behind the last."""
+    if not vocabulary.keys.shape[0]:
+        return 0, 0
+    return changed(vocabulary.least, index.changes), changed(vocabulary.most, index.changes) + 1
+
+
+def _counts_up(vocabulary: Vocabulary, index: HashIndex) -> bool:
+    """Say whether the row numbers of the keys are consecutive, in the order of the keys."""
+    begin, end = _span(vocabulary, index)
+    return vocabulary.values is None and end - begin == vocabulary.keys.shape[0]
+
+
+def _numbers(vocabulary: Vocabulary, index: HashIndex, begin: int) -> TensorSource:
+    """Return the row numbers of the keys, counted from row `begin`."""
+    count, values = vocabulary.keys.shape[0], vocabulary.values
+
+    def make(rows: int) -> Iterator[Array]:
+        for first in range(0, count, rows) if values is None else ():
+            yield change(np.arange(first, min(first + rows, count)))
+        for chunk in values.chunks(rows) if values is not None else ():
+            yield change(chunk.astype(np.int64))
+
+    def change(numbers: Array) -> Array:
+        for op, number in index.changes:
+            numbers = np.minimum(numbers, number) if op == "min" else numbers + number
+        return numbers - begin
+
+    return StreamTensor(np.dtype(np.int64), (count,), make)
+
+
+def _by_text(vocabulary: Vocabulary, index: HashIndex) -> tuple[TensorSource, Array]:
+    """Return string keys in the order of their rows, and the number of the row for each."""
+    numbers = _numbers(vocabulary, index, 0).read()
+    order = np.argsort(numbers, kind="stable")
+    return ArrayTensor(vocabulary.keys.read()[order]), numbers[order]
+
+
+def _picked(model: Model, rows: StoredRows, numbers: Array) -> TensorSource:
+    """Return the rows of ascending numbers, some of them twice."""
+
+    def pick(tensor: TensorSource) -> TensorSource:
+        def make(count: int) -> Iterator[Array]:
+            position = 0
+            for chunk in tensor.chunks(count):
+                low, high = np.searchsorted(numbers, (position, position + len(chunk)))
+                for begin in range(low, high, count):
+                    yield chunk[numbers[begin : min(begin + count, high)] - position]
+                position += len(chunk)
+
+        return StreamTensor(tensor.dtype, (len(numbers), *tensor.shape[1:]), make)
+
+    values = pick(_flat(_stored(model, rows.values)))
+    if not is_quantised(rows.row_type):
+        return values
+    assert rows.scale_bias is not None
+    return EncodedRows(QuantisedRows(values, pick(_stored(model, rows.scale_bias))))

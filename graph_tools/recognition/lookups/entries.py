@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recognise which row of the batch each looked-up value belongs to, for ops that combine the rows of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from graph_tools.analysis.batches import Batches
+from graph_tools.analysis.sizes import Size, Symbol
+from graph_tools.graph import Node, Output, dtype_of
+from graph_tools.recognition.lookups.keys import KeyFinder
+from graph_tools.recognition.lookups.masks import Factor, MaskFinder, factors
+from graph_tools.recognition.lookups.numbers import NumberFinder, Numbers
+from graph_tools.rewriting.match import constant, first_column, is_constant, skip, source
+
+# Give indices, values and shape of a sparse tensor.
+_SPARSE = {"RaggedTensorToSparse", "StringSplitV2"}
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Values with their rows.
+
+    Attributes
+    ----------
+    numbers : Numbers
+        With a key of the layout that the values have.
+    batch : Size
+    fill : str or None
+        The SparseFillEmptyRows that gives a value to rows without one.
+    weights : Output or None
+        Of the values.
+    positive : bool
+        Values whose weight is not above 0 count as none.
+    """
+
+    numbers: Numbers
+    batch: Size
+    fill: str | None = None
+    weights: Output | None = None
+    positive: bool = False
+
+
+class EntryFinder:
+    """Finds the layout of values in a graph that does not change meanwhile."""
+
+    def __init__(self, batches: Batches, keys: KeyFinder, numbers: NumberFinder, masks: MaskFinder) -> None:
+        self.batches, self.keys, self.numbers, self.masks = batches, keys, numbers, masks
+        self.graph = batches.graph
+
+    def of(
+        self,
+        numbers: Output,
+        segments: Output,
+        count: Output | None,
+        weights: Output | None = None,
+        absent_as_zeros: bool = True,
+    ) -> Entries | str:
+        """Return the values that row numbers are made of, with their rows.
+
+        Parameters
+        ----------
+        numbers : Output [n]
+            Row numbers of a table.
+        segments : Output [n]
+            Row of the result that each is added to, not decreasing.
+        count : Output [] or None
+            Rows of the result; None: as many as `segments` reach.
+        weights : Output [n], optional
+            Only for rows that were filled.
+        absent_as_zeros : bool
+            Keys that are left out since a table does not hold them may count, and be zeros.
+        """
+        if weights is None and count is not None:
+            whole = self._with_dropped(numbers, segments, count, absent_as_zeros)
+            if whole is not None:
+                return whole
+        found = self.numbers.of(numbers, shaped=False)
+        if isinstance(found, str):
+            return found
+        segments = skip(self.graph, segments)
+        node = self.graph[segments.node]
+        matrix = first_column(self.graph, segments)
+        fill = source(self.graph, matrix, "SparseFillEmptyRows") if matrix is not None else None
+        if fill is not None and matrix is not None and skip(self.graph, matrix) == fill.output(0):
+            return self._filled(found, fill, weights)
+        if weights is not None:
+            return "weights of a sparse tensor whose empty rows are not filled"
+        if count is None:
+            return "the number of rows depends on the ids, expected a number of segments or filled rows"
+        if matrix is not None:
+            kept = self._kept(found, matrix, count)
+            if kept is not None:
+                return kept
+            return self._sparse(found, matrix, count) or self._segments(found, segments, count)
+        if node.op == "GatherNd":
+            left = self._dropped(found, node, count)
+            if left is not None:
+                return left
+        return self._segments(found, segments, count)
+
+    def _with_dropped(self, numbers: Output, segments: Output, count: Output, absent_as_zeros: bool) -> Entries | None:
+        """Recognise row numbers of which some are left out after they were found."""
+        dropped = self._drop_before([skip(self.graph, numbers), skip(self.graph, segments)])
+        if dropped is None:
+            return None
+        (all_numbers, all_segments), tests = dropped
+        whole = self.of(all_numbers, all_segments, count)
+        if isinstance(whole, str):
+            return None
+        masked = self.masks.apply(tests, whole.numbers, whole.numbers.key.layout == "dense")
+        if isinstance(masked, str) or (masked.absent != whole.numbers.absent and not absent_as_zeros):
+            return None
+        return replace(whole, numbers=masked)
+
+    def _kept(self, found: Numbers, matrix: Output, count: Output) -> Entries | None:
+        """Recognise `x → Where(x ≠ missing)`: the values of a matrix that are there."""
+        where = source(self.graph, matrix, "Where")
+        gather = source(self.graph, found.key.values, "GatherNd")
+        if where is None or gather is None or skip(self.graph, gather.inputs[1]) != where.output():
+            return None
+        dense, tests = skip(self.graph, gather.inputs[0]), factors(self.graph, where.inputs[0])
+        sizes = self.batches.of(dense)
+        rows = self.batches.vector(count)
+        if tests is None or sizes is None or len(sizes) != 2 or rows is None:
+            return None
+        if not self.batches.equal(sizes[0], rows[0]) or self.batches.of(where.inputs[0]) != sizes:
+            return None
+        key = self.keys.of(dense)
+        if isinstance(key, str):
+            return None
+        key = replace(key, steps=(*key.steps, *found.key.steps))
+        masked = self.masks.apply(tests, replace(found, key=key))
+        return None if isinstance(masked, str) else Entries(masked, sizes[0])
+
+    def _dropped(self, found: Numbers, rows: Node, count: Output) -> Entries | None:
+        """Recognise values of a sparse tensor of which a mask drops some."""
+        where = source(self.graph, rows.inputs[1], "Where")
+        gather = source(self.graph, found.key.values, "GatherNd")
+        if where is None or gather is None or skip(self.graph, gather.inputs[1]) != where.output():
+            return None
+        values, tests = skip(self.graph, gather.inputs[0]), factors(self.graph, where.inputs[0])
+        if tests is None:
+            return None
+        key = self.keys.of(values, shaped=False)
+        if isinstance(key, str):
+            return None
+        key = replace(key, steps=(*key.steps, *found.key.steps))
+        masked = self.masks.apply(tests, replace(found, key=key), shaped=False)
+        segments = skip(self.graph, rows.inputs[0])
+        matrix = first_column(self.graph, segments)
+        if isinstance(masked, str):
+            return None
+        sparse = self._sparse(masked, matrix, count) if matrix is not None else None
+        return sparse or _entries(self._segments(masked, segments, count))
+
+    def _sparse(self, found: Numbers, matrix: Output, count: Output) -> Entries | None:
+        """Make entries of a sparse tensor whose shape gives the number of rows."""
+        rows = self.batches.vector(count)
+        sizes = self.batches.of(matrix)
+        if not rows or sizes is None or sizes[-1] != 2 or not isinstance(rows[0], Symbol):
+            return None
+        made = self.graph[skip(self.graph, matrix).node]
+        shape = self._shape_vector(count)
+        if made.op in _SPARSE and self.batches.vector(made.output(2)) is not None:
+            shape = made.output(2) if (self.batches.vector(made.output(2)) or (None,))[0] == rows[0] else shape
+        if shape is None or not self._is_int64(matrix, shape):
+            return None
+        key = replace(found.key, layout="sparse", indices=skip(self.graph, matrix), shape=shape)
+        return Entries(replace(found, key=key), rows[0])
+
+    def _shape_vector(self, count: Output) -> Output | None:
+        """Return the vector [2] whose first element a number of rows is."""
+        node = self.graph[skip(self.graph, count).node]
+        while node.op == "Cast":
+            node = self.graph[skip(self.graph, node.inputs[0]).node]
+        if node.op not in {"StridedSlice", "GatherV2"}:
+            return None
+        vector = skip(self.graph, node.inputs[0])
+        elements = self.batches.vector(vector)
+        wanted = self.batches.vector(count)
+        known = elements is not None and wanted is not None and len(elements) == 2 and elements[0] == wanted[0]
+        return vector if known else None
+
+    def _is_int64(self, *outputs: Output) -> bool:
+        types = [dtype_of(self.graph, one) for one in outputs]
+        return all(one is not None and one.name == "int64" for one in types)
+
+    def _segments(self, found: Numbers, segments: Output, count: Output) -> Entries | str:
+        rows, sizes = self.batches.vector(count), self.batches.of(segments)
+        types = [dtype_of(self.graph, one) for one in (segments, count)]
+        if any(one is None or one.name not in ("int32", "int64") for one in types):
+            return f"rows '{segments}' or their number '{count}' are not int32 or int64"
+        if not rows or (sizes is not None and len(sizes) != 1) or self.batches.of(count) != ():
+            return f"number of rows '{count}' is no scalar, or rows '{segments}' no vector"
+        key = replace(found.key, layout="segments", segment_ids=segments, rows=skip(self.graph, count))
+        return Entries(replace(found, key=key), rows[0])
+
+    def _filled(self, found: Numbers, fill: Node, weights: Output | None) -> Entries | str:
+        """Recognise a sparse tensor whose rows without a value were given one."""
+        if found.key.values != fill.output(1):
+            return f"ids come from '{found.key.values}', rows from '{fill.name}': expected one sparse tensor"
+        indices, shape = (skip(self.graph, fill.inputs[i]) for i in (0, 2))
+        rows, sizes = self.batches.vector(shape), self.batches.of(indices)
+        if constant(self.graph, fill.inputs[3]) is None:
+            return f"default id '{fill.inputs[3]}' is no constant"
+        if not rows or len(rows) != 2 or (sizes is not None and sizes[-1] != 2):
+            return f"sparse tensor of '{fill.name}' is not known to have two axes"
+        tensors = [indices, skip(self.graph, fill.inputs[1])]
+        tests: list[Factor] = []
+        if weights is not None:
+            filled = self.graph[skip(self.graph, weights).node]
+            same = filled.op == "SparseFillEmptyRows" and skip(self.graph, weights) == filled.output(1)
+            same = same and [skip(self.graph, filled.inputs[i]) for i in (0, 2)] == [indices, shape]
+            if not same or not is_constant(self.graph, filled.inputs[3], 1.0):
+                return f"weights '{weights}' are not those of one sparse tensor with the ids"
+            tensors.append(skip(self.graph, filled.inputs[1]))
+        left = self._drop_before(tensors)
+        if left is not None:
+            tensors, tests = left
+        indices, values = tensors[:2]
+        positive = [one for one in tests if one.op == "Positive"]
+        if any(weights is None or one.tensor != tensors[2] for one in positive):
+            return f"mask of '{positive[0].tensor}' is not one of the weights"
+        dense = weights is None and self._is_one_each(indices, values)
+        key = self.keys.of(values, shaped=dense)
+        if isinstance(key, str):
+            return key
+        key = replace(key, steps=(*key.steps, *found.key.steps))
+        if not dense:
+            key = replace(key, layout="sparse", indices=indices, shape=shape)
+        others = [one for one in tests if one.op != "Positive"]
+        masked = self.masks.apply(others, replace(found, key=key), shaped=dense)
+        if isinstance(masked, str):
+            return masked
+        return Entries(masked, rows[0], fill.name, None if weights is None else tensors[2], bool(positive))
+
+    def _is_one_each(self, indices: Output, values: Output) -> bool:
+        """Recognise the indices of a value for each row: `transpose([range(batch), zeros])`."""
+        node = self.graph[skip(self.graph, indices).node]
+        if node.op == "Cast":
+            node = self.graph[skip(self.graph, node.inputs[0]).node]
+        pack = source(self.graph, node.inputs[0], "Pack") if node.op == "Transpose" else None
+        rows = source(self.graph, pack.inputs[0], "Range") if pack is not None and len(pack.inputs) == 2 else None
+        if rows is None or [self.keys.number(rows.inputs[i]) for i in (0, 2)] != [0, 1]:
+            return False
+        count, sizes = self.batches.vector(rows.inputs[1]), self.batches.of(values)
+        return bool(count and sizes and len(sizes) == 1 and self.batches.equal(count[0], sizes[0]))
+
+    def _drop_before(self, tensors: list[Output]) -> tuple[list[Output], list[Factor]] | None:
+        """See through the drop of entries: return what it was made of, and the tests that the others passed."""
+        gathers = [source(self.graph, one, "GatherNd") for one in tensors]
+        places = {skip(self.graph, one.inputs[1]) for one in gathers if one is not None}
+        if None in gathers or len(places) > 1:
+            return None
+        where = source(self.graph, places.pop(), "Where")
+        tests = factors(self.graph, where.inputs[0]) if where is not None else None
+        before = [skip(self.graph, one.inputs[0]) for one in gathers if one is not None]
+        return None if tests is None else (before, tests)
+
+
+def _entries(found: Entries | str) -> Entries | None:
+    return None if isinstance(found, str) else found

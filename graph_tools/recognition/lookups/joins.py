@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recognise what is done with the rows that were looked up until a layer takes them: shapes, concatenations, sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from graph_tools.analysis.batches import Batches, is_reshape, joined_axis, joined_parts
+from graph_tools.analysis.sizes import Size
+from graph_tools.analysis.values import Values
+from graph_tools.graph import Node, Output, attribute, dtype_of
+from graph_tools.recognition.lookups.pieces import Part, Piece, as_sequence, is_static, row_width, static
+from graph_tools.rewriting.match import constant_list, skip
+
+# A linear column is computed row by row, and its weights are text in the plan.
+_MOST_OUTPUTS, _MOST_WEIGHTS = 16, 4096
+_NUMBERS = ("float32", "float64", "int32", "int64")
+PieceOf = Callable[[Output], Piece | None]
+
+
+class Joiner:
+    """Makes pieces of pieces.
+
+    Parameters
+    ----------
+    batches : Batches
+    values : Values
+    piece_of : callable
+        What is known of a tensor already.
+    depth : callable
+        Output -> how many lookups it needs, one after another.
+    """
+
+    def __init__(self, batches: Batches, values: Values, piece_of: PieceOf, depth: Callable[[Output], int]) -> None:
+        self.batches, self.values, self.piece_of, self.depth = batches, values, piece_of, depth
+        self.graph = batches.graph
+
+    def reshaped(self, node: Node) -> Piece | None:
+        """Return what a Reshape, ExpandDims, Squeeze or new axis makes of a piece."""
+        piece, sizes = self.piece_of(node.inputs[0]), self.batches.of(node.output())
+        if piece is None or not sizes or not self.batches.keeps_rows(node):
+            return None
+        if piece.sequence is not None:
+            return piece if self._alike(sizes[1:], piece.shape) else None
+        return piece.shaped(sizes[1:]) if is_static(sizes[1:]) else None
+
+    def concatenated(self, node: Node) -> Piece | None:
+        """Return pieces side by side: ConcatV2 or Pack along another axis than the first."""
+        axis = joined_axis(self.batches, node)
+        if not axis:
+            return None
+        parts = joined_parts(node)
+        if len(set(parts)) < len(parts):
+            return None  # A row that is repeated: attention takes it as it is.
+        pieces = [self.piece_of(one) or self.copied(one) for one in parts]
+        found = [one for one in pieces if one is not None]
+        if len(found) < len(pieces) or not self._one_batch(found) or self._waits(found):
+            return None
+        if node.op == "ConcatV2" and axis == 2 and (any(one.sequence is not None for one in found)
+                                                    or any(one.shape[0] != 1 for one in found)):  # fmt: skip
+            return self._side_by_side(found)
+        if any(one.sequence is not None for one in found):
+            return None
+        place = axis - 1
+        shapes = [one.shape if node.op == "ConcatV2" else (*one.shape[:place], 1, *one.shape[place:]) for one in found]
+        if len({len(one) for one in shapes}) > 1 or row_width(shapes[0][:place]) != 1:
+            return None
+        if len({(*one[:place], *one[place + 1 :]) for one in shapes}) > 1:
+            return None
+        total = sum(row_width(one[place : place + 1]) for one in shapes)
+        return self._joined(found, (*shapes[0][:place], total, *shapes[0][place + 1 :]))
+
+    def _joined(self, pieces: list[Piece], shape: tuple[Size, ...]) -> Piece:
+        parts: list[Part] = []
+        initial: tuple[float, ...] = ()
+        begin = 0
+        for one in pieces:
+            parts += [part.moved(begin) for part in one.parts]
+            initial += one.start()
+            begin += one.width
+        return Piece(pieces[0].batch, shape, tuple(parts), initial if any(initial) else ())
+
+    def _side_by_side(self, pieces: list[Piece]) -> Piece | None:
+        """Return sequences [batch, T, w] joined at each position."""
+        made = [as_sequence(one) for one in pieces]
+        found = [one for one in made if one is not None]
+        if len(found) < len(pieces) or not all(self.batches.equal(one.shape[0], found[0].shape[0]) for one in found):
+            return None
+        joined = self._joined(found, (found[0].shape[0], sum(one.width for one in found)))
+        return replace(joined, sequence=found[0].sequence)
+
+    def added(self, node: Node) -> Piece | None:
+        """Return the sum of pieces and constants."""
+        sizes = self.batches.of(node.output())
+        if not sizes or not is_static(sizes[1:]) or attribute(node, "data_format", b"NHWC") != b"NHWC":
+            return None
+        pieces: list[Piece] = []
+        initial = np.zeros(row_width(sizes[1:]), np.float32)
+        for one in node.inputs:
+            piece = self.piece_of(one)
+            if piece is None:
+                bias = self._constant(one, sizes)
+                if bias is None:
+                    return None
+                initial = initial + bias
+                continue
+            if piece.sequence is not None or not self._alike(piece.shape, sizes[1:]):
+                return None
+            pieces.append(piece)
+            initial = initial + np.array(piece.start(), np.float32)
+        if not pieces or not self._one_batch(pieces) or not np.isfinite(initial).all():
+            return None
+        parts = tuple(part.added() for one in pieces for part in one.parts)
+        return Piece(pieces[0].batch, tuple(sizes[1:]), parts, tuple(map(float, initial)) if initial.any() else ())
+
+    def _constant(self, output: Output, sizes: tuple[Size, ...]) -> np.ndarray | None:
+        """Return a known value [width] that is added to every row."""
+        value = self.values.value(output)
+        if value is None or value.dtype != np.float32 or value.ndim > len(sizes):
+            return None
+        if value.ndim == len(sizes) and value.shape[0] != 1:
+            return None
+        row = value[0] if value.ndim == len(sizes) else value
+        try:
+            return np.broadcast_to(row, static(sizes[1:])).reshape(-1)
+        except ValueError:
+            return None
+
+    def reduced(self, node: Node) -> Piece | None:
+        """Return a sum over fields, or over the values of one, and the mean over the values of one."""
+        piece, axes = self.piece_of(node.inputs[0]), constant_list(self.graph, node.inputs[1])
+        sizes = self.batches.of(node.output())
+        if piece is None or axes is None or not sizes or not is_static(sizes[1:]) or not self._alone(node.inputs[0]):
+            return None
+        rank = len(piece.shape) + 1
+        gone = sorted({axis % rank - 1 for axis in axes})
+        if not gone or gone != list(range(gone[0], gone[-1] + 1)) or gone[0] < 0:
+            return None
+        parts = self._pooled(piece, node.op, gone)
+        if parts is None:
+            return None
+        width = row_width(sizes[1:])
+        initial = piece.start() if piece.sequence is None else ()
+        total = tuple(map(float, np.array(initial, np.float32).reshape(-1, width).sum(axis=0))) if any(initial) else ()
+        return Piece(piece.batch, tuple(sizes[1:]), parts, total)
+
+    def _alone(self, output: Output) -> bool:
+        """Say whether nothing else takes a tensor: what does may be an interaction, of which a sum is a part."""
+        while len(self.graph.users(output.node)) == 1 and output.node not in self.values.model.outputs():
+            node = self.graph[output.node]
+            if node.op != "Identity" and not is_reshape(self.graph, node):
+                return True
+            output = node.inputs[0]
+        return False
+
+    def _pooled(self, piece: Piece, op: str, gone: list[int]) -> tuple[Part, ...] | None:
+        combiner = {"Sum": "sum", "Mean": "mean"}[op]
+        if piece.sequence is not None:
+            # The mean of nothing is NaN in TensorFlow, and zeros here.
+            known = gone == [0] and op == "Sum" and not any(one.accumulate for one in piece.parts)
+            return tuple(replace(one, combiner="sum") for one in piece.parts) if known else None
+        if row_width(piece.shape[: gone[0]]) != 1:
+            return None
+        width = row_width(piece.shape[gone[-1] + 1 :])
+        one_value = len(piece.parts) == 1
+        if op == "Mean" and not (one_value and piece.is_plain and piece.parts[0].width == piece.width):
+            return None
+        made: list[Part] = []
+        for part in piece.parts:
+            if part.offset % width:
+                return None
+            if part.width == width and op == "Sum":
+                made.append(replace(part, offset=0, accumulate=True))
+                continue
+            table = part.table
+            if table is None or part.combiner is not None or table.dim != width or part.key is None:
+                return None
+            if op == "Mean" and part.key.may_be_none:
+                return None
+            made.append(replace(part, offset=0, width=width, combiner=combiner, accumulate=len(piece.parts) > 1))
+        return tuple(made)
+
+    def linear(self, node: Node) -> Piece | None:
+        """Return raw numbers times a known matrix."""
+        if attribute(node, "transpose_a", False) or node.controls:
+            return None
+        piece = self.piece_of(node.inputs[0]) or self.copied(node.inputs[0])
+        weights = self.values.value(node.inputs[1])
+        if piece is None or weights is None or len(piece.shape) != 1 or weights.ndim != 2:
+            return None
+        if any(part.feature is None or part.matrix is not None for part in piece.parts) or not piece.is_plain:
+            return None
+        matrix = weights.T if attribute(node, "transpose_b", False) else weights
+        few = matrix.shape[1] <= _MOST_OUTPUTS and matrix.size <= _MOST_WEIGHTS
+        if matrix.dtype != np.float32 or not few or matrix.shape[0] != piece.width or not np.isfinite(matrix).all():
+            return None
+        parts = []
+        for part in piece.parts:
+            dtype = None if part.feature is None else dtype_of(self.graph, part.feature)
+            if part.feature is None or self.depth(part.feature) or dtype is None or not dtype.is_floating:
+                return None
+            rows = matrix[part.offset : part.offset + part.width]
+            parts.append(Part(0, matrix.shape[1], True, part.feature, matrix=tuple(tuple(map(float, r)) for r in rows)))
+        return Piece(piece.batch, (matrix.shape[1],), tuple(parts))
+
+    def copied(self, output: Output) -> Piece | None:
+        """Return the elements of a tensor that comes from elsewhere, where their number per row is known."""
+        output = skip(self.graph, output)
+        sizes, dtype = self.batches.of(output), dtype_of(self.graph, output)
+        if not sizes or not is_static(sizes[1:]) or dtype is None or dtype.name != "float32":
+            return None
+        width = row_width(sizes[1:])
+        feature = self._feature(output)
+        if feature is None or not width or self.graph[output.node].op in {"Const", "ReadVariableOp"}:
+            return None
+        return Piece(sizes[0], tuple(sizes[1:]), (Part(0, width, feature=feature),))
+
+    def _feature(self, output: Output) -> Output | None:
+        """Return the tensor [batch] or [batch, width] of numbers farthest back that has the elements of an output."""
+        best: Output | None = None
+        while True:
+            output = skip(self.graph, output)
+            node, dtype = self.graph[output.node], dtype_of(self.graph, output)
+            rank = len(self.batches.of(output) or ())
+            if dtype is None or dtype.name not in _NUMBERS:
+                return best
+            if rank in (1, 2):
+                best = output
+            if node.controls or output.port:
+                return best
+            if (
+                node.op == "Cast"
+                and attribute(node, "SrcT").name in _NUMBERS
+                and attribute(node, "DstT") in ("float32",)
+            ) or self.batches.keeps_rows(node):
+                output = node.inputs[0]
+            else:
+                return best
+
+    def _waits(self, pieces: list[Piece]) -> bool:
+        """Say whether something else than a lookup comes from another lookup, so that it would need another group."""
+        parts = [part for one in pieces for part in one.parts]
+        looked = [self.depth(one) for part in parts if part.table is not None for one in part.features()]
+        others = [self.depth(one) for part in parts if part.table is None for one in part.features()]
+        return max(others, default=0) > max(looked, default=0)
+
+    def _one_batch(self, pieces: list[Piece]) -> bool:
+        return all(self.batches.equal(one.batch, pieces[0].batch) for one in pieces)
+
+    def _alike(self, one: tuple[Size, ...], other: tuple[Size, ...]) -> bool:
+        leader = self.batches.leader
+        return tuple(map(leader, one)) == tuple(map(leader, other))

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Follow ids back to the feature that they are made of, step by step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graph_tools.analysis.batches import Batches, is_reshape
+from graph_tools.analysis.ranges import ANY, RangeFinder
+from graph_tools.graph import Node, Output, attribute, dtype_of
+from graph_tools.plans.embedding_plan import (
+    Add,
+    Bucketize,
+    Clip,
+    FastHash,
+    LegacyHash,
+    Mod,
+    Multiply,
+    Step,
+    StrongHash,
+    ToString,
+    WrapNegative,
+)
+from graph_tools.recognition.lookups.pieces import KeySource
+from graph_tools.recognition.lookups.vocabularies import Vocabularies
+from graph_tools.rewriting.match import constant, skip, source
+
+#: What a key may be made of; floats where the first step is `bucketize`.
+INTEGERS = ("int32", "int64", "uint32", "uint64")
+_FLOATS = ("float32", "float64")
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+_AS_STRING = {"precision": -1, "scientific": False, "shortest": False, "width": -1, "fill": b""}
+
+
+class KeyFinder:
+    """Makes keys of ids in a graph that does not change meanwhile."""
+
+    def __init__(self, batches: Batches, ranges: RangeFinder, vocabularies: Vocabularies) -> None:
+        self.batches, self.ranges, self.vocabularies = batches, ranges, vocabularies
+        self.graph = batches.graph
+        self._known: dict[Output, tuple[Output, tuple[Step, ...]]] = {}
+
+    def of(self, ids: Output, shaped: bool = True) -> KeySource | str:
+        """Return the key whose values, after its steps, are ids; else why there is none.
+
+        Parameters
+        ----------
+        ids : Output
+            Integers or strings.
+        shaped : bool
+            The first size of ids is the batch. If not, they are a vector of values, and no reshape is seen through.
+        """
+        values, steps = self.walk(ids, shaped)
+        dtype = dtype_of(self.graph, values)
+        name = dtype.name if dtype is not None else "unknown"
+        allowed = ("string", *INTEGERS, *(_FLOATS if steps and isinstance(steps[0], Bucketize) else ()))
+        if name not in allowed:
+            return f"'{values}' is {name}, expected one of {', '.join(allowed)}"
+        sizes = self.batches.of(values) if shaped else None
+        return KeySource(values, steps, length=sizes[1] if sizes is not None and len(sizes) == 2 else None)
+
+    def walk(self, output: Output, shaped: bool = True) -> tuple[Output, tuple[Step, ...]]:
+        """Return the tensor farthest back from which steps make an output, and the steps in their order."""
+        output = skip(self.graph, output)
+        place = output
+        if shaped and place in self._known:
+            return self._known[place]
+        found = self._walk(output, shaped)
+        if shaped:
+            self._known[place] = found
+        return found
+
+    def _walk(self, output: Output, shaped: bool) -> tuple[Output, tuple[Step, ...]]:
+        node = self.graph[output.node]
+        if node.controls or output.port:
+            return output, ()
+        if is_reshape(self.graph, node):
+            return self.walk(node.inputs[0]) if shaped and self.batches.keeps_rows(node) else (output, ())
+        if node.op == "Cast":
+            return self.walk(node.inputs[0], shaped) if self._loses_nothing(node) else (output, ())
+        if node.op == "Bucketize":
+            return self._bucketized(node, shaped)
+        before, step = self.step(node)
+        if before is None or step is None:
+            return output, ()
+        values, steps = self.walk(before, shaped)
+        if step == Add(0):
+            return values, steps
+        if isinstance(step, (FastHash, StrongHash, LegacyHash)):
+            return values, (*steps, step)
+        if any(isinstance(one, (Mod, WrapNegative)) for one in (*steps, step)) and self._may_overflow(before):
+            return output, ()
+        return values, (*steps, step)
+
+    def _may_overflow(self, output: Output) -> bool:
+        """Say whether arithmetic on an int32 gives another number than on an int64."""
+        dtype = dtype_of(self.graph, output)
+        node = self.graph[skip(self.graph, output).node]
+        arithmetic = node.op in {"Add", "AddV2", "Sub", "Mul"}
+        return bool(arithmetic and dtype is not None and dtype.size < 8 and self.ranges.of(output) == ANY)
+
+    def _loses_nothing(self, cast: Node) -> bool:
+        before, after = attribute(cast, "SrcT"), attribute(cast, "DstT")
+        # Steps on uint64 are unsigned.
+        if before.name not in INTEGERS or before.name == "uint64" or not after.is_integer:
+            return False
+        if after.name == "int64":
+            return True
+        if before == after:
+            return True
+        low, high = self.ranges.of(cast.inputs[0])
+        limits = np.iinfo(after.as_numpy_dtype)
+        return low is not None and high is not None and limits.min <= low and high <= limits.max
+
+    def _bucketized(self, node: Node, shaped: bool) -> tuple[Output, tuple[Step, ...]]:
+        values, steps = self.walk(node.inputs[0], shaped)
+        boundaries = tuple(float(one) for one in node.attrs["boundaries"].list.f)
+        if steps:
+            values = skip(self.graph, node.inputs[0])
+        return values, (Bucketize(boundaries),)
+
+    def step(self, node: Node) -> tuple[Output | None, Step | None]:
+        """Return what a node computes, and from which input."""
+        inputs = node.inputs
+        if node.op == "StringToHashBucketFast":
+            return inputs[0], FastHash(attribute(node, "num_buckets"))
+        if node.op == "StringToHashBucketStrong":
+            return inputs[0], StrongHash(attribute(node, "num_buckets"), tuple(map(int, attribute(node, "key"))))
+        if node.op == "StringToHashBucket":
+            return inputs[0], LegacyHash(attribute(node, "num_buckets"))
+        if node.op == "AsString":
+            plain = all(attribute(node, key, default) == default for key, default in _AS_STRING.items())
+            number = attribute(node, "T").name in ("int32", "int64")
+            return (inputs[0], ToString()) if plain and number else (None, None)
+        if node.op in {"Select", "SelectV2"}:
+            return self._wrapped(node)
+        if node.op in {"Add", "AddV2", "Sub", "Mul", "FloorMod", "Maximum", "Minimum"}:
+            return self._arithmetic(node)
+        if node.op == "ClipByValue":
+            low, high = (self.number(one) for one in inputs[1:])
+            return (
+                (inputs[0], Clip(low, high)) if low is not None and high is not None and low <= high else (None, None)
+            )
+        return None, None
+
+    def _arithmetic(self, node: Node) -> tuple[Output | None, Step | None]:
+        dtype: Any = attribute(node, "T")
+        if dtype.name not in ("int32", "int64"):
+            return None, None
+        number, before = self.number(node.inputs[1]), node.inputs[0]
+        if number is None and node.op not in {"Sub", "FloorMod"}:
+            number, before = self.number(node.inputs[0]), node.inputs[1]
+        if number is None or self.number(before) is not None:
+            return None, None
+        if node.op == "FloorMod":
+            return (before, Mod(number)) if number > 0 else (None, None)
+        if node.op == "Mul":
+            return (before, Multiply(number)) if dtype.name == "int64" else (None, None)
+        if node.op == "Maximum":
+            return before, Clip(number, _MOST)
+        if node.op == "Minimum":
+            return before, Clip(_LEAST, number)
+        return before, Add(-number if node.op == "Sub" else number)
+
+    def _wrapped(self, select: Node) -> tuple[Output | None, Step | None]:
+        """Recognise `where(ids < 0, ids + n, ids)`, Keras 3's repair of negative ids."""
+        ids = skip(self.graph, select.inputs[2])
+        less = source(self.graph, select.inputs[0], "Less")
+        added = source(self.graph, select.inputs[1], "AddV2", "Add")
+        if less is None or added is None or skip(self.graph, less.inputs[0]) != ids:
+            return None, None
+        if self.number(less.inputs[1]) != 0 or skip(self.graph, added.inputs[0]) != ids:
+            return None, None
+        number = self.number(added.inputs[1])
+        return (ids, WrapNegative(number)) if number is not None and number > 0 else (None, None)
+
+    def number(self, output: Output) -> int | None:
+        """Return the number that an integer tensor holds in every request, the size of a hash table as well."""
+        node = self.graph[skip(self.graph, output).node]
+        if node.op == "LookupTableSizeV2":
+            vocabulary = self.vocabularies.of(skip(self.graph, node.inputs[0]).node)
+            return None if isinstance(vocabulary, str) else vocabulary.keys.shape[0]
+        if node.op in {"Fill", "Tile"}:
+            return self.number(node.inputs[1 if node.op == "Fill" else 0])
+        if node.op == "Mul":
+            factors = [self.number(one) for one in node.inputs]
+            if 0 in factors:
+                return 0
+        array = constant(self.graph, output)
+        if array is None or array.size != 1 or array.dtype.kind not in "iu" or array.ndim > 1:
+            return None
+        return int(array.reshape(-1)[0])

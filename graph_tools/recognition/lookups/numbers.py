@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Follow row numbers back to keys: through hash tables, indexes and what is given to absent keys.
+
+What is understood here goes into a table with keys; what is not stays in the graph, and its numbers become a feature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from graph_tools.graph import Node, Output, attribute
+from graph_tools.model import Model
+from graph_tools.plans.embedding_plan import Add, FastHash, Mod, Step, WrapNegative
+from graph_tools.recognition.lookups.keys import KeyFinder
+from graph_tools.recognition.lookups.pieces import KeySource
+from graph_tools.recognition.lookups.tables import ArrayIndex, DefaultRows, HashIndex, Index
+from graph_tools.rewriting.match import FINDS, skip, source
+from graph_tools.tensors import TensorSource
+
+# Strings are put into the order of their rows, in memory.
+_MOST_SORTED = 1 << 27
+_MISSING = {"Less": "absent", "Equal": "absent", "GreaterEqual": "present", "NotEqual": "present"}
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Where row numbers come from.
+
+    Attributes
+    ----------
+    key : KeySource
+    index : Index or None
+        None: keys are row numbers.
+    absent : "error", "zeros" or DefaultRows
+    span : int or None
+        Keys of a direct table that are not absent; None: all rows.
+    found : Output or None
+        What a hash table gives for the keys, before anything is done about absent ones.
+    """
+
+    key: KeySource
+    index: Index | None = None
+    absent: str | DefaultRows = "error"
+    span: int | None = None
+    found: Output | None = None
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Numbers of a hash table, after some arithmetic."""
+
+    find: Node
+    changes: tuple[tuple[str, int], ...]
+
+
+class NumberFinder:
+    """Understands row numbers in a graph that does not change meanwhile.
+
+    Attributes
+    ----------
+    refused : dict of str to str
+        Hash tables' lookups that stay in the graph, and why.
+    """
+
+    def __init__(self, model: Model, keys: KeyFinder) -> None:
+        self.model, self.graph, self.keys = model, model.graph, keys
+        self.vocabularies = keys.vocabularies
+        self.refused: dict[str, str] = {}
+
+    def of(self, numbers: Output, shaped: bool = True) -> Numbers | str:
+        """Return what row numbers are made of; a reason only where not even the numbers can be a feature."""
+        for form in (self._in_range, self._kept_in_range, self._remapped, self._hashed, self._counted_from_the_end):
+            found = form(skip(self.graph, numbers), shaped)
+            if found is not None:
+                return found
+        key = self.keys.of(numbers, shaped)
+        return key if isinstance(key, str) else Numbers(key)
+
+    # Keys that are row numbers from a smallest one on
+
+    def _range(self, output: Output) -> tuple[Output, int, Output, int] | None:
+        """Recognise `select(uint64(keys - low) < span, keys - low, absent)`: (keys - low, span, absent, low)."""
+        select = source(self.graph, output, "SelectV2")
+        less = source(self.graph, select.inputs[0], "Less") if select is not None else None
+        cast = source(self.graph, less.inputs[0], "Bitcast") if less is not None else None
+        if select is None or less is None or cast is None or attribute(cast, "T").name != "int64":
+            return None
+        span, shifted = self.keys.number(less.inputs[1]), skip(self.graph, cast.inputs[0])
+        if span is None or attribute(cast, "type").name != "uint64" or skip(self.graph, select.inputs[1]) != shifted:
+            return None
+        node = self.graph[shifted.node]
+        low = self.keys.number(node.inputs[1]) if node.op == "Sub" else None
+        return shifted, span, select.inputs[2], low or 0
+
+    def _in_range(self, output: Output, shaped: bool) -> Numbers | None:
+        found = self._range(output)
+        if found is None:
+            return None
+        shifted, span, absent, low = found
+        node = self.graph[shifted.node]
+        keys = skip(self.graph, node.inputs[0]) if low else shifted
+        rows = self._absent_rows(absent, keys, shaped)
+        key = self.keys.of(shifted, shaped)
+        if rows is None or isinstance(key, str):
+            return None
+        if rows.count > 1 and low:
+            # Keys that wrap around when they are shifted have another remainder, except of a power of two.
+            if rows.count & (rows.count - 1):
+                return None
+            rows = DefaultRows(rows.first, rows.count, low % rows.count)
+        return Numbers(key, None, rows, span)
+
+    def _kept_in_range(self, output: Output, shaped: bool) -> Numbers | None:
+        """Recognise `select(ids < 0 or ids >= n, default, ids)`."""
+        select = source(self.graph, output, "SelectV2", "Select")
+        either = source(self.graph, select.inputs[0], "LogicalOr") if select is not None else None
+        if select is None or either is None:
+            return None
+        ids, tests = skip(self.graph, select.inputs[2]), {}
+        for one in either.inputs:
+            test = source(self.graph, one, "Less", "GreaterEqual")
+            if test is not None and skip(self.graph, test.inputs[0]) == ids:
+                tests[test.op] = self.keys.number(test.inputs[1])
+        span, default = tests.get("GreaterEqual"), self.keys.number(select.inputs[1])
+        key = self.keys.of(ids, shaped)
+        if tests.get("Less") != 0 or not span or span < 0 or default is None or default < 0 or isinstance(key, str):
+            return None
+        return Numbers(key, None, DefaultRows(default), span)
+
+    def is_row(self, output: Output, shaped: bool = True) -> bool:
+        """Say whether no request can make a number of a row negative."""
+        if self.keys.ranges.is_nonnegative(output):
+            return True
+        found = self.of(output, shaped)
+        if isinstance(found, str) or not isinstance(found.absent, DefaultRows):
+            return False
+        if not isinstance(found.index, HashIndex):
+            return True
+        vocabulary = self.vocabularies.of(found.index.handle)
+        return not isinstance(vocabulary, str) and changed(vocabulary.least, found.index.changes) >= 0
+
+    def _remapped(self, output: Output, shaped: bool) -> Numbers | None:
+        """Recognise row numbers that a variable of integers holds for each key."""
+        node, absent = self.graph[output.node], None
+        if node.op == "SelectV2":
+            less = source(self.graph, node.inputs[0], "Less")
+            inside = skip(self.graph, node.inputs[2])
+            if less is None or skip(self.graph, less.inputs[0]) != inside or self.keys.number(less.inputs[1]) != 0:
+                return None
+            absent, node = node.inputs[1], self.graph[inside.node]
+        if node.op == "Cast" and attribute(node, "SrcT").name == "int32":
+            node = self.graph[skip(self.graph, node.inputs[0]).node]
+        if node.op != "ResourceGather" or attribute(node, "batch_dims", 0) or node.controls:
+            return None
+        held = self.model.variables.get(skip(self.graph, node.inputs[0]).node)
+        handle = skip(self.graph, node.inputs[0]).node
+        written = handle in self.model.written_variables()
+        if held is None or held.dtype.kind not in "i" or len(held.shape) != 1 or written:
+            return None
+        found = self._range(node.inputs[1])
+        if found is None:
+            key = self.keys.of(node.inputs[1], shaped)
+            plain = absent is None and not isinstance(key, str)
+            return Numbers(key, ArrayIndex(handle, held.shape[0])) if plain and not isinstance(key, str) else None
+        shifted, span, last, low = found
+        keys = skip(self.graph, self.graph[shifted.node].inputs[0]) if low else shifted
+        key = self.keys.of(keys, shaped)
+        if self.keys.number(last) != span or held.shape[0] <= span or isinstance(key, str):
+            return None
+        number = _element(held, span)
+        rows = DefaultRows(number) if absent is None else self._absent_rows(absent, keys, shaped)
+        if rows is None or (absent is None and number < 0):
+            return None
+        return Numbers(key, ArrayIndex(handle, span, low, number), rows)
+
+    # Hash tables
+
+    def _hashed(self, output: Output, shaped: bool) -> Numbers | None:
+        found = self._peel(output, shaped)
+        if found is not None:
+            default = self._default(found)
+            if default is None:
+                return None
+            absent: str | DefaultRows = DefaultRows(default) if default >= 0 else "error"
+            return self._with_table(found, absent, shaped, None)
+        return self._with_absent_branch(output, shaped)
+
+    def _counted_from_the_end(self, output: Output, shaped: bool) -> Numbers | None:
+        """Recognise numbers of a hash table of which negative ones, an absent key's, count from the end of the rows."""
+        ids, step = self.keys.step(self.graph[output.node])
+        found = (
+            self._hashed(skip(self.graph, ids), shaped) if ids is not None and isinstance(step, WrapNegative) else None
+        )
+        if found is None or not isinstance(found.index, HashIndex) or not isinstance(step, WrapNegative):
+            return None
+        vocabulary = self.vocabularies.of(found.index.handle)
+        peeled = self._peel(ids, shaped) if ids is not None else None
+        if isinstance(vocabulary, str) or changed(vocabulary.least, found.index.changes) < 0:
+            return None
+        if found.absent != "error":
+            return found
+        default = self._default(peeled) if peeled is not None else None
+        known = default is not None and -step.by <= default < 0
+        return replace(found, absent=DefaultRows(default + step.by)) if known and default is not None else None
+
+    def _with_absent_branch(self, output: Output, shaped: bool) -> Numbers | None:
+        """Recognise `select(found < 0, number of an absent key, found)` and its other spellings."""
+        select = source(self.graph, output, "SelectV2", "Select")
+        test = source(self.graph, select.inputs[0], *_MISSING) if select is not None else None
+        if select is None or test is None:
+            return None
+        first = _MISSING[test.op] == "absent"
+        absent, present = select.inputs[1 if first else 2], select.inputs[2 if first else 1]
+        found, tested = self._peel(present, shaped), self._peel(test.inputs[0], shaped)
+        against = self.keys.number(test.inputs[1])
+        if found is None or tested is None or tested.changes or found.find is not tested.find or against is None:
+            return None
+        default = self._default(tested)
+        rows = self._absent_rows(absent, skip(self.graph, found.find.inputs[1]), shaped)
+        if rows is None or default is None:
+            return None
+        if test.op in {"Less", "GreaterEqual"}:
+            least = against
+            if default >= least:
+                return None
+            return self._with_table(found, rows, shaped, ("below", least))
+        return self._with_table(found, rows, shaped, ("equal", against)) if default == against else None
+
+    def _with_table(
+        self, found: _Found, absent: str | DefaultRows, shaped: bool, missing: tuple[str, int] | None
+    ) -> Numbers | None:
+        find = found.find
+        handle = skip(self.graph, find.inputs[0]).node
+        vocabulary = self.vocabularies.of(handle)
+        key = self.keys.of(find.inputs[1], shaped)
+        if isinstance(vocabulary, str) or isinstance(key, str):
+            self.refused[find.name] = vocabulary if isinstance(vocabulary, str) else str(key)
+            return None
+        if missing is not None:
+            kind, number = missing
+            if vocabulary.least < number if kind == "below" else vocabulary.holds(number):
+                self.refused[find.name] = f"table '{handle}' gives a key the number that stands for an absent one"
+                return None
+        strings, count = attribute(find, "Tin").name == "string", vocabulary.keys.shape[0]
+        if strings and vocabulary.values is not None and count > _MOST_SORTED:
+            self.refused[find.name] = f"table '{handle}' has {count} strings in an order of their own"
+            return None
+        return Numbers(key, HashIndex(handle, strings, found.changes), absent, None, find.output())
+
+    def _peel(self, output: Output, shaped: bool) -> _Found | None:
+        """See through arithmetic on what a hash table gives."""
+        changes: list[tuple[str, int]] = []
+        while True:
+            node = self.graph[skip(self.graph, output).node]
+            if node.controls:
+                return None
+            if node.op in FINDS:
+                return _Found(node, tuple(reversed(changes))) if attribute(node, "Tout").is_integer else None
+            if node.op in {"AddV2", "Add", "Sub", "Minimum"}:
+                number = self.keys.number(node.inputs[1])
+                if number is None:
+                    return None
+                changes.append(
+                    ("min", number) if node.op == "Minimum" else ("add", -number if node.op == "Sub" else number)
+                )
+            elif node.op == "Cast":
+                if not (attribute(node, "SrcT").is_integer and attribute(node, "DstT").name in ("int32", "int64")):
+                    return None
+            elif not (shaped and self.keys.batches.keeps_rows(node)):
+                return None
+            output = node.inputs[0]
+
+    def _default(self, found: _Found) -> int | None:
+        number = self.keys.number(found.find.inputs[2])
+        return None if number is None else changed(number, found.changes)
+
+    def _absent_rows(self, output: Output, keys: Output, shaped: bool) -> DefaultRows | None:
+        """Recognise the row number of an absent key: one for all, or by the remainder of the key."""
+        number = self.keys.number(output)
+        if number is not None:
+            return DefaultRows(number) if number >= 0 else None
+        wanted = self.keys.walk(keys, shaped)
+        values, steps = self.keys.walk(output, shaped)
+        first, rest = (steps[-1].value, steps[:-1]) if steps and isinstance(steps[-1], Add) else (0, steps)
+        if not rest or first < 0 or values != wanted[0] or rest[:-1] != wanted[1]:
+            return None
+        count = _remainder(rest[-1])
+        return None if count is None else DefaultRows(first, count)
+
+
+def changed(number: int, changes: tuple[tuple[str, int], ...]) -> int:
+    """Return what a table's number becomes before it is a row number."""
+    for op, operand in changes:
+        number = min(number, operand) if op == "min" else number + operand
+    return number
+
+
+def _remainder(step: Step) -> int | None:
+    """Return n where a step gives what the format calls `k mod n`."""
+    if isinstance(step, FastHash):
+        return step.buckets
+    return step.by if isinstance(step, Mod) else None
+
+
+def _element(tensor: TensorSource, place: int) -> int:
+    from graph_tools.tensors import rows_between
+
+    return int(np.asarray(rows_between(tensor, place, place + 1)).reshape(-1)[0])

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables that are split into parts: which part an id is sent to, and one tensor made of all parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from graph_tools.graph import Graph, Node, Output, is_native
+from graph_tools.model import Model
+from graph_tools.rewriting.match import skip
+from graph_tools.tables.table import Absent, Part
+from graph_tools.tensors import Array, StreamTensor, TensorSource, rows_per_chunk
+
+_NO_STATE = {"VarHandleOp", "HashTableV2", "MutableHashTableV2", "MutableHashTableOfTensorsV2", "Placeholder"}
+
+Route = Callable[[Array], list[Array]]
+"""Given ids [n], returns [n] for each of the outputs that were asked for."""
+
+
+def route_function(model: Model, ids: Output, wanted: list[Output], dtype: object) -> Route | str:
+    """Return what TensorFlow makes of ids, or why the nodes cannot be run alone.
+
+    Parameters
+    ----------
+    model : Model
+    ids : Output [n]
+    wanted : list of Output [n]
+        Made from `ids`, element by element.
+    dtype : TensorFlow dtype
+        Of `ids`.
+    """
+    import tensorflow as tf
+
+    graph = model.graph
+    ids = skip(graph, ids)
+    alone = Graph()
+    alone.producer = graph.producer
+    fed = alone.add("Placeholder", name="ids", attrs={"dtype": dtype, "shape": (None,)}).output()
+    made = {ids: fed}
+
+    def copy(output: Output) -> Output | str:
+        output = skip(graph, output)
+        if output in made:
+            return made[output]
+        node = graph[output.node]
+        if node.op in _NO_STATE or not is_native(node.op):
+            return f"'{node.name}' ({node.op}) decides on the part of an id, expected arithmetic alone"
+        inputs = []
+        for one in node.inputs:
+            found = copy(one)
+            if isinstance(found, str):
+                return found
+            inputs.append(found)
+        clone = alone.add(node.op, inputs, name=node.name, attrs=dict(node.attrs))
+        made[output] = Output(clone.name, output.port)
+        return made[output]
+
+    fetched = []
+    for one in wanted:
+        found = copy(one)
+        if isinstance(found, str):
+            return found
+        fetched.append(str(found))
+    imported = tf.Graph()
+    with imported.as_default():
+        tf.graph_util.import_graph_def(alone.to_graph_def(), name="")
+    kind = tf.as_dtype(dtype).as_numpy_dtype
+    session = tf.compat.v1.Session(graph=imported, config=tf.compat.v1.ConfigProto(device_count={"GPU": 0}))
+
+    def run(values: Array) -> list[Array]:
+        results: list[Array] = session.run(fetched, {str(fed): values.astype(kind, copy=False)})
+        return results
+
+    return run
+
+
+def layout_of(route: Route, sizes: list[int], dtype: np.dtype[np.generic], rows: int = 1 << 20) -> str:
+    """Say how rows of one table lie in its parts: `div`, one part after another, or `mod`, dealt in turn; "" neither.
+
+    Every id that the parts have a row for is tried.
+
+    Parameters
+    ----------
+    route : callable
+        Ids [n] to (part [n], row in the part [n]).
+    sizes : list of int
+        Rows of each part.
+    """
+    total, count = sum(sizes), len(sizes)
+    offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    div = True
+    mod = all(size == (total - part + count - 1) // count for part, size in enumerate(sizes))
+    for begin in range(0, total, rows):
+        ids = np.arange(begin, min(begin + rows, total)).astype(dtype)
+        part, row = (one.astype(np.int64) for one in route(ids))
+        if part.min() < 0 or part.max() >= count:
+            return ""
+        div = div and bool((offsets[part] + row == ids).all())
+        mod = mod and bool((row * count + part == ids).all())
+        if not div and not mod:
+            return ""
+    return "div" if div else "mod" if mod else ""
+
+
+def exact_chunks(tensor: TensorSource, rows: int) -> Iterator[Array]:
+    """Yield blocks of exactly `rows` rows; the last may be smaller."""
+    held: list[Array] = []
+    count = 0
+    for chunk in tensor.chunks(rows):
+        held.append(chunk)
+        count += len(chunk)
+        while count >= rows:
+            whole = held[0] if len(held) == 1 else np.concatenate(held)
+            yield whole[:rows]
+            held, count = [whole[rows:]], len(whole) - rows
+    if count:
+        yield np.concatenate(held)
+
+
+def interleaved(parts: list[TensorSource]) -> StreamTensor:
+    """Return the tensor whose row i is row i // n of part i mod n."""
+    count = len(parts)
+    total = sum(part.shape[0] for part in parts)
+
+    def make(rows: int) -> Iterator[Array]:
+        each = max(1, rows // count)
+        streams = [exact_chunks(part, each) for part in parts]
+        while True:
+            blocks = [next(stream, None) for stream in streams]
+            have = [block for block in blocks if block is not None]
+            if not have:
+                return
+            block = np.empty((sum(map(len, have)), *have[0].shape[1:]), have[0].dtype)
+            for part, one in enumerate(have):
+                block[part::count] = one
+            for begin in range(0, len(block), rows):
+                yield block[begin : begin + rows]
+
+    return StreamTensor(parts[0].dtype, (total, *parts[0].shape[1:]), make)
+
+
+def misplaced(part: Part, number: int, route: Route) -> Array:
+    """Return the positions of a part's keys that requests look for in another part."""
+    found: list[Array] = []
+    begin = 0
+    for keys in part.keys.chunks(rows_per_chunk(part.keys)):
+        (numbers,) = route(keys)
+        found.append(begin + np.flatnonzero(numbers != number))
+        begin += len(keys)
+    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def without(tensor: TensorSource, positions: Array) -> TensorSource:
+    """Return a tensor without the rows at some positions, which are in order."""
+    if not len(positions):
+        return tensor
+
+    def make(rows: int) -> Iterator[Array]:
+        begin = 0
+        for chunk in tensor.chunks(rows):
+            first, last = np.searchsorted(positions, [begin, begin + len(chunk)])
+            yield np.delete(chunk, positions[first:last] - begin, axis=0) if last > first else chunk
+            begin += len(chunk)
+
+    return StreamTensor(tensor.dtype, (tensor.shape[0] - len(positions), *tensor.shape[1:]), make)
+
+
+def same_absent(one: Absent, other: Absent) -> bool:
+    """Say whether two tables give the same rows for every key that they lack."""
+    if one.rows is None or other.rows is None or one.kind == "zero" or other.kind == "zero":
+        return one.kind == other.kind == "zero"
+    return np.array_equal(one.rows, other.rows)
+
+
+def common_name(names: list[str]) -> str:
+    """Return the name of a table whose parts are called `name/part_0`, `name/part_1`, …."""
+    import re
+
+    stems = {re.sub(r"/part_\d+(?=/|$)", "", name) for name in names}
+    return stems.pop() if len(stems) == 1 else f"{names[0]}/merged"
+
+
+def partition_number(graph: Graph, output: Output, op: str) -> tuple[Node, int] | None:
+    """Return the partitioning node that gives an output, and the part."""
+    found = skip(graph, output)
+    node = graph[found.node]
+    return (node, found.port) if node.op == op else None

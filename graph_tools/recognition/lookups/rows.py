@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recognise the nodes that read rows of a table, in the types that `cut` stores them in."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.graph.attributes import const_array
+from graph_tools.model import Model
+from graph_tools.recognition.lookups.tables import StoredRows
+from graph_tools.rewriting.match import constant_list, is_constant, operand, skip, source
+from graph_tools.tensors import ArrayTensor, TensorSource
+
+_ROW_TYPES = {np.dtype(np.float32): "fp32", np.dtype(np.float16): "fp16", np.dtype(ml_dtypes.bfloat16): "bf16"}
+GATHERS = ("ResourceGather", "GatherV2")
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Rows of a table.
+
+    Attributes
+    ----------
+    rows : StoredRows
+    numbers : Output
+    gathers : tuple of str
+        The nodes that read the variables.
+    """
+
+    rows: StoredRows
+    numbers: Output
+    gathers: tuple[str, ...]
+
+
+class RowFinder:
+    """Finds what is read of which variable, in a graph that does not change meanwhile."""
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.graph = model, model.graph
+        self.written = model.written_variables()
+
+    def of(self, output: Output) -> Gathered | str:
+        """Return the rows that an output holds as float32; "" where it holds none, else why they are not understood."""
+        node = self.graph[output.node]
+        if node.op in GATHERS and not output.port:
+            found = self._gathered(node)
+            if isinstance(found, Gathered) and found.rows.row_type != "fp32":
+                return ""  # The Cast of them is what holds numbers.
+            return found
+        if node.op == "Cast" and attribute(node, "DstT").name == "float32":
+            gather = source(self.graph, node.inputs[0], *GATHERS)
+            if gather is None or attribute(node, "SrcT").name not in ("half", "float16", "bfloat16"):
+                return ""
+            return self._gathered(gather)
+        if node.op in {"Add", "AddV2"}:
+            return self._dequantised(node) or ""
+        return ""
+
+    def table(self, data: Output) -> StoredRows | str:
+        """Return the rows of a variable or constant that is read as a whole."""
+        node = self.graph[skip(self.graph, data).node]
+        if node.op == "ReadVariableOp":
+            return self._stored(skip(self.graph, node.inputs[0]).node)
+        return self._constant(node) if node.op == "Const" else ""
+
+    def _gathered(self, gather: Node) -> Gathered | str:
+        if gather.controls:
+            return f"'{gather.name}' runs after '{gather.controls[0]}'"
+        if attribute(gather, "batch_dims", 0):
+            return f"'{gather.name}' gathers in batches"
+        if gather.op == "GatherV2":
+            rows = self.table(gather.inputs[0])
+            if isinstance(rows, str):
+                return rows
+            if constant_list(self.graph, gather.inputs[2]) != [0]:
+                return f"'{gather.name}' gathers along another axis than the first"
+        else:
+            rows = self._stored(skip(self.graph, gather.inputs[0]).node)
+            if isinstance(rows, str):
+                return rows
+        return Gathered(rows, gather.inputs[1], (gather.name,))
+
+    def _stored(self, handle: str) -> StoredRows | str:
+        tensor = self.model.variables.get(handle)
+        if tensor is None or self.graph[handle].op != "VarHandleOp":
+            return f"the value of '{handle}' is not known"
+        if handle in self.written:
+            return f"variable '{handle}' is written while it is served"
+        return _described(handle, tensor)
+
+    def _constant(self, node: Node) -> StoredRows | str:
+        shape = tuple(int(one.size) for one in node.attrs["value"].tensor.tensor_shape.dim)
+        if not shape or attribute(node, "dtype").name not in ("float32", "half", "float16", "bfloat16"):
+            return ""
+        return _described(node.name, ArrayTensor(const_array(node)))
+
+    def _dequantised(self, node: Node) -> Gathered | None:
+        """Recognise `codes · scale + bias`."""
+        graph = self.graph
+        product = source(graph, node.inputs[0], "Mul")
+        bias = operand(graph, node, 1)
+        pair = graph[bias.node]
+        if (
+            product is None
+            or pair.op != "Split"
+            or bias.port != 1
+            or operand(graph, product, 1) != Output(pair.name, 0)
+        ):
+            return None
+        wide, halves = source(graph, product.inputs[0], "Cast"), source(graph, pair.inputs[1], "Cast")
+        if wide is None or halves is None or attribute(wide, "SrcT").name != "uint8":
+            return None
+        pairs = source(graph, halves.inputs[0], *GATHERS)
+        found = _codes(graph, wide.inputs[0])
+        if pairs is None or found is None:
+            return None
+        gather, four_bits, dim = found
+        codes, scales = self._bytes(gather, 1), self._bytes(pairs, 2)
+        if codes is None or scales is None or skip(graph, gather.inputs[1]) != skip(graph, pairs.inputs[1]):
+            return None
+        count, width = self.model.variables[codes].shape
+        if self.model.variables[scales].shape != (count, 2):
+            return None
+        row_type = "int4" if four_bits else "int8"
+        length = width if not four_bits else (2 * width if dim is None else dim)
+        rows = StoredRows(codes, scales, row_type, count, (length,))
+        return Gathered(rows, gather.inputs[1], (gather.name, pairs.name))
+
+    def _bytes(self, gather: Node, size: int) -> str | None:
+        """Name the variable [n, k], of elements of `size` bytes, that a gather reads."""
+        if gather.op != "ResourceGather" or attribute(gather, "batch_dims", 0) or gather.controls:
+            return None
+        handle = skip(self.graph, gather.inputs[0]).node
+        tensor = self.model.variables.get(handle)
+        known = tensor is not None and len(tensor.shape) == 2 and tensor.dtype.itemsize == size
+        return handle if known and handle not in self.written else None
+
+
+def _described(name: str, tensor: TensorSource) -> StoredRows | str:
+    if tensor.dtype.kind not in "fV":
+        return ""
+    row_type = _ROW_TYPES.get(np.dtype(tensor.dtype))
+    if row_type is None or not tensor.shape:
+        return f"'{name}' holds {tensor.dtype}{list(tensor.shape)}, expected rows of float32, float16 or bfloat16"
+    if not all(tensor.shape) or tensor.shape[0] >= 1 << 31:
+        return f"'{name}' has the shape {list(tensor.shape)}, expected 1 to 2^31 rows of at least one element"
+    return StoredRows(name, None, row_type, tensor.shape[0], tuple(tensor.shape[1:]))
+
+
+def _codes(graph: Graph, output: Output) -> tuple[Node, bool, int | None] | None:
+    """Return the gather of codes, whether two share a byte, and the length of a row where only a slice says it."""
+    gather = source(graph, output, *GATHERS)
+    if gather is not None:
+        return gather, False, None
+    node, dim = graph[skip(graph, output).node], None
+    if node.op == "StridedSlice":
+        end = constant_list(graph, node.inputs[2])
+        if not end:
+            return None
+        dim, node = end[-1], graph[operand(graph, node, 0).node]
+    if node.op != "Reshape":
+        return None
+    pack = source(graph, node.inputs[0], "Pack")
+    if pack is None or len(pack.inputs) != 2:
+        return None
+    low, high = source(graph, pack.inputs[0], "BitwiseAnd"), source(graph, pack.inputs[1], "RightShift")
+    if low is None or high is None or not is_constant(graph, low.inputs[1], 15):
+        return None
+    gather = source(graph, low.inputs[0], *GATHERS)
+    same = gather is not None and operand(graph, high, 0) == gather.output()
+    return (gather, True, dim) if gather is not None and same and is_constant(graph, high.inputs[1], 4) else None
+
+
+def dim_of(rows: StoredRows) -> int:
+    """Return the number of elements of a row."""
+    return math.prod(rows.row_shape)

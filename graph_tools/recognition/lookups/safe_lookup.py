@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recognise what `safe_embedding_lookup_sparse` and feature columns make of one lookup.
+
+    indices, ids, shape → SparseReshape … → entries with ids >= 0 → SparseFillEmptyRows
+    its indices → column 0 ─────────┐
+    its ids → Unique → gather → SparseSegment* → Select → Reshape
+    its empty rows → Reshape → Tile ───────────────┘
+
+What an export lacks of this (no reshape, no check of ids, a default id instead of the Select) is recognised as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from graph_tools.analysis.ranges import RangeFinder
+from graph_tools.analysis.sizes import SizeFinder
+from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.model import Model
+from graph_tools.rewriting.match import (
+    chain_between,
+    clone_chain,
+    constant,
+    constant_list,
+    first_column,
+    is_constant,
+    operand,
+    read_variable,
+    skip,
+    source,
+)
+
+SEGMENTS = ("SparseSegmentMean", "SparseSegmentSum", "SparseSegmentSqrtN")
+_ORDERED = {
+    "ParseExample", "ParseExampleV2", "ParseSingleExample", "RaggedTensorToSparse", "SparseCross", "SparseCrossHashed",
+    "SparseCrossV2", "SparseFillEmptyRows", "SparseReorder", "StringSplit", "StringSplitV2", "Where",
+}  # fmt: skip
+
+
+@dataclass
+class Finders:
+    """What is found out of a graph once, between two changes."""
+
+    sizes: SizeFinder
+    ranges: RangeFinder
+
+    @classmethod
+    def of(cls, model: Model) -> Finders:
+        return cls(SizeFinder(model), RangeFinder(model))
+
+
+@dataclass
+class Rows:
+    """Rows of a table for each of some ids: `gather(chain(ids))`.
+
+    Attributes
+    ----------
+    ids : Output [n] integer or string
+        As the idiom has them, before `Unique`.
+    begin, end : Output
+        The chain's ends: what `Unique` gives, and what the gather takes.
+    chain : list of Node
+        From `begin` to `end`; often nothing.
+    gather : Node
+        ResourceGather, GatherV2 of a variable's value, SparseLookup, or the read of a whole variable.
+    """
+
+    ids: Output
+    begin: Output
+    end: Output
+    chain: list[Node]
+    gather: Node
+
+    def numbers(self, graph: Graph, ids: Output) -> Output:
+        """Make what the gather takes from other ids."""
+        return clone_chain(graph, self.chain, self.begin, self.end, ids)
+
+    def handle(self, graph: Graph) -> Output | None:
+        """Return the variable's handle; None for a table with keys."""
+        if self.gather.op == "SparseLookup":
+            return None
+        if self.gather.op == "GatherV2":
+            return skip(graph, graph[operand(graph, self.gather, 0).node].inputs[0])
+        return skip(graph, self.gather.inputs[0])
+
+    def add_gather(self, graph: Graph, ids: Output, ids_dtype: object, name: str) -> Output:
+        """Add the rows of other ids."""
+        numbers, handle = self.numbers(graph, ids), self.handle(graph)
+        if handle is None:
+            inputs = [numbers, *self.gather.inputs[1:]]
+            return graph.add("SparseLookup", inputs, name=name, attrs=dict(self.gather.attrs)).output()
+        attrs = {"dtype": self.dtype(graph), "Tindices": ids_dtype, "batch_dims": 0, "validate_indices": True}
+        return graph.add("ResourceGather", [handle, numbers], name=name, attrs=attrs).output()
+
+    def add_data(self, graph: Graph, ids: Output, name: str) -> tuple[Output, Output, object]:
+        """Add what an op on segments takes: rows, number of the row for each id, and the dtype of these numbers."""
+        handle = self.handle(graph)
+        if handle is not None:
+            data = read_variable(graph, handle, self.dtype(graph), f"{name}/table")
+            return data, self.numbers(graph, ids), self.number_dtype
+        attrs = {"T": attribute(self.gather, "Tkeys"), "out_idx": np.int32}
+        unique = graph.add("Unique", [ids], name=f"{name}/unique", attrs=attrs)
+        return self.add_gather(graph, unique.output(), None, f"{name}/rows"), unique.output(1), np.int32
+
+    def dtype(self, graph: Graph) -> object:
+        """Return the dtype of a row's elements."""
+        return attribute(self.gather, "Tparams") if self.gather.op == "GatherV2" else attribute(self.gather, "dtype")
+
+    number_dtype: object = None
+
+
+@dataclass
+class SafeLookup:
+    """One lookup whose rows without ids are filled.
+
+    Attributes
+    ----------
+    segment : Node
+        SparseSegmentMean, -Sum or -SqrtN.
+    output : Output [rows, dim]
+        Of the Select that puts zeros into empty rows, or of `segment` where a default id fills them.
+    fill : Node
+        SparseFillEmptyRows.
+    indices, ids, shape : Output
+        The sparse tensor that is looked up, before anything is dropped: [n, 2] int64, [n], [2] int64.
+    mask : Output [n] bool or None
+        Which entries stay; None: all.
+    drops_negative : bool
+        `mask` keeps ids that are not negative.
+    default : Output or None
+        Id for empty rows; None: zeros.
+    rows : Rows
+    dim : int
+    """
+
+    segment: Node
+    output: Output
+    fill: Node
+    indices: Output
+    ids: Output
+    shape: Output
+    mask: Output | None
+    drops_negative: bool
+    default: Output | None
+    rows: Rows
+    dim: int
+    reshapes: list[Node] = field(default_factory=list)
+
+    def is_ordered(self, graph: Graph) -> bool:
+        """Say whether the rows of the entries never go down, in every request."""
+        node = graph[skip(graph, self.indices).node]
+        while node.op == "SparseReshape" or (node.op in {"GatherV2", "GatherNd"} and mask_of(graph, node) is not None):
+            node = graph[operand(graph, node, 0).node]
+        return node.op in _ORDERED
+
+
+def find_safe_lookup(model: Model, site: str, finders: Finders) -> SafeLookup | str:
+    """Recognise the lookup that ends in a SparseSegment op; "" where it is none, else why it is not understood."""
+    graph, sizes = model.graph, finders.sizes
+    segment = graph[site]
+    matrix = first_column(graph, segment.inputs[2])
+    fill = source(graph, matrix, "SparseFillEmptyRows") if matrix is not None else None
+    if matrix is None or fill is None or skip(graph, matrix).port != 0:
+        return ""
+    rows = find_rows(model, segment.inputs[0], segment.inputs[1], finders)
+    if isinstance(rows, str):
+        return rows
+    if skip(graph, rows.ids) != fill.output(1):
+        return f"ids come from '{rows.ids}', rows from '{fill.name}': expected one sparse tensor"
+    data = sizes.of(segment.inputs[0])
+    if data is None or len(data) != 2 or not isinstance(data[1], int):
+        return f"rows of '{segment.inputs[0]}' have no known length, expected a matrix of known width"
+    if constant(graph, fill.inputs[3]) is None:
+        return f"default id '{fill.inputs[3]}' is no constant"
+    indices, ids, shape = (operand(graph, fill, i) for i in range(3))
+    indices, ids, mask = kept_entries(graph, indices, ids)
+    found = SafeLookup(segment, segment.output(), fill, indices, ids, shape, mask, False, fill.inputs[3], rows, data[1])
+    found.drops_negative = mask is not None and _is_nonnegative_check(graph, mask, ids)
+    found.indices, found.shape, found.reshapes = peel_reshapes(graph, found.indices, found.shape, sizes)
+    width, axes = sizes.of(found.indices), sizes.vector(found.shape)
+    if (width is None or width[-1] != 2) and (axes is None or len(axes) != 2):
+        return f"sparse tensor of '{found.indices}' is not known to have two axes"
+    select = select_zeros(graph, segment.output(), fill)
+    if select is not None:
+        found.output, found.default = select.output(), None
+    return found
+
+
+def find_rows(model: Model, data: Output, numbers: Output, finders: Finders) -> Rows | str:
+    """Recognise how the rows of an op on segments are looked up; "" where it is no lookup."""
+    graph = model.graph
+    numbers = skip(graph, numbers)
+    gather = source(graph, data, "ResourceGather", "GatherV2", "SparseLookup", "ReadVariableOp")
+    if gather is None:
+        return ""
+    if gather.op == "ReadVariableOp":
+        found = Rows(numbers, numbers, numbers, [], gather)
+        found.number_dtype = attribute_of_numbers(graph, numbers, np.int64)
+        return found
+    unique = graph[numbers.node]
+    if unique.op != "Unique" or numbers.port != 1:
+        return ""
+    if gather.op == "GatherV2" and (
+        constant_list(graph, gather.inputs[2]) != [0] or source(graph, gather.inputs[0], "ReadVariableOp") is None
+    ):
+        return f"'{gather.name}' gathers from no variable"
+    if attribute(gather, "batch_dims", 0):
+        return f"'{gather.name}' has batch dimensions"
+    end = gather.inputs[0 if gather.op == "SparseLookup" else 1]
+    chain: list[Node] = []
+    if skip(graph, end) != unique.output(0):
+        between = chain_between(graph, unique.output(0), end)
+        if isinstance(between, str):
+            return between
+        chain = between
+    found = Rows(unique.inputs[0], unique.output(0), skip(graph, end), chain, gather)
+    if gather.op != "SparseLookup":
+        found.number_dtype = attribute(gather, "Tindices")
+    return found
+
+
+def attribute_of_numbers(graph: Graph, numbers: Output, default: object) -> object:
+    """Return the dtype of row numbers as an op on segments that takes them says."""
+    for user, index in graph.uses(numbers):
+        if index == 1 and user.op in SEGMENTS:
+            return attribute(user, "Tidx")
+    return default
+
+
+def kept_entries(graph: Graph, indices: Output, ids: Output) -> tuple[Output, Output, Output | None]:
+    """See through the drop of entries: return indices and ids before it, and the mask of those that stay."""
+    one, other = source(graph, indices, "GatherV2", "GatherNd"), source(graph, ids, "GatherV2", "GatherNd")
+    if one is None or other is None:
+        return indices, ids, None
+    mask = mask_of(graph, one)
+    if mask is None or mask != mask_of(graph, other):
+        return indices, ids, None
+    return operand(graph, one, 0), operand(graph, other, 0), mask
+
+
+def mask_of(graph: Graph, gather: Node) -> Output | None:
+    """Return the mask of a gather of the places where a vector is true."""
+    if gather.op == "GatherNd":
+        where = source(graph, gather.inputs[1], "Where")
+        return operand(graph, where, 0) if where is not None else None
+    places = source(graph, gather.inputs[1], "Reshape", "Squeeze")
+    if places is None or constant_list(graph, gather.inputs[2]) != [0]:
+        return None
+    if places.op == "Reshape" and constant_list(graph, places.inputs[1]) != [-1]:
+        return None
+    where = source(graph, places.inputs[0], "Where")
+    return operand(graph, where, 0) if where is not None else None
+
+
+def _is_nonnegative_check(graph: Graph, mask: Output, ids: Output) -> bool:
+    node = graph[mask.node]
+    return node.op == "GreaterEqual" and operand(graph, node, 0) == ids and is_constant(graph, node.inputs[1], 0)
+
+
+def peel_reshapes(graph: Graph, indices: Output, shape: Output, sizes: SizeFinder) -> tuple[Output, Output, list[Node]]:
+    """See through SparseReshapes that change nothing: return indices and shape before them, and them."""
+    peeled: list[Node] = []
+    while True:
+        node = graph[skip(graph, indices).node]
+        if node.op != "SparseReshape" or skip(graph, shape) != node.output(1) or not sizes.is_same_shape(node):
+            return indices, shape, peeled
+        peeled.append(node)
+        indices, shape = operand(graph, node, 0), operand(graph, node, 1)
+
+
+def select_zeros(graph: Graph, combined: Output, fill: Node) -> Node | None:
+    """Return the Select that puts zeros into rows that were empty, if there is one."""
+    for user, index in graph.uses(combined):
+        if user.op in {"Select", "SelectV2"} and index == 2:
+            empty = _condition(graph, user.inputs[0])
+            if empty == fill.output(2) and is_zeros(graph, user.inputs[1]):
+                return user
+    return None
+
+
+def _condition(graph: Graph, condition: Output) -> Output:
+    """See through what gives a condition [rows] the shape of a matrix."""
+    node = graph[skip(graph, condition).node]
+    if node.op == "Tile":
+        node = graph[operand(graph, node, 0).node]
+    if node.op == "Reshape" and constant_list(graph, node.inputs[1]) == [-1, 1]:
+        return operand(graph, node, 0)
+    if node.op == "ExpandDims" and constant_list(graph, node.inputs[1]) in ([1], [-1]):
+        return operand(graph, node, 0)
+    return condition
+
+
+def is_zeros(graph: Graph, output: Output) -> bool:
+    """Say whether every element is zero."""
+    node = graph[skip(graph, output).node]
+    if node.op == "ZerosLike":
+        return True
+    if node.op == "Fill":
+        return is_constant(graph, node.inputs[1], 0)
+    array = constant(graph, output)
+    return array is not None and array.dtype.kind == "f" and not array.any()

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Masks of padded sequences, and what they are made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graph_tools.analysis.flat import Flat
+from graph_tools.analysis.symbolic_shapes import Size, Sizes, product
+from graph_tools.graph import Output, attribute, dtype_of
+from graph_tools.rewriting.match import skip
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Which positions of [rows, length] count.
+
+    Attributes
+    ----------
+    origin : Output
+        Where the elements come from: equal for equal masks, whatever their dtype and shape.
+    given : Output
+        What an op takes: bool or float with one element for each position, or the lengths.
+    dtype : DType
+    """
+
+    origin: Output
+    given: Output
+    dtype: Any
+
+    @property
+    def is_boolean(self) -> bool:
+        return bool(self.dtype.name == "bool")
+
+
+def alike(one: Size, other: Size) -> bool:
+    """Say whether numbers of rows are equal, or may be; ops check that for each request."""
+    return one == other or (one.known is None and other.known is None)
+
+
+def find_mask(flat: Flat, output: Output, positions: Sizes) -> Mask | None:
+    """Find the mask behind an output that has one element for each of the positions [rows, length].
+
+    The output may be the mask repeated along a last dimension, cast, or made from lengths.
+    """
+    output = _unrepeated(flat, output)
+    sizes = flat.sizes(output)
+    if not sizes or product(sizes[1:]) != positions[1] or not alike(sizes[0], positions[0]):
+        return None
+    origin = flat.source(output)
+    node = flat.direct(origin, "Cast")
+    while node is not None and _is_boolean(flat, node.inputs[0]):
+        # A cast of truth values loses nothing.
+        origin = flat.source(node.inputs[0])
+        node = flat.direct(origin, "Cast")
+    lengths = _lengths(flat, origin, positions)
+    if lengths is not None:
+        return Mask(origin, lengths, dtype_of(flat.graph, lengths))
+    dtype = dtype_of(flat.graph, origin)
+    return Mask(origin, origin, dtype) if dtype is not None and dtype.name in {"bool", "float32"} else None
+
+
+def find_masks(flat: Flat, output: Output, positions: Sizes) -> tuple[Mask, ...]:
+    """Find the masks of one dtype that all let a position count where an output is true; none where it is no mask."""
+    whole = find_mask(flat, output, positions)
+    if whole is None:
+        return ()
+    parts = [find_mask(flat, one, positions) for one in _all_of(flat, whole.given)]
+    found = tuple(one for one in parts if one is not None)
+    return found if parts and len(found) == len(parts) and len({one.dtype for one in found}) == 1 else (whole,)
+
+
+def _all_of(flat: Flat, output: Output) -> list[Output]:
+    """List what an output is the conjunction of: `All(ConcatV2(a, b), -1)` with a and b expanded, or LogicalAnd."""
+    node = flat.node(output, "All", "LogicalAnd")
+    if node is None:
+        return []
+    if node.op == "LogicalAnd":
+        same = all(flat.known(one) == flat.known(node.output()) for one in node.inputs)
+        return [leaf for one in node.inputs for leaf in _all_of(flat, one) or [one]] if same else []
+    joined = flat.direct(node.inputs[0], "ConcatV2")
+    last = len(flat.known(node.inputs[0])) - 1
+    if joined is None or flat.reduced(node) != (last,) or flat.shapes.numbers(joined.inputs[-1]) not in ([-1], [last]):
+        return []
+    parts = list(joined.inputs[:-1])
+    return parts if all(flat.known(one)[-1:] == [1] for one in parts) else []
+
+
+def comes_from_booleans(flat: Flat, output: Output) -> bool:
+    """Say whether an output's elements are those of a tensor of truth values, cast or repeated."""
+    for one in flat.views(output):
+        node = flat.direct(one, "Cast", "Tile", "BroadcastTo")
+        if node is not None:
+            return _is_boolean(flat, node.inputs[0]) or comes_from_booleans(flat, node.inputs[0])
+    return False
+
+
+def _is_boolean(flat: Flat, output: Output) -> bool:
+    import tensorflow as tf
+
+    return bool(dtype_of(flat.graph, output) == tf.bool)
+
+
+def _unrepeated(flat: Flat, output: Output) -> Output:
+    """Follow a Tile or BroadcastTo along dimensions of size 1 after the second back."""
+    for one in flat.views(output):
+        node = flat.direct(one, "Tile", "BroadcastTo")
+        if node is None:
+            continue
+        before, after = flat.known(node.inputs[0]), flat.known(one)
+        if len(before) == len(after) == 3 and before[1:] == [after[1], 1] and after[1] is not None:
+            return skip(flat.graph, node.inputs[0])
+    return skip(flat.graph, output)
+
+
+def _lengths(flat: Flat, origin: Output, positions: Sizes) -> Output | None:
+    """Return the lengths of `Range(length) < lengths[:, None]`, which is how tf.sequence_mask makes a mask."""
+    node = flat.direct(origin, "Less", "Greater")
+    if node is None:
+        return None
+    one, other = (skip(flat.graph, each) for each in node.inputs)
+    numbers, lengths = (one, other) if node.op == "Less" else (other, one)
+    counted, dtype = flat.values.constant(numbers), attribute(node, "T")
+    length = positions[1].known
+    if counted is None or length is None or dtype.name not in {"int32", "int64"}:
+        return None
+    if counted.size != length or not np.array_equal(counted.ravel(), np.arange(length)):
+        return None
+    sizes = flat.sizes(lengths)
+    if not sizes or counted.shape[-1:] != (length,) or any(one.known != 1 for one in sizes[1:]) or len(sizes) < 2:
+        return None
+    return flat.source(lengths)

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cells of recurrent layers: a GRU in both of its forms, and an LSTM, in what a loop computes for each position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from graph_tools.analysis.loop_terms import Term
+
+#: A bias: an argument, and its row where it has several.
+Bias = tuple[int, int | None]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a loop computes for each position.
+
+    Attributes
+    ----------
+    kind : str
+        As `RecRecurrentLayer` names it.
+    units : int
+    x : Term
+        What a position gives.
+    kernel, recurrent : int
+        Arguments of the loop that hold the weights, gates side by side in the op's order.
+    biases : tuple of tuple of Bias
+        What is added to the products with x, and, of a GRU that resets afterwards, to those with the state; the
+        elements of each are added up.
+    """
+
+    kind: str
+    units: int
+    x: Term
+    kernel: int
+    recurrent: int
+    biases: tuple[tuple[Bias, ...], tuple[Bias, ...]]
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """`x · W + h · U + b`, of one gate; `rest` is what else is added."""
+
+    x: Term
+    kernel: int
+    state: tuple[Term, int] | None
+    biases: frozenset[Bias]
+    gate: int
+    rest: tuple[Term, ...] = ()
+
+
+def find_gru(new: Term, state: Term) -> Cell | str | None:
+    """Recognise what a GRU makes of its state; a text says what is different, None that it is none."""
+    for update, candidate in _mixtures(new, state):
+        if update[0] != "Sigmoid":
+            return f"its update gate is '{update[0]}', expected a sigmoid"
+        if candidate[0] != "Tanh":
+            return f"its activation is '{candidate[0]}', expected tanh"
+        units = _units(update[1])
+        z, inner = _read(update[1], units), _read(candidate[1], units)
+        if z is None or inner is None or z.state is None or z.rest or z.gate != 0 or inner.gate != 2:
+            return "its gates are no sums of products with x and with the state, z, r and h side by side"
+        return _gru(z, inner, state, units) or "its reset gate is applied in an unknown way"
+    return None
+
+
+def _mixtures(new: Term, state: Term) -> Iterator[tuple[Term, Term]]:
+    """Find z and c in `z ∘ state + (1 - z) ∘ c`."""
+    if new[0] != "sum" or len(new[1]) != 2 or any(one[0] != "product" or len(one[1]) != 2 for one in new[1]):
+        return
+    for kept, added in (new[1], new[1][::-1]):
+        for update in (one for one in kept[1] if state in kept[1] and one != state):
+            for rest, candidate in (added[1], added[1][::-1]):
+                if rest[0] == "-" and rest[1][0] == "const" and rest[1][1] == (1.0,) and rest[2] == update:
+                    yield update, candidate
+
+
+def _gru(z: _Sum, inner: _Sum, state: Term, units: int) -> Cell | None:
+    """Tell the two forms apart by what is added to the candidate's products with x."""
+    if z.state is None or z.state[0] != state or (inner.x, inner.kernel) != (z.x, z.kernel):
+        return None
+    recurrent = z.state[1]
+    if inner.state is not None:
+        reset = _other_factor(inner.state[0], state)
+        kind, recurrent_biases = "gru_reset_before", frozenset[Bias]()
+        if inner.rest or reset is None or inner.state[1] != recurrent:
+            return None
+    else:
+        if len(inner.rest) != 1 or inner.rest[0][0] != "product" or len(inner.rest[0][1]) != 2:
+            return None
+        kind = "gru"
+        for reset, gated in (inner.rest[0][1], inner.rest[0][1][::-1]):
+            part = _read_state(gated, units)
+            if part is not None and part[:3] == (state, recurrent, 2) and reset[0] == "Sigmoid":
+                recurrent_biases = part[3]
+                break
+        else:
+            return None
+    if reset[0] != "Sigmoid":
+        return None
+    r = _read(reset[1], units)
+    if r is None or r.rest or r.gate != 1 or r.state != z.state or (r.x, r.kernel) != (z.x, z.kernel):
+        return None
+    if inner.biases & recurrent_biases or not z.biases == r.biases == inner.biases | recurrent_biases:
+        return None
+    return Cell(kind, units, z.x, z.kernel, recurrent, (_ordered(inner.biases), _ordered(recurrent_biases)))
+
+
+def find_lstm(new: Term, memory_new: Term, state: Term, memory: Term) -> Cell | str | None:
+    """Recognise what an LSTM makes of its state and memory; a text says what is different, None that it is none."""
+    output = _other_factor(new, ("Tanh", memory_new))
+    if output is None or memory_new[0] != "sum" or len(memory_new[1]) != 2:
+        return None
+    for kept, added in (memory_new[1], memory_new[1][::-1]):
+        forget = _other_factor(kept, memory)
+        if forget is None or added[0] != "product" or len(added[1]) != 2:
+            continue
+        for entry, candidate in (added[1], added[1][::-1]):
+            if candidate[0] != "Tanh" or any(one[0] != "Sigmoid" for one in (entry, forget, output)):
+                continue
+            units = _units(output[1])
+            sums = [_read(one[1], units) for one in (entry, forget, candidate, output)]
+            first = sums[0]
+            if first is None or first.state is None or first.state[0] != state:
+                return "its gates are no sums of products with x and with the state"
+            for gate, one in enumerate(sums):
+                if one is None or one.rest or one.gate != gate or _parts(one) != _parts(first):
+                    return "its gates are not i, f, c and o side by side in one matrix"
+            return Cell("lstm", units, first.x, first.kernel, first.state[1], (_ordered(first.biases), ()))
+        return "its gates are other than sigmoid, and its activations other than tanh"
+    return None
+
+
+def _parts(one: _Sum) -> tuple[object, ...]:
+    return one.x, one.kernel, one.state, one.biases
+
+
+def _other_factor(term: Term, factor: Term) -> Term | None:
+    """Return what a product of two has besides a factor."""
+    if term[0] != "product" or len(term[1]) != 2 or factor not in term[1]:
+        return None
+    one, other = term[1]
+    found: Term = other if one == factor else one
+    return found
+
+
+def _units(term: Term) -> int:
+    """Return how many columns the first product of a sum takes, 0 where there is none."""
+    parts = term[1] if term[0] == "sum" else (term,)
+    return next((one[4] - one[3] for one in parts if one[0] == "dot"), 0)
+
+
+def _gate(begin: int, end: int, units: int) -> int | None:
+    return begin // units if units and end - begin == units and begin % units == 0 else None
+
+
+def _read(term: Term, units: int) -> _Sum | None:
+    """Read the sum of a gate; of two products the one with an element of a list is that with x."""
+    parts = term[1] if term[0] == "sum" else (term,)
+    of_x = [one for one in parts if one[0] == "dot" and one[1][0] == "item"]
+    of_state = [one for one in parts if one[0] == "dot" and one[1][0] != "item"]
+    biases = [one for one in parts if one[0] == "columns"]
+    gates = {_gate(one[-2], one[-1], units) for one in [*of_x, *of_state, *biases]}
+    if len(of_x) != 1 or len(of_state) > 1 or len(gates) != 1 or None in gates:
+        return None
+    rest = tuple(one for one in parts if one[0] not in {"dot", "columns"})
+    state = (of_state[0][1], of_state[0][2]) if of_state else None
+    named = _named(biases)
+    gate = gates.pop()
+    return None if named is None or gate is None else _Sum(of_x[0][1], of_x[0][2], state, named, gate, rest)
+
+
+def _read_state(term: Term, units: int) -> tuple[Term, int, int, frozenset[Bias]] | None:
+    """Read `h · U + c` of a gate: the state, the weights, the gate and the biases."""
+    parts = term[1] if term[0] == "sum" else (term,)
+    products = [one for one in parts if one[0] == "dot"]
+    biases = [one for one in parts if one[0] == "columns"]
+    gates = {_gate(one[-2], one[-1], units) for one in [*products, *biases]}
+    gate = gates.pop() if len(gates) == 1 else None
+    named = _named(biases)
+    if len(products) != 1 or len(products) + len(biases) != len(parts) or gate is None or named is None:
+        return None
+    return products[0][1], products[0][2], gate, named
+
+
+def _named(biases: list[Term]) -> frozenset[Bias] | None:
+    named = frozenset((one[1], one[2]) for one in biases)
+    return named if len(named) == len(biases) else None
+
+
+def _ordered(biases: frozenset[Bias]) -> tuple[Bias, ...]:
+    return tuple(sorted(biases, key=repr))

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a tower begins and ends: what is wanted of it outside, and in which shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graph_tools.analysis.symbolic_shapes import Size, Sizes, product
+from graph_tools.graph import Output
+from graph_tools.recognition.towers.pieces import Piece, Site, columns
+from graph_tools.rewriting.match import add_reshape
+
+
+def outside_inputs(region: list[Piece]) -> dict[Output, int]:
+    """Return what a region takes from outside, with the elements of a row."""
+    inside = {piece.output for piece in region}
+    return {
+        one: width
+        for piece in region
+        for one, width in zip(piece.inputs, piece.widths, strict=True)
+        if one not in inside
+    }
+
+
+def wanted_outputs(site: Site, regions: list[list[Piece]]) -> list[list[Output]]:
+    """List what each region computes that is used once all of them are ops of their own."""
+    graph, roots = site.graph, site.model.roots()
+    owner = {piece.output.node: i for i, region in enumerate(regions) for piece in region}
+    wanted: set[str] = set()
+    seen: set[str] = set()
+    entered: set[int] = set()
+    waiting = [node.name for node in graph if node.name in roots or not graph.users(node.name)]
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        i = owner.get(name)
+        if i is None:
+            node = graph[name]
+            waiting += [*(one.node for one in node.inputs), *node.controls]
+            continue
+        wanted.add(name)
+        if i not in entered:
+            entered.add(i)
+            waiting += [one.node for one in outside_inputs(regions[i])]
+    return [[piece.output for piece in region if piece.output.node in wanted] for region in regions]
+
+
+def leading(site: Site, inputs: dict[Output, int]) -> Sizes:
+    """Return the leading dimensions of what an op gives: those of the input with the most, if it has all rows."""
+    found: Sizes = ()
+    for output, width in inputs.items():
+        sizes = input_sizes(site, output, width)[:-1]
+        if product(sizes) != Size(1) and len(sizes) > len(found):
+            found = sizes
+    return found or (Size(1),)
+
+
+def input_sizes(site: Site, output: Output, width: int) -> Sizes:
+    """Return the sizes in which an op takes an input: as it is, or as a matrix of its rows."""
+    sizes = site.shapes.of(output) or ()
+    count = columns(sizes, width)
+    if count == 1:
+        return sizes
+    rows = product(sizes[: len(sizes) - (count or 0)])
+    return (rows, Size(width))
+
+
+def takes_as_is(site: Site, output: Output, width: int) -> bool:
+    """Say whether the last dimension of an input is a row."""
+    return columns(site.shapes.of(output), width) == 1
+
+
+def fits(sizes: Sizes | None, lead: Sizes, width: int) -> bool:
+    """Say whether an output has the sizes that an op gives it.
+
+    The number of rows is the same, so all are equal where all but one are.
+    """
+    if sizes is None or len(sizes) != len(lead) + 1 or sizes[-1] != Size(width):
+        return False
+    different = [(one, two) for one, two in zip(sizes[:-1], lead, strict=True) if one != two]
+    return not different or (len(different) == 1 and all(one.known is None for one in different[0]))
+
+
+def shape_of_result(sizes: Sizes | None) -> list[int] | None:
+    """Return a target for a reshape to sizes of which one at most is not known, else None."""
+    if sizes is None:
+        return None
+    target = [-1 if one.known is None else one.known for one in sizes]
+    return target if target.count(-1) <= 1 else None
+
+
+def add_matrix(site: Site, output: Output, width: int) -> Output:
+    """Add a reshape of an input to a matrix of its rows."""
+    return add_reshape(site.graph, output, np.float32, [-1, width], f"{output.node}/rows")

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recognise what takes several nodes between dense layers: activations, layer normalisation, gates over experts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graph_tools.analysis.symbolic_shapes import Size
+from graph_tools.graph import Node, Output, attribute
+from graph_tools.recognition.activations import Found, recognise
+from graph_tools.recognition.formula_graph import ENDS, Formulas
+from graph_tools.recognition.formulas import NotAFormulaError
+from graph_tools.recognition.towers.pieces import Piece, Site, Weight, columns
+from graph_tools.rewriting.match import skip
+from graph_tools.tensors import Array
+
+#: Without one of these a formula is a scale and an offset.
+_BENDS = {
+    "Abs", "Erf", "Erfc", "Log", "Maximum", "Minimum", "Relu", "Rsqrt", "Select", "SelectV2", "Sigmoid", "Sqrt", "Tanh",
+    "Exp", "Reshape",
+}  # fmt: skip
+
+
+def spelled(site: Site, formulas: Formulas, node: Node) -> Piece | None:
+    """Recognise an activation or layer normalisation that is written with several nodes and ends in this one."""
+    if node.op not in ENDS or node.controls or not site.is_float(node):
+        return None
+    leaves = list(formulas.leaves(node.output()))
+    if not any(site.graph[one.node].op in _BENDS for one in [node.output(), *leaves]):
+        return None
+    for leaf in leaves:
+        try:
+            formula, nodes = formulas.read(node.output(), leaf)
+        except NotAFormulaError:
+            continue
+        found = recognise(formula)
+        piece = None if found is None or len(nodes) < 2 else _piece(site, node, leaf, found, nodes)
+        if piece is not None:
+            return piece
+    return None
+
+
+def _piece(site: Site, node: Node, x: Output, found: Found, nodes: set[str]) -> Piece | None:
+    sizes = site.shapes.of(x)
+    width = sizes[-1].known if sizes else None
+    if not width:
+        return None
+    normed = found.kind == "layer_norm"
+    kind = "layer_norm" if normed else "activation"
+    piece = Piece(kind, node.output(), (x,), (width,), width, alpha=found.alpha, nodes=nodes)
+    piece.activation = None if normed else found.kind
+    for name, vector in (found.vectors or {}).items():
+        if normed and np.all(vector == (1.0 if name == "gamma" else 0.0)):
+            continue
+        shape = (width,) if normed or vector.ndim else (1,)
+        value = np.ascontiguousarray(np.broadcast_to(vector.astype(np.float32), shape))
+        piece.weights[name] = _as_stored(site, nodes, value)
+    return piece
+
+
+def _as_stored(site: Site, nodes: set[str], value: Array) -> Weight:
+    """Return the operand of some nodes that holds a vector, else the vector."""
+    for node in sorted(nodes):
+        for one in site.graph[node].inputs:
+            held = site.values.value(one)
+            if held is not None and held.dtype == value.dtype and np.array_equal(held, value):
+                return skip(site.graph, one)
+    return value
+
+
+def mixed(site: Site, node: Node) -> Piece | None:
+    """Recognise a gate over experts: `sum(stack(experts, 1) * gate[:, :, None], 1)`, or a product of the two."""
+    if node.controls or not site.is_float(node):
+        return None
+    if node.op == "Sum":
+        return _summed(site, node)
+    if node.op in {"BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"}:
+        return _product(site, node)
+    return None
+
+
+def _summed(site: Site, node: Node) -> Piece | None:
+    times = site.graph[site.operand(node, 0).node]
+    sizes, axes = site.shapes.of(site.operand(node, 0)), site.shapes.numbers(node.inputs[1])
+    if times.op != "Mul" or times.controls or not sizes or axes not in ([len(sizes) - 2], [-2]):
+        return None
+    if attribute(node, "keep_dims", False):
+        return None
+    for side in (0, 1):
+        stack = site.graph[site.operand(times, side).node]
+        gate = _gate(site, site.operand(times, 1 - side), -1)
+        if stack.op == "Pack" and gate is not None:
+            return _mix(site, node, stack, gate, {node.name, times.name, stack.name})
+    return None
+
+
+def _product(site: Site, node: Node) -> Piece | None:
+    """`[rows, 1, n] · [rows, n, units]`, which gives [rows, 1, units]."""
+    if any(attribute(node, one, False) for one in ("adj_x", "adj_y")):
+        return None
+    stack = site.graph[site.operand(node, 1).node]
+    gate = _gate(site, site.operand(node, 0), -2)
+    return _mix(site, node, stack, gate, {node.name, stack.name}) if stack.op == "Pack" and gate is not None else None
+
+
+def _gate(site: Site, output: Output, axis: int) -> Output | None:
+    """Return the [rows, n] that was expanded by a dimension of one at `axis`, -1 or -2."""
+    node = site.graph[output.node]
+    if node.op not in {"ExpandDims", "Reshape"} or node.controls:
+        return None
+    inner = skip(site.graph, node.inputs[0])
+    before, after = site.shapes.of(inner), site.shapes.of(output)
+    if not before or not after or len(after) != len(before) + 1:
+        return None
+    at = len(after) + axis
+    return inner if after[at] == Size(1) and after[:at] + after[at + 1 :] == before else None
+
+
+def _mix(site: Site, node: Node, stack: Node, gate: Output, nodes: set[str]) -> Piece | None:
+    """Check that one expert is stacked for each column of the gate, as the last dimension but one."""
+    experts = tuple(skip(site.graph, one) for one in stack.inputs)
+    rank = len(site.shapes.of(experts[0]) or ())
+    widths = {site.width(one) for one in experts}
+    width = widths.pop()
+    if widths or not width or stack.controls or rank < 2 or attribute(stack, "axis", 0) not in (rank - 1, -2):
+        return None
+    inputs = (gate, *experts)
+    leads = {(site.shapes.of(one) or ())[:-1] for one in experts}
+    gates = site.shapes.of(gate) or ()
+    same = all(len(one) == len(gates) - 1 and _may_equal(one, gates[:-1]) for one in leads)
+    if not same or site.width(gate) != len(experts) or columns(site.shapes.of(node.output()), width) is None:
+        return None
+    if any(columns(site.shapes.of(one), width) != 1 for one in experts) or any(site.is_constant(one) for one in inputs):
+        return None
+    return Piece("mix", node.output(), inputs, (len(experts), *(width for _ in experts)), width, nodes=nodes)
+
+
+def _may_equal(one: tuple[Size, ...], two: tuple[Size, ...]) -> bool:
+    """Say whether sizes are equal where both are known; the first of them may be of a batch that is one or the same."""
+    return all(
+        a == b or (not axis and (a.known is None and b.known is None))
+        for axis, (a, b) in enumerate(zip(one, two, strict=True))
+    )

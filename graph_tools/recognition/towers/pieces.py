@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pieces that towers are made of: one op, or a few, that do one thing to each row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from graph_tools.analysis.learned_widths import learn_widths
+from graph_tools.analysis.shapes import shapes
+from graph_tools.analysis.symbolic_shapes import Size, Sizes, SymbolicShapes, product
+from graph_tools.analysis.values import Values
+from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.model import Model
+from graph_tools.rewriting.match import skip
+from graph_tools.tensors import Array
+
+#: An output of the graph that holds a weight as it is wanted, or the elements of one that has to be made.
+Weight = Output | Array
+
+
+@dataclass(eq=False)
+class Piece:
+    """What computes one output from others, row by row.
+
+    Attributes
+    ----------
+    kind : str
+        `dense`, `affine`, `add`, `multiply`, `concat`, `layer_norm`, `mix`, `activation`, `negate` or `view` (the same
+        rows, under another shape).
+    output : Output
+    inputs : tuple of Output
+        Seen through identities.
+    widths : tuple of int
+        Elements of a row of each input.
+    width : int
+        Elements of a row of the output; its last dimensions together.
+    weights : dict of str to Weight
+        `kernel` [k, units], `bias`, `scale`, `shift`, `gamma`, `beta`, `weight` [k] or [1].
+    activation : str or None
+    alpha : float or None
+        Of the activation; epsilon of a layer normalisation.
+    onednn : bool
+        The activation is a relu that TensorFlow computes with the product before it; see `contractions`.
+    transpose : bool
+        The kernel is [units, k].
+    nodes : set of str
+        What the piece replaces, as far as nothing else uses it.
+    """
+
+    kind: str
+    output: Output
+    inputs: tuple[Output, ...]
+    widths: tuple[int, ...]
+    width: int
+    weights: dict[str, Weight] = field(default_factory=dict)
+    activation: str | None = None
+    alpha: float | None = None
+    onednn: bool = False
+    transpose: bool = False
+    nodes: set[str] = field(default_factory=set)
+
+
+def columns(sizes: Sizes | None, width: int) -> int | None:
+    """Count the last dimensions that make rows of `width` elements; None where there are no such rows.
+
+    A tensor whose last dimension of 1 was squeezed has rows of 1 element and no dimension for them.
+    """
+    if sizes is None:
+        return None
+    if width == 1:
+        return 1 if sizes and sizes[-1] == Size(1) else 0
+    for count in range(1, len(sizes) + 1):
+        if product(sizes[len(sizes) - count :]) == Size(width):
+            return count
+    return None
+
+
+class Site:
+    """What is known of a model while pieces are looked for.
+
+    Attributes
+    ----------
+    model, graph
+    values : Values
+    shapes : SymbolicShapes
+    pieces : dict of Output to Piece
+    refused : dict of str to str
+        Layers that stay as they are, with the reason.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.graph = model, model.graph
+        self.values = Values(model)
+        self.shapes = SymbolicShapes(model.graph, shapes(model))
+        learn_widths(model, self.shapes, self.kernel_rows)
+        self.pieces: dict[Output, Piece] = {}
+        self.refused: dict[str, str] = {}
+
+    def kernel_rows(self, output: Output) -> int | None:
+        """Return the rows of a weight matrix, None where it is none."""
+        handle = self.values.handle(output)
+        if handle is not None:
+            shape: tuple[int | None, ...] = tuple(self.model.variables[handle].shape)
+        else:
+            shape = self.shapes.shape_of(skip(self.graph, output)) or ()
+        return shape[0] if len(shape) == 2 and self.is_constant(output) else None
+
+    def operand(self, node: Node, index: int) -> Output:
+        """Return an input of a node, seen through identities."""
+        return skip(self.graph, node.inputs[index])
+
+    def width(self, output: Output) -> int | None:
+        """Count the elements of a row: as the piece has it that computes it, or of the last dimension."""
+        piece = self.pieces.get(output)
+        return piece.width if piece is not None else self.last(output)
+
+    def last(self, output: Output) -> int | None:
+        """Count the elements of the last dimension."""
+        sizes = self.shapes.of(output)
+        return sizes[-1].known if sizes else None
+
+    def common_width(self, outputs: tuple[Output, ...]) -> int | None:
+        """Count the elements of a row of tensors of one shape: as a piece has it that computes one of them."""
+        made = [self.pieces[one].width for one in outputs if one in self.pieces]
+        widths: set[int | None] = {*made} or {self.width(one) for one in outputs}
+        width = widths.pop()
+        if widths or not width or any(columns(self.shapes.of(one), width) is None for one in outputs):
+            return None
+        return width
+
+    def is_constant(self, output: Output) -> bool:
+        """Say whether an output is known before serving."""
+        return self.values.handle(output) is not None or self.graph.source(skip(self.graph, output)).op == "Const"
+
+    def vector(self, output: Output, like: Output) -> Weight | None:
+        """Return a known operand that is the same for all rows of another, as [k] or [1], else None."""
+        sizes, width = self.shapes.of(like), self.width(like)
+        plain = skip(self.graph, output)
+        if width and self.shapes.shape_of(plain) == (width,) and columns(sizes, width) == 1:
+            return plain
+        value = self.values.value(output)
+        if value is None or sizes is None or not width or value.dtype != np.float32 or value.ndim > len(sizes):
+            return None
+        count = columns(sizes, width)
+        if count is None or not value.size:
+            return None
+        if value.size == 1:
+            return _same_or_new(skip(self.graph, output), value, (1,))
+        inner = value.shape[max(value.ndim - count, 0) :]
+        if int(np.prod(inner)) != value.size:
+            return None
+        row = tuple(one.number for one in sizes[len(sizes) - count :])
+        try:
+            whole = np.broadcast_to(value.reshape(inner), row)
+        except ValueError:
+            return None
+        if whole.size == value.size:
+            return _same_or_new(skip(self.graph, output), value, (width,))
+        return np.ascontiguousarray(whole.reshape(width))
+
+    def same_shape(self, *outputs: Output) -> bool:
+        """Say whether outputs have equal shapes, or differ by a batch size that may be 1 in the first dimension."""
+        found = [self.shapes.of(one) for one in outputs]
+        first = found[0]
+        if not first or any(one is None or len(one) != len(first) for one in found):
+            return False
+        for axis, sizes in enumerate(zip(*(one or () for one in found), strict=True)):
+            if len(set(sizes)) > 1 and (axis or any(one.known is not None for one in sizes)):
+                return False
+        return True
+
+    def text(self, output: Output) -> str:
+        """Write a shape for a message."""
+        shape = self.shapes.shape_of(output)
+        return (
+            "not known" if shape is None else "[" + ", ".join("?" if one is None else str(one) for one in shape) + "]"
+        )
+
+    def is_float(self, node: Node) -> bool:
+        import tensorflow as tf
+
+        # Of the ops that pieces are made of, LeakyRelu's T alone has a default.
+        return bool(attribute(node, "T", tf.float32) == tf.float32)
+
+
+def _same_or_new(output: Output, value: Array, shape: tuple[int, ...]) -> Weight:
+    return output if value.shape == shape else np.ascontiguousarray(value.reshape(shape))
+
+
+def controls_others(graph: Graph) -> set[str]:
+    """Name the nodes that others wait for."""
+    return {name for node in graph for name in node.controls}

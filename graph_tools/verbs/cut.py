@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cut: rewrite a model for serving with the ops of stock TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from graph_tools.errors import UsageError
+from graph_tools.model import Model
+from graph_tools.op_library import Libraries, load_libraries, our_ops, require_for
+from graph_tools.options import CutOptions
+from graph_tools.passes.cut import check_skipped, cutting_pass_names, serving_passes
+from graph_tools.progress import Progress, Silent
+from graph_tools.report.cut import CutReport, describe_source
+from graph_tools.rewriting.passes import PassResult, run_passes
+from graph_tools.tables.analysis import Progress as TableProgress
+from graph_tools.verbs.convert import Conversion, plain_options
+from graph_tools.verbs.leaving_out import Choice
+from graph_tools.verification import SAMPLES, Tolerance
+
+
+def cut(
+    source: str | Path,
+    target: str | Path | None,
+    *,
+    signatures: Sequence[str] = (),
+    outputs: Sequence[str] = (),
+    checkpoint: str | Path | None = None,
+    options: CutOptions | None = None,
+    requests: Sequence[str | Path] = (),
+    samples: int = SAMPLES,
+    tolerance: Tolerance | str | None = None,
+    dry_run: bool = False,
+    check: bool = True,
+    accept_weak_proof: bool = False,
+    seed: int = 0,
+    op_library: Libraries = None,
+    progress: Progress | None = None,
+) -> CutReport:
+    """Cut an exported model down to what serving needs.
+
+    Parameters
+    ----------
+    source : path
+        SavedModel folder or frozen GraphDef; it is only read.
+    target : path or None
+        Folder to write a SavedModel into; it must not be there. Not looked at with `dry_run`.
+    signatures, outputs : sequence of str
+        What to keep; none: all.
+    checkpoint : path, optional
+        Prefix of a checkpoint to take the weights from, or the folder of a system's table files.
+    options : CutOptions, optional
+    requests, samples, tolerance
+        As `verify` takes them.
+    dry_run : bool
+        Write nothing; the report forecasts bytes per table and technique.
+    check : bool
+        Compare the result with the source before it is put in place.
+    accept_weak_proof : bool
+        Put the result in place although too little was asked to say that both answer alike; see `weak` of the report.
+    seed : int
+        Of the generated requests.
+    op_library : path or sequence of path, optional
+        Libraries with ops of the model that TensorFlow does not have; without them it cannot be compared.
+    progress : optional
+        Told about each step.
+
+    Returns
+    -------
+    CutReport
+
+    Raises
+    ------
+    UnreadableError, UsageError
+        An input is damaged, or an option names what is not there; nothing was written.
+    ConversionError
+        The model cannot be converted without changing what it computes; nothing was written.
+    VerificationError
+        Scores differ by more than the tolerance; nothing was left behind, and `report` of the error has the figures.
+    """
+    options, told = options or CutOptions(), progress or Silent()
+    load_libraries(op_library)
+    asked = Conversion(
+        Path(source),
+        None if target is None else Path(target),
+        signatures=signatures,
+        outputs=outputs,
+        checkpoint=checkpoint,
+        options=options,
+        requests=requests,
+        samples=samples,
+        tolerance=tolerance,
+        dry_run=dry_run,
+        check=check,
+        accept_weak_proof=accept_weak_proof,
+        seed=seed,
+        progress=told,
+    )
+
+    def begin(model: Model) -> CutReport:
+        fused = our_ops(model.graph)
+        if fused:
+            raise UsageError(
+                f"{model.path}: it uses {', '.join(fused)}, expected a model that is not fused yet; "
+                "`graph-tools fuse` takes it"
+            )
+        return CutReport(describe_source(model), plain_options(options), dry_run=dry_run)
+
+    check_skipped(options.skip_passes, cutting_pass_names())
+    return asked.run(
+        begin,
+        lambda model, choice: rewrite(model, options, lambda _, count: told.advance(count), choice),
+    )
+
+
+def rewrite(
+    model: Model, options: CutOptions, progress: TableProgress | None = None, choice: Choice | None = None
+) -> list[PassResult]:
+    """Run the passes of `cut` over a model as it was read.
+
+    Raises
+    ------
+    UsageError
+        An option names a table that the model does not have.
+    UnreadableError
+        Ops of libprocessor need the library, and it is not there or older.
+    """
+    passes = (choice or Choice()).of(serving_passes(options, progress))
+    results = run_passes(model, passes, options.skip_passes)
+    options.check_names((one["name"] for one in model.table_records), model.merged_tables)
+    require_for(model.graph, model.path)
+    return results

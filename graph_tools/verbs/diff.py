@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Diff: how two exported models differ, in what they offer and in what they hold."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from graph_tools.op_library import Libraries, load_libraries
+from graph_tools.report.data import as_data
+from graph_tools.verbs.inspect import Inspection, SignatureInfo, TensorInfo, by_name, inspect_model
+
+SCHEMA = "diff_report/1"
+
+
+@dataclass
+class Change:
+    """Something that differs.
+
+    Attributes
+    ----------
+    name : str
+    a, b : str or None
+        As it is in each model, in words; None: it is not there.
+    """
+
+    name: str
+    a: str | None
+    b: str | None
+
+
+@dataclass
+class Side:
+    """One of the two models, in numbers."""
+
+    path: str
+    kind: str
+    bytes: int
+    nodes: int
+    functions: int
+    variables: int
+    variable_bytes: int
+    tables: int
+    table_bytes: int
+    assets: int
+
+
+@dataclass
+class DiffReport:
+    """How two models differ.
+
+    Attributes
+    ----------
+    a, b : Side
+    signatures : list of Change
+        Signatures, and their inputs and outputs by `signature/input/key`: dtype, shape.
+    ops : list of {op, a, b}
+        Counts that differ, as exported.
+    variables : list of Change
+        By name: dtype, shape, bytes, and content where only that differs.
+    tables : list of Change
+        By name: family, rows, dim, dtype, bytes, absent keys.
+    assets : list of Change
+        By name: size, and content where only that differs.
+    """
+
+    a: Side
+    b: Side
+    signatures: list[Change] = field(default_factory=list)
+    ops: list[dict[str, Any]] = field(default_factory=list)
+    variables: list[Change] = field(default_factory=list)
+    tables: list[Change] = field(default_factory=list)
+    assets: list[Change] = field(default_factory=list)
+
+    @property
+    def same_interface(self) -> bool:
+        """Whether clients of one can talk to the other: signatures are equal."""
+        return not self.signatures
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing that is looked at differs."""
+        return not (self.signatures or self.ops or self.variables or self.tables or self.assets)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as `docs/schemas/diff_report.schema.json` describes it."""
+        return {"schema": SCHEMA, "equal": self.equal, "same_interface": self.same_interface, **as_data(self)}
+
+
+def diff(a: str | Path, b: str | Path, *, op_library: Libraries = None) -> DiffReport:
+    """Compare what two exported models hold; `verify` compares what they answer.
+
+    `op_library` is libprocessor.so, for models with its ops; it is found without where it is installed.
+
+    Raises
+    ------
+    UnreadableError, UsageError
+    """
+    load_libraries(op_library)
+    first, second = inspect_model(Path(a)), inspect_model(Path(b))
+    return DiffReport(
+        a=_side(first),
+        b=_side(second),
+        signatures=list(_signatures(first, second)),
+        ops=[
+            {"op": op, "a": first.ops.get(op, 0), "b": second.ops.get(op, 0)}
+            for op in sorted(set(first.ops) | set(second.ops))
+            if first.ops.get(op, 0) != second.ops.get(op, 0)
+        ],
+        variables=_changes(*(_variables(one, _with_content(first, second)) for one in (first, second))),
+        tables=_changes(_tables(first), _tables(second)),
+        assets=_changes(_assets(first), _assets(second)),
+    )
+
+
+def _with_content(a: Inspection, b: Inspection) -> set[str]:
+    """Name the variables that may differ in nothing but their content."""
+    others = by_name(b.variables)
+    return {
+        one.name
+        for one in a.variables
+        if one.name in others
+        and (one.dtype, one.shape) == (others[one.name].dtype, others[one.name].shape)
+        and one.checksums
+        and others[one.name].checksums
+    }
+
+
+def _side(one: Inspection) -> Side:
+    return Side(
+        path=one.path,
+        kind=one.kind,
+        bytes=one.bytes,
+        nodes=one.nodes,
+        functions=one.functions,
+        variables=len(one.variables),
+        variable_bytes=sum(variable.bytes for variable in one.variables),
+        tables=len(one.tables),
+        table_bytes=sum(table.bytes for table in one.tables),
+        assets=len(one.assets),
+    )
+
+
+def _changes(a: Mapping[str, str], b: Mapping[str, str]) -> list[Change]:
+    return [Change(name, a.get(name), b.get(name)) for name in sorted(set(a) | set(b)) if a.get(name) != b.get(name)]
+
+
+def _signatures(a: Inspection, b: Inspection) -> Iterable[Change]:
+    first, second = by_name(a.signatures), by_name(b.signatures)
+    for name in sorted(set(first) | set(second)):
+        if name not in first or name not in second:
+            texts = [_signature_text(side[name]) if name in side else None for side in (first, second)]
+            yield Change(name, *texts)
+            continue
+        for kind in ("inputs", "outputs"):
+            ends = [{one.name: _end_text(one) for one in getattr(side[name], kind)} for side in (first, second)]
+            for change in _changes(*ends):
+                yield Change(f"{name}/{kind[:-1]}/{change.name}", change.a, change.b)
+
+
+def _signature_text(one: SignatureInfo) -> str:
+    return f"{len(one.inputs)} inputs, {len(one.outputs)} outputs"
+
+
+def _end_text(one: TensorInfo) -> str:
+    shape = "any rank" if one.shape is None else str(["?" if size is None else size for size in one.shape])
+    return f"{one.dtype} {shape}".replace("'", "")
+
+
+def _variables(model: Inspection, with_content: set[str]) -> dict[str, str]:
+    found = {}
+    for one in model.variables:
+        text = f"{one.dtype} {one.shape}, {one.bytes} bytes"
+        content = " ".join(f"{crc:08x}" for crc in one.checksums)
+        found[one.name] = f"{text}, checksum {content}" if one.name in with_content else text
+    return found
+
+
+def _tables(one: Inspection) -> dict[str, str]:
+    return {
+        table.name: f"{table.family}, {'?' if table.rows is None else table.rows} rows of {table.dim or 1} "
+        f"{table.dtype}, {table.bytes} bytes, absent keys: {table.absent}"
+        + (f", file {table.file[:16]}" if table.file else "")
+        for table in one.tables
+    }
+
+
+def _assets(one: Inspection) -> dict[str, str]:
+    folder = Path(one.path) / "assets"
+    found = {}
+    for asset in one.assets:
+        with (folder / asset["name"]).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        found[asset["name"]] = f"{asset['bytes']} bytes, sha256 {digest[:16]}"
+    return found

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find which pass, and which of its sites, makes a result answer differently, and convert without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from graph_tools.errors import VerificationError, WeakProofError
+from graph_tools.options import NEEDED_PASSES
+from graph_tools.progress import Progress
+from graph_tools.rewriting.passes import Pass
+
+#: Passes whose absence is no answer to a failure: what they change was asked for.
+_ASKED_FOR = {"compress_tables"}
+#: Passes that are left out at most, and sites of one of them; of a pass with more, all.
+_MOST_PASSES, _MOST_SITES = 6, 4
+_REASON_CHARACTERS = 300
+
+Made = TypeVar("Made")
+
+
+@dataclass
+class LeftOut:
+    """A pass, or one of its sites, without which the result answers as the source.
+
+    Attributes
+    ----------
+    name : str
+        Of the pass.
+    site : str or None
+        None: the whole pass.
+    reason : str
+        What differed with it.
+    """
+
+    name: str
+    site: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to leave out of a conversion."""
+
+    left_out: tuple[LeftOut, ...] = ()
+
+    def without(self, *more: LeftOut) -> Choice:
+        return replace(self, left_out=(*self.left_out, *more))
+
+    def of(self, passes: Iterable[Pass]) -> list[Pass]:
+        """Return the passes that run, each told which sites to leave alone."""
+        gone = {one.name for one in self.left_out if one.site is None}
+        chosen = [one for one in passes if one.name not in gone]
+        for one in chosen:
+            sites = {left.site: left.reason for left in self.left_out if left.name == one.name}
+            one.left_alone = {site: f"left out: {why}" for site, why in sites.items() if site is not None}
+        return chosen
+
+
+class Attempts(Generic[Made]):
+    """Converts, and where that fails its verification, converts again without what makes it fail.
+
+    Parameters
+    ----------
+    attempt : callable
+        Converts with a choice; puts the result in place if told so. Raises `VerificationError` with the `passes` that
+        ran.
+    progress : Progress
+    """
+
+    def __init__(self, attempt: Callable[[Choice, bool], Made], progress: Progress) -> None:
+        self._attempt = attempt
+        self._progress = progress
+
+    def run(self) -> Made:
+        """Return the result, or raise the error of the first attempt if no choice of passes makes it equal."""
+        try:
+            return self._attempt(Choice(), True)
+        except WeakProofError:
+            raise
+        except VerificationError as error:
+            found = self._search(error)
+            if found is None:
+                raise
+        return self._attempt(found, True)
+
+    def _search(self, error: VerificationError) -> Choice | None:
+        names = [one.name for one in error.passes if one.applied]
+        names = [name for name in dict.fromkeys(names) if name not in NEEDED_PASSES | _ASKED_FOR]
+        if not names or self._fails(_whole(names)) is not None:
+            return None
+        choice = Choice()
+        failure: VerificationError | None = error
+        while failure is not None and len({one.name for one in choice.left_out}) < _MOST_PASSES:
+            gone = {one.name for one in choice.left_out if one.site is None}
+            left = [name for name in names if name not in gone]
+
+            def differs(count: int, left: Sequence[str] = left, choice: Choice = choice) -> bool:
+                return self._fails(_whole(left[count:], choice)) is not None
+
+            number = _first(len(left), differs)
+            culprit, others = left[number - 1], _whole(left[number:], choice)
+            failure = self._fails(others) or failure
+            choice = choice.without(*self._sites(culprit, others, failure))
+            failure = self._fails(choice)
+        return choice if failure is None else None
+
+    def _sites(self, name: str, others: Choice, failure: VerificationError) -> list[LeftOut]:
+        """Name the sites of a pass that make the difference where later passes do not run; None in it: the pass."""
+        sites = list(dict.fromkeys(site for one in failure.passes if one.name == name for site in one.at))
+        found: list[LeftOut] = []
+        error: VerificationError | None = failure
+        while error is not None and len(found) < _MOST_SITES and len(found) < len(sites) - 1:
+            context = others.without(*found)
+            left = [site for site in sites if site not in {one.site for one in found}]
+
+            def differs(count: int, left: Sequence[str] = left, context: Choice = context) -> bool:
+                return self._fails(context.without(*(LeftOut(name, one, "") for one in left[count:]))) is not None
+
+            if differs(0):
+                return [LeftOut(name, None, _reason(failure))]
+            found.append(LeftOut(name, left[_first(len(left), differs) - 1], _reason(error)))
+            error = self._fails(others.without(*found))
+        return found if error is None else [LeftOut(name, None, _reason(failure))]
+
+    def _fails(self, choice: Choice) -> VerificationError | None:
+        count = len(choice.left_out)
+        self._progress.begin(f"Looking for what answers differently: trying without {count} passes or sites")
+        try:
+            self._attempt(choice, False)
+        except WeakProofError:
+            return None
+        except VerificationError as error:
+            return error
+        return None
+
+
+def _whole(names: Iterable[str], choice: Choice | None = None) -> Choice:
+    return (choice or Choice()).without(*(LeftOut(name, None, "") for name in names))
+
+
+def _first(count: int, fails: Callable[[int], bool]) -> int:
+    """Return how many of the first of some things make it fail: with none of them it does not, with all it does."""
+    low, high = 0, count
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fails(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _reason(error: VerificationError) -> str:
+    reasons = (error.report.get("verification") or {}).get("reasons") or [str(error)]
+    return str(reasons[0])[:_REASON_CHARACTERS]

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which lookups may be in one group, and which in none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from group_checks import fused, strings
+from idiom_models import KEY, export_function, export_graph, table
+
+from graph_tools.graph import Output
+from graph_tools.plans.embedding_plan import Lookup
+
+
+def specs(*names: str) -> list[Any]:
+    import tensorflow as tf
+
+    return [tf.TensorSpec([None], tf.int64, name=name) for name in names]
+
+
+def variables(count: int = 3, dim: int = 4) -> list[Any]:
+    import tensorflow as tf
+
+    return [tf.Variable(table(10, dim, i)) for i in range(count)]
+
+
+def test_batches_that_may_differ_are_in_groups_of_their_own(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    held = variables()
+
+    def serve(user: Any, item: Any, shop: Any) -> dict[str, Any]:
+        users, items = tf.gather(held[0], user), tf.concat([tf.gather(held[1], item), tf.gather(held[2], shop)], 1)
+        return {"score": tf.reduce_sum(users * items[:, :4], 1), "users": users, "items": items}
+
+    made = fused(export_function(tmp_path / "in", serve, specs("user", "item", "shop"), held=held))
+    assert sorted(len(plan.keys) for _, plan in made.groups) == [1, 2]
+    made.check({"user": np.array([3]), "item": np.array([0, 9]), "shop": np.array([1, 1])})
+
+
+def test_a_sum_that_broadcasts_is_left_alone(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    held = variables(2)
+
+    def serve(user: Any, item: Any) -> dict[str, Any]:
+        return {"sum": tf.gather(held[0], user) + tf.gather(held[1], item)}
+
+    made = fused(export_function(tmp_path / "in", serve, specs("user", "item"), held=held))
+    assert made.ops() == {"AddV2"}
+    assert len(made.groups) == 2
+
+
+def test_a_lookup_that_needs_another_is_in_a_later_group(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    held = variables(2)
+
+    def serve(ids: Any) -> dict[str, Any]:
+        first = tf.gather(held[0], ids)
+        second = tf.gather(held[1], tf.argmax(first, 1))
+        return {"first": first, "both": tf.concat([tf.gather(held[0], ids), second], 1)}
+
+    made = fused(export_function(tmp_path / "in", serve, specs("ids"), held=held))
+    (first, early), (second, late) = made.groups
+    if any(one.node == second.name for one in first.inputs):
+        first, second, early, late = second, first, late, early
+    assert [one.width for one in early.outputs] == [4]
+    assert [one.width for one in late.outputs] == [8]
+    assert first.name in made.model.graph.ancestors([second.name])
+
+
+def test_numbers_that_need_a_lookup_are_joined_after_the_group(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    held = variables(3)
+
+    def serve(a: Any, b: Any, c: Any) -> dict[str, Any]:
+        rows = [tf.gather(w, ids) for w, ids in zip(held, (a, b, c), strict=True)]
+        return {"columns": tf.concat([tf.nn.relu(rows[2]), rows[0], rows[1]], 1)}
+
+    made = fused(export_function(tmp_path / "in", serve, specs("a", "b", "c"), held=held))
+    (joined,) = made.model.graph.of("ConcatV2")
+    assert len(joined.inputs) == 3  # the axis is one of them
+    assert sorted(one.width for one in made.plan.outputs) == [4, 8]
+
+
+def test_signatures_have_groups_of_their_own(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.held = variables(2)
+    users = tf.function(lambda user: {"rows": tf.gather(module.held[0], user)}, input_signature=specs("user"))
+    items = tf.function(lambda item: {"rows": tf.gather(module.held[1], item)}, input_signature=specs("item"))
+    tf.saved_model.save(module, str(tmp_path / "in"), signatures={KEY: users, "items": items})
+    made = fused(tmp_path / "in")
+    assert [len(plan.keys) for _, plan in made.groups] == [1, 1]
+    made.check({"user": np.array([0, 9])})
+    made.check({"item": np.array([5])}, signature="items")
+
+
+def test_a_variable_that_is_written_while_it_serves_is_no_table(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    held = variables(2)
+
+    def serve(ids: Any) -> dict[str, Any]:
+        held[0].assign_add(tf.ones_like(held[0]))
+        return {"rows": tf.gather(held[0], ids), "others": tf.gather(held[1], ids)}
+
+    made = fused(export_function(tmp_path / "in", serve, specs("ids"), held=held))
+    assert [len(plan.keys) for _, plan in made.groups] == [1]
+    assert ["is written while it" in why or "runs after" in why for _, why in made.result.refused] == [True]
+
+
+def test_branches_of_tensorflow_1_are_left_alone(tmp_path: Path) -> None:
+    def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        ids, flag = v1.placeholder("int64", [None], name="ids"), v1.placeholder("bool", [], name="flag")
+        weights = v1.get_variable("weights", initializer=table(10, 4))
+        off, on = v1.raw_ops.Switch(data=ids, pred=flag)
+        both, _ = v1.raw_ops.Merge(inputs=[v1.gather(weights, off), v1.gather(weights, on) * 2])
+        return {"ids": ids, "flag": flag}, {"rows": v1.identity(both, name="rows")}
+
+    made = fused(export_graph(tmp_path / "in", build))
+    assert not made.groups
+    assert {why for _, why in made.result.refused} == {"it runs in a branch or loop of TensorFlow 1"}
+
+
+def test_a_repeated_row_is_left_to_what_repeats_it(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    held = variables(1)
+
+    def serve(ids: Any) -> dict[str, Any]:
+        row = tf.gather(held[0], ids)[:, None]
+        return {"rows": tf.concat([row, row, row], 1)}
+
+    made = fused(export_function(tmp_path / "in", serve, specs("ids"), held=held))
+    assert made.ops() == {"ConcatV2"}
+    assert [one.width for one in made.plan.outputs] == [4]
+
+
+def test_the_sums_of_an_interaction_are_left_to_it(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    held = variables(3)
+
+    def serve(a: Any, b: Any, c: Any) -> dict[str, Any]:
+        fields = tf.stack([tf.gather(w, ids) for w, ids in zip(held, (a, b, c), strict=True)], axis=1)
+        return {"fm": tf.reduce_sum(fields, 1) ** 2 - tf.reduce_sum(fields**2, 1)}
+
+    made = fused(export_function(tmp_path / "in", serve, specs("a", "b", "c"), held=held))
+    assert [one.width for one in made.plan.outputs] == [12]
+    assert "Sum" in made.ops()
+
+
+def test_rows_that_every_request_reads_alike_are_left_alone(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    held = variables(1)
+
+    def serve(x: Any) -> dict[str, Any]:
+        places = tf.range(tf.shape(x)[1])
+        return {"y": x + tf.gather(held[0], places)}
+
+    made = fused(
+        export_function(tmp_path / "in", serve, [tf.TensorSpec([None, None, 4], tf.float32, name="x")], held=held)
+    )
+    assert not made.groups
+    assert "same in every request" in made.result.refused[0][1]
+
+
+@pytest.mark.parametrize("fetched", [False, True])
+def test_a_tensor_that_is_fetched_is_an_output_too(fetched: bool, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    held = variables(2)
+
+    def serve(a: Any, b: Any) -> dict[str, Any]:
+        rows = [tf.gather(held[0], a), tf.gather(held[1], b)]
+        return {"both": tf.concat(rows, 1)} | ({"first": rows[0]} if fetched else {})
+
+    made = fused(export_function(tmp_path / "in", serve, specs("a", "b"), held=held))
+    assert len(made.plan.outputs) == 1 + fetched
+    assert len(made.tables) == 2
+    made.check({"a": np.array([0, 9]), "b": np.array([4, 4])})
+
+
+def test_lookups_of_one_feature_share_its_key(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    held = variables(2)
+
+    def serve(word: Any) -> dict[str, Any]:
+        ids = tf.strings.to_hash_bucket_fast(word, 10)
+        return {"rows": tf.concat([tf.gather(held[0], ids), tf.gather(held[1], ids)], 1)}
+
+    made = fused(export_function(tmp_path / "in", serve, [tf.TensorSpec([None], "string", name="word")], held=held))
+    assert len(made.plan.keys) == 1
+    assert len(made.tables) == 2
+    assert all(isinstance(one, Lookup) and one.key == 0 for one in made.plan.columns)
+    made.check({"word": strings("a", "b")})
+
+
+def test_a_variable_that_something_else_reads_stays(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    held = variables(1)
+
+    def serve(a: Any) -> dict[str, Any]:
+        rows = tf.gather(held[0], a)
+        return {"rows": rows, "scores": tf.matmul(rows, held[0], transpose_b=True)}
+
+    made = fused(export_function(tmp_path / "in", serve, specs("a"), held=held))
+    assert len(made.model.variables) == 1
+    assert all(Output(name).node in made.model.graph for name in made.model.variables)
+    made.check({"a": np.array([0, 9])})

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loops of recurrent layers become one node each, as both versions of Keras export them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from interaction_checks import Fused, floats, fuse, fuse_model
+
+from graph_tools.graph import attribute
+from graph_tools.passes.fuse.fuse_recurrent_layers import FuseRecurrentLayers
+
+OP = "RecRecurrentLayer"
+LENGTH, DIM, UNITS = 6, 4, 5
+
+# In a process of its own, since Keras 2 and 3 do not share one. All layers are in one model.
+KERAS = """
+import os, sys
+out, version, length = sys.argv[1:]
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ["TF_USE_LEGACY_KERAS"] = "1" if version == "2" else "0"
+import numpy as np, tensorflow as tf
+if version == "2":
+    import tf_keras as keras
+else:
+    import keras
+layers = keras.layers
+x = keras.Input([None if length == "None" else int(length), 4], name="x")
+masked = layers.Masking()(x)
+outputs = {}
+for name, make in {
+    "gru": lambda **more: layers.GRU(5, **more),
+    "before": lambda **more: layers.GRU(5, reset_after=False, **more),
+    "lstm": lambda **more: layers.LSTM(5, **more),
+}.items():
+    outputs[f"{name}_last"] = make()(x)
+    outputs[f"{name}_all"] = make(return_sequences=True)(x)
+    outputs[f"{name}_mask"] = make()(masked)
+    outputs[f"{name}_mask_all"] = make(return_sequences=True)(masked)
+    outputs[f"{name}_plain"] = make(use_bias=False)(x)
+outputs["backwards"] = layers.GRU(5, go_backwards=True)(masked)
+outputs["both"] = layers.Bidirectional(layers.GRU(5, return_sequences=True))(x)
+outputs["stacked"] = layers.GRU(3)(layers.GRU(5, return_sequences=True)(x))
+model = keras.Model(x, outputs)
+random = np.random.default_rng(0)
+for one in model.weights:
+    value = np.asarray(one)
+    if value.dtype.kind == "f":
+        one.assign(value + random.uniform(-0.3, 0.3, value.shape).astype(value.dtype))
+model.export(out)
+"""
+LAYERS = 20
+
+
+def sequences(rows: int, length: int = LENGTH) -> np.ndarray:
+    """Make sequences of which positions at the start, between and at the end are masked, and all of one row."""
+    made = floats(rows, length, DIM, seed=rows)
+    made[np.random.default_rng(rows).random((rows, length)) < 0.3] = 0
+    made[2:3] = 0
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("version", "length"), [("2", LENGTH), ("3", LENGTH), ("3", None)])
+def test_keras_layers(tmp_path: Path, version: str, length: int | None) -> None:
+    source = tmp_path / "source"
+    subprocess.run([sys.executable, "-c", KERAS, str(source), version, str(length)], check=True, timeout=300)
+    feeds = [{"x": sequences(rows)} for rows in (1, 2, 29)] + ([] if length else [{"x": sequences(3, 1)}])
+    found = fuse_model(source, tmp_path / "fused", feeds, FuseRecurrentLayers())
+    assert not found.reasons
+    assert found.ops[OP] == LAYERS * len(found.model.signatures)
+    assert not {"While", "StatelessWhile", "TensorListFromTensor"} & set(found.ops)
+    nodes = found.model.graph.of(OP)
+    kinds = {attribute(one, "cell").decode() for one in nodes}
+    assert kinds == {"gru", "gru_reset_before", "lstm"}
+    assert sum(attribute(one, "backwards") for one in nodes) == 2 * len(found.model.signatures)
+
+
+@pytest.mark.parametrize("strange", [np.nan, np.inf, -np.inf])
+def test_what_is_not_a_number_stays_so(tmp_path: Path, strange: float) -> None:
+    x = tf.keras.Input((LENGTH, DIM), name="x")
+    gru, lstm = (one(UNITS, return_sequences=True)(x) for one in (tf.keras.layers.GRU, tf.keras.layers.LSTM))
+    tf.keras.Model(x, {"gru": gru, "lstm": lstm}).export(str(tmp_path / "source"), verbose=False)
+    feed = sequences(4)
+    feed[1, 2, 3] = strange
+    found = fuse_model(tmp_path / "source", tmp_path / "fused", [{"x": feed}], FuseRecurrentLayers())
+    assert found.ops[OP] == 2 * len(found.model.signatures)
+
+
+def test_the_last_state_beside_all(tmp_path: Path) -> None:
+    x = tf.keras.Input((LENGTH, DIM), name="x")
+    states, last = tf.keras.layers.GRU(UNITS, return_sequences=True, return_state=True)(x)
+    model = tf.keras.Model(x, {"states": states, "last": last})
+    model.export(str(tmp_path / "source"), verbose=False)
+    found = fuse_model(tmp_path / "source", tmp_path / "fused", [{"x": sequences(3)}], FuseRecurrentLayers())
+    assert found.ops[OP] == len(found.model.signatures), found.reasons
+    assert "While" not in found.ops
+
+
+def run(tmp_path: Path, *layers: Any, **more: Callable[[int], np.ndarray]) -> Fused:
+    (layer,) = layers
+    feeds = [{"x": sequences(rows)} | {name: one(rows) for name, one in more.items()} for rows in (1, 3)]
+    return fuse(tmp_path, layer, feeds, FuseRecurrentLayers(), layers=list(layer.held))
+
+
+class Calls:
+    """A function that calls a layer, and what it holds."""
+
+    def __init__(self, layer: Any, call: Callable[..., Any] | None = None) -> None:
+        self.layer, self.call = layer, call or (lambda one, *inputs: one(*inputs))
+        self.call(layer, tf.zeros((1, LENGTH, DIM)), *([tf.zeros((1, UNITS))] if call is not None else []))
+        self.held = [one.value for one in layer.variables]
+
+    def __call__(self, x: Any, *others: Any) -> Any:
+        return self.call(self.layer, x, *others)
+
+
+def test_a_first_state_is_named(tmp_path: Path) -> None:
+    layer = Calls(tf.keras.layers.GRU(UNITS), lambda one, x, state: one(x, initial_state=state))
+    found = run(tmp_path, layer, state=lambda rows: floats(rows, UNITS))
+    assert OP not in found.ops
+    assert len(found.reasons) == 1
+    assert "first state" in found.reasons[0]
+    assert "other than zero" in found.reasons[0]
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "relu": (lambda: tf.keras.layers.GRU(UNITS, activation="relu"), "its activation is 'Relu', expected tanh"),
+    "hard": (lambda: tf.keras.layers.GRU(UNITS, recurrent_activation="relu6"), "'Relu6', expected a sigmoid"),
+    "lstm": (lambda: tf.keras.layers.LSTM(UNITS, recurrent_activation="relu"), "other than sigmoid"),
+    "simple": (lambda: tf.keras.layers.SimpleRNN(UNITS), "its state is changed in another way"),
+    "zeros": (
+        lambda: tf.keras.layers.RNN(tf.keras.layers.GRUCell(UNITS), return_sequences=True, zero_output_for_mask=True),
+        "other than the result before",
+    ),
+}
+
+
+@pytest.mark.parametrize("which", REFUSED)
+def test_what_looks_alike_is_named(which: str, tmp_path: Path) -> None:
+    make, why = REFUSED[which]
+    x = tf.keras.Input((LENGTH, DIM), name="x")
+    y = make()(tf.keras.layers.Masking()(x) if which == "zeros" else x)
+    tf.keras.Model(x, y).export(str(tmp_path / "source"), verbose=False)
+    found = fuse_model(tmp_path / "source", tmp_path / "fused", [{"x": sequences(3)}], FuseRecurrentLayers())
+    assert OP not in found.ops
+    assert found.reasons
+    assert all(why in one for one in found.reasons), found.reasons
+
+
+def test_other_loops_are_named(tmp_path: Path) -> None:
+    def function(x: Any) -> Any:
+        (found,) = tf.while_loop(lambda y: tf.reduce_sum(y) < 10.0, lambda y: (y * 2 + 1,), [tf.abs(x[:, 0, :1])])
+        return found
+
+    found = fuse(tmp_path, function, [{"x": sequences(3)}], FuseRecurrentLayers())
+    assert len(found.reasons) == 1
+    assert "no recurrent layer: it reads no sequence" in found.reasons[0]
