@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import hypothesis
-import model_builders
 import pytest
+
+from helpers.models import model_builders
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -11,12 +11,12 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from host_support import require
-from tool_modules import load_tool
 
 import processor
 from demo.model import WideDeep, export
 from demo.movielens import FEATURES
+from helpers.hosts.host_support import require
+from helpers.system.tool_modules import load_tool
 from processor import errors
 
 ROOT = Path(__file__).resolve().parent.parent

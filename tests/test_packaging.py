@@ -19,12 +19,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from build_lock import build_lock
-from host_support import require, run, run_ok
-from model_builders import linear_score
 from packaging.requirements import Requirement
 
 import processor
+from helpers.hosts.host_support import require, run, run_ok
+from helpers.models.model_builders import linear_score
+from helpers.system.build_lock import build_lock
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = ROOT / "processor" / "libprocessor.so"

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import example_models
 import grpc
 import httpx
-import model_builders
 import pytest
-from served_hosts import KINDS, ServedHost, model, served, version
+
+from helpers.hosts.served_hosts import KINDS, ServedHost, model, served, version
+from helpers.models import example_models, model_builders
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -14,9 +14,10 @@ import grpc
 import httpx
 import numpy as np
 import pytest
-from host_requests import in_flight, ranking_body, slow_body, wait_until
-from host_support import tfserving_request
-from served_hosts import ServedHost, model, version
+
+from helpers.hosts.host_requests import in_flight, ranking_body, slow_body, wait_until
+from helpers.hosts.host_support import tfserving_request
+from helpers.hosts.served_hosts import ServedHost, model, version
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 ENDLESS = 10**7  # loops of a millisecond

@@ -13,15 +13,12 @@ from typing import Any
 
 import grpc
 import httpx
-import model_builders
 import numpy as np
 import pytest
 import tensorflow as tf
 import tritonclient.grpc
 import tritonclient.http
 from google.protobuf.wrappers_pb2 import Int64Value
-from proxy_support import ProxyProcess, wait_for
-from served_hosts import ROOT, program
 from tensorflow_serving.apis import (
     get_model_status_pb2,
     model_management_pb2,
@@ -31,6 +28,10 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 from tritonclient.utils import InferenceServerException
+
+from helpers.hosts.served_hosts import ROOT, program
+from helpers.models import model_builders
+from helpers.proxies.proxy_support import ProxyProcess, wait_for
 
 X = np.array([[1, 2, 3]], np.float32)
 AVAILABLE, END = get_model_status_pb2.ModelVersionStatus.AVAILABLE, get_model_status_pb2.ModelVersionStatus.END

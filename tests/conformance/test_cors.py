@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from served_hosts import ServedHost
+
+from helpers.hosts.served_hosts import ServedHost
 
 ORIGIN = "https://shop.example"
 PREDICT = "/v1/models/ranking:predict"

@@ -10,10 +10,11 @@ import httpx
 import numpy as np
 import pytest
 import tritonclient.grpc
-from contract_messages import decode, make_request
-from default_models import SCALE, build_defaults, expected
-from served_hosts import ServedHost, model, version
 from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
+
+from helpers.hosts.contract_messages import decode, make_request
+from helpers.hosts.served_hosts import ServedHost, model, version
+from helpers.models.default_models import SCALE, build_defaults, expected
 
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 SERVICE = "/tensorflow.serving.PredictionService"

@@ -12,9 +12,10 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from contract_messages import make_request, messages
-from model_builders import linear_score
-from served_hosts import ServedHost
+
+from helpers.hosts.contract_messages import make_request, messages
+from helpers.hosts.served_hosts import ServedHost
+from helpers.models.model_builders import linear_score
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -74,7 +75,7 @@ def _ask(host: ServedHost, name: str) -> dict[str, Any]:
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)
-    command = [str(python), str(ROOT / "tests/helpers/eas_client.py"), host.rest, name, json.dumps(X.tolist())]
+    command = [str(python), str(ROOT / "tests/helpers/hosts/eas_client.py"), host.rest, name, json.dumps(X.tolist())]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer

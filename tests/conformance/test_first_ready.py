@@ -17,9 +17,10 @@ from typing import Any
 import grpc
 import httpx
 import pytest
-from deadly_models import build_deadly
-from host_requests import ranking_body, wait_until
-from served_hosts import ROOT, ServedHost, program, served, version
+
+from helpers.hosts.host_requests import ranking_body, wait_until
+from helpers.hosts.served_hosts import ROOT, ServedHost, program, served, version
+from helpers.models.deadly_models import build_deadly
 
 
 def ports_of(host: ServedHost) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
-from host_requests import ranking_body, wait_until
-from served_hosts import ServedHost, model
 
+from helpers.hosts.host_requests import ranking_body, wait_until
+from helpers.hosts.served_hosts import ServedHost, model
 from serving_proxy.cpus import parse_cpus
 
 CPUS = sorted(os.sched_getaffinity(0))

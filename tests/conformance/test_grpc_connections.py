@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
-from served_hosts import ServedHost
+
+from helpers.hosts.served_hosts import ServedHost
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS, PING, GOAWAY = 4, 6, 7

@@ -12,8 +12,9 @@ import grpc
 import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from host_requests import SlowRequest, wait_until
-from served_hosts import model, version
+
+from helpers.hosts.host_requests import SlowRequest, wait_until
+from helpers.hosts.served_hosts import model, version
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING

@@ -20,8 +20,9 @@ from typing import Any
 import grpc
 import httpx
 import pytest
-from host_requests import ranking_body, wait_until
-from served_hosts import ServedHost, served
+
+from helpers.hosts.host_requests import ranking_body, wait_until
+from helpers.hosts.served_hosts import ServedHost, served
 
 READ_SECONDS = 2
 MEGABYTE = 1024 * 1024

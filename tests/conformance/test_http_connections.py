@@ -9,8 +9,9 @@ import time
 
 import httpx
 import pytest
-from host_requests import in_flight, ranking_body, slow_body, wait_until
-from served_hosts import ServedHost
+
+from helpers.hosts.host_requests import in_flight, ranking_body, slow_body, wait_until
+from helpers.hosts.served_hosts import ServedHost
 
 GET_PATHS = ["/healthz", "/readyz", "/metrics", "/v1/models/ranking", "/v1/models/ranking/metadata"]
 GET_PATHS += ["/v2", "/v2/health/live", "/v2/models/ranking", "/v2/models/ranking/ready"]

@@ -11,8 +11,9 @@ import time
 import grpc
 import httpx
 import pytest
-from host_requests import SlowRequest, in_flight, ranking_body, wait_until
-from served_hosts import ROOT, ServedHost, program, served
+
+from helpers.hosts.host_requests import SlowRequest, in_flight, ranking_body, wait_until
+from helpers.hosts.served_hosts import ROOT, ServedHost, program, served
 
 
 class Load:

@@ -22,13 +22,14 @@ import grpc
 import httpx
 import numpy as np
 import pytest
-from contract_messages import make_request
 from google.protobuf import text_format
-from host_requests import ranking_body, wait_until
-from model_builders import linear_score
-from partial_calls import PartialCall
-from served_hosts import ServedHost, model, version
 from tensorflow_serving.apis import predict_pb2
+
+from helpers.hosts.contract_messages import make_request
+from helpers.hosts.host_requests import ranking_body, wait_until
+from helpers.hosts.partial_calls import PartialCall
+from helpers.hosts.served_hosts import ServedHost, model, version
+from helpers.models.model_builders import linear_score
 
 MIB = 1024 * 1024
 BUDGET_MIB = 512

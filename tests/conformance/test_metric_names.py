@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from prometheus_client.parser import text_string_to_metric_families
-from served_hosts import ServedHost
 from tensorflow_serving.apis import classification_pb2, model_pb2, predict_pb2, prediction_service_pb2_grpc
+
+from helpers.hosts.served_hosts import ServedHost
 
 ROWS = [[1.0, 2.0, 3.0]]
 

@@ -14,11 +14,11 @@ import httpx
 import numpy as np
 import pytest
 import tensorflow as tf
-from host_requests import SlowRequest, in_flight, ranking_body, slow_body, wait_until
-from host_support import require
-from served_hosts import ServedHost
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
+from helpers.hosts.host_requests import SlowRequest, in_flight, ranking_body, slow_body, wait_until
+from helpers.hosts.host_support import require
+from helpers.hosts.served_hosts import ServedHost
 from serving_proxy.experiments.assign import bucket
 
 NAMES = {"x-model-name", "x-model-version", "x-arm", "x-session", "x-cpuset", "x-queue-us", "x-run-us"}

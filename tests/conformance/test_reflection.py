@@ -11,7 +11,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha import reflection_pb2
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
-from model_builders import linear_score
+
+from helpers.models.model_builders import linear_score
 
 # Exactly these, of every host.
 SERVICES = {

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import grpc
 import pytest
-from served_hosts import ServedHost
 from tensorflow_serving.apis import model_management_pb2, model_service_pb2_grpc
+
+from helpers.hosts.served_hosts import ServedHost
 
 TOKEN = "open sesame"
 

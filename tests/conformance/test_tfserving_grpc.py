@@ -7,9 +7,7 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
-from example_models import CLASSES
 from google.protobuf.wrappers_pb2 import Int64Value
-from model_builders import linear_score
 from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import (
     classification_pb2,
@@ -23,6 +21,9 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
     regression_pb2,
 )
+
+from helpers.models.example_models import CLASSES
+from helpers.models.model_builders import linear_score
 
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 

@@ -13,9 +13,10 @@ from http.client import HTTPConnection
 import httpx
 import numpy as np
 import pytest
-from host_support import require
-from model_builders import linear_score
-from served_hosts import ServedHost
+
+from helpers.hosts.host_support import require
+from helpers.hosts.served_hosts import ServedHost
+from helpers.models.model_builders import linear_score
 
 ROWS = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
 SCORES = linear_score(np.array(ROWS, np.float32)).tolist()

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 import tritonclient.http
-from model_builders import linear_score
-from served_hosts import ServedHost
 from tritonclient.utils import InferenceServerException
+
+from helpers.hosts.served_hosts import ServedHost
+from helpers.models.model_builders import linear_score
 
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 

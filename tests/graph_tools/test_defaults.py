@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from default_models import SCALE, build_defaults, expected
 
 import processor
 from graph_tools import cut, fuse, inspect, optimize, verify
@@ -17,6 +16,7 @@ from graph_tools.errors import UnreadableError
 from graph_tools.readers import read_model
 from graph_tools.verification.generate import Generator
 from graph_tools.verification.requests import read_requests
+from helpers.models.default_models import SCALE, build_defaults, expected
 
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 

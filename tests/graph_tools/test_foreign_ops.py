@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from cut_support import run
 
 from graph_tools import cut, fuse, optimize
 from graph_tools.errors import ConversionError
 from graph_tools.op_library import load_library
 from graph_tools.readers import read_model
+from helpers.graph_tools.cut_support import run
 
 OP = """
 #include "tensorflow/core/framework/common_shape_fns.h"

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from verify_models import WORDS
 
 from graph_tools import fuse, verify
 from graph_tools.errors import UnreadableError
 from graph_tools.readers import read_model
 from graph_tools.verification.domain import find_domain
+from helpers.models.verify_models import WORDS
 
 ROWS = np.random.default_rng(3).normal(size=(len(WORDS) + 1, 2)).astype(np.float32)
 

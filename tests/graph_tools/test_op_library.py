@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import fuse_support
 import pytest
 
 from graph_tools import inspect, op_library, verify
@@ -16,6 +15,7 @@ from graph_tools.errors import UnreadableError, UsageError
 from graph_tools.op_library import VARIABLE, find_library, is_ours, load_library
 from graph_tools.readers import read_model
 from graph_tools.writer import write_saved_model
+from helpers.graph_tools import fuse_support
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graph_tools_support import answers
 
 from graph_tools.errors import UsageError
 from graph_tools.options import CutOptions
 from graph_tools.verbs.cut import cut
+from helpers.graph_tools.graph_tools_support import answers
 from load_tests.workloads.sparse_exports import (
     Export,
     deeprec_lookup,

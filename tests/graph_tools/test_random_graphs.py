@@ -9,9 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from host_support import LIBRARY
-from idiom_models import KEY, export_graph
-from pass_checks import all_answers
 
 from graph_tools.model import Model
 from graph_tools.op_library import load_library
@@ -21,6 +18,9 @@ from graph_tools.passes.fuse import fusing_passes
 from graph_tools.readers import read_model
 from graph_tools.verbs.cut import rewrite
 from graph_tools.writer import write_saved_model
+from helpers.graph_tools.pass_checks import all_answers
+from helpers.hosts.host_support import LIBRARY
+from helpers.models.idiom_models import KEY, export_graph
 
 DIM, LENGTH, ROWS, NODES = 4, 3, 11, 26
 

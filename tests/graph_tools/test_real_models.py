@@ -6,9 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from graph_tools_support import assert_same_answers, requests_for
 
 from graph_tools import cut, diff, inspect
+from helpers.graph_tools.graph_tools_support import assert_same_answers, requests_for
 
 
 @pytest.mark.slow

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from host_support import LIBRARY
-from idiom_models import export_function
-from interaction_checks import floats
 
 from graph_tools.graph import Graph
 from graph_tools.readers import read_model
 from graph_tools.timing import measure
 from graph_tools.verbs.fuse import fuse
+from helpers.graph_tools.interaction_checks import floats
+from helpers.hosts.host_support import LIBRARY
+from helpers.models.idiom_models import export_function
 
 WIDTH = 64
 WEIGHTS = [tf.Variable(floats(WIDTH, WIDTH, seed=i, scale=0.1)) for i in range(2)]

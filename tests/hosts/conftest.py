@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from host_support import LIBRARY, export_host_model
+
+from helpers.hosts.host_support import LIBRARY, export_host_model
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from host_support import (
+
+from helpers.hosts.host_support import (
     INCLUDE,
     ROOT,
     assert_same,

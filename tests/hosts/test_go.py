@@ -16,7 +16,8 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-from host_support import (
+
+from helpers.hosts.host_support import (
     ROOT,
     assert_same,
     build_environment,

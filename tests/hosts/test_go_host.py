@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from go_programs import go_program
-from host_support import eas_request, frame, require, run_ok, tfserving_request
-from served_hosts import ServedHost, model, served, version
+
+from helpers.hosts.host_support import eas_request, frame, require, run_ok, tfserving_request
+from helpers.hosts.served_hosts import ServedHost, model, served, version
+from helpers.system.go_programs import go_program
 
 ROWS = 20_000
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from host_support import ROOT, assert_same, drop_in_config, eas_outputs, eas_request, require, run, run_ok
+
+from helpers.hosts.host_support import ROOT, assert_same, drop_in_config, eas_outputs, eas_request, require, run, run_ok
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,13 @@ from ctypes import byref, c_int, c_void_p
 from pathlib import Path
 from typing import Any
 
-import deeprec_abi
-import model_builders
 import numpy as np
 import pytest
-from contract_messages import decode, encode, make_request, messages
-from deeprec_abi import Answer, DropInModel, process
+
+from helpers.hosts import deeprec_abi
+from helpers.hosts.contract_messages import decode, encode, make_request, messages
+from helpers.hosts.deeprec_abi import Answer, DropInModel, process
+from helpers.models import model_builders
 
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 GOOD = encode({"x": X})

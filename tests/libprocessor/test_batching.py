@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from abi_model import AbiModel, StatusError
-from batched_answers import Inputs, batches, batching_config, build_batched, same_answers
-from eas_response import decode_response
-from gate import Gate, build_gated_rows
-from model_builders import VOCABULARY, linear_score
-from process_state import wait_until
 
 import processor
+from helpers.hosts.abi_model import AbiModel, StatusError
+from helpers.hosts.eas_response import decode_response
+from helpers.models.batched_answers import Inputs, batches, batching_config, build_batched, same_answers
+from helpers.models.gate import Gate, build_gated_rows
+from helpers.models.model_builders import VOCABULARY, linear_score
+from helpers.system.process_state import wait_until
 from load_tests.request_files import encode_request
 
 

@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-from host_support import INCLUDE, LIBRARY, export_host_model, require, run, run_ok
+
+from helpers.hosts.host_support import INCLUDE, LIBRARY, export_host_model, require, run, run_ok
 
 SOURCES = Path(__file__).parent
 STRICT = ["cc", "-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror"]

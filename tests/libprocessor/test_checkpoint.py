@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from abi_model import AbiModel
-from checkpoint_trainer import CheckpointTrainer, files_of, link_checkpoint, score
-from process_state import num_fds, num_threads, resident_mb, wait_until
 
 import processor
+from helpers.hosts.abi_model import AbiModel
+from helpers.models.checkpoint_trainer import CheckpointTrainer, files_of, link_checkpoint, score
+from helpers.system.process_state import num_fds, num_threads, resident_mb, wait_until
 
 X = np.array([[1.0, 2.0, 3.0], [4.0, 0.0, 1.0]], np.float32)
 

@@ -9,7 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from host_support import INCLUDE, LIBRARY, require
+
+from helpers.hosts.host_support import INCLUDE, LIBRARY, require
 
 STRESS = Path(__file__).parent / "stress" / "stress.cc"
 

@@ -7,12 +7,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-import deeprec_abi
-import model_builders
 import numpy as np
 import pytest
-from contract_messages import decode, encode
-from deeprec_abi import NOTICE, DropInModel, captured_log, drop_in_config, load, refusal
+
+from helpers.hosts import deeprec_abi
+from helpers.hosts.contract_messages import decode, encode
+from helpers.hosts.deeprec_abi import NOTICE, DropInModel, captured_log, drop_in_config, load, refusal
+from helpers.models import model_builders
 
 X = np.array([[1, 2, 3]], np.float32)
 ONE = encode({"x": X})

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from build_lock import build_lock
-from host_support import run_ok
+
+from helpers.hosts.host_support import run_ok
+from helpers.system.build_lock import build_lock
 
 BUILD = Path("build") / "release"
 PROGRAMS = ["processor_tests", "processor_kernel_tests"]

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contract_messages import encode
-from deeprec_abi import DropInModel, drop_in_config, refusal, run_python
+
+from helpers.hosts.contract_messages import encode
+from helpers.hosts.deeprec_abi import DropInModel, drop_in_config, refusal, run_python
 
 ONE = encode({"x": np.array([[1, 2, 3]], np.float32)})
 CPUS = sorted(os.sched_getaffinity(0))
@@ -131,7 +132,7 @@ def test_cpusets_are_checked_against_what_the_process_may_use(tiny_model: Path) 
         import json, os, sys
         first, last = int(sys.argv[2]), int(sys.argv[3])
         os.sched_setaffinity(0, {last})
-        import deeprec_abi
+        from helpers.hosts import deeprec_abi
         refused = deeprec_abi.refusal(deeprec_abi.drop_in_config(sys.argv[1], cpusets=str(first)))
         with deeprec_abi.DropInModel(sys.argv[1], cpusets=str(last)) as model:
             print(json.dumps([refused, model.ask("info")["cpusets"], model.set_cpuset(str(first))]))

@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import deeprec_abi
-import model_builders
 import numpy as np
 import pytest
-from contract_messages import decode, encode, messages
-from deeprec_abi import DropInModel, drop_in_config, process, refusal
+
+from helpers.hosts import deeprec_abi
+from helpers.hosts.contract_messages import decode, encode, messages
+from helpers.hosts.deeprec_abi import DropInModel, drop_in_config, process, refusal
+from helpers.models import model_builders
 
 ROOT = Path(__file__).resolve().parents[2]
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deeprec_abi import run_python
+from helpers.hosts.deeprec_abi import run_python
 
 
 def test_environment_is_not_touched(tiny_model: Path) -> None:
     printed = run_python(
         """
         import ctypes, sys
-        import deeprec_abi
+        from helpers.hosts import deeprec_abi
         NAMES = ("INFERENCE_MODE", "OMP_NUM_THREADS", "KMP_BLOCKTIME", "RUN_ALL_KERNELS_INLINE")
         libc = ctypes.CDLL(None)
         libc.getenv.restype = ctypes.c_char_p
@@ -35,8 +35,8 @@ def test_nothing_leaks(string_model: Path) -> None:
         import sys
         from pathlib import Path
         import numpy as np
-        import deeprec_abi
-        from contract_messages import encode
+        from helpers.hosts import deeprec_abi
+        from helpers.hosts.contract_messages import encode
         def resident():
             return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmRSS"))
         rows = 8
@@ -68,7 +68,7 @@ def test_failed_initialize_leaks_nothing(tiny_model: Path, tmp_path: Path) -> No
     grown = run_python(
         """
         import os, sys
-        import deeprec_abi
+        from helpers.hosts import deeprec_abi
         def resident():
             return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmRSS"))
         def threads_and_files():

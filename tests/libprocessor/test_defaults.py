@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from default_models import SCALE, build_defaults, expected
 
 import processor
+from helpers.models.default_models import SCALE, build_defaults, expected
 from load_tests.request_files import encode_request
 
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)

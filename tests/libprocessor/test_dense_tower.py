@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from dense_towers import Tower
-from host_support import LIBRARY
 
 from graph_tools.op_library import load_library
 from graph_tools.tensors import Array
+from helpers.hosts.host_support import LIBRARY
+from helpers.oracles.dense_towers import Tower
 
 BATCHES = (0, 1, 2, 7, 33, 200)
 

@@ -9,9 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from embedding_groups import Group, table_of
-from embedding_tables import rows_of
-from host_support import LIBRARY
 
 from graph_tools.op_library import load_library
 from graph_tools.plans import EmbeddingPlan
@@ -19,6 +16,9 @@ from graph_tools.plans.embedding_plan import Add, Copy, FastHash, GroupOutput, K
 from graph_tools.store import TableReader
 from graph_tools.store.layout import ROW_TYPES
 from graph_tools.tensors import Array, ArrayTensor
+from helpers.hosts.host_support import LIBRARY
+from helpers.models.embedding_tables import rows_of
+from helpers.oracles.embedding_groups import Group, table_of
 
 BATCHES = (0, 1, 2, 17, 128, 509)
 COMBINERS = ("sum", "mean", "sqrtn")

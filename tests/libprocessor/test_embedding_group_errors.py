@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from embedding_groups import Group, table_of
-from embedding_tables import rows_of
-from host_support import LIBRARY
 
 from graph_tools.op_library import load_library
 from graph_tools.plans import EmbeddingPlan
 from graph_tools.plans.embedding_plan import Copy, FastHash, GroupOutput, Key, Linear, Lookup
+from helpers.hosts.host_support import LIBRARY
+from helpers.models.embedding_tables import rows_of
+from helpers.oracles.embedding_groups import Group, table_of
 
 
 @pytest.fixture(scope="module", autouse=True)

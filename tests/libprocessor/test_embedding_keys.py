@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from embedding_groups import Group, table_of
-from host_support import LIBRARY
 
 from graph_tools.op_library import load_library
 from graph_tools.plans import EmbeddingPlan
 from graph_tools.plans import embedding_plan as plans
 from graph_tools.plans.embedding_plan import GroupOutput, Key, Lookup
 from graph_tools.tensors import Array
+from helpers.hosts.host_support import LIBRARY
+from helpers.oracles.embedding_groups import Group, table_of
 
 ROWS = 5003
 # Every length around the steps of the hashes, and long ones.

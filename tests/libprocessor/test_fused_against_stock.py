@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dense_towers import Ops
-from embedding_groups import Group, table_of
-from host_support import LIBRARY
-from stock_cases import CASES, cases, stock_answers
-from stock_draws import Array, Case
 
 from graph_tools.op_library import load_library
+from helpers.hosts.host_support import LIBRARY
+from helpers.oracles.dense_towers import Ops
+from helpers.oracles.embedding_groups import Group, table_of
+from helpers.oracles.stock_cases import CASES, cases, stock_answers
+from helpers.oracles.stock_draws import Array, Case
 
 #: More graphs of each op, and others.
 COUNT = int(os.environ.get("FUSED_GRAPHS", "100"))
@@ -30,8 +30,9 @@ def without_onednn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Array]
     """Answers of stock TensorFlow in a process where oneDNN is off: the setting is read once."""
     load_library(LIBRARY)
     out = tmp_path_factory.mktemp("stock") / "answers.npz"
-    program = Path(__file__).resolve().parents[1] / "helpers" / "stock_cases.py"
-    environment = {**os.environ, "TF_ENABLE_ONEDNN_OPTS": "0", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    tests = Path(__file__).resolve().parents[1]
+    program = tests / "helpers" / "oracles" / "stock_cases.py"
+    environment = {**os.environ, "PYTHONPATH": str(tests), "TF_ENABLE_ONEDNN_OPTS": "0", "TF_CPP_MIN_LOG_LEVEL": "3"}
     subprocess.run([sys.executable, program, str(SEED), str(COUNT), out], env=environment, check=True, timeout=600)
     with np.load(out) as found:
         return dict(found)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from dense_towers import Ops
-from host_support import LIBRARY
 
 from graph_tools.op_library import load_library
 from graph_tools.tensors import Array
+from helpers.hosts.host_support import LIBRARY
+from helpers.oracles.dense_towers import Ops
 
 SHAPES = [(0, 3, 4), (1, 1, 1), (1, 26, 16), (2, 5, 7), (67, 13, 8), (300, 6, 32)]
 

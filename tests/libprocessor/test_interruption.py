@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from dense_towers import Ops, Tower
-from host_support import LIBRARY
 
 from graph_tools.op_library import load_library
+from helpers.hosts.host_support import LIBRARY
+from helpers.oracles.dense_towers import Ops, Tower
 
 ROWS = 10_000
 

@@ -10,14 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import graph_models
-import model_builders
 import numpy as np
 import pytest
-from abi_model import AbiModel, StatusError
-from process_state import num_fds, num_threads, resident_mb
 
 import processor
+from helpers.hosts.abi_model import AbiModel, StatusError
+from helpers.models import graph_models, model_builders
+from helpers.system.process_state import num_fds, num_threads, resident_mb
 
 X = np.array([[1.0, 2.0, 3.0]], np.float32)
 THREE = {

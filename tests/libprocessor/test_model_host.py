@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import model_builders
 import numpy as np
 import pytest
-from contract_messages import encode
-from host_clients import ONE, QUICK, X, build_scaled, scale_of, slow_request
-from host_support import tfserving_outputs, tfserving_request
-from process_state import wait_until
-from state_directory import StateDirectory, entry, one, wait_for
 
 import processor
+from helpers.hosts.contract_messages import encode
+from helpers.hosts.host_clients import ONE, QUICK, X, build_scaled, scale_of, slow_request
+from helpers.hosts.host_support import tfserving_outputs, tfserving_request
+from helpers.hosts.state_directory import StateDirectory, entry, one, wait_for
+from helpers.models import model_builders
+from helpers.system.process_state import wait_until
 
 CPUS = sorted(os.sched_getaffinity(0))
 

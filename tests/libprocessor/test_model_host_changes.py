@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from host_clients import ONE, QUICK, Clients, build_scaled, scale_of
-from process_state import num_fds, threads_named, wait_until
-from state_directory import StateDirectory, entry, one, versions_in, wait_for
 
 import processor
+from helpers.hosts.host_clients import ONE, QUICK, Clients, build_scaled, scale_of
+from helpers.hosts.state_directory import StateDirectory, entry, one, versions_in, wait_for
+from helpers.system.process_state import num_fds, threads_named, wait_until
 
 CPUS = sorted(os.sched_getaffinity(0))
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from deadly_models import build_deadly
-from process_state import wait_until
-from state_directory import StateDirectory, entry, one, versions_in, wait_for
 
 import processor
+from helpers.hosts.state_directory import StateDirectory, entry, one, versions_in, wait_for
+from helpers.models.deadly_models import build_deadly
+from helpers.system.process_state import wait_until
 
 pytestmark = pytest.mark.slow
 

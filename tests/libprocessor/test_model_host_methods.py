@@ -10,15 +10,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import classifier_models
 import grpc
-import model_builders
 import numpy as np
-import protocol_servers
 import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
-from state_directory import StateDirectory, one
 from tensorflow.core.example import example_pb2
 from tensorflow_serving.apis import (
     classification_pb2,
@@ -31,6 +27,9 @@ from tensorflow_serving.apis import (
 )
 
 import processor
+from helpers.hosts import protocol_servers
+from helpers.hosts.state_directory import StateDirectory, one
+from helpers.models import classifier_models, model_builders
 
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"

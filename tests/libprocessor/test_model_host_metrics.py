@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from host_clients import ONE, QUICK, X, build_scaled
-from host_support import tfserving_request
-from process_state import wait_until
 from prometheus_client.parser import text_string_to_metric_families
-from state_directory import StateDirectory, one
 
 import processor
+from helpers.hosts.host_clients import ONE, QUICK, X, build_scaled
+from helpers.hosts.host_support import tfserving_request
+from helpers.hosts.state_directory import StateDirectory, one
+from helpers.system.process_state import wait_until
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import model_builders
 import numpy as np
 import pytest
-from contract_messages import decode, encode
-from process_state import wait_until
-from state_directory import StateDirectory, entry, one, wait_for
 
 import processor
+from helpers.hosts.contract_messages import decode, encode
+from helpers.hosts.state_directory import StateDirectory, entry, one, wait_for
+from helpers.models import model_builders
+from helpers.system.process_state import wait_until
 
 X = np.array([[1.0, 2.0, 3.0]], np.float32)
 

@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from contract_messages import encode
-from host_clients import ONE, QUICK, build_scaled, scale_of
-from host_support import tfserving_request
-from process_state import threads_named, wait_until
-from state_directory import StateDirectory, one
 from tensorflow_serving.apis import prediction_log_pb2
 
 import processor
 from graph_tools.graph import Output
 from graph_tools.model import Endpoint, Signature
 from graph_tools.verification.requests import read_requests
+from helpers.hosts.contract_messages import encode
+from helpers.hosts.host_clients import ONE, QUICK, build_scaled, scale_of
+from helpers.hosts.host_support import tfserving_request
+from helpers.hosts.state_directory import StateDirectory, one
+from helpers.system.process_state import threads_named, wait_until
 
 SIGNATURES = {"serving_default": Signature({"x": Endpoint(Output("x"), tf.float32, tf.TensorShape([None, 3]))}, {})}
 

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import model_builders
 import numpy as np
-from contract_messages import decode, encode
-from process_state import wait_until
-from state_directory import StateDirectory, one
+
+from helpers.hosts.contract_messages import decode, encode
+from helpers.hosts.state_directory import StateDirectory, one
+from helpers.models import model_builders
+from helpers.system.process_state import wait_until
 
 X = np.array([[1.0, 2.0, 3.0]], np.float32)
 
@@ -39,7 +40,7 @@ class PlainHost:
 
 @contextmanager
 def plain_host(repository: Path, state: StateDirectory, *arguments: str) -> Iterator[PlainHost]:
-    command = [sys.executable, str(repository / "tests/helpers/plain_host.py"), str(state.path), *arguments]
+    command = [sys.executable, str(repository / "tests/helpers/hosts/plain_host.py"), str(state.path), *arguments]
     environment = os.environ | {"PYTHONPATH": str(repository)}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contract_messages import encode
-from host_clients import ONE, QUICK, X, build_scaled, scale_of, slow_request
-from model_builders import linear_score
-from process_state import threads_named, wait_until
-from state_directory import StateDirectory, one
 
 import processor
+from helpers.hosts.contract_messages import encode
+from helpers.hosts.host_clients import ONE, QUICK, X, build_scaled, scale_of, slow_request
+from helpers.hosts.state_directory import StateDirectory, one
+from helpers.models.model_builders import linear_score
+from helpers.system.process_state import threads_named, wait_until
 
 # Without CPUs of its own a shadow gets the idle time, of which there is none while other tests run.
 CPU = str(max(os.sched_getaffinity(0)))

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from batched_answers import Inputs, batches, build_batched, same_answers
+
+from helpers.models.batched_answers import Inputs, batches, build_batched, same_answers
 
 SMALL = 1e-4  # of the scores of a model that predicts rare clicks
 

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import model_builders
 import numpy as np
-import protocol_servers
 import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
+from helpers.hosts import protocol_servers
+from helpers.models import model_builders
 from processor import Model
 from processor._ffi import ffi
 from processor._lib import get_lib

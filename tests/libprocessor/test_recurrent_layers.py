@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from dense_towers import Ops
-from host_support import LIBRARY
 
 from graph_tools.op_library import load_library
 from graph_tools.tensors import Array
+from helpers.hosts.host_support import LIBRARY
+from helpers.oracles.dense_towers import Ops
 
 CELLS = {"gru": 3, "gru_reset_before": 3, "lstm": 4}
 

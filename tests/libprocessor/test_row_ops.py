@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from dense_towers import Ops
-from host_support import LIBRARY
 
 from graph_tools.op_library import load_library
 from graph_tools.tensors import Array
+from helpers.hosts.host_support import LIBRARY
+from helpers.oracles.dense_towers import Ops
 
 DTYPES = [np.float32, np.float64, np.int8, np.int32, np.int64, np.bool_, np.complex128, np.float16, object]
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import model_builders
 import numpy as np
 import pytest
-import special_models
-from contract_messages import decode, encode
-from deeprec_abi import DropInModel, drop_in_config, load, refusal, run_python
+
+from helpers.hosts.contract_messages import decode, encode
+from helpers.hosts.deeprec_abi import DropInModel, drop_in_config, load, refusal, run_python
+from helpers.models import model_builders, special_models
 
 X = np.array([[1, 2, 3]], np.float32)
 

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import model_builders
 import numpy as np
 import pytest
-from abi_model import AbiModel, StatusError
-from deeprec_abi import run_python
-from gate import Gate, build_gated, passing
-from process_state import num_threads, resident_mb, threads_named, wait_until
 
 import processor
+from helpers.hosts.abi_model import AbiModel, StatusError
+from helpers.hosts.deeprec_abi import run_python
+from helpers.models import model_builders
+from helpers.models.gate import Gate, build_gated, passing
+from helpers.system.process_state import num_threads, resident_mb, threads_named, wait_until
 
 X = np.ones((2, 3), np.float32)
 CPUS = sorted(os.sched_getaffinity(0))
@@ -247,8 +247,8 @@ def test_far_deadlines_of_ended_requests_take_no_memory(tiny_model: Path) -> Non
         """
         import sys, time
         import numpy as np
-        from abi_model import AbiModel
-        from process_state import resident_mb
+        from helpers.hosts.abi_model import AbiModel
+        from helpers.system.process_state import resident_mb
 
         threads = {"intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 1}
         with AbiModel(sys.argv[1], {**threads, "execution": "pinned", "max_queue_size": 4096}) as model:

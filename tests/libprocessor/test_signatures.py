@@ -7,12 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import model_builders
 import numpy as np
 import pytest
-from contract_messages import decode, encode
-from deeprec_abi import DropInModel, drop_in_config, load, refusal
-from special_models import build_counter, edit_model
+
+from helpers.hosts.contract_messages import decode, encode
+from helpers.hosts.deeprec_abi import DropInModel, drop_in_config, load, refusal
+from helpers.models import model_builders
+from helpers.models.special_models import build_counter, edit_model
 
 X = np.array([[1, 2, 3]], np.float32)
 

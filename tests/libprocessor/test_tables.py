@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from embedding_tables import INDEX_KINDS, rows_of, spec_of, written
-from host_support import LIBRARY
-from table_files import direct_table, write_direct_table
 
 from graph_tools.store.layout import ROW_TYPES
 from graph_tools.tensors import ArrayTensor
+from helpers.hosts.host_support import LIBRARY
+from helpers.models.embedding_tables import INDEX_KINDS, rows_of, spec_of, written
+from helpers.models.table_files import direct_table, write_direct_table
 
 tf1 = tf.compat.v1
 DIM = 8

@@ -6,11 +6,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import model_builders
 import numpy as np
 import pytest
-from contract_messages import decode, encode
-from deeprec_abi import DropInModel, captured_log
+
+from helpers.hosts.contract_messages import decode, encode
+from helpers.hosts.deeprec_abi import DropInModel, captured_log
+from helpers.models import model_builders
 
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import special_models
-from contract_messages import decode, encode
-from deeprec_abi import DropInModel, drop_in_config, refusal
+
+from helpers.hosts.contract_messages import decode, encode
+from helpers.hosts.deeprec_abi import DropInModel, drop_in_config, refusal
+from helpers.models import special_models
 
 AMOUNT = {"amount": np.array([3, 2]), "note": [b"a", b"b"]}
 NOTHING = encode({"amount": np.array([0]), "note": [b""]})

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import model_builders
 import numpy as np
 import pytest
-from eas_response import decode_response
-from slow_requests import loops_for
 
 import processor
+from helpers.hosts.eas_response import decode_response
+from helpers.models import model_builders
+from helpers.models.slow_requests import loops_for
 from load_tests.request_files import encode_request
 from processor import Model, _completions
 

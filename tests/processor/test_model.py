@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import model_builders
 import numpy as np
 import pytest
 
 import processor
+from helpers.models import model_builders
 from processor import Model
 
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)

@@ -7,12 +7,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import model_builders
 import numpy as np
 import pytest
-from eas_response import decode_response
 
 import processor
+from helpers.hosts.eas_response import decode_response
+from helpers.models import model_builders
 from load_tests.request_files import encode_request
 from processor import Model
 

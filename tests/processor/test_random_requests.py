@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import model_builders
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import processor
+from helpers.models import model_builders
 from load_tests.request_files import encode_request
 from processor import Model
 

@@ -5,11 +5,11 @@ import threading
 import time
 from pathlib import Path
 
-import model_builders
 import numpy as np
-from slow_requests import loops_for
 
 import processor
+from helpers.models import model_builders
+from helpers.models.slow_requests import loops_for
 from processor import Model
 
 

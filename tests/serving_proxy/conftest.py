@@ -8,8 +8,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from proxy_support import ProxyThread, write_model
 
+from helpers.proxies.proxy_support import ProxyThread, write_model
 from serving_proxy import Client
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from certificates import make_authority, make_certificate
-from proxy_support import ROOT, ProxyProcess, ProxyThread, write_model
 
+from helpers.proxies.proxy_support import ROOT, ProxyProcess, ProxyThread, write_model
+from helpers.system.certificates import make_authority, make_certificate
 from serving_proxy import Client
 from serving_proxy.access import announced, find_token, own_token
 from serving_proxy.errors import InvalidError, UnauthenticatedError

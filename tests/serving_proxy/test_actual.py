@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from proxy_support import wait_for
 
+from helpers.proxies.proxy_support import wait_for
 from serving_proxy.actual import ActualFiles, is_alive, parse_actual, process_runs, process_ticks
 from serving_proxy.heartbeats import Heartbeats, is_stopped
 

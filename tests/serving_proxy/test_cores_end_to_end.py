@@ -15,9 +15,9 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from contract_messages import encode
-from proxy_support import ProxyProcess, wait_for
 
+from helpers.hosts.contract_messages import encode
+from helpers.proxies.proxy_support import ProxyProcess, wait_for
 from serving_proxy import Client
 from serving_proxy.cpus import read_cpus
 

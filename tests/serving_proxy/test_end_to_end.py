@@ -15,13 +15,13 @@ import httpx
 import numpy as np
 import pytest
 import tensorflow as tf
-from contract_messages import decode, encode
-from model_builders import linear_score
-from proxy_support import ProxyProcess, wait_for
-from special_models import build_hungry
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2, prediction_service_pb2_grpc
 from typer.testing import CliRunner
 
+from helpers.hosts.contract_messages import decode, encode
+from helpers.models.model_builders import linear_score
+from helpers.models.special_models import build_hungry
+from helpers.proxies.proxy_support import ProxyProcess, wait_for
 from serving_proxy import Client
 from serving_proxy.cli.app import app, load_verbs
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from proxy_support import ProxyProcess, ProxyThread, write_model
-from served_hosts import ServedHost
 
+from helpers.hosts.served_hosts import ServedHost
+from helpers.proxies.proxy_support import ProxyProcess, ProxyThread, write_model
 from serving_proxy.logs import Moderation
 
 

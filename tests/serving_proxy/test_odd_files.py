@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from proxy_support import ProxyProcess, ProxyThread, write_model
 
+from helpers.proxies.proxy_support import ProxyProcess, ProxyThread, write_model
 from serving_proxy import Client
 from serving_proxy.errors import InvalidError, NotFoundError, PreconditionError, ProxyError
 

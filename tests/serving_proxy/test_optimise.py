@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from proxy_support import ProxyThread, wait_for
 
+from helpers.proxies.proxy_support import ProxyThread, wait_for
 from serving_proxy import Client
 from serving_proxy.control import cleaning
 from serving_proxy.errors import PreconditionError

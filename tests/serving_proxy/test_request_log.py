@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from request_log_support import prediction_log, write_log
 from tensorflow_serving.apis import prediction_log_pb2
 
 from graph_tools.graph import Output
 from graph_tools.model import Endpoint, Signature
 from graph_tools.verification.requests import read_requests
+from helpers.hosts.request_log_support import prediction_log, write_log
 from serving_proxy.errors import NotFoundError
 from serving_proxy.request_log import MOST_RECORDS, bound, frames, log_files, merge, remove
 

@@ -10,9 +10,10 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from contract_messages import encode
-from model_builders import build_linear
-from proxy_support import ProxyProcess, wait_for
+
+from helpers.hosts.contract_messages import encode
+from helpers.models.model_builders import build_linear
+from helpers.proxies.proxy_support import ProxyProcess, wait_for
 
 pytestmark = pytest.mark.slow
 

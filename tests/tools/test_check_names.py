@@ -8,7 +8,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tool_modules import load_tool
+
+from helpers.system.tool_modules import load_tool
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tool_modules import load_tool
+
+from helpers.system.tool_modules import load_tool
 
 SPDX = "# SPDX-License-Identifier: Apache-2.0\n"
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from calibration_runs import CPU, make_profile, play
 
 from cost_model.calibration import Trace, calibrate, load_calibration, load_trace
 from cost_model.calibration.check import check_runs, simulated
 from cost_model.errors import ProfileError
 from cost_model.interference import default_interference
+from helpers.system.calibration_runs import CPU, make_profile, play
 
 PROFILES = [make_profile("small", {1: 300.0, 16: 600.0}), make_profile("large", {64: 2000.0})]
 TRUTH = {"overhead_us": 60.0, "factor": 1.2, "stall_us": 5000.0, "stalls_per_s": 4.0, "idle_start_us": 200.0}

@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from calibration_runs import make_profile
 
 from cost_model.calibration import CalibratedService, Disturbance
 from cost_model.service import RowDistribution, Service, ServiceTime
+from helpers.system.calibration_runs import make_profile
 
 AT_WORK = Disturbance(50.0, 1.3, 0.15, ((200.0, 30.0), (4000.0, 5.0)))
 ROWS = RowDistribution("table", maximum=64, table=((1, 0.5), (64, 0.5)))

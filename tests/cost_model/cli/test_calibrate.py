@@ -5,11 +5,11 @@ import json
 from pathlib import Path
 
 import pytest
-from calibration_runs import CPU, make_profile, play
 from typer.testing import CliRunner, Result
 
 from cost_model.calibration import Trace
 from cost_model.cli.app import app, load_verbs
+from helpers.system.calibration_runs import CPU, make_profile, play
 
 BOX = str(Path(__file__).resolve().parents[3] / "cost_model" / "scenarios" / "box128.yaml")
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from model_builders import build_linear, build_string
 from typer.testing import CliRunner
 
 from cost_model.calibration import Calibration, Disturbance
@@ -24,6 +23,7 @@ from cost_model.profiling.measure import profile_model, slow_down
 from cost_model.profiling.profile import LEVELS, Profile, cpu_model, load_profile
 from cost_model.service import RowDistribution
 from cost_model.workload import parse_workload
+from helpers.models.model_builders import build_linear, build_string
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
-from cut_support import run
 from rich.text import Text
 
 from graph_tools.cli import main
 from graph_tools.errors import UnreadableError, UsageError
 from graph_tools.version import version
+from helpers.graph_tools.cut_support import run
 
 VERBS = ("inspect", "cut", "verify", "diff")
 

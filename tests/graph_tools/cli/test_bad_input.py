@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cut_support
 import numpy as np
 import pytest
-import special_models
-from cut_support import KEYS, build_sparse, contents, rows, run
 
+from helpers.graph_tools import cut_support
+from helpers.graph_tools.cut_support import KEYS, build_sparse, contents, rows, run
+from helpers.models import special_models
 from load_tests.workloads.sparse_exports import Export, deeprec_lookup, deeprec_table
 
 NAN, HUGE = rows(), rows()

@@ -8,14 +8,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-import cut_support
 import numpy as np
 import pytest
-from cut_support import build_sparse, contents, run
-from graph_tools_support import answers
 
 from graph_tools.cli.units import asked_text, change_text
 from graph_tools.readers import read_model
+from helpers.graph_tools import cut_support
+from helpers.graph_tools.cut_support import build_sparse, contents, run
+from helpers.graph_tools.graph_tools_support import answers
 
 MANIFEST = "assets.extra/recprocessor/manifest.json"
 

@@ -8,13 +8,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-import fuse_support
 import numpy as np
 import pytest
-from cut_support import contents, run
-from fuse_support import FuseLayers, use_passes
 
 from graph_tools.op_library import load_library
+from helpers.graph_tools import fuse_support
+from helpers.graph_tools.cut_support import contents, run
+from helpers.graph_tools.fuse_support import FuseLayers, use_passes
 
 
 @pytest.fixture(scope="module")

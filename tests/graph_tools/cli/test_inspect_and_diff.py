@@ -7,10 +7,11 @@ import json
 import re
 from pathlib import Path
 
-import cut_support
 import numpy as np
 import pytest
-from cut_support import run
+
+from helpers.graph_tools import cut_support
+from helpers.graph_tools.cut_support import run
 
 
 @pytest.fixture(scope="module")

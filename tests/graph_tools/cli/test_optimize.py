@@ -7,11 +7,11 @@ import json
 import re
 from pathlib import Path
 
-import cut_support
-import fuse_support
 import pytest
-from cut_support import build_sparse, run
-from fuse_support import FuseLayers, use_passes
+
+from helpers.graph_tools import cut_support, fuse_support
+from helpers.graph_tools.cut_support import build_sparse, run
+from helpers.graph_tools.fuse_support import FuseLayers, use_passes
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import cut_support
 import pytest
-from cut_support import command, contents, environment
+
+from helpers.graph_tools import cut_support
+from helpers.graph_tools.cut_support import command, contents, environment
 
 
 def ended(*arguments: object, preexec: Callable[[], None] | None = None) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cut_support
 import pytest
 from rich.console import Console
 
@@ -18,6 +17,7 @@ from graph_tools.cli.render_diff import render_diff
 from graph_tools.cli.render_inspect import render_inspect
 from graph_tools.cli.render_verify import render_verify
 from graph_tools.options import CutOptions
+from helpers.graph_tools import cut_support
 
 LONG = "input_layer/C12_embedding/embedding_weights/part_0/concatenated"
 WIDTHS = pytest.mark.parametrize("width", [80, 100, 140])

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import sparse_files
 
 from graph_tools.errors import UnreadableError
 from graph_tools.readers import hps_files
 from graph_tools.readers.checks import check_table
+from helpers.models import sparse_files
 
 KEYS = [7, -3, 2**62]
 ROWS = [[0.5, 1.5], [-2.0, 0.0], [1e-8, 3.0]]

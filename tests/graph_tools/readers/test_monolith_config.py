@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from sparse_graphs import monolith_config, monolith_configs
 
 from graph_tools.readers.monolith_config import TableConfig, parse_table, parse_tables
+from helpers.models.sparse_graphs import monolith_config, monolith_configs
 
 
 def test_a_table() -> None:

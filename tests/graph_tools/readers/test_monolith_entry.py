@@ -6,13 +6,13 @@ import struct
 
 import numpy as np
 import pytest
-import sparse_files
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graph_tools.readers import monolith_entry
 from graph_tools.readers.monolith_entry import BadEntryError, parse_entries, parse_entry
 from graph_tools.readers.tfrecord import Records
+from helpers.models import sparse_files
 
 FLOATS = st.floats(width=32, allow_nan=False)
 

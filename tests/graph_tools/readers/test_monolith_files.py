@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import sparse_files
 
 from graph_tools.errors import UnreadableError
 from graph_tools.readers import monolith_files, tfrecord
 from graph_tools.readers.checks import check_table
 from graph_tools.tables.table import SparseTable
+from helpers.models import sparse_files
 
 DIM = 5
 

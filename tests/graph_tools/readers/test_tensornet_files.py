@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import sparse_files
 
 from graph_tools.errors import UnreadableError
 from graph_tools.readers import tensornet_block, tensornet_files
 from graph_tools.readers.checks import check_table
 from graph_tools.readers.tensornet_files import Options
 from graph_tools.tables.table import SparseTable
+from helpers.models import sparse_files
 
 DIM = 4
 # Signs are hashes: most of them are beyond int64 and beyond what a double can hold.

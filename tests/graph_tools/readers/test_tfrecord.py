@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import sparse_files
 
 from graph_tools.errors import UnreadableError
 from graph_tools.readers import byte_stream, tfrecord
+from helpers.models import sparse_files
 
 # Long runs of one length, single ones, empty records, and one that is longer than the blocks below.
 RECORDS = [

@@ -7,18 +7,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-import cut_support
-import fuse_support
 import jsonschema
 import numpy as np
 import pytest
-import verify_models
 from referencing import Registry, Resource
 
 from graph_tools import cut, diff, fuse, inspect, verify
 from graph_tools.errors import VerificationError
 from graph_tools.options import CutOptions
 from graph_tools.report import to_text
+from helpers.graph_tools import cut_support, fuse_support
+from helpers.models import verify_models
 
 
 def _validator(name: str, repository: Path) -> jsonschema.Draft202012Validator:

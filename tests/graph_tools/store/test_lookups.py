@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from embedding_tables import INDEX_KINDS, absent_of, present_of, rows_of, spec_of, written
 
 from graph_tools.errors import UnreadableError
 from graph_tools.graph import Graph, is_native
@@ -16,6 +15,7 @@ from graph_tools.plans.embedding_plan import EmbeddingPlan, GroupOutput, Key, Lo
 from graph_tools.store import TableReader
 from graph_tools.store.layout import ROW_TYPES
 from graph_tools.tensors import Array, ArrayTensor
+from helpers.models.embedding_tables import INDEX_KINDS, absent_of, present_of, rows_of, spec_of, written
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -4,12 +4,12 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from embedding_tables import rows_of
 
 from graph_tools.errors import ConversionError
 from graph_tools.store.layout import ROW_TYPES, row_size
 from graph_tools.store.quantise import decode, encode
 from graph_tools.tables.rows import dequantise, quantise
+from helpers.models.embedding_tables import rows_of
 
 
 @pytest.mark.parametrize("dim", [1, 2, 5, 16, 33])

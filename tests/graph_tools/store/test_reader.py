@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from embedding_tables import altered, spec_of, written
 
 from graph_tools.bundle import checksum
 from graph_tools.errors import UnreadableError
 from graph_tools.store import TableReader, read_header
 from graph_tools.store.layout import BUCKET_BYTES
+from helpers.models.embedding_tables import altered, spec_of, written
 
 
 def test_missing_file_and_folder(tmp_path: Path) -> None:

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from embedding_tables import INDEX_KINDS, altered, spec_of
-from graph_tools_support import answers
 
 from graph_tools import inspect
 from graph_tools.errors import ConversionError, UnreadableError
@@ -26,6 +24,8 @@ from graph_tools.store.saved_tables import INITIALISER, TableOutput
 from graph_tools.store.table_store import TableStore
 from graph_tools.tensors import ArrayTensor
 from graph_tools.writer import write_saved_model
+from helpers.graph_tools.graph_tools_support import answers
+from helpers.models.embedding_tables import INDEX_KINDS, altered, spec_of
 
 FEEDS = {"x": np.ones((2, 3), np.float32)}
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from embedding_tables import INDEX_KINDS, absent_of, present_of, rows_of, spec_of, streamed, written
 
 from graph_tools.errors import ConversionError
 from graph_tools.store import QuantisedRows, TableReader, TableSpec, table_file, write_table
@@ -20,6 +19,7 @@ from graph_tools.store.layout import HEADER_BYTES, ROW_TYPES
 from graph_tools.store.quantise import decode, encode
 from graph_tools.tables.rows import quantise
 from graph_tools.tensors import ArrayTensor, StreamTensor
+from helpers.models.embedding_tables import INDEX_KINDS, absent_of, present_of, rows_of, spec_of, streamed, written
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5, 6, 101, 4099])

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
-from embedding_tables import spec_of, written
 
 from graph_tools.errors import ConversionError, UnreadableError, UsageError
 from graph_tools.store import TableReader
 from graph_tools.store.table_store import TableStore, place, place_table
+from helpers.models.embedding_tables import spec_of, written
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sparse_table_models import NAME, lookup_model, make_table
 
 from graph_tools.tables.absent import AbsentPolicy, absent_policy
+from helpers.models.sparse_table_models import NAME, lookup_model, make_table
 
 DIM = 3
 ONES = np.ones(DIM, np.float32)

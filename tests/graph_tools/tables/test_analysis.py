@@ -4,7 +4,6 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from sparse_table_models import make_table
 
 from graph_tools.errors import UnreadableError
 from graph_tools.options import CutOptions
@@ -13,6 +12,7 @@ from graph_tools.tables.blocks import of_sparse_table, of_variable
 from graph_tools.tables.reachable_rows import EVERYTHING, Reach
 from graph_tools.tables.table import Absent, SparseTable
 from graph_tools.tensors import ArrayTensor
+from helpers.models.sparse_table_models import make_table
 
 DIM = 5
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from sparse_table_models import make_table
 
 from graph_tools.errors import UnreadableError
 from graph_tools.tables.blocks import aligned, as_int64, limited, of_sparse_table, of_variable
 from graph_tools.tensors import ArrayTensor, StreamTensor
+from helpers.models.sparse_table_models import make_table
 
 
 def ragged(array: np.ndarray, sizes: list[int]) -> StreamTensor:

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-HELPERS = Path(__file__).resolve().parents[2] / "helpers"
-ROOT = HELPERS.parents[1]
+TESTS = Path(__file__).resolve().parents[2]
+ROOT = TESTS.parent
 
 
 def convert(path: Path, gigabytes: float, limit: int, row_type: str = "fp32") -> dict[str, Any]:
-    script = HELPERS / "convert_generated_table.py"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(HELPERS)]), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    script = TESTS / "helpers" / "models" / "convert_generated_table.py"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(TESTS)]), "TF_CPP_MIN_LOG_LEVEL": "3"}
     command = [sys.executable, str(script), str(path), str(gigabytes), str(limit), row_type]
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)

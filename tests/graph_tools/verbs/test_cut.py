@@ -9,17 +9,17 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import cut_support
 import numpy as np
 import pytest
-import special_models
-from graph_tools_support import answers, assert_same_answers, requests_for
 
 from graph_tools import cut
 from graph_tools.errors import ConversionError, UnreadableError, UsageError, VerificationError
 from graph_tools.options import CutOptions
 from graph_tools.readers import read_model
 from graph_tools.verbs import cut as cutting
+from helpers.graph_tools import cut_support
+from helpers.graph_tools.graph_tools_support import answers, assert_same_answers, requests_for
+from helpers.models import special_models
 
 MANIFEST = Path("assets.extra") / "recprocessor" / "manifest.json"
 ASKED = np.concatenate([cut_support.KEYS[:20], np.array([1, -5, 2**40])])

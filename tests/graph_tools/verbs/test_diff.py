@@ -7,13 +7,13 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import verify_models
 
 from graph_tools import diff
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
 from graph_tools.verbs.diff import Change
 from graph_tools.writer import write_saved_model
+from helpers.models import verify_models
 
 
 def test_a_model_does_not_differ_from_itself(string_model: Path) -> None:

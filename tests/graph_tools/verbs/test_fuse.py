@@ -7,17 +7,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-import cut_support
-import fuse_support
 import numpy as np
 import pytest
-from fuse_support import FuseLayers, use_passes
-from graph_tools_support import answers
 
 from graph_tools import cut, fuse, inspect, optimize, verify
 from graph_tools.errors import UnreadableError, UsageError, VerificationError
 from graph_tools.options import CutOptions
 from graph_tools.readers import read_model
+from helpers.graph_tools import cut_support, fuse_support
+from helpers.graph_tools.fuse_support import FuseLayers, use_passes
+from helpers.graph_tools.graph_tools_support import answers
 
 MANIFEST = "assets.extra/recprocessor/manifest.json"
 

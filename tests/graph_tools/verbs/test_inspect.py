@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import verify_models
 
 from graph_tools import inspect
 from graph_tools.errors import UnreadableError
 from graph_tools.verbs.inspect import Inspection
+from helpers.models import verify_models
 
 
 def _one(path: Path) -> Inspection:

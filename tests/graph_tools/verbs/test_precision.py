@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import fuse_support
 import numpy as np
 import pytest
 
@@ -17,6 +16,7 @@ from graph_tools.cpu import this_cpu
 from graph_tools.readers import read_model
 from graph_tools.report.fuse import FuseReport
 from graph_tools.verbs.precision import LIMIT, Loss
+from helpers.graph_tools import fuse_support
 
 
 @pytest.fixture(scope="module")

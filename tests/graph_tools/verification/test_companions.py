@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from idiom_models import KEY, export_function, export_graph
 
 from graph_tools import verify
 from graph_tools.readers import read_model
 from graph_tools.verification.companions import find_companions
 from graph_tools.verification.generate import Generator
+from helpers.models.idiom_models import KEY, export_function, export_graph
 
 
 def _weighted(path: Path, names: dict[str, str] | None = None) -> Path:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cut_support import run
 
 from graph_tools import cut, fuse, verify
 from graph_tools.errors import WeakProofError
 from graph_tools.options import CutOptions
+from helpers.graph_tools.cut_support import run
 
 ABSENT = 1 << 40
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import verify_models
 
 from graph_tools.model import Model
 from graph_tools.readers import read_model
 from graph_tools.verification.generate import LARGE_BATCH, SCENARIOS, Generator
 from graph_tools.verification.request import Request
+from helpers.models import verify_models
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def _equal(a: Request, b: Request) -> bool:
 
 
 def test_known_keys_come_from_the_vocabulary_file(strings: list[Request]) -> None:
-    from model_builders import VOCABULARY
+    from helpers.models.model_builders import VOCABULARY
 
     known = {one.encode() for one in VOCABULARY}
     assert set(_of(strings, "known keys").inputs["item"]) == known

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from idiom_models import KEY, export_function
 
 from graph_tools import cut, verify
 from graph_tools.readers import read_model
 from graph_tools.verification.nudging import NUDGES, as_it_was, is_nudging, nudged, nudging
 from graph_tools.verification.request import Request
 from graph_tools.verification.staged import StagedRunner
+from helpers.models.idiom_models import KEY, export_function
 
 TABLE = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sparse_table_models import lookup_model, make_table
 
 from graph_tools import cut
 from graph_tools.bundle import BundleReader, BundleWriter
@@ -25,6 +24,7 @@ from graph_tools.verification.compare import Tolerance
 from graph_tools.verification.pairs import table_pairs
 from graph_tools.verification.tables import compare_tables
 from graph_tools.writer import write_saved_model
+from helpers.models.sparse_table_models import lookup_model, make_table
 from load_tests.workloads import sparse_exports
 from load_tests.workloads.big_table import export_big_table
 

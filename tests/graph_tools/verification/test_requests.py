@@ -6,7 +6,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import contract_messages
 import numpy as np
 import pytest
 
@@ -15,6 +14,7 @@ from graph_tools.errors import UnreadableError, UsageError
 from graph_tools.model import Signature
 from graph_tools.readers import read_model
 from graph_tools.verification.requests import read_requests
+from helpers.hosts import contract_messages
 
 
 @pytest.fixture(scope="module")

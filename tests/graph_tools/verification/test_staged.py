@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import verify_models
 
 from graph_tools import verify
 from graph_tools.graph import Output
@@ -18,6 +17,7 @@ from graph_tools.tables.table import Absent, Part, SparseTable
 from graph_tools.tensors import ArrayTensor
 from graph_tools.verification.request import Request
 from graph_tools.verification.staged import StagedRunner
+from helpers.models import verify_models
 
 ROWS = np.array([[0.5, 1.0], [0.25, -2.0], [3.0, 0.125], [0.0, 0.0], [1.5, 2.5], [9.0, -9.0]], np.float32)
 

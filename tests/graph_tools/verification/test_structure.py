@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import verify_models
 
 from graph_tools.graph import Graph, Output
 from graph_tools.model import Endpoint, Model, Signature
 from graph_tools.readers import read_model
 from graph_tools.verification.request import Request
 from graph_tools.verification.structure import SparseInput, find_sparse_inputs, row_count
+from helpers.models import verify_models
 
 
 def test_by_use(tmp_path: Path) -> None:

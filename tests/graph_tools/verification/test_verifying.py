@@ -6,10 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import model_builders
 import numpy as np
 import pytest
-import verify_models
 
 from graph_tools import verify
 from graph_tools.errors import UnreadableError, UsageError
@@ -17,6 +15,7 @@ from graph_tools.readers import read_model
 from graph_tools.verification import Tolerance
 from graph_tools.verification.report import Refused
 from graph_tools.writer import write_saved_model
+from helpers.models import model_builders, verify_models
 
 ROWS = np.array([[0.5, 1.0], [0.25, -2.0], [3.0, 0.125], [0.0, 0.0], [1.5, 2.5], [9.0, -9.0]], np.float32)
 

@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-HELPERS = Path(__file__).resolve().parent.parent.parent / "helpers"
+TESTS = Path(__file__).resolve().parents[2]
 OPTIONS = {
     # Messages of protobuf are filled by our code, which marks what is unused, and by TensorFlow's, which does not.
     "ASAN_OPTIONS": "detect_container_overflow=0:detect_leaks=1:strict_init_order=1",
@@ -30,8 +30,8 @@ def export_models(folder: Path) -> None:
     if (folder / "host" / "7" / "saved_model.pb").exists():
         return
     script = (
-        f"import sys; sys.path.insert(0, {str(HELPERS)!r})\n"
-        "from pathlib import Path; import host_support, model_builders\n"
+        f"import sys; sys.path.insert(0, {str(TESTS)!r})\n"
+        "from pathlib import Path; from helpers.hosts import host_support; from helpers.models import model_builders\n"
         f"folder = Path({str(folder)!r})\n"
         "model_builders.build_linear(folder / 'linear')\n"
         "host_support.export_host_model(folder / 'host' / '7')\n"

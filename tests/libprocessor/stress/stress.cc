@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything at once, through the C ABI alone: `stress MODEL SECONDS [THREADS]`, where MODEL is what
-// tests/helpers/model_builders.py exports as "linear".
+// tests/helpers/models/model_builders.py exports as "linear".
 //
 // Each thread loads, frees, re-pins, drains, asks and serves the same few models at random. Every answer must be right
 // or a documented status, and every asynchronous request that was accepted must end exactly once. Prints counts as JSON;

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from proxy_support import ProxyThread, write_model
 
+from helpers.proxies.proxy_support import ProxyThread, write_model
 from serving_proxy import Client
 
 pytestmark = pytest.mark.slow

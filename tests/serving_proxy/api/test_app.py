@@ -7,7 +7,8 @@ from typing import Any
 
 import httpx
 import pytest
-from proxy_support import ProxyThread
+
+from helpers.proxies.proxy_support import ProxyThread
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from proxy_support import ProxyThread
 
+from helpers.proxies.proxy_support import ProxyThread
 from serving_proxy.api import guarding, patience
 from serving_proxy.errors import InvalidError, UnauthenticatedError
 from serving_proxy.settings import ServeSettings

@@ -7,8 +7,8 @@ import time
 
 import httpx
 import pytest
-from proxy_support import ProxyThread
 
+from helpers.proxies.proxy_support import ProxyThread
 from serving_proxy.api import login
 
 

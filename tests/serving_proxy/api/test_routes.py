@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
-from proxy_support import ProxyThread, wait_for
 
+from helpers.proxies.proxy_support import ProxyThread, wait_for
 from serving_proxy import Client
 from serving_proxy.errors import (
     CancelledError,

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from proxy_support import ROOT, ProxyThread, wait_for
 from typer.testing import CliRunner
 
 from cost_model.profiling.fingerprint import fingerprint
 from cost_model.profiling.profile import Profile, cpu_model
+from helpers.proxies.proxy_support import ROOT, ProxyThread, wait_for
 from serving_proxy import Client
 from serving_proxy.cli.app import app, load_verbs
 

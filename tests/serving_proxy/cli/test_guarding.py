@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proxy_support import ProxyThread
-from request_log_support import prediction_log, write_log
 from typer.testing import CliRunner
 
+from helpers.hosts.request_log_support import prediction_log, write_log
+from helpers.proxies.proxy_support import ProxyThread
 from serving_proxy import Client
 from serving_proxy.cli.app import app, load_verbs
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lifecycle_support import deployed, settled
-from proxy_support import ProxyThread
 
+from helpers.proxies.lifecycle_support import deployed, settled
+from helpers.proxies.proxy_support import ProxyThread
 from serving_proxy import Client
 from serving_proxy.control.checking import Checker
 from serving_proxy.errors import InvalidError

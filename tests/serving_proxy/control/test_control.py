@@ -5,8 +5,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from lifecycle_support import deployed, host, settled
 
+from helpers.proxies.lifecycle_support import deployed, host, settled
 from serving_proxy.control import control as module
 from serving_proxy.control.control import Control, ControlOptions
 from serving_proxy.lifecycle.changes import start_ramp

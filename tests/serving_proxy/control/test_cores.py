@@ -14,12 +14,12 @@ from typing import Any
 
 import httpx
 import pytest
-from guard_support import stats, version_stats, write_host_file
-from lifecycle_support import deployed, settled
-from proxy_support import ProxyThread, wait_for, write_model
 
 from cost_model.machine import Machine
 from cost_model.workload import load_workload
+from helpers.proxies.guard_support import stats, version_stats, write_host_file
+from helpers.proxies.lifecycle_support import deployed, settled
+from helpers.proxies.proxy_support import ProxyThread, wait_for, write_model
 from serving_proxy.control import cores as cores_module
 from serving_proxy.control.control import Control, ControlOptions
 from serving_proxy.control.core_views import cores_view

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proxy_support import ProxyProcess, wait_for, write_model
 
+from helpers.proxies.proxy_support import ProxyProcess, wait_for, write_model
 from serving_proxy.errors import ExhaustedError
 
 _MB = 32

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proxy_support import write_model
 
+from helpers.proxies.proxy_support import write_model
 from serving_proxy.control import gating, jobs
 from serving_proxy.control.control import Control, ControlOptions
 from serving_proxy.control.gating import Gates

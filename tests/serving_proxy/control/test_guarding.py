@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guard_support import shadow_version, stats, version_stats, write_host_file
-from lifecycle_support import deployed, settled
 
+from helpers.proxies.guard_support import shadow_version, stats, version_stats, write_host_file
+from helpers.proxies.lifecycle_support import deployed, settled
 from serving_proxy.alerts import Alerts
 from serving_proxy.control.control import Control, ControlOptions
 from serving_proxy.control.guarding import Guard, with_settings

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import pytest
-from guard_support import stats, version_stats
 
+from helpers.proxies.guard_support import stats, version_stats
 from serving_proxy.control.history import PERIOD_S, POINTS, History
 from serving_proxy.guard.windows import Totals
 

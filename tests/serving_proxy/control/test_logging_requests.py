@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
-from lifecycle_support import deployed
-from request_log_support import prediction_log, write_log
 
+from helpers.hosts.request_log_support import prediction_log, write_log
+from helpers.proxies.lifecycle_support import deployed
 from serving_proxy.control.control import Control, ControlOptions
 from serving_proxy.control.logging_requests import RequestLogs
 from serving_proxy.errors import NotFoundError

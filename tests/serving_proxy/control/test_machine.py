@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lifecycle_support import deployed, host
 
+from helpers.proxies.lifecycle_support import deployed, host
 from serving_proxy.control.machine import Cpu, Load, Owner, owners, topology
 from serving_proxy.lifecycle.observation import HostSeen, VersionSeen
 from serving_proxy.lifecycle.records import Settings

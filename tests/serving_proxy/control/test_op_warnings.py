@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from proxy_support import ProxyProcess, ProxyThread, wait_for, write_model
 
+from helpers.proxies.proxy_support import ProxyProcess, ProxyThread, wait_for, write_model
 from serving_proxy import Client
 from serving_proxy.errors import InvalidError, PreconditionError
 from serving_proxy.sources import messages

@@ -7,8 +7,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from proxy_support import ProxyThread, wait_for, write_model
 
+from helpers.proxies.proxy_support import ProxyThread, wait_for, write_model
 from serving_proxy.control import cleaning, observing, watching
 from serving_proxy.control.cleaning import Cleaner
 from serving_proxy.control.control import Control

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from proxy_support import ProxyThread, wait_for
 
 from cost_model.profiling.fingerprint import fingerprint
 from cost_model.profiling.measure import profile_model
 from cost_model.profiling.profile import load_profile
+from helpers.proxies.proxy_support import ProxyThread, wait_for
 from serving_proxy import Client
 from serving_proxy.control import profiling
 from serving_proxy.errors import InvalidError

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proxy_support import ProxyProcess, ProxyThread, wait_for, write_model
 
+from helpers.proxies.proxy_support import ProxyProcess, ProxyThread, wait_for, write_model
 from serving_proxy import Client
 from serving_proxy.errors import ProxyError
 

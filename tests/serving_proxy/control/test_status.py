@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from guard_support import stats
-from lifecycle_support import deployed, host
 
+from helpers.proxies.guard_support import stats
+from helpers.proxies.lifecycle_support import deployed, host
 from serving_proxy.control.status import model_view
 from serving_proxy.lifecycle.observation import HostSeen
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import math
 
 import pytest
-from guard_support import stats, version_stats
 
 from cost_model.control import Subject, begin, follow
+from helpers.proxies.guard_support import stats, version_stats
 from serving_proxy.cores.meter import PATIENCE_S, Meter
 from serving_proxy.cores.tenants import Tenant
 from serving_proxy.guard.windows import Totals

@@ -2,9 +2,9 @@
 from __future__ import annotations
 
 import pytest
-from guard_support import stats, version_stats
 
 from cost_model.control import Observation
+from helpers.proxies.guard_support import stats, version_stats
 from serving_proxy.cores.reading import Gauges, observation, read_gauges, within_cores
 from serving_proxy.guard.reading import read_tallies
 

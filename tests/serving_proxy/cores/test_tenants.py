@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from lifecycle_support import deployed, settled
-
+from helpers.proxies.lifecycle_support import deployed, settled
 from serving_proxy.cores.tenants import DEFAULT_SLO_MS, manual_cpus, tenants
 from serving_proxy.lifecycle.changes import promote
 from serving_proxy.lifecycle.records import Settings

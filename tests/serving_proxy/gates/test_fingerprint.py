@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
-from proxy_support import write_model
 
+from helpers.proxies.proxy_support import write_model
 from serving_proxy.errors import CancelledError, InvalidError
 from serving_proxy.gates.fingerprint import Fingerprint, files_of, fingerprint, stamp_of
 

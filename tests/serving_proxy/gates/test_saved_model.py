@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from proxy_support import write_model
 
+from helpers.proxies.proxy_support import write_model
 from serving_proxy.errors import InvalidError, NotFoundError
 from serving_proxy.gates.saved_model import differences, read_signatures
 from serving_proxy.sources import messages

@@ -4,8 +4,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from proxy_support import write_model
 
+from helpers.proxies.proxy_support import write_model
 from serving_proxy.errors import DeniedError, InvalidError, PreconditionError
 from serving_proxy.gates.saved_model import Signatures, read_signatures
 from serving_proxy.gates.validation import Validated, validate

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from guard_support import shadow_version, stats, version_stats
 
+from helpers.proxies.guard_support import shadow_version, stats, version_stats
 from serving_proxy.guard.judging import judge
 from serving_proxy.guard.reading import read_tallies
 from serving_proxy.guard.settings import GuardSettings

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guard_support import shadow_version, stats, version_stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.proxies.guard_support import shadow_version, stats, version_stats
 from serving_proxy.guard.reading import read_tallies
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "model_host.md"

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from guard_support import shadow_version, stats, version_stats
-
+from helpers.proxies.guard_support import shadow_version, stats, version_stats
 from serving_proxy.guard.tally import Tally
 from serving_proxy.guard.windows import Totals, Window
 

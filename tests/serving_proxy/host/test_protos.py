@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from host_support import run_ok
 
+from helpers.hosts.host_support import run_ok
 from serving_proxy.host.grpc_methods import LOAD, RELOAD, SERVICES, STREAM, UNARY, UNLOAD
 from serving_proxy.host.reflection import descriptors
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from contract_messages import make_request
 from tensorflow_serving.apis import predict_pb2
 
+from helpers.hosts.contract_messages import make_request
 from processor import Host
 from serving_proxy.host.call import Operation
 from serving_proxy.host.engine import Engine

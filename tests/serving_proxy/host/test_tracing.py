@@ -5,10 +5,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from contract_messages import make_request
-from host_requests import ranking_body, wait_until
-from served_hosts import model, served, version
 
+from helpers.hosts.contract_messages import make_request
+from helpers.hosts.host_requests import ranking_body, wait_until
+from helpers.hosts.served_hosts import model, served, version
 from processor import FailedPreconditionError
 from serving_proxy.host.tracing import chosen_exporter
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from lifecycle_support import NOW, deployed, settled
 
+from helpers.proxies.lifecycle_support import NOW, deployed, settled
 from serving_proxy.guard.settings import GuardSettings
 from serving_proxy.lifecycle.adoption import adopt
 from serving_proxy.lifecycle.changes import choose, promote, roll_back, set_traffic, start_ramp

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from lifecycle_support import NOW, admitted, host, settled
 
+from helpers.proxies.lifecycle_support import NOW, admitted, host, settled
 from serving_proxy.errors import PreconditionError, ProxyError
 from serving_proxy.experiments.traffic import BUCKETS, overlapping
 from serving_proxy.lifecycle import changes

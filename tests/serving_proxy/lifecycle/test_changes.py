@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import pytest
-from lifecycle_support import NOW, deployed, host, settled, stepped
 
+from helpers.proxies.lifecycle_support import NOW, deployed, host, settled, stepped
 from serving_proxy.errors import ExhaustedError, InvalidError, NotFoundError, PreconditionError
 from serving_proxy.lifecycle.changes import (
     Change,

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import pytest
-from lifecycle_support import NOW, admitted, deployed, settled
 
+from helpers.proxies.lifecycle_support import NOW, admitted, deployed, settled
 from serving_proxy.errors import ExhaustedError, ExistsError, InvalidError, PreconditionError
 from serving_proxy.lifecycle.changes import move, undeploy
 from serving_proxy.lifecycle.deployment import Deployment, check_name, choose_number, deploy

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import pytest
-from lifecycle_support import host
 
+from helpers.proxies.lifecycle_support import host
 from serving_proxy.lifecycle.observation import HostSeen, Seen, VersionSeen, held_anywhere, observe
 from serving_proxy.lifecycle.states import State
 

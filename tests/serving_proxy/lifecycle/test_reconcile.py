@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import pytest
-from lifecycle_support import NOW, deployed, host, settled, stepped
 
+from helpers.proxies.lifecycle_support import NOW, deployed, host, settled, stepped
 from serving_proxy.lifecycle.changes import move, pause, set_traffic, start_ramp, undeploy
 from serving_proxy.lifecycle.deployment import Deployment, deploy
 from serving_proxy.lifecycle.reconcile import Snapshot, reconcile

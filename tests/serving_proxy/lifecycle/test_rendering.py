@@ -6,8 +6,8 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from lifecycle_support import deployed, settled
 
+from helpers.proxies.lifecycle_support import deployed, settled
 from serving_proxy.lifecycle.changes import move, promote, undeploy
 from serving_proxy.lifecycle.deployment import Deployment, deploy
 from serving_proxy.lifecycle.records import Batching, Limits, Model, Settings

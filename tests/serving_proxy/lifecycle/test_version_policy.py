@@ -4,8 +4,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lifecycle_support import NOW, deployed, settled
 
+from helpers.proxies.lifecycle_support import NOW, deployed, settled
 from serving_proxy.lifecycle.changes import move, promote, roll_back
 from serving_proxy.lifecycle.records import Model, Policy, PolicyKind
 from serving_proxy.lifecycle.states import State

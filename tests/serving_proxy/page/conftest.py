@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-import browser_support
 import pytest
-from browser_support import Visit
-from proxy_support import ProxyThread, write_model
+
+from helpers.proxies.proxy_support import ProxyThread, write_model
+from helpers.system import browser_support
+from helpers.system.browser_support import Visit
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

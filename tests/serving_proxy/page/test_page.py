@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from browser_support import Visit
-from guard_support import counting
-from proxy_support import ProxyThread, wait_for, write_model
 
+from helpers.proxies.guard_support import counting
+from helpers.proxies.proxy_support import ProxyThread, wait_for, write_model
+from helpers.system.browser_support import Visit
 from serving_proxy.cores import allocator
 from serving_proxy.cpus import read_cpus
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proxy_support import write_model
 
+from helpers.proxies.proxy_support import write_model
 from serving_proxy.sources.base_directory import BaseDirectory, version_folders
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lifecycle_support import deployed, settled
 
+from helpers.proxies.lifecycle_support import deployed, settled
 from serving_proxy.lifecycle.changes import promote, start_ramp
 from serving_proxy.lifecycle.records import Model, Note, Policy, Settings
 from serving_proxy.store import Database, Repository

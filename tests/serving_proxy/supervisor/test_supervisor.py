@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proxy_support import Proxy, ProxyProcess, ProxyThread, host_program, wait_for, write_model
 
+from helpers.proxies.proxy_support import Proxy, ProxyProcess, ProxyThread, host_program, wait_for, write_model
 from serving_proxy.errors import NotFoundError, PreconditionError
 
 

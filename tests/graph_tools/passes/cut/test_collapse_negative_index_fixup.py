@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from idiom_models import assert_same, export_function, ops, passed, table
 
 from graph_tools.passes.cut.collapse_negative_index_fixup import CollapseNegativeIndexFixup
+from helpers.models.idiom_models import assert_same, export_function, ops, passed, table
 
 REPAIR = {"Less", "AddV2", "SelectV2"}
 

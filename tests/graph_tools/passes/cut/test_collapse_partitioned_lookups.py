@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from idiom_models import assert_same, export_graph, ops, passed, table
 
 from graph_tools.model import Model
 from graph_tools.passes.cut.collapse_partitioned_lookups import CollapsePartitionedLookups
@@ -18,6 +17,7 @@ from graph_tools.recognition.lookups.partitions import interleaved
 from graph_tools.tables.lookup import add_lookup, table_of
 from graph_tools.tables.table import Absent, Part, SparseTable
 from graph_tools.tensors import ArrayTensor
+from helpers.models.idiom_models import assert_same, export_graph, ops, passed, table
 
 REQUESTS = [{"ids": np.array(one, np.int64)} for one in ([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [10, 10, 3], [], [7])]
 REFUSED = [{"ids": np.array(one, np.int64)} for one in ([11, 1], [-1])]

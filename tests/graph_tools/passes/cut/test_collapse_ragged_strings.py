@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from idiom_models import assert_same, export_function, ops, passed, table
 
 from graph_tools.passes.cut.collapse_ragged_strings import CollapseRaggedStrings
 from graph_tools.passes.cut.collapse_safe_embedding_lookup import CollapseSafeEmbeddingLookup
+from helpers.models.idiom_models import assert_same, export_function, ops, passed, table
 
 TEXTS: list[list[bytes]] = [
     [b"Action|Drama", b"", b"Drama"],

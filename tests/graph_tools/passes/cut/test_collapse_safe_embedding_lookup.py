@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from idiom_models import assert_same, export_function, export_graph, ops, passed, table
 
 from graph_tools.passes.cut.collapse_partitioned_lookups import CollapsePartitionedLookups
 from graph_tools.passes.cut.collapse_safe_embedding_lookup import CollapseSafeEmbeddingLookup
+from helpers.models.idiom_models import assert_same, export_function, export_graph, ops, passed, table
 
 COMBINERS = ["mean", "sum", "sqrtn"]
 

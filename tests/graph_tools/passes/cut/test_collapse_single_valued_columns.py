@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from idiom_models import assert_same, export_graph, ops, passed
 
 from graph_tools.passes.cut.collapse_single_valued_columns import CollapseSingleValuedColumns
+from helpers.models.idiom_models import assert_same, export_graph, ops, passed
 
 WORDS = ["a", "b", "żółw", "d"]
 SPARSE = {"Where", "GatherNd", "SparseReshape", "SparseFillEmptyRows", "Unique", "Tile", "Select", "SparseSegmentMean"}

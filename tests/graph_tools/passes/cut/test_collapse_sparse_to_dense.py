@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from idiom_models import assert_same, export_function, export_graph, ops, passed
 
 from graph_tools.passes.cut.collapse_sparse_to_dense import CollapseSparseToDense
+from helpers.models.idiom_models import assert_same, export_function, export_graph, ops, passed
 
 WORDS = [[b"a", b"", b"none"], [b"", b"", b""], [b"b", b"a", b"a"]]
 

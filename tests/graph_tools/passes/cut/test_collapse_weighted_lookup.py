@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from idiom_models import assert_same, export_graph, ops, passed, table
 
 from graph_tools.passes.cut.collapse_weighted_lookup import CollapseWeightedLookup
+from helpers.models.idiom_models import assert_same, export_graph, ops, passed, table
 
 
 def entries(rows: int, *found: tuple[int, int, int, float]) -> dict[str, np.ndarray]:

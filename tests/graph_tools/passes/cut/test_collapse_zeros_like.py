@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from idiom_models import assert_same, export_function, ops, passed
 
 from graph_tools.passes.cut.collapse_zeros_like import CollapseZerosLike
+from helpers.models.idiom_models import assert_same, export_function, ops, passed
 
 
 def export(path: Path, function: Any, dtype: str) -> Path:

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from idiom_models import export_function
-from sparse_table_models import Loaded, Served, checkpoint_bytes, lookup_model, make_table
 
 from graph_tools.model import Model
 from graph_tools.options import CutOptions
@@ -23,6 +21,8 @@ from graph_tools.tables.plain import PlainTable
 from graph_tools.tables.plan import plan_variable
 from graph_tools.tables.rows import dequantise, quantise
 from graph_tools.tensors import ArrayTensor
+from helpers.models.idiom_models import export_function
+from helpers.models.sparse_table_models import Loaded, Served, checkpoint_bytes, lookup_model, make_table
 
 ROWS, DIM = 5000, 7
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sparse_table_models import Served, checkpoint_bytes, lookup_model, make_table, reference
 
 from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.options import CutOptions
@@ -15,6 +14,7 @@ from graph_tools.passes.cut.convert_sparse_lookups import ConvertSparseLookups
 from graph_tools.readers.absent_keys import apply_absent_keys
 from graph_tools.tables.table import SparseTable
 from graph_tools.writer import write_saved_model
+from helpers.models.sparse_table_models import Served, checkpoint_bytes, lookup_model, make_table, reference
 
 DIM = 6
 INTEGERS = {"int64": np.int64, "int32": np.int32, "uint64": np.uint64}

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from pass_checks import checked, from_function, from_graph, ops_of, rewritten, x_of
 
 from graph_tools.passes.cut.eliminate_assertions import EliminateAssertions
 from graph_tools.passes.cut.eliminate_control_inputs import EliminateControlInputs
+from helpers.graph_tools.pass_checks import checked, from_function, from_graph, ops_of, rewritten, x_of
 
 
 def asserted(v1: Any, x: Any) -> Any:
@@ -85,7 +85,7 @@ def test_branch_that_also_writes_stays(tmp_path: Path) -> None:
 
 
 def test_summary_that_is_an_output_stays(tmp_path: Path) -> None:
-    from idiom_models import export_graph
+    from helpers.models.idiom_models import export_graph
 
     def build(v1: Any) -> Any:
         x = v1.placeholder(v1.float32, [None, 3], name="x")

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from pass_checks import checked, from_function, from_graph, ops_of, rewritten, x_of
 
 from graph_tools.passes.cut.eliminate_control_inputs import EliminateControlInputs
+from helpers.graph_tools.pass_checks import checked, from_function, from_graph, ops_of, rewritten, x_of
 
 
 def test_waiting_for_reads_goes(tmp_path: Path) -> None:

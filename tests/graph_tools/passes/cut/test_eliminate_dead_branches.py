@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from pass_checks import checked, from_function, from_graph, ops_of, rewritten, x_of
 
 from graph_tools.graph import Graph, Output
 from graph_tools.model import Endpoint, Model, Signature
 from graph_tools.passes.cut.eliminate_control_inputs import EliminateControlInputs
 from graph_tools.passes.cut.eliminate_dead_branches import EliminateDeadBranches
 from graph_tools.passes.cut.eliminate_identities import EliminateIdentities
+from helpers.graph_tools.pass_checks import checked, from_function, from_graph, ops_of, rewritten, x_of
 
 PHASES = [False, True]
 

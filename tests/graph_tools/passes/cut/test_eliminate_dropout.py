@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pass_checks import checked, from_graph, ops_of, rewritten, x_of
 
 from graph_tools.passes.cut.eliminate_dropout import EliminateDropout
 from graph_tools.passes.cut.eliminate_identities import EliminateIdentities
 from graph_tools.passes.cut.eliminate_noop_reshapes import EliminateNoopReshapes
 from graph_tools.passes.cut.fold_constants import FoldConstants
 from graph_tools.rewriting.passes import Pass
+from helpers.graph_tools.pass_checks import checked, from_graph, ops_of, rewritten, x_of
 
 KEPT = {"Placeholder", "Relu", "Identity"}
 
@@ -78,7 +78,7 @@ def test_dropout_that_is_on_is_reported(tmp_path: Path, mask: Any) -> None:
 
 
 def test_rate_that_clients_feed_is_reported(tmp_path: Path) -> None:
-    from idiom_models import export_graph
+    from helpers.models.idiom_models import export_graph
 
     def build(v1: Any) -> Any:
         x, rate = v1.placeholder(v1.float32, [None, 4]), v1.placeholder(v1.float32, [])

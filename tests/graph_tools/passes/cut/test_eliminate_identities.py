@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from pass_checks import checked, floats, from_function, from_graph, ops_of, x_of
 
 from graph_tools.graph import Graph, Output
 from graph_tools.model import Endpoint, Model, Signature
 from graph_tools.passes.cut.eliminate_identities import EliminateIdentities
+from helpers.graph_tools.pass_checks import checked, floats, from_function, from_graph, ops_of, x_of
 
 
 def test_chains_go(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_default_that_nobody_feeds_is_taken(tmp_path: Path) -> None:
 
 
 def test_default_that_clients_feed_stays(tmp_path: Path) -> None:
-    from idiom_models import export_graph
+    from helpers.models.idiom_models import export_graph
 
     def build(v1: Any) -> Any:
         x = v1.placeholder(v1.float32, [None], name="x")

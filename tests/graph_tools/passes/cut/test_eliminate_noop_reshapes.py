@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pass_checks import checked, from_graph, ops_of, x_of
 
 from graph_tools.passes.cut.eliminate_noop_reshapes import EliminateNoopReshapes
+from helpers.graph_tools.pass_checks import checked, from_graph, ops_of, x_of
 
 KEPT = {"Placeholder", "Relu", "Identity"}
 
@@ -107,7 +107,7 @@ def test_reshape_of_a_reshape_is_one(tmp_path: Path) -> None:
 
 
 def test_output_keeps_its_node(tmp_path: Path) -> None:
-    from idiom_models import export_graph
+    from helpers.models.idiom_models import export_graph
 
     def build(v1: Any) -> Any:
         x = v1.placeholder(v1.float32, [None, 4], name="x")

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pass_checks import checked, floats, from_graph, ops_of, rewritten, x_of
 
 from graph_tools.model import Model
 from graph_tools.passes.cut.eliminate_identities import EliminateIdentities
@@ -16,6 +15,7 @@ from graph_tools.passes.cut.fold_batch_norms import FoldBatchNorms
 from graph_tools.passes.cut.fold_constants import FoldConstants
 from graph_tools.passes.cut.merge_duplicates import MergeDuplicates
 from graph_tools.rewriting.passes import Pass
+from helpers.graph_tools.pass_checks import checked, floats, from_graph, ops_of, rewritten, x_of
 
 LEFT = {"Placeholder", "MatMul", "BiasAdd", "Relu", "Identity", "Const", "VarHandleOp", "ReadVariableOp"}
 
@@ -155,7 +155,7 @@ def test_scale_and_bias_of_a_layer_stay_as_they_are(tmp_path: Path) -> None:
 
 
 def test_output_before_the_norm_is_kept(tmp_path: Path) -> None:
-    from idiom_models import export_graph
+    from helpers.models.idiom_models import export_graph
 
     def build(v1: Any) -> Any:
         x = v1.placeholder(v1.float32, [None, 3], name="x")
@@ -168,7 +168,7 @@ def test_output_before_the_norm_is_kept(tmp_path: Path) -> None:
 
 
 def test_signatures_that_share_weights_share_the_fold(tmp_path: Path) -> None:
-    from idiom_models import export_graph
+    from helpers.models.idiom_models import export_graph
 
     def build(v1: Any) -> Any:
         a, b = (v1.placeholder(v1.float32, [None, 3], name=name) for name in "ab")
@@ -191,7 +191,7 @@ def test_signatures_that_share_weights_share_the_fold(tmp_path: Path) -> None:
 
 
 def test_norm_that_is_an_output_keeps_its_name(tmp_path: Path) -> None:
-    from idiom_models import export_graph
+    from helpers.models.idiom_models import export_graph
 
     def build(v1: Any) -> Any:
         x = v1.placeholder(v1.float32, [None, 3], name="x")

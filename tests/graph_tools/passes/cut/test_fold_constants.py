@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pass_checks import checked, from_graph, ops_of, x_of
 
 from graph_tools.passes.cut.fold_constants import FoldConstants
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
+from helpers.graph_tools.pass_checks import checked, from_graph, ops_of, x_of
 
 
 def weights(rows: int, columns: int, seed: int = 1) -> np.ndarray:
@@ -142,7 +142,7 @@ def test_strings_and_several_outputs_are_folded(tmp_path: Path) -> None:
 
 
 def test_output_that_is_constant_keeps_its_name(tmp_path: Path) -> None:
-    from idiom_models import export_graph
+    from helpers.models.idiom_models import export_graph
 
     def build(v1: Any) -> Any:
         x = v1.placeholder(v1.float32, [None], name="x")
@@ -157,7 +157,7 @@ def test_what_tensorflow_cannot_compute_stays(tmp_path: Path) -> None:
         words = v1.strings.to_number(v1.constant(["no number"]), name="parse")
         return v1.where(v1.reduce_sum(x) > 1e9, words * 2.0, v1.constant([1.0]) * 2.0)
 
-    from pass_checks import rewritten
+    from helpers.graph_tools.pass_checks import rewritten
 
     model, results = rewritten(from_graph(tmp_path, build, 3), FoldConstants())
     assert [site for site, _ in results[-1].refused] == ["mul"]

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pass_checks import checked, floats, from_graph, ops_of, x_of
 
 from graph_tools.graph import Graph, Output
 from graph_tools.model import Endpoint, Model, Signature
 from graph_tools.passes.cut.merge_duplicates import MergeDuplicates
 from graph_tools.tables.lookup import add_lookup, lookups
+from helpers.graph_tools.pass_checks import checked, floats, from_graph, ops_of, x_of
 
 
 def count(model: Model, op: str) -> int:
@@ -113,7 +113,7 @@ def test_variable_that_is_written_stays(tmp_path: Path) -> None:
 
 
 def test_two_outputs_keep_their_names(tmp_path: Path) -> None:
-    from idiom_models import export_graph
+    from helpers.models.idiom_models import export_graph
 
     def build(v1: Any) -> Any:
         x = v1.placeholder(v1.float32, [None, 3], name="x")
@@ -155,7 +155,7 @@ def test_lookups_of_one_table_by_the_same_keys_merge() -> None:
 
 
 def test_inputs_stay(tmp_path: Path) -> None:
-    from idiom_models import export_graph
+    from helpers.models.idiom_models import export_graph
 
     def build(v1: Any) -> Any:
         a, b = (v1.placeholder(v1.float32, [None], name=name) for name in "ab")

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pass_checks import checked, from_graph, x_of
 
 from graph_tools.passes.cut.move_constants import MoveConstants
+from helpers.graph_tools.pass_checks import checked, from_graph, x_of
 
 
 def source_of(path: Path) -> Path:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pass_checks import checked, from_graph, rewritten, x_of
 
 from graph_tools.passes.cut.shorten_names import ShortenNames
+from helpers.graph_tools.pass_checks import checked, from_graph, rewritten, x_of
 
 
 def source_of(path: Path) -> Path:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pass_checks import checked, from_graph, ops_of, rewritten, x_of
 
 from graph_tools.graph import Graph
 from graph_tools.model import Model
 from graph_tools.passes.cut.use_resource_variables import UseResourceVariables
 from graph_tools.tensors import ArrayTensor
+from helpers.graph_tools.pass_checks import checked, from_graph, ops_of, rewritten, x_of
 
 
 def reference(v1: Any, name: str, value: Any) -> Any:

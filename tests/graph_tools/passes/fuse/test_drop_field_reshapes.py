@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-from interaction_checks import fuse, requests
 
 from graph_tools.passes.fuse.drop_field_reshapes import DropFieldReshapes
 from graph_tools.passes.fuse.fuse_fm_interactions import FuseFmInteractions
+from helpers.graph_tools.interaction_checks import fuse, requests
 
 
 def pairwise(x: Any) -> Any:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from interaction_checks import Fused, floats, fuse, requests
 
 from graph_tools.passes.fuse.fuse_compressed_interactions import FuseCompressedInteractions
 from graph_tools.passes.fuse.fuse_dense_towers import FuseDenseTowers
+from helpers.graph_tools.interaction_checks import Fused, floats, fuse, requests
 
 OP = "RecFieldOuter"
 FIELDS, DIM, UNITS = 5, 4, 6

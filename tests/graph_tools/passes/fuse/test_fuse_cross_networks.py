@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from interaction_checks import Fused, floats, fuse, requests
 
 from graph_tools.passes.fuse.fuse_cross_networks import FuseCrossNetworks
+from helpers.graph_tools.interaction_checks import Fused, floats, fuse, requests
 
 OP = "RecCrossNetwork"
 WIDTH = 12

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from graph_tools_support import requests_for
-from idiom_models import KEY, export_graph
-from pass_checks import all_answers, floats, from_function, from_graph, x_of
-from tower_checks import fused, layers, towers
 
 from graph_tools.graph import attribute
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.passes.fuse.fuse_dense_towers import FuseDenseTowers
 from graph_tools.readers import read_model
+from helpers.graph_tools.graph_tools_support import requests_for
+from helpers.graph_tools.pass_checks import all_answers, floats, from_function, from_graph, x_of
+from helpers.graph_tools.tower_checks import fused, layers, towers
+from helpers.models.idiom_models import KEY, export_graph
 
 TWO = ["dense relu", "dense sigmoid"]
 

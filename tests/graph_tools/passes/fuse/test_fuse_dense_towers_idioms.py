@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pass_checks import from_graph, x_of
-from tower_checks import fused, layers, towers
+
+from helpers.graph_tools.pass_checks import from_graph, x_of
+from helpers.graph_tools.tower_checks import fused, layers, towers
 
 Spelling = Callable[[Any, Any], Any]
 WIDTH = 6

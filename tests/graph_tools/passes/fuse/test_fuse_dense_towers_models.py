@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from graph_tools_support import requests_for
-from pass_checks import floats
-from tower_checks import towers
 
 from graph_tools.readers import read_model
+from helpers.graph_tools.graph_tools_support import requests_for
+from helpers.graph_tools.pass_checks import floats
+from helpers.graph_tools.tower_checks import towers
 
 # In a process of its own, since Keras 2 and 3 do not share one.
 KERAS = """

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from idiom_models import export_graph
-from pass_checks import floats
-from tower_checks import towers
+
+from helpers.graph_tools.pass_checks import floats
+from helpers.graph_tools.tower_checks import towers
+from helpers.models.idiom_models import export_graph
 
 WIDTHS = (1, 3, 8)
 

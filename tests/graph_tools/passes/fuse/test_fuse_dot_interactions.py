@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from interaction_checks import fuse, requests
 
 from graph_tools.passes.fuse.fuse_dot_interactions import FuseDotInteractions
+from helpers.graph_tools.interaction_checks import fuse, requests
 
 OP = "RecDotInteraction"
 COUNT = 5

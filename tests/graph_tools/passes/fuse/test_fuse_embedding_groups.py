@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from group_checks import Fused, fused, strings
-from idiom_models import export_function, table
 
 from graph_tools.plans.embedding_plan import (
     Add,
@@ -26,6 +24,8 @@ from graph_tools.plans.embedding_plan import (
     ToString,
     WrapNegative,
 )
+from helpers.graph_tools.group_checks import Fused, fused, strings
+from helpers.models.idiom_models import export_function, table
 
 _LARGEST = (1 << 63) - 1
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from group_checks import Fused, fused
-from idiom_models import export_graph
+
+from helpers.graph_tools.group_checks import Fused, fused
+from helpers.models.idiom_models import export_graph
 
 WORDS = ["a", "b", "c"]
 

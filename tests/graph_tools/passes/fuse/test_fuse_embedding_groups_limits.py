@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from group_checks import fused, strings
-from idiom_models import KEY, export_function, export_graph, table
 
 from graph_tools.graph import Output
 from graph_tools.plans.embedding_plan import Lookup
+from helpers.graph_tools.group_checks import fused, strings
+from helpers.models.idiom_models import KEY, export_function, export_graph, table
 
 
 def specs(*names: str) -> list[Any]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from group_checks import Fused, fused, strings
-from idiom_models import export_function, table
 
 from graph_tools.plans.embedding_plan import FastHash, Lookup
+from helpers.graph_tools.group_checks import Fused, fused, strings
+from helpers.models.idiom_models import export_function, table
 
 INDICES = np.array([[0, 0], [0, 1], [2, 0], [2, 4], [2, 5], [4, 0]])
 WEIGHTS = np.array([0.5, 2.0, -1.0, 0.0, 3.0, 1.5], np.float32)

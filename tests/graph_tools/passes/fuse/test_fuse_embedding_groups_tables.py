@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from group_checks import Fused, fuse_model, fused, strings
-from idiom_models import KEY, export_function, table
-from sparse_table_models import lookup_model, make_table, reference
 
 from graph_tools.options import CutOptions
 from graph_tools.passes.cut import run_passes, serving_passes
 from graph_tools.plans.embedding_plan import FastHash, Key
 from graph_tools.writer import write_saved_model
+from helpers.graph_tools.group_checks import Fused, fuse_model, fused, strings
+from helpers.models.idiom_models import KEY, export_function, table
+from helpers.models.sparse_table_models import lookup_model, make_table, reference
 
 WORDS = ("apple", "pear", "", "plum", "fig")
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from interaction_checks import fuse, requests
 
 from graph_tools.passes.fuse.fuse_fm_interactions import FuseFmInteractions
+from helpers.graph_tools.interaction_checks import fuse, requests
 
 OP = "RecFmInteraction"
 FEEDS = requests(x=(5, 8))

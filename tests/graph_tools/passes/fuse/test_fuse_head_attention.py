@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from interaction_checks import Fused, floats, fuse, fuse_model, requests
 
 from graph_tools.passes.fuse.fuse_head_attention import FuseHeadAttention
+from helpers.graph_tools.interaction_checks import Fused, floats, fuse, fuse_model, requests
 
 OP = "RecHeadAttention"
 FIELDS, DIM, HEADS = 5, 8, 2

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from interaction_checks import floats, fuse, requests
 
 from graph_tools.passes.fuse.fuse_products import FuseProducts
+from helpers.graph_tools.interaction_checks import floats, fuse, requests
 
 OP = "RecProduct"
 COUNT, DIM = 4, 6

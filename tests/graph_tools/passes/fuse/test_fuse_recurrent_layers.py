@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from interaction_checks import Fused, floats, fuse, fuse_model
 
 from graph_tools.graph import attribute
 from graph_tools.passes.fuse.fuse_recurrent_layers import FuseRecurrentLayers
+from helpers.graph_tools.interaction_checks import Fused, floats, fuse, fuse_model
 
 OP = "RecRecurrentLayer"
 LENGTH, DIM, UNITS = 6, 4, 5

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from idiom_models import KEY, export_graph
-from pass_checks import floats
-from row_checks import checked, split
 
 from graph_tools.model import Model
 from graph_tools.passes.fuse.split_user_items import COLLAPSE, EXPAND
+from helpers.graph_tools.pass_checks import floats
+from helpers.graph_tools.row_checks import checked, split
+from helpers.models.idiom_models import KEY, export_graph
 
 USERS, ITEMS, DIM = 23, 31, 4
 

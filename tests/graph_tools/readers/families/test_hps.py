@@ -9,9 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sparse_files
-from graph_tools_support import answers
-from sparse_graphs import hps_configuration, hps_init, hps_lookup, moved
 
 from graph_tools.errors import UnreadableError
 from graph_tools.graph import attribute
@@ -22,6 +19,9 @@ from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.tables.lookup import lookups
 from graph_tools.verbs.cut import cut
 from graph_tools.verification.evaluate import evaluate
+from helpers.graph_tools.graph_tools_support import answers
+from helpers.models import sparse_files
+from helpers.models.sparse_graphs import hps_configuration, hps_init, hps_lookup, moved
 from load_tests.workloads.sparse_exports import Export, rows_for, score_for
 
 KEYS = np.array([3, -9, 7, 0, 2**62], np.int64)

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graph_tools_support import answers
-from sparse_graphs import MonolithExport, add_signature, from_servers, monolith_config, split_by_server
 
 from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
@@ -20,6 +18,8 @@ from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.tables.lookup import lookups, table_of
 from graph_tools.verbs.cut import cut
 from graph_tools.verification.evaluate import evaluate
+from helpers.graph_tools.graph_tools_support import answers
+from helpers.models.sparse_graphs import MonolithExport, add_signature, from_servers, monolith_config, split_by_server
 from load_tests.workloads.sparse_exports import rows_for, score_for
 
 Table = Mapping[int, list[float]]

@@ -8,15 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sparse_files
-from graph_tools_support import answers
-from sparse_graphs import (
-    moved,
-    tensornet_blocks,
-    tensornet_gather,
-    tensornet_pull,
-    tensornet_variable,
-)
 
 from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.graph import attribute
@@ -28,6 +19,15 @@ from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.tables.lookup import lookups
 from graph_tools.verbs.cut import cut
 from graph_tools.verification.evaluate import evaluate
+from helpers.graph_tools.graph_tools_support import answers
+from helpers.models import sparse_files
+from helpers.models.sparse_graphs import (
+    moved,
+    tensornet_blocks,
+    tensornet_gather,
+    tensornet_pull,
+    tensornet_variable,
+)
 from load_tests.workloads.sparse_exports import Export, rows_for, score_for
 
 DIM = 3

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from model_builders import DTYPES
+from helpers.models.model_builders import DTYPES
 
 
 def _tensorflow() -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-BUILD = Path(__file__).resolve().parents[2] / "build" / "release"
+BUILD = Path(__file__).resolve().parents[3] / "build" / "release"
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sparse_files
 
+from helpers.models import sparse_files
 from load_tests.workloads import sparse_exports
 from load_tests.workloads.sparse_exports import Export
 

@@ -229,7 +229,7 @@ def load(path: str | Path | None, config: dict[str, Any] | None = None) -> tuple
 
 def run_python(code: str, *arguments: object, **environment: str) -> str:
     """Run a program that has the helpers at hand, in a process of its own; return what it prints."""
-    folders = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parent)]
+    folders = [str(Path(__file__).resolve().parents[3]), str(Path(__file__).resolve().parents[2])]
     run = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
         capture_output=True,

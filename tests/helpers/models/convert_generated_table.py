@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from sparse_table_models import NAME, checkpoint_bytes, lookup_model
 
 from graph_tools.options import CutOptions
 from graph_tools.passes.cut.convert_sparse_lookups import ConvertSparseLookups
 from graph_tools.tables.table import Absent, Part, SparseTable
 from graph_tools.tensors import StreamTensor
 from graph_tools.writer import write_saved_model
+from helpers.models.sparse_table_models import NAME, checkpoint_bytes, lookup_model
 
 DIM = 32
 ZEROS = 0.9

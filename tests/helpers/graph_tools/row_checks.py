@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from graph_tools_support import Feeds
-from idiom_models import KEY
-from pass_checks import all_answers
 
 from graph_tools.graph import Graph, Node
 from graph_tools.model import Model
@@ -20,6 +17,9 @@ from graph_tools.readers import read_model
 from graph_tools.rewriting.passes import PassResult
 from graph_tools.verbs.cut import rewrite
 from graph_tools.writer import write_saved_model
+from helpers.graph_tools.graph_tools_support import Feeds
+from helpers.graph_tools.pass_checks import all_answers
+from helpers.models.idiom_models import KEY
 
 
 def split(source: Path, *user: str) -> tuple[Model, PassResult]:

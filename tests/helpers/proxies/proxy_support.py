@@ -21,7 +21,7 @@ from serving_proxy.serve import run
 from serving_proxy.settings import ServeSettings
 from serving_proxy.sources import messages
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 _START_S = 60.0
 
 
@@ -43,7 +43,7 @@ def write_model(folder: Path, inputs: dict[str, int] | None = None, signature: s
 def host_program(folder: Path) -> Path:
     """Write a program that is the scripted host, to be started in the place of the Go host."""
     program = folder / "scripted-host"
-    script = ROOT / "tests" / "helpers" / "scripted_host.py"
+    script = ROOT / "tests" / "helpers" / "proxies" / "scripted_host.py"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n', encoding="utf-8")
     program.chmod(0o755)
     return program

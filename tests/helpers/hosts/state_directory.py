@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from process_state import wait_until
-
 import processor
+from helpers.system.process_state import wait_until
 
 _ALL_CPUS = ",".join(map(str, sorted(os.sched_getaffinity(0))))
 

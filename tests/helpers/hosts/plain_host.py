@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host in a process of its own: `python tests/helpers/plain_host.py STATE_DIR [FILE_SIZE_LIMIT]`.
+"""A host in a process of its own: `python tests/helpers/hosts/plain_host.py STATE_DIR [FILE_SIZE_LIMIT]`.
 
 Answers the requests of a model "m" that it reads from stdin, one in hexadecimal a line, by a line each: the version and
 the response. With a limit, files that it writes may not become larger, as on a full disk.

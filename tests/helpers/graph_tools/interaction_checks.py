@@ -10,10 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from graph_tools_support import Feeds
-from host_support import LIBRARY
-from idiom_models import export_function
-from pass_checks import KEY, all_answers
 
 from graph_tools.graph import Node, attribute
 from graph_tools.model import Model
@@ -24,6 +20,10 @@ from graph_tools.readers import read_model
 from graph_tools.rewriting.passes import Pass
 from graph_tools.verbs.cut import rewrite
 from graph_tools.writer import write_saved_model
+from helpers.graph_tools.graph_tools_support import Feeds
+from helpers.graph_tools.pass_checks import KEY, all_answers
+from helpers.hosts.host_support import LIBRARY
+from helpers.models.idiom_models import export_function
 
 _PLAIN = {"Placeholder", "Const", "VarHandleOp", "ReadVariableOp", "Identity", "IdentityN"}
 ROWS = (1, 2, 7)

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from graph_tools_support import Feeds
-from idiom_models import KEY, export_function, export_graph
 
 from graph_tools.model import Model
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
 from graph_tools.rewriting.passes import Pass, PassResult
 from graph_tools.writer import write_saved_model
+from helpers.graph_tools.graph_tools_support import Feeds
+from helpers.models.idiom_models import KEY, export_function, export_graph
 
 ROWS = (1, 3, 7)
 

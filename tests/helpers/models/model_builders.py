@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small real SavedModels for tests: `python tests/helpers/model_builders.py KIND FOLDER` or the functions below.
+"""Small real SavedModels for tests: `python tests/helpers/models/model_builders.py KIND FOLDER` or the functions below.
 
 TensorFlow is imported by the first of them that is called.
 """

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from go_programs import go_program
 
-ROOT = Path(__file__).resolve().parents[2]
+from helpers.system.go_programs import go_program
+
+ROOT = Path(__file__).resolve().parents[3]
 KINDS = ("python", "go")
 _START_S = 60.0
 

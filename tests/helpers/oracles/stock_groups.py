@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from stock_draws import INTEGERS, Case, Random, floats, plain, small, some_rows
+
+from helpers.oracles.stock_draws import INTEGERS, Case, Random, floats, plain, small, some_rows
 
 
 def _steps(random: Random, size: int) -> tuple[list[dict[str, Any]], Callable[..., Any]]:

@@ -22,7 +22,7 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.message import Message
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 INCLUDE = ROOT / "libprocessor" / "include"
 LIBRARY = Path(os.environ.get("PROCESSOR_LIBRARY", ROOT / "processor" / "libprocessor.so")).resolve()
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from embedding_tables import written
 
 from graph_tools.plans import EmbeddingPlan
 from graph_tools.store import TableSpec
 from graph_tools.store.reader import read_header
 from graph_tools.tensors import Array, ArrayTensor
+from helpers.models.embedding_tables import written
 
 
 class Group:

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import embedding_reference
 import numpy as np
 import pytest
-from graph_tools_support import Feeds
-from idiom_models import KEY
 
 from graph_tools.graph import Node, Output
 from graph_tools.model import Model
@@ -23,6 +20,9 @@ from graph_tools.plans.embedding_plan import EmbeddingPlan
 from graph_tools.readers import read_model
 from graph_tools.rewriting.passes import PassResult
 from graph_tools.writer import write_saved_model
+from helpers.graph_tools.graph_tools_support import Feeds
+from helpers.models.idiom_models import KEY
+from helpers.oracles import embedding_reference
 
 _SHAPES = {"Identity", "IdentityN", "Reshape"}
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graph_tools_support import Feeds, answers
 
 from graph_tools.model import Model
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
 from graph_tools.rewriting.passes import Pass, PassResult
 from graph_tools.writer import write_saved_model
+from helpers.graph_tools.graph_tools_support import Feeds, answers
 
 KEY = "serving_default"
 

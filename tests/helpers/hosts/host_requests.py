@@ -9,8 +9,9 @@ import time
 
 import httpx
 import numpy as np
-from contract_messages import make_request
-from served_hosts import ServedHost
+
+from helpers.hosts.contract_messages import make_request
+from helpers.hosts.served_hosts import ServedHost
 
 
 def ranking_body(rows: int = 1) -> bytes:

@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import model_builders
 import numpy as np
-from contract_messages import decode, encode
-from process_state import wait_until
 
 import processor
+from helpers.hosts.contract_messages import decode, encode
+from helpers.models import model_builders
+from helpers.system.process_state import wait_until
 
 X = np.array([[1.0, 2.0, 3.0]], np.float32)
 ONE = encode({"x": X})

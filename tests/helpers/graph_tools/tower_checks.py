@@ -7,11 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from graph_tools_support import Feeds
-from host_support import LIBRARY
-from idiom_models import KEY
-from pass_checks import all_answers
-from tower_reference import TOWER, plans_of, reference_answers
 
 from graph_tools.model import Model
 from graph_tools.op_library import load_library
@@ -22,6 +17,11 @@ from graph_tools.readers import read_model
 from graph_tools.rewriting.passes import PassResult
 from graph_tools.verbs.cut import rewrite
 from graph_tools.writer import write_saved_model
+from helpers.graph_tools.graph_tools_support import Feeds
+from helpers.graph_tools.pass_checks import all_answers
+from helpers.hosts.host_support import LIBRARY
+from helpers.models.idiom_models import KEY
+from helpers.oracles.tower_reference import TOWER, plans_of, reference_answers
 
 #: Ops that hold what others compute with, or only pass it on.
 PLAIN = {"Placeholder", "Const", "VarHandleOp", "ReadVariableOp", "Identity", "IdentityN", TOWER}

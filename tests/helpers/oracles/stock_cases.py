@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from stock_draws import INTEGERS, Array, Case, Random, floats, plain, small, some_rows
-from stock_groups import group
+
+from helpers.oracles.stock_draws import INTEGERS, Array, Case, Random, floats, plain, small, some_rows
+from helpers.oracles.stock_groups import group
 
 ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "": lambda tf, x, w: x,

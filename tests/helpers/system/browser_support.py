@@ -15,7 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PICTURES = ROOT / "results" / "page"
 _COMMANDS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 # Root, as in a container, has no sandbox; names are not looked up anywhere.
