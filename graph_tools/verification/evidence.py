@@ -196,7 +196,7 @@ def _row_numbers(probe: Model, requests: Sequence[Request]) -> dict[str, list[Ar
 
 def _describe(probe: Model) -> None:
     """Give the outputs their dtypes."""
-    from graph_tools.analysis.shapes import dtype_of
+    from graph_tools.graph import dtype_of
 
     for signature in probe.signatures.values():
         for key, one in signature.outputs.items():
