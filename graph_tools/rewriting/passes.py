@@ -6,8 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Generic, TypeVar
 
 from graph_tools.model import Model
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -72,6 +76,34 @@ class Pass:
                 result.at.append(site)
             elif reason:
                 result.refused.append((site, reason))
+        result.nodes_after = len(model.graph)
+        return result
+
+
+class SitePass(Pass, Generic[T]):
+    """A pass that looks at one node after the other."""
+
+    def match(self, model: Model, site: str) -> Outcome[T]:
+        """Look for the pattern at a node."""
+        raise TypeError(f"pass '{self.name}': no match, expected a method that looks at '{site}'")
+
+    def rewrite(self, model: Model, site: str, found: T) -> None:  # type: ignore[override]
+        """Rewrite a site, of which `match` found what `found` holds."""
+        raise TypeError(f"pass '{self.name}': no rewrite, expected a method that rewrites '{site}'")
+
+    def apply(self, model: Model) -> PassResult:
+        """Rewrite every site that may be."""
+        result = PassResult(self.name, nodes_before=len(model.graph))
+        for site in list(self.candidates(model)):
+            outcome = self.match(model, site) if site in model.graph else NoMatch()
+            if isinstance(outcome, Found) and site in self.left_alone:
+                outcome = Refused(self.left_alone[site])
+            if isinstance(outcome, Found):
+                self.rewrite(model, site, outcome.value)
+                result.applied += 1
+                result.at.append(site)
+            elif isinstance(outcome, Refused):
+                result.refused.append((outcome.node or site, outcome.reason))
         result.nodes_after = len(model.graph)
         return result
 
