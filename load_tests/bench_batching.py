@@ -6,7 +6,7 @@
 
 Optimises W1 and W2 in bf16, lets `bench_serving` (libprocessor/bench) send each mode the same
 one-row requests from 16 threads, prints a table and the targets, and writes results/bench_batching.json.
-docs/benchmarks.md explains it.
+docs/benchmarks/hosts.md explains it.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
     python -m load_tests.bench_deepctr --quick    # answers and plumbing only
 
 Trains and exports the models, optimises each with `graph-tools optimize` in fp32, lets `bench_serving` send both the
-same requests in turns, prints a table and writes results/bench_deepctr.json. docs/benchmarks.md explains it.
+same requests in turns, prints a table and writes results/bench_deepctr.json.
+docs/benchmarks/fused_models.md explains it.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
     python -m load_tests.bench_fused --quick    # answers and plumbing only
 
 Optimises W1 and W2 with `graph-tools optimize`, lets `bench_serving` (libprocessor/bench) send all engines the same
-requests in turns, prints a table and the targets, and writes results/bench_fused.json. docs/benchmarks.md explains it.
+requests in turns, prints a table and the targets, and writes results/bench_fused.json.
+docs/benchmarks/fused_models.md explains it.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     python -m load_tests.bench_graph_tools --only zero-rows   # one
 
 Prints the figures and the targets, and writes results/bench_graph_tools.json and the report of every cut below
-results/graph-tools. docs/benchmarks.md explains what is measured.
+results/graph-tools. docs/benchmarks/graph_tools.md explains what is measured.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@
     python -m load_tests.bench_hosts --quick                   # plumbing only
 
 Optimises W2, serves it with the Python and the Go host, lets `loadgen` (libprocessor/go/cmd/loadgen) send one-row
-requests from the same CPUs, prints tables and the targets, and writes results/bench_hosts.json. docs/benchmarks.md
+requests from the same CPUs, prints tables and the targets, and writes results/bench_hosts.json.
+docs/benchmarks/hosts.md
 explains it.
 """
 

@@ -6,7 +6,8 @@ users run it, with its verification.
     python -m load_tests.bench_large_table --gb 2
 
 Half of the rows are zero, so that the result is half as large and what is dropped is checked as well. Writes
-results/bench_large_table.json and the report of the cut; the models are deleted. docs/benchmarks.md explains more.
+results/bench_large_table.json and the report of the cut; the models are deleted.
+docs/benchmarks/graph_tools.md explains more.
 """
 
 from __future__ import annotations

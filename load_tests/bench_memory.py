@@ -5,7 +5,7 @@
     python -m load_tests.bench_memory --quick     # plumbing only: seconds
 
 Runs `bench_lifecycle` (libprocessor/bench), each measurement in a fresh process, prints tables and the targets, and
-writes results/bench_memory.json. docs/benchmarks.md explains what is measured and how to read it.
+writes results/bench_memory.json. docs/benchmarks/serving.md explains what is measured and how to read it.
 """
 
 import argparse

@@ -5,7 +5,7 @@
     python -m load_tests.bench_serving --quick    # answers and plumbing only: seconds
 
 Runs `bench_serving` (libprocessor/bench) once for each workload and number of rows, prints a table and the targets, and
-writes results/bench_serving.json. docs/benchmarks.md explains what is measured and how to read it.
+writes results/bench_serving.json. docs/benchmarks/serving.md explains what is measured and how to read it.
 """
 
 import argparse

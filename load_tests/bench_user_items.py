@@ -7,7 +7,7 @@
 Optimises W1 with and without `--user-inputs C1,...,C20`, lets `bench_serving` (libprocessor/bench) send both in turns
 requests of 512 items, and compares the answers. The user's features come as 512 equal rows, as one row, which only the
 split model takes, and as rows that differ, where nothing is won. Prints a table and the targets, and writes
-results/bench_user_items.json. docs/benchmarks.md explains it.
+results/bench_user_items.json. docs/benchmarks/fused_models.md explains it.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
 //         Loads, answers one request and frees, over and over; reports memory, threads and file descriptors after each
 //         `--baseline` cycles, and their extremes after the first of these points.
 //
-// JSON on standard output; docs/benchmarks.md explains it.
+// JSON on standard output; docs/benchmarks/serving.md explains it.
 
 #include <chrono>
 #include <cstdio>

@@ -16,7 +16,7 @@
 // The answers of all but the first, which is the reference, are compared with its answers; a difference above the
 // tolerance ends the run with exit status 2. An engine without answers ("onednn") is not compared. An entry may have
 // "requests" of its own: a file with as many, which ask for the same in another form.
-// `--weights` adds how long one core takes to read that many bytes. JSON on standard output, see docs/benchmarks.md.
+// `--weights` adds how long one core takes to read that many bytes. JSON on standard output, see docs/benchmarks/serving.md.
 
 #include <algorithm>
 #include <chrono>

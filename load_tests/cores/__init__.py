@@ -3,5 +3,5 @@
 
     python -m load_tests.cores
 
-docs/benchmarks.md explains it.
+docs/benchmarks/cores.md explains it.
 """

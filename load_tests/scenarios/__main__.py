@@ -5,7 +5,7 @@
     python -m load_tests.scenarios overload --host go --seconds 20
 
 Writes results/load-test/SCENARIO.json and SCENARIO.html, and beside them the report of locust where it sends.
-docs/benchmarks.md explains the scenarios.
+docs/benchmarks/load_scenarios.md explains the scenarios.
 """
 
 from __future__ import annotations
