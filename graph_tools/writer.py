@@ -11,9 +11,9 @@ from typing import Any
 from graph_tools.bundle import BundleWriter
 from graph_tools.errors import ConversionError
 from graph_tools.graph import Graph, Node, Output, is_native, op_def
+from graph_tools.graph.op_library import is_ours
 from graph_tools.model import HashTableContent, Model
-from graph_tools.op_library import is_ours
-from graph_tools.store.saved_tables import TableOutput, add_initialisers
+from graph_tools.readers.saved_tables import TableOutput, add_initialisers
 from graph_tools.store.table_file import TableFile
 from graph_tools.tensors import TensorSource
 

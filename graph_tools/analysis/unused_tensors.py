@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 
+from graph_tools.graph.sparse_lookup import lookups, table_of
 from graph_tools.model import Model
-from graph_tools.tables.lookup import lookups, table_of
 
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _SLOTS = re.compile(

@@ -40,7 +40,7 @@ P = ParamSpec("P")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from graph_tools.version import version
+        from graph_tools.report.version import version
 
         typer.echo(f"graph-tools {version()}")
         raise typer.Exit

@@ -12,7 +12,7 @@ import typer
 
 from graph_tools.errors import UsageError, VerificationError
 from graph_tools.progress import Progress
-from graph_tools.staging import check_parent
+from graph_tools.verbs.staging import check_parent
 
 if TYPE_CHECKING:
     from graph_tools.report.cut import CutReport

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from graph_tools.errors import UnreadableError, naming
 from graph_tools.model import Model
-from graph_tools.readers.absent_keys import apply_absent_keys, check_absent_keys
 from graph_tools.readers.families import FAMILIES
 from graph_tools.readers.graph_def import is_graph_def, read_graph_def
 from graph_tools.readers.monolith_layout import find_entry
 from graph_tools.readers.saved_model import is_saved_model, read_saved_model
+from graph_tools.tables.absent_keys import apply_absent_keys, check_absent_keys
 
 
 def read_model(

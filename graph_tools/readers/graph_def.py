@@ -9,8 +9,8 @@ from typing import Any
 from graph_tools.errors import UnreadableError, UsageError
 from graph_tools.graph import Graph, Output, attribute, inline_calls, op_def, output_types
 from graph_tools.graph.op_defs import tf_type
+from graph_tools.graph.op_library import load_for
 from graph_tools.model import Endpoint, Model, Signature
-from graph_tools.op_library import load_for
 from graph_tools.readers.large_constants import split_graph_def
 from graph_tools.tensors import TensorSource
 

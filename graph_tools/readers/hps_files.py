@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from graph_tools.errors import UnreadableError
+from graph_tools.model.tables import Absent, Part, SparseTable
 from graph_tools.readers.byte_stream import RawFileTensor, file_size
-from graph_tools.readers.checks import check_shapes
-from graph_tools.tables.table import Absent, Part, SparseTable
+from graph_tools.tables.checks import check_shapes
 
 KEY_FILE = "key"
 ROW_FILE = "emb_vector"

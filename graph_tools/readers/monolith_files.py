@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from graph_tools.errors import UnreadableError
+from graph_tools.model.tables import Absent, Part, SparseTable
 from graph_tools.readers.byte_stream import file_size, limited
 from graph_tools.readers.monolith_entry import BadEntryError, Entries, parse_entries, parse_metadata
 from graph_tools.readers.shards import shard_sets
 from graph_tools.readers.tfrecord import Records, record_batches, tfrecord_compression
-from graph_tools.tables.table import Absent, Part, SparseTable
 from graph_tools.tensors import Array, StreamTensor
 
 ABSENT = Absent(None, "Monolith: a lookup gives zeros for a key that is not in the table")

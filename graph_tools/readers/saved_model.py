@@ -9,11 +9,11 @@ from typing import Any
 from graph_tools.bundle import BundleReader
 from graph_tools.errors import UnreadableError, UsageError
 from graph_tools.graph import Graph, Output, inline_calls
+from graph_tools.graph.op_library import load_for
 from graph_tools.model import Endpoint, HashTableContent, Model, Signature
-from graph_tools.op_library import load_for
 from graph_tools.readers.restore import initial_copies, restored_tables, restored_variables
+from graph_tools.readers.saved_tables import take_tables
 from graph_tools.readers.slices import sliced
-from graph_tools.store.saved_tables import take_tables
 
 INIT_SIGNATURE = "__saved_model_init_op"
 TRAIN_SIGNATURE = "__saved_model_train_op"

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from graph_tools.errors import UnreadableError
+from graph_tools.model.tables import Absent, Part, SparseTable
 from graph_tools.readers import tensornet_layout as layouts
 from graph_tools.readers.byte_stream import limited
 from graph_tools.readers.tensornet_block import BinaryBlock, TextBlock, is_text
-from graph_tools.tables.table import Absent, Part, SparseTable
 from graph_tools.tensors import Array, StreamTensor
 
 BLOCKS_PER_RANK = 8

@@ -9,9 +9,9 @@ from typing import Any
 
 from graph_tools.errors import ConversionError
 from graph_tools.graph import Output, is_native
+from graph_tools.graph.op_library import require_for
+from graph_tools.graph.sparse_lookup import OP
 from graph_tools.model import Model
-from graph_tools.op_library import require_for
-from graph_tools.tables.lookup import OP
 
 _RESTORES = {"RestoreV2", "Restore", "RestoreSlice"}
 

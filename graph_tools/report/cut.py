@@ -10,11 +10,11 @@ from typing import Any
 from graph_tools.model import Model
 from graph_tools.readers.unknown_ops import UnknownOp
 from graph_tools.report.data import as_data
-from graph_tools.rewriting.passes import PassResult
+from graph_tools.report.version import version
+from graph_tools.rewriting.protocol import PassResult
 from graph_tools.store.layout import row_stride
 from graph_tools.tensors import byte_size
 from graph_tools.verbs.leaving_out import LeftOut
-from graph_tools.version import version
 from graph_tools.writer import asset_files, saved_tensors
 
 SCHEMA = "cut_report/1"

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graph_tools.graph import Graph, Node, attribute
+from graph_tools.graph.op_library import is_ours, ops_version, our_ops
 from graph_tools.model import Model
-from graph_tools.op_library import is_ours, ops_version, our_ops
 from graph_tools.report.cut import CutReport
 from graph_tools.report.table_files import TableRecord
-from graph_tools.rewriting.passes import PassResult
-from graph_tools.timing import Timing
+from graph_tools.rewriting.protocol import PassResult
 from graph_tools.verbs.precision import Precision
+from graph_tools.verification.timing import Timing
 
 SCHEMA = "fuse_report/1"
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from graph_tools.errors import ConversionError
 from graph_tools.store.layout import row_size
-from graph_tools.tables.rows import Quantised, codes_width, dequantise, halve, is_quantised, quantise
+from graph_tools.store.rows import Quantised, codes_width, dequantise, halve, is_quantised, quantise
 from graph_tools.tensors import Array
 
 _HALVES = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp16": np.dtype(np.float16)}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from graph_tools.graph import Graph, Node, attribute
-from graph_tools.tables.lookup import lookups
-from graph_tools.tables.table import Absent, SparseTable
+from graph_tools.graph.sparse_lookup import lookups
+from graph_tools.model.tables import Absent, SparseTable
 from graph_tools.tensors import Array
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from graph_tools.errors import UnreadableError
-from graph_tools.tables.table import Part, SparseTable
+from graph_tools.model.tables import Part, SparseTable
 from graph_tools.tensors import Array, ArrayTensor, TensorSource, element_bytes, rows_per_chunk
 
 # Small enough that a block stays in the second-level cache while it is looked at in several ways.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from graph_tools.tables.rows import row_bytes
+from graph_tools.store.rows import row_bytes
 
 _INDEX_BYTES = 4
 # Row numbers are int32.

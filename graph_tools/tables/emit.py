@@ -12,8 +12,8 @@ import numpy as np
 
 from graph_tools.graph import Graph, Output
 from graph_tools.model import HashTableContent, Model
+from graph_tools.store.rows import is_quantised
 from graph_tools.tables.plan import TablePlan
-from graph_tools.tables.rows import is_quantised
 from graph_tools.tables.stored import INDEX, TABLE, remember
 from graph_tools.tables.streams import TableStreams
 

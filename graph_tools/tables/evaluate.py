@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from graph_tools.tables.table import Part, SparseTable
+from graph_tools.model.tables import Part, SparseTable
 from graph_tools.tensors import CHUNK_BYTES, Array, TensorSource, rows_per_chunk
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from graph_tools.graph import Node, Output, attribute
 from graph_tools.model import Model
-from graph_tools.tables.table import PlannedTensor
+from graph_tools.model.tables import PlannedTensor
 
 _SEGMENTS = {"SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum"}
 

@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graph_tools.errors import ConversionError
+from graph_tools.graph.sparse_lookup import lookups
 from graph_tools.model import Model
+from graph_tools.model.tables import SparseTable
 from graph_tools.options import ROW_TYPES, CutOptions
-from graph_tools.readers.absent_keys import base_name
-from graph_tools.readers.checks import check_distinct, check_shapes
+from graph_tools.store.rows import refusal
 from graph_tools.tables.absent import AbsentPolicy, absent_policy
+from graph_tools.tables.absent_keys import base_name
 from graph_tools.tables.analysis import Analysis, Progress, analyse
 from graph_tools.tables.blocks import TableRows, of_sparse_table, of_variable
+from graph_tools.tables.checks import check_distinct, check_shapes
 from graph_tools.tables.costs import Counts, Layout, layouts, stored_rows, table_bytes
 from graph_tools.tables.duplicates import SharedRows, share_rows
-from graph_tools.tables.lookup import lookups
 from graph_tools.tables.plain import PlainTable, plain_tables
 from graph_tools.tables.reachable_rows import EVERYTHING, Reach, reachable
-from graph_tools.tables.rows import refusal
-from graph_tools.tables.table import SparseTable
 from graph_tools.tensors import element_bytes
 
 # An index in front of a variable costs a request time: it must be worth it.

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from graph_tools.model.tables import Absent, Part, SparseTable
 from graph_tools.tables.blocks import TableRows, as_int64
 from graph_tools.tables.plan import TablePlan
 from graph_tools.tables.reachable_rows import Reach
 from graph_tools.tables.streams import TableStreams
-from graph_tools.tables.table import Absent, Part, SparseTable
 from graph_tools.tensors import Array, StreamTensor, TensorSource
 
 INDEX, TABLE = "index", "table"

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from graph_tools.model.tables import PlannedTensor
+from graph_tools.store.rows import codes_width, halve, is_quantised, quantise, stored_dtype
 from graph_tools.tables.blocks import Block, limited
 from graph_tools.tables.costs import stored_rows
 from graph_tools.tables.plan import TablePlan
-from graph_tools.tables.rows import codes_width, halve, is_quantised, quantise, stored_dtype
-from graph_tools.tables.table import PlannedTensor
 from graph_tools.tensors import Array, ArrayTensor, StreamTensor, TensorSource
 
 _WRITE_BYTES = 4 << 20

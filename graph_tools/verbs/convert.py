@@ -14,15 +14,15 @@ from graph_tools.model import Model
 from graph_tools.options import CutOptions
 from graph_tools.progress import Progress, Silent
 from graph_tools.readers import read_model
+from graph_tools.readers.saved_tables import TableOutput
 from graph_tools.readers.unknown_ops import check_restored, unknown_ops
 from graph_tools.report.cut import CutReport, describe_removals, describe_target, table_bytes
 from graph_tools.report.manifest import write_manifest
-from graph_tools.rewriting.passes import PassResult
-from graph_tools.staging import check_place, staged
-from graph_tools.store.saved_tables import TableOutput
+from graph_tools.rewriting.protocol import PassResult
 from graph_tools.store.table_store import TableStore
 from graph_tools.tensors import byte_size
 from graph_tools.verbs.leaving_out import Attempts, Choice
+from graph_tools.verbs.staging import check_place, staged
 from graph_tools.verification import SAMPLES, Tolerance, VerifyReport, verify
 from graph_tools.verification.pairs import table_pairs
 from graph_tools.writer import saved_tensors, write_saved_model

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graph_tools.errors import UsageError
+from graph_tools.graph.op_library import Libraries, load_libraries, our_ops, require_for
 from graph_tools.model import Model
-from graph_tools.op_library import Libraries, load_libraries, our_ops, require_for
 from graph_tools.options import CutOptions
 from graph_tools.passes.cut import check_skipped, cutting_pass_names, serving_passes
 from graph_tools.progress import Progress, Silent
 from graph_tools.report.cut import CutReport, describe_source
-from graph_tools.rewriting.passes import PassResult, run_passes
+from graph_tools.rewriting.protocol import PassResult, run_passes
 from graph_tools.tables.analysis import Progress as TableProgress
 from graph_tools.verbs.convert import Conversion, plain_options
 from graph_tools.verbs.leaving_out import Choice

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from graph_tools.analysis.contractions import drop_marks, mark_contractions
 from graph_tools.analysis.user_rows import all_user_inputs
+from graph_tools.graph.op_library import Libraries, load_libraries, load_library, require_for
 from graph_tools.model import Model
-from graph_tools.op_library import Libraries, load_libraries, load_library, require_for
 from graph_tools.options import CutOptions, FuseOptions
 from graph_tools.passes.cut import check_skipped, cutting_pass_names
 from graph_tools.passes.cut.move_constants import MoveConstants
@@ -19,19 +19,19 @@ from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.passes.cut.shorten_names import ShortenNames
 from graph_tools.passes.fuse import fusing_pass_names, fusing_passes
 from graph_tools.progress import Progress, Silent
+from graph_tools.readers.saved_tables import TableOutput
 from graph_tools.report.cut import describe_source
 from graph_tools.report.data import as_data
 from graph_tools.report.fuse import FusedPass, FuseReport, describe_sites, our_nodes
 from graph_tools.report.table_files import describe_table_files
-from graph_tools.rewriting.passes import Pass
-from graph_tools.store.saved_tables import TableOutput
-from graph_tools.timing import Trace, measure
+from graph_tools.rewriting.protocol import Pass
 from graph_tools.verbs.convert import Conversion, plain_options
 from graph_tools.verbs.cut import rewrite
 from graph_tools.verbs.leaving_out import Choice
 from graph_tools.verbs.precision import decide, set_precision
 from graph_tools.verification import SAMPLES, Tolerance, VerifyReport, verify
 from graph_tools.verification.generate import Generator
+from graph_tools.verification.timing import Trace, measure
 
 
 def fuse(

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from graph_tools.errors import VerificationError, WeakProofError
 from graph_tools.options import NEEDED_PASSES
 from graph_tools.progress import Progress
-from graph_tools.rewriting.passes import Pass
+from graph_tools.rewriting.protocol import Pass
 
 #: Passes whose absence is no answer to a failure: what they change was asked for.
 _ASKED_FOR = {"compress_tables"}

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from graph_tools.cpu import this_cpu
 from graph_tools.graph import Node, attribute, op_def
+from graph_tools.graph.op_library import is_ours, library_info, load_library
 from graph_tools.model import Model
-from graph_tools.op_library import is_ours, library_info, load_library
 from graph_tools.store import TableFile
+from graph_tools.verbs.cpu import this_cpu
 from graph_tools.verification import OutputComparison, VerifyReport
 from graph_tools.verification.compare import FAR
 from graph_tools.writer import write_graph

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.graph.sparse_lookup import OP as SPARSE_LOOKUP
+from graph_tools.graph.sparse_lookup import table_of
 from graph_tools.model import Model
 from graph_tools.readers.restore import handle_of
-from graph_tools.tables.lookup import OP as SPARSE_LOOKUP
-from graph_tools.tables.lookup import table_of
 from graph_tools.tensors import Array
 from graph_tools.verification.features import PARSERS, Feature, parsed_features
 from graph_tools.verification.fused_domain import OP as EMBEDDING_GROUP

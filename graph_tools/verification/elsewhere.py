@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from graph_tools.graph.op_library import loaded_libraries
 from graph_tools.model import Model, Signature
-from graph_tools.op_library import loaded_libraries
 from graph_tools.verification.request import Request
 from graph_tools.verification.runner import Answer, Answered, LoadError
 from graph_tools.verification.settings import VARIABLE

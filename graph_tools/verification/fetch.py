@@ -10,8 +10,8 @@ import numpy as np
 
 from graph_tools.errors import UnreadableError
 from graph_tools.model import HashTableContent
+from graph_tools.model.tables import SparseTable
 from graph_tools.tables.evaluate import find_rows
-from graph_tools.tables.table import SparseTable
 from graph_tools.tensors import CHUNK_BYTES, Array, TensorSource, byte_size, rows_per_chunk
 
 # What TensorFlow's hash table takes of memory for each byte of its keys.

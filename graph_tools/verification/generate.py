@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from graph_tools.model import Endpoint, Model, Signature
-from graph_tools.readers.absent_keys import base_name
+from graph_tools.tables.absent_keys import base_name
 from graph_tools.tensors import Array
 from graph_tools.verification.companions import find_companions
 from graph_tools.verification.domain import Domain, find_domain

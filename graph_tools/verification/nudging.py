@@ -14,8 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from graph_tools.graph import Graph, Node, Output, dtype_of
+from graph_tools.graph.sparse_lookup import OP as SPARSE_LOOKUP
 from graph_tools.model import Endpoint, Model, Signature
-from graph_tools.tables.lookup import OP as SPARSE_LOOKUP
 from graph_tools.verification.request import Request
 
 # Odd, so that every bit of a number counts for the highest of the product.

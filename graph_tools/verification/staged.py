@@ -19,11 +19,11 @@ import numpy as np
 
 from graph_tools.graph import Graph, Node, Output, attribute
 from graph_tools.graph.op_defs import output_types, tf_type
+from graph_tools.graph.sparse_lookup import OP as SPARSE_LOOKUP
+from graph_tools.graph.sparse_lookup import table_of
 from graph_tools.model import Endpoint, Model, Signature
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers.restore import handle_of
-from graph_tools.tables.lookup import OP as SPARSE_LOOKUP
-from graph_tools.tables.lookup import table_of
 from graph_tools.tensors import Array, byte_size
 from graph_tools.verification.fetch import find_in_hash_table, find_in_table, loaded_bytes, take_rows
 from graph_tools.verification.request import Request

@@ -10,13 +10,13 @@ from typing import Any
 
 from graph_tools.analysis.user_rows import user_inputs
 from graph_tools.errors import ConversionError, GraphToolsError, UnreadableError, UsageError
+from graph_tools.graph.op_library import Libraries, load_libraries, our_ops
 from graph_tools.model import Model, Signature
-from graph_tools.op_library import Libraries, load_libraries, our_ops
 from graph_tools.progress import Progress, Silent
 from graph_tools.readers import read_model
-from graph_tools.readers.absent_keys import base_name
 from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.report.cut import disk_bytes
+from graph_tools.tables.absent_keys import base_name
 from graph_tools.tensors import Array
 from graph_tools.verification.compare import OutputComparison, Tolerance
 from graph_tools.verification.elsewhere import ElsewhereRunner

@@ -33,8 +33,8 @@ def main() -> None:
 
 def _load(answers: BinaryIO, name: str, place: Any, libraries: list[str]) -> Any:
     from graph_tools.errors import GraphToolsError
+    from graph_tools.graph.op_library import load_libraries
     from graph_tools.model import Model
-    from graph_tools.op_library import load_libraries
     from graph_tools.verification import runner
 
     try:

@@ -12,7 +12,7 @@ import pytest
 
 from graph_tools import cut, fuse, optimize
 from graph_tools.errors import ConversionError
-from graph_tools.op_library import load_library
+from graph_tools.graph.op_library import load_library
 from graph_tools.readers import read_model
 from helpers.graph_tools.cut_support import run
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from graph_tools.graph.op_library import load_library
 from graph_tools.model import Model
-from graph_tools.op_library import load_library
 from graph_tools.options import CutOptions, FuseOptions
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.passes.fuse import fusing_passes

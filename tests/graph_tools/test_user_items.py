@@ -13,7 +13,7 @@ import pytest
 import processor
 from graph_tools import fuse, verify
 from graph_tools.errors import UsageError
-from graph_tools.op_library import load_library
+from graph_tools.graph.op_library import load_library
 from graph_tools.passes.fuse.split_user_items import SplitUserItems
 from graph_tools.readers import read_model
 from graph_tools.report.fuse import FusedPass, FuseReport

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from graph_tools.op_library import load_library
+from graph_tools.graph.op_library import load_library
 from graph_tools.plans import EmbeddingPlan
 from graph_tools.plans.embedding_plan import Copy, FastHash, GroupOutput, Key, Linear, Lookup
 from helpers.hosts.host_support import LIBRARY

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from graph_tools.op_library import load_library
+from graph_tools.graph.op_library import load_library
 from graph_tools.plans import EmbeddingPlan
 from graph_tools.plans import embedding_plan as plans
 from graph_tools.plans.embedding_plan import GroupOutput, Key, Lookup

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph_tools.op_library import load_library
+from graph_tools.graph.op_library import load_library
 from helpers.hosts.host_support import LIBRARY
 from helpers.oracles.dense_towers import Ops
 from helpers.oracles.embedding_groups import Group, table_of

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from graph_tools.op_library import load_library
+from graph_tools.graph.op_library import load_library
 from graph_tools.tensors import Array
 from helpers.hosts.host_support import LIBRARY
 from helpers.oracles.dense_towers import Ops

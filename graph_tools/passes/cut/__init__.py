@@ -32,7 +32,7 @@ from graph_tools.passes.cut.move_constants import MoveConstants
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.passes.cut.shorten_names import ShortenNames
 from graph_tools.passes.cut.use_resource_variables import UseResourceVariables
-from graph_tools.rewriting.passes import Pass, PassResult, run_passes
+from graph_tools.rewriting.protocol import Pass, PassResult, run_passes
 from graph_tools.tables.analysis import Progress
 
 

@@ -11,7 +11,9 @@ import numpy as np
 
 from graph_tools.analysis.sizes import SizeFinder, drop_same_shape_reshapes
 from graph_tools.graph import Node, Output, attribute, dtype_of
+from graph_tools.graph.sparse_lookup import add_lookup, table_of
 from graph_tools.model import Model
+from graph_tools.model.tables import SparseTable
 from graph_tools.recognition.lookups.partitions import (
     Route,
     common_name,
@@ -24,9 +26,7 @@ from graph_tools.recognition.lookups.partitions import (
     without,
 )
 from graph_tools.rewriting.match import chain_between, is_constant, operand, replace_output, skip, source
-from graph_tools.rewriting.passes import Pass
-from graph_tools.tables.lookup import add_lookup, table_of
-from graph_tools.tables.table import SparseTable
+from graph_tools.rewriting.protocol import Pass
 from graph_tools.tensors import Concatenated, TensorSource
 
 _WHY = "the parts of the table are one table now"

@@ -9,7 +9,7 @@ from graph_tools.analysis.sizes import Size, SizeFinder
 from graph_tools.graph import Node, Output, attribute, dtype_of
 from graph_tools.model import Model
 from graph_tools.rewriting.match import constant, constant_list, first_column, operand, replace_output, skip, source
-from graph_tools.rewriting.passes import Pass
+from graph_tools.rewriting.protocol import Pass
 
 _WHY = "the string was split into this sparse tensor already"
 

@@ -19,7 +19,7 @@ from graph_tools.rewriting.match import (
     shared_const,
     sweep,
 )
-from graph_tools.rewriting.passes import Pass
+from graph_tools.rewriting.protocol import Pass
 
 _WHY = "a shorter safe_embedding_lookup_sparse gives the same rows"
 

@@ -19,7 +19,7 @@ from graph_tools.rewriting.match import (
     replace_output,
     shared_const,
 )
-from graph_tools.rewriting.passes import Pass
+from graph_tools.rewriting.protocol import Pass
 
 _WHY = "a column of one value per row needs no sparse tensor"
 

@@ -10,7 +10,7 @@ from graph_tools.model import Model
 from graph_tools.recognition.lookups.columns import Column, find_column
 from graph_tools.recognition.lookups.safe_lookup import Finders
 from graph_tools.rewriting.match import clone_chain, constant, replace_output
-from graph_tools.rewriting.passes import Pass
+from graph_tools.rewriting.protocol import Pass
 
 _WHY = "a column that is dense in the end need not be sparse between"
 

@@ -9,7 +9,7 @@ from graph_tools.graph import Graph, Node, attribute
 from graph_tools.model import Model
 from graph_tools.recognition.lookups.safe_lookup import SEGMENTS, Finders, Rows, find_rows
 from graph_tools.rewriting.match import constant_list, replace_output
-from graph_tools.rewriting.passes import Pass
+from graph_tools.rewriting.protocol import Pass
 
 _WHY = "ids are looked up without making them unique"
 

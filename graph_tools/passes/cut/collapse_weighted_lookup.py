@@ -21,7 +21,7 @@ from graph_tools.recognition.lookups.safe_lookup import (
     select_zeros,
 )
 from graph_tools.rewriting.match import int32_scalar, is_constant, operand, replace_output, shared_const, skip, source
-from graph_tools.rewriting.passes import Pass
+from graph_tools.rewriting.protocol import Pass
 
 _WHY = "a shorter weighted safe_embedding_lookup_sparse gives the same rows"
 

@@ -11,7 +11,7 @@ from graph_tools.analysis.sizes import SizeFinder
 from graph_tools.graph import Node, attribute
 from graph_tools.model import Model
 from graph_tools.rewriting.match import shared_const, sweep
-from graph_tools.rewriting.passes import Pass
+from graph_tools.rewriting.protocol import Pass
 
 _BROADCASTING = {
     "Add", "AddV2", "Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalOr", "Maximum",

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from graph_tools.graph import attribute
+from graph_tools.graph.sparse_lookup import lookups
 from graph_tools.model import Model
-from graph_tools.passes.cut.table_pass import TablePass
-from graph_tools.rewriting.passes import PassResult
+from graph_tools.rewriting.protocol import PassResult
+from graph_tools.rewriting.table_pass import TablePass
 from graph_tools.tables.emit import Emitter, replace_output
-from graph_tools.tables.lookup import lookups
 from graph_tools.tables.plan import check_names, plan_sparse
 
 

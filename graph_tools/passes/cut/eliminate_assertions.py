@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from graph_tools.graph import Node, functions_of, has_effect, writes
 from graph_tools.model import Model
-from graph_tools.rewriting.passes import Pass
+from graph_tools.rewriting.protocol import Pass
 from graph_tools.rewriting.sweep import before_of, bypass_controls, sweep
 
 _PASS_ON = {"Print", "CheckNumerics", "CheckNumericsV2"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from graph_tools.graph import CONTROL_FLOW, Node, has_effect
 from graph_tools.model import Model
-from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.rewriting.sweep import sweep
 
 _HANDLES = {"VarHandleOp", "VariableV2", "Variable"}

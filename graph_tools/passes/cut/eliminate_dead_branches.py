@@ -8,7 +8,7 @@ from graph_tools.analysis.values import Values
 from graph_tools.graph import Graph, Node, Output, attribute, inline_calls
 from graph_tools.graph.attributes import attr_value
 from graph_tools.model import Model
-from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.rewriting.sweep import sweep
 
 _IFS = ("If", "StatelessIf", "Case", "StatelessCase")

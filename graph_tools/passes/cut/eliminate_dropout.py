@@ -10,7 +10,7 @@ from graph_tools.analysis.shapes import ShapeOf, shapes
 from graph_tools.analysis.values import Values
 from graph_tools.graph import Node, Output
 from graph_tools.model import Model
-from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.rewriting.sweep import anchors_branch, sweep
 
 _UNIFORM = ("RandomUniform", "StatelessRandomUniform", "StatelessRandomUniformV2")

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from graph_tools.analysis.shapes import ShapeOf, shapes
 from graph_tools.graph import CONTROL_FLOW, Node, Output, attribute, op_def
 from graph_tools.model import Model
-from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.rewriting.sweep import anchors_branch, sweep
 
 _IDENTITIES = (

@@ -9,7 +9,7 @@ from graph_tools.analysis.same_value import OPS, RESHAPES, Rules
 from graph_tools.analysis.shapes import shapes
 from graph_tools.graph import Node
 from graph_tools.model import Model
-from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.rewriting.sweep import anchors_branch, sweep
 
 

@@ -15,7 +15,7 @@ from graph_tools.analysis.values import SMALL_BYTES, Values, add_weight, become_
 from graph_tools.graph import CONTROL_FLOW, Graph, Node, Output, attribute, has_effect, op_def, output_types
 from graph_tools.graph.op_defs import tf_type
 from graph_tools.model import Model
-from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.rewriting.sweep import sweep
 from graph_tools.tensors import Array, byte_size
 

@@ -8,10 +8,10 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 from graph_tools.graph import CONTROL_FLOW, Graph, Node, Output, const_array, has_effect, op_def, with_defaults
+from graph_tools.graph.sparse_lookup import OP as SPARSE_LOOKUP
 from graph_tools.model import Model
-from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.rewriting.sweep import sweep
-from graph_tools.tables.lookup import OP as SPARSE_LOOKUP
 from graph_tools.tensors import Array, TensorSource, rows_per_chunk
 
 _READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "LookupTableFindV2", "LookupTableSizeV2"}

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from graph_tools.analysis.values import add_variable
 from graph_tools.graph import Node, attribute, const_array
 from graph_tools.model import Model
-from graph_tools.rewriting.passes import Pass
+from graph_tools.rewriting.protocol import Pass
 
 
 class MoveConstants(Pass):

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from graph_tools.analysis.unused_tensors import mark_unused_tensors
 from graph_tools.graph import Graph, Output, functions_of
+from graph_tools.graph.sparse_lookup import lookups, table_of
 from graph_tools.model import Model
 from graph_tools.readers.restore import handle_of
-from graph_tools.rewriting.passes import Pass, PassResult
-from graph_tools.tables.lookup import lookups, table_of
+from graph_tools.rewriting.protocol import Pass, PassResult
 
 
 class PruneUnreachable(Pass):

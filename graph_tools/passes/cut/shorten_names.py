@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+from graph_tools.graph.op_library import is_ours
 from graph_tools.model import Model
-from graph_tools.op_library import is_ours
-from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.rewriting.protocol import Pass, PassResult
 
 _NOTES = ("_output_shapes", "_user_specified_name", "_has_manual_control_dependencies", "_grappler_do_not_remove")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from graph_tools.graph import Node, attribute, op_def, with_defaults
 from graph_tools.model import Model
-from graph_tools.rewriting.passes import Pass
+from graph_tools.rewriting.protocol import Pass
 
 _VARIABLES = ("VariableV2", "Variable")
 _ASSIGNS = {"Assign": "AssignVariableOp", "AssignAdd": "AssignAddVariableOp", "AssignSub": "AssignSubVariableOp"}

@@ -23,7 +23,7 @@ from graph_tools.passes.fuse.fuse_recurrent_layers import FuseRecurrentLayers
 from graph_tools.passes.fuse.fuse_sequence_pooling import FuseSequencePooling
 from graph_tools.passes.fuse.fuse_target_attention import FuseTargetAttention
 from graph_tools.passes.fuse.split_user_items import SplitUserItems
-from graph_tools.rewriting.passes import Pass
+from graph_tools.rewriting.protocol import Pass
 
 Make = Callable[[FuseOptions], Pass]
 

@@ -9,7 +9,7 @@ from graph_tools.analysis.flat import Flat
 from graph_tools.graph import Output, attribute
 from graph_tools.model import Model
 from graph_tools.rewriting.match import skip, sweep
-from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.rewriting.protocol import Pass, PassResult
 
 #: Ops that take [rows, fields, dim] as rows of fields * dim elements, too, if they are told dim.
 _FIELDS = ("RecFmInteraction", "RecDotInteraction", "RecProduct")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from graph_tools.analysis.flat import Flat
 from graph_tools.graph import Node, Output, attribute
-from graph_tools.passes.fuse.interaction_pass import Fusion, InteractionPass, reshapable
+from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, reshapable
 from graph_tools.rewriting.match import skip
 
 

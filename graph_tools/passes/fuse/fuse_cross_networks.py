@@ -9,8 +9,8 @@ import numpy as np
 
 from graph_tools.analysis.flat import Flat
 from graph_tools.graph import Node, Output
-from graph_tools.passes.fuse.interaction_pass import Fusion, InteractionPass, as_matrix, reshapable
 from graph_tools.recognition.towers.cross_layers import CrossLayer, cross_layer
+from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, as_matrix, reshapable
 from graph_tools.tensors import Array
 
 

@@ -25,7 +25,7 @@ from graph_tools.recognition.towers.pieces import Piece, Site
 from graph_tools.recognition.towers.regions import Regions
 from graph_tools.recognition.towers.search import find_pieces, useful
 from graph_tools.rewriting.match import add_reshape, sweep
-from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.rewriting.protocol import Pass, PassResult
 
 _OP = "RecDenseTower"
 

@@ -12,10 +12,10 @@ from graph_tools.graph import Node, Output
 from graph_tools.model import Model
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.recognition.lookups.emit import TableMaker, emit
-from graph_tools.recognition.lookups.finder import PieceFinder
 from graph_tools.recognition.lookups.groups import Group, find_groups, partial_joins
+from graph_tools.recognition.lookups.piece_finder import PieceFinder
 from graph_tools.rewriting.match import replace_output
-from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.rewriting.protocol import Pass, PassResult
 
 _WHY = "a RecEmbeddingGroup looks up, pools and concatenates"
 

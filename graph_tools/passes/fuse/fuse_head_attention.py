@@ -9,8 +9,8 @@ from typing import Any
 
 from graph_tools.analysis.flat import Flat
 from graph_tools.graph import Node, Output, attribute, dtype_of
-from graph_tools.passes.fuse.interaction_pass import Fusion, InteractionPass, reshapable
 from graph_tools.recognition.heads import Heads, joined_heads, split_heads, untiled
+from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, reshapable
 from graph_tools.rewriting.match import add_reshape, skip
 
 _PRODUCTS = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")

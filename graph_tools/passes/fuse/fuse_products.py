@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from graph_tools.analysis.flat import Flat
 from graph_tools.graph import Node, Output
-from graph_tools.passes.fuse.interaction_pass import Fusion, InteractionPass, joined
 from graph_tools.recognition.field_pairs import FieldPairs, field_pairs, sum_of_products
+from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, joined
 from graph_tools.rewriting.match import skip
 
 

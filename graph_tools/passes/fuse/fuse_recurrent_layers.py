@@ -16,7 +16,7 @@ from graph_tools.graph import Node, Output, attribute
 from graph_tools.model import Model
 from graph_tools.recognition.recurrent_cells import Bias, Cell, find_gru, find_lstm
 from graph_tools.rewriting.match import replace_output, skip
-from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.tensors import Array
 
 _MOST_BIAS_BYTES = 1 << 24

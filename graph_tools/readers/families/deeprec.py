@@ -11,14 +11,14 @@ import numpy as np
 from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.graph import Node, attribute
 from graph_tools.model import Model
-from graph_tools.readers.absent_keys import how_to_choose, is_set
-from graph_tools.readers.checks import check_shapes, same_key_set
+from graph_tools.model.tables import Absent, SparseTable
 from graph_tools.readers.families.constants import NotConstantError, constant_value
 from graph_tools.readers.families.deeprec_handles import Handles, Setter
 from graph_tools.readers.families.lookups import handle_node, replace_by_lookup, served
 from graph_tools.readers.families.partitions import parts_of
 from graph_tools.readers.families.saved import KEYS, VALUES, checkpoint_of, drop, numpy_type, row_length, tensor
-from graph_tools.tables.table import Absent, SparseTable
+from graph_tools.tables.absent_keys import how_to_choose, is_set
+from graph_tools.tables.checks import check_shapes, same_key_set
 from graph_tools.tensors import Array
 
 LOOKUPS = {"KvResourceGather", "KvResourceGatherV1"}

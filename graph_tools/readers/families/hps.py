@@ -7,11 +7,11 @@ from pathlib import Path
 
 from graph_tools.errors import UnreadableError
 from graph_tools.graph import Node, attribute
+from graph_tools.graph.sparse_lookup import add_lookup
 from graph_tools.model import Model
+from graph_tools.model.tables import SparseTable
 from graph_tools.readers.families.lookups import replace_output, served
 from graph_tools.readers.hps_files import KEY_FILE, ROW_FILE, Configuration, Configured, open_table, read_configuration
-from graph_tools.tables.lookup import add_lookup
-from graph_tools.tables.table import SparseTable
 
 LOOKUP, INIT = "Lookup", "Init"
 

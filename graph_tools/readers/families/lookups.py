@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from graph_tools.graph import Graph, Node, Output, attr_value
+from graph_tools.graph.sparse_lookup import become_lookup
 from graph_tools.model import Model
-from graph_tools.tables.lookup import become_lookup
-from graph_tools.tables.table import SparseTable
+from graph_tools.model.tables import SparseTable
 
 _PASSES_ON = {"Identity", "RefIdentity", "Switch", "RefSwitch", "Enter", "RefEnter", "Snapshot"}
 

@@ -7,11 +7,11 @@ import numpy as np
 
 from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.graph import Node, Output, attribute
+from graph_tools.graph.sparse_lookup import add_lookup
 from graph_tools.model import Model
 from graph_tools.readers.families.build import Build
 from graph_tools.readers.families.lookups import replace_output
 from graph_tools.readers.families.monolith_tables import Member, Tables
-from graph_tools.tables.lookup import add_lookup
 
 
 def convert_lookup(model: Model, tables: Tables, node: Node) -> None:

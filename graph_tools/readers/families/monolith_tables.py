@@ -12,10 +12,10 @@ import numpy as np
 from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.graph import Graph, Node, Output, attribute
 from graph_tools.model import Model
+from graph_tools.model.tables import SparseTable
 from graph_tools.readers import monolith_files
-from graph_tools.readers.absent_keys import base_name
 from graph_tools.readers.monolith_config import TableConfig, parse_table, parse_tables
-from graph_tools.tables.table import SparseTable
+from graph_tools.tables.absent_keys import base_name
 from graph_tools.tensors import rows_per_chunk
 
 ONE, READ, CREATE = "MonolithHashTable", "ReadMonolithMultiHashTable", "CreateMonolithMultiHashTable"

@@ -10,8 +10,8 @@ import numpy as np
 
 from graph_tools.errors import UnreadableError
 from graph_tools.graph import Node
+from graph_tools.model.tables import Part
 from graph_tools.readers.families.saved import KEYS, VALUES, find_saved, picked, read_part, tensor
-from graph_tools.tables.table import Part
 from graph_tools.tensors import Array, TensorSource
 
 PART = re.compile(r"/part_\d+$")

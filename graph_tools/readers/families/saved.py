@@ -11,7 +11,7 @@ import numpy as np
 from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.graph import Node, attribute
 from graph_tools.model import Model
-from graph_tools.tables.table import Part, SparseTable
+from graph_tools.model.tables import Part, SparseTable
 from graph_tools.tensors import Array, StreamTensor, TensorSource, rows_per_chunk
 
 KEYS, VALUES = "-keys", "-values"

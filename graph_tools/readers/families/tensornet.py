@@ -10,13 +10,13 @@ import numpy as np
 
 from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.graph import Node, Output, attribute
+from graph_tools.graph.sparse_lookup import add_lookup
 from graph_tools.model import Model
+from graph_tools.model.tables import SparseTable
 from graph_tools.readers import tensornet_files
-from graph_tools.readers.absent_keys import how_to_choose, wanted
 from graph_tools.readers.families.lookups import replace_output, served
 from graph_tools.readers.restore import handle_of
-from graph_tools.tables.lookup import add_lookup
-from graph_tools.tables.table import SparseTable
+from graph_tools.tables.absent_keys import how_to_choose, wanted
 
 PULL = "SparseTablePull"
 _GATHERS = {"ResourceGather", "GatherV2", "Gather"}

@@ -10,9 +10,9 @@ import numpy as np
 
 from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.graph import Node, Output, attr_value, attribute
+from graph_tools.graph.sparse_lookup import OP, add_lookup
 from graph_tools.model import Model
-from graph_tools.readers.absent_keys import base_name, wanted
-from graph_tools.readers.checks import check_shapes
+from graph_tools.model.tables import Absent, SparseTable
 from graph_tools.readers.families.frequencies import aligned_counts
 from graph_tools.readers.families.lookups import handle_node, replace_by_lookup, served
 from graph_tools.readers.families.saved import (
@@ -27,8 +27,8 @@ from graph_tools.readers.families.saved import (
     tensor,
 )
 from graph_tools.readers.restore import restored_tensor
-from graph_tools.tables.lookup import OP, add_lookup
-from graph_tools.tables.table import Absent, SparseTable
+from graph_tools.tables.absent_keys import base_name, wanted
+from graph_tools.tables.checks import check_shapes
 from graph_tools.tensors import Array
 
 HANDLES = {"KvVariable", "KvVariableV2", "KvVariableV3", "KvVariableV4"}

@@ -10,12 +10,12 @@ import numpy as np
 from graph_tools.errors import ConversionError
 from graph_tools.graph import Node, Output
 from graph_tools.model import Model
-from graph_tools.readers.absent_keys import how_to_choose, is_set
+from graph_tools.model.tables import Absent, SparseTable
 from graph_tools.readers.families.constants import NotConstantError, same_row
 from graph_tools.readers.families.lookups import handle_node, replace_by_lookup, served
 from graph_tools.readers.families.tfra_tables import HANDLES, drop_other_tables, read_table
 from graph_tools.readers.families.tfra_wrappers import strip_wrappers
-from graph_tools.tables.table import Absent, SparseTable
+from graph_tools.tables.absent_keys import how_to_choose, is_set
 from graph_tools.tensors import Array
 
 LOOKUPS = {f"TFRA>{kind}HashTableFind{exists}" for kind in ("Cuckoo", "Hkv") for exists in ("", "WithExists")}

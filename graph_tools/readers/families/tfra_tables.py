@@ -9,12 +9,12 @@ from pathlib import Path
 from graph_tools.errors import UnreadableError
 from graph_tools.graph import Node, attribute
 from graph_tools.model import Model
-from graph_tools.readers.checks import check_shapes
+from graph_tools.model.tables import Absent, Part, SparseTable
 from graph_tools.readers.families.lookups import handle_node
 from graph_tools.readers.families.saved import KEYS, VALUES, numpy_type, read_part, row_length
 from graph_tools.readers.restore import restored_tensor
 from graph_tools.readers.tfra_files import FOLDER, find_tables, open_table
-from graph_tools.tables.table import Absent, Part, SparseTable
+from graph_tools.tables.checks import check_shapes
 
 HANDLES = {"TFRA>CuckooHashTableOfTensors", "TFRA>HkvHashTableOfTensors"}
 _IMPORTS = ("TFRA>CuckooHashTableImport", "TFRA>HkvHashTableImport")

@@ -13,8 +13,8 @@ from graph_tools.model import Model
 from graph_tools.recognition.lookups.numbers import changed
 from graph_tools.recognition.lookups.tables import IDENTITY, ArrayIndex, DefaultRows, HashIndex, StoredRows, TableSource
 from graph_tools.recognition.lookups.vocabularies import Vocabularies, Vocabulary
+from graph_tools.store.rows import is_quantised
 from graph_tools.store.spec import EncodedRows, QuantisedRows, TableSpec
-from graph_tools.tables.rows import is_quantised
 from graph_tools.tensors import Array, ArrayTensor, StreamTensor, TensorSource, rows_between
 
 

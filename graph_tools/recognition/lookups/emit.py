@@ -16,7 +16,7 @@ from graph_tools.recognition.lookups.pieces import KeySource, Part, Piece, stati
 from graph_tools.recognition.lookups.tables import TableSource
 from graph_tools.recognition.lookups.vocabularies import Vocabularies
 from graph_tools.rewriting.match import add_reshape
-from graph_tools.store.add_table import add_embedding_table
+from graph_tools.tables.add_table import add_embedding_table
 
 OP = "RecEmbeddingGroup"
 _STRUCTURE = ("indices", "shape", "row_splits", "segment_ids", "rows")

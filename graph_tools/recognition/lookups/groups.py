@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from graph_tools.analysis.batches import joined_parts
 from graph_tools.analysis.sizes import Size
 from graph_tools.graph import Node, Output
-from graph_tools.recognition.lookups.finder import PieceFinder
+from graph_tools.recognition.lookups.piece_finder import PieceFinder
 from graph_tools.recognition.lookups.pieces import Piece, as_sequence
 
 

@@ -12,8 +12,8 @@ import tensorflow as tf
 from graph_tools.analysis.shapes import shapes
 from graph_tools.errors import UnreadableError
 from graph_tools.graph import Graph, Output, dtype_of
+from graph_tools.graph.sparse_lookup import add_lookup
 from graph_tools.model import Model
-from graph_tools.tables.lookup import add_lookup
 from graph_tools.tensors import ArrayTensor
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from graph_tools.cli import main
 from graph_tools.errors import UnreadableError, UsageError
-from graph_tools.version import version
+from graph_tools.report.version import version
 from helpers.graph_tools.cut_support import run
 
 VERBS = ("inspect", "cut", "verify", "diff")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph_tools.op_library import load_library
+from graph_tools.graph.op_library import load_library
 from helpers.graph_tools import fuse_support
 from helpers.graph_tools.cut_support import contents, run
 from helpers.graph_tools.fuse_support import FuseLayers, use_passes

@@ -10,7 +10,7 @@ import pytest
 
 from graph_tools.errors import UnreadableError
 from graph_tools.readers import hps_files
-from graph_tools.readers.checks import check_table
+from graph_tools.tables.checks import check_table
 from helpers.models import sparse_files
 
 KEYS = [7, -3, 2**62]

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from graph_tools.errors import UnreadableError
+from graph_tools.model.tables import SparseTable
 from graph_tools.readers import tensornet_block, tensornet_files
-from graph_tools.readers.checks import check_table
 from graph_tools.readers.tensornet_files import Options
-from graph_tools.tables.table import SparseTable
+from graph_tools.tables.checks import check_table
 from helpers.models import sparse_files
 
 DIM = 4

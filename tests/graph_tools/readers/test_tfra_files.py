@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from graph_tools.errors import UnreadableError
+from graph_tools.model.tables import Absent
 from graph_tools.readers import tfra_files
-from graph_tools.readers.checks import check_table
-from graph_tools.tables.table import Absent
+from graph_tools.tables.checks import check_table
 from helpers.models import sparse_files
 
 RANKS = [[{1: [0.5, -1.0, 2.0], -4: [0.0, 0.0, 1.0]}, {}], [{7: [3.0, 4.0, 5.0]}, {2**60: [6.0, 7.0, 8.0]}]]

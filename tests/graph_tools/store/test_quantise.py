@@ -8,7 +8,7 @@ import pytest
 from graph_tools.errors import ConversionError
 from graph_tools.store.layout import ROW_TYPES, row_size
 from graph_tools.store.quantise import decode, encode
-from graph_tools.tables.rows import dequantise, quantise
+from graph_tools.store.rows import dequantise, quantise
 from helpers.models.embedding_tables import rows_of
 
 

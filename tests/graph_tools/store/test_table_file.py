@@ -17,7 +17,7 @@ from graph_tools.store import QuantisedRows, TableReader, TableSpec, table_file,
 from graph_tools.store import reader as reader_module
 from graph_tools.store.layout import HEADER_BYTES, ROW_TYPES
 from graph_tools.store.quantise import decode, encode
-from graph_tools.tables.rows import quantise
+from graph_tools.store.rows import quantise
 from graph_tools.tensors import ArrayTensor, StreamTensor
 from helpers.models.embedding_tables import INDEX_KINDS, absent_of, present_of, rows_of, spec_of, streamed, written
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graph_tools.model.tables import Absent, Part, SparseTable
 from graph_tools.tables.evaluate import evaluate_lookup, find_rows, paired_chunks
-from graph_tools.tables.table import Absent, Part, SparseTable
 from graph_tools.tensors import ArrayTensor, StreamTensor
 
 ZERO = Absent(None, "test")

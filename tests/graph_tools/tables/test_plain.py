@@ -8,8 +8,8 @@ import pytest
 
 from graph_tools.graph import Graph
 from graph_tools.model import Endpoint, Model, Signature
+from graph_tools.model.tables import PlannedTensor
 from graph_tools.tables.plain import plain_tables
-from graph_tools.tables.table import PlannedTensor
 from graph_tools.tensors import ArrayTensor
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from graph_tools.errors import UsageError
+from graph_tools.model.tables import SparseTable
 from graph_tools.options import ROW_TYPES, CutOptions
 from graph_tools.passes.cut.convert_sparse_lookups import ConvertSparseLookups
 from graph_tools.tables.plan import forecast
-from graph_tools.tables.table import SparseTable
 from helpers.models.sparse_table_models import NAME, Served, checkpoint_bytes, lookup_model, make_table
 
 DIM = 12

@@ -13,7 +13,7 @@ from graph_tools import cut, fuse, verify
 from graph_tools.errors import UsageError, VerificationError
 from graph_tools.options import CutOptions
 from graph_tools.progress import Silent
-from graph_tools.rewriting.passes import PassResult
+from graph_tools.rewriting.protocol import PassResult
 from graph_tools.verbs.leaving_out import Attempts, Choice, LeftOut
 from graph_tools.verification.settings import settings_here
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from graph_tools import fuse
-from graph_tools.cpu import this_cpu
 from graph_tools.readers import read_model
 from graph_tools.report.fuse import FuseReport
+from graph_tools.verbs.cpu import this_cpu
 from graph_tools.verbs.precision import LIMIT, Loss
 from helpers.graph_tools import fuse_support
 

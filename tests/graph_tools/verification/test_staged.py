@@ -10,10 +10,10 @@ import numpy as np
 
 from graph_tools import verify
 from graph_tools.graph import Output
+from graph_tools.graph.sparse_lookup import add_lookup
 from graph_tools.model import Model
+from graph_tools.model.tables import Absent, Part, SparseTable
 from graph_tools.readers import read_model
-from graph_tools.tables.lookup import add_lookup
-from graph_tools.tables.table import Absent, Part, SparseTable
 from graph_tools.tensors import ArrayTensor
 from graph_tools.verification.request import Request
 from graph_tools.verification.staged import StagedRunner

@@ -15,7 +15,7 @@ from graph_tools.model import Model
 from graph_tools.passes import fuse as fusing
 from graph_tools.plans import TowerPlan
 from graph_tools.plans.tower_plan import Activation, Dense
-from graph_tools.rewriting.passes import Pass
+from graph_tools.rewriting.protocol import Pass
 
 FEATURES = 24
 HALF = 16

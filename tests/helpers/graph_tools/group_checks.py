@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from graph_tools.graph import Node, Output
+from graph_tools.graph.op_library import load_library
 from graph_tools.model import Model
-from graph_tools.op_library import load_library
 from graph_tools.options import CutOptions
 from graph_tools.passes.cut import run_passes, serving_passes
 from graph_tools.passes.fuse.fuse_embedding_groups import FuseEmbeddingGroups
 from graph_tools.plans.embedding_plan import EmbeddingPlan
 from graph_tools.readers import read_model
-from graph_tools.rewriting.passes import PassResult
+from graph_tools.rewriting.protocol import PassResult
 from graph_tools.writer import write_saved_model
 from helpers.graph_tools.graph_tools_support import Feeds
 from helpers.models.idiom_models import KEY

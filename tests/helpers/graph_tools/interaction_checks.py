@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from graph_tools.graph import Node, attribute
+from graph_tools.graph.op_library import load_library
 from graph_tools.model import Model
-from graph_tools.op_library import load_library
 from graph_tools.options import CutOptions
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
-from graph_tools.rewriting.passes import Pass
+from graph_tools.rewriting.protocol import Pass
 from graph_tools.verbs.cut import rewrite
 from graph_tools.writer import write_saved_model
 from helpers.graph_tools.graph_tools_support import Feeds

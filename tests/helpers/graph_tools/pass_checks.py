@@ -12,7 +12,7 @@ import numpy as np
 from graph_tools.model import Model
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
-from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.writer import write_saved_model
 from helpers.graph_tools.graph_tools_support import Feeds
 from helpers.models.idiom_models import KEY, export_function, export_graph

@@ -14,7 +14,7 @@ from graph_tools.model import Model
 from graph_tools.options import CutOptions, matching
 from graph_tools.passes.fuse.split_user_items import COLLAPSE, EXPAND, SplitUserItems
 from graph_tools.readers import read_model
-from graph_tools.rewriting.passes import PassResult
+from graph_tools.rewriting.protocol import PassResult
 from graph_tools.verbs.cut import rewrite
 from graph_tools.writer import write_saved_model
 from helpers.graph_tools.graph_tools_support import Feeds

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
+from graph_tools.model.tables import Absent, Part, SparseTable
 from graph_tools.options import CutOptions
 from graph_tools.passes.cut.convert_sparse_lookups import ConvertSparseLookups
-from graph_tools.tables.table import Absent, Part, SparseTable
 from graph_tools.tensors import StreamTensor
 from graph_tools.writer import write_saved_model
 from helpers.models.sparse_table_models import NAME, checkpoint_bytes, lookup_model

@@ -13,7 +13,7 @@ import pytest
 from graph_tools.model import Model
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
-from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.writer import write_saved_model
 from helpers.graph_tools.graph_tools_support import Feeds, answers
 

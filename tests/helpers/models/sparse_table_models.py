@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from graph_tools.graph import Graph
+from graph_tools.graph.sparse_lookup import add_lookup
 from graph_tools.model import Endpoint, Model, Signature
+from graph_tools.model.tables import Absent, Part, SparseTable
 from graph_tools.tables.blocks import as_int64
-from graph_tools.tables.lookup import add_lookup
-from graph_tools.tables.table import Absent, Part, SparseTable
 from graph_tools.tensors import ArrayTensor
 from graph_tools.writer import write_saved_model
 

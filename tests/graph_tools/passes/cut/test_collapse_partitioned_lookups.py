@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graph_tools.graph.sparse_lookup import add_lookup, table_of
 from graph_tools.model import Model
+from graph_tools.model.tables import Absent, Part, SparseTable
 from graph_tools.passes.cut.collapse_partitioned_lookups import CollapsePartitionedLookups
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
 from graph_tools.recognition.lookups.partitions import interleaved
-from graph_tools.tables.lookup import add_lookup, table_of
-from graph_tools.tables.table import Absent, Part, SparseTable
 from graph_tools.tensors import ArrayTensor
 from helpers.models.idiom_models import assert_same, export_graph, ops, passed, table
 

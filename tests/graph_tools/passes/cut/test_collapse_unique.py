@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from graph_tools.graph import Output
+from graph_tools.graph.sparse_lookup import add_lookup
 from graph_tools.passes.cut.collapse_unique import CollapseUnique
 from graph_tools.readers import read_model
-from graph_tools.tables.lookup import add_lookup
 from helpers.models.idiom_models import assert_same, export_function, ops, passed, table
 
 REQUESTS = [{"ids": np.array(one, np.int64)} for one in ([3, 1, 3, 3, 9], [0], [], list(range(10)) * 5)]

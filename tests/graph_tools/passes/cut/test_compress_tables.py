@@ -17,9 +17,9 @@ from graph_tools.passes.cut.eliminate_control_inputs import EliminateControlInpu
 from graph_tools.passes.cut.eliminate_identities import EliminateIdentities
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
+from graph_tools.store.rows import dequantise, quantise
 from graph_tools.tables.plain import PlainTable
 from graph_tools.tables.plan import plan_variable
-from graph_tools.tables.rows import dequantise, quantise
 from graph_tools.tensors import ArrayTensor
 from helpers.models.idiom_models import export_function
 from helpers.models.sparse_table_models import Loaded, Served, checkpoint_bytes, lookup_model, make_table

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from graph_tools.errors import ConversionError, UnreadableError
+from graph_tools.model.tables import SparseTable
 from graph_tools.options import CutOptions
 from graph_tools.passes.cut.convert_sparse_lookups import ConvertSparseLookups
-from graph_tools.readers.absent_keys import apply_absent_keys
-from graph_tools.tables.table import SparseTable
+from graph_tools.tables.absent_keys import apply_absent_keys
 from graph_tools.writer import write_saved_model
 from helpers.models.sparse_table_models import Served, checkpoint_bytes, lookup_model, make_table, reference
 

@@ -12,7 +12,7 @@ from graph_tools.passes.cut.eliminate_dropout import EliminateDropout
 from graph_tools.passes.cut.eliminate_identities import EliminateIdentities
 from graph_tools.passes.cut.eliminate_noop_reshapes import EliminateNoopReshapes
 from graph_tools.passes.cut.fold_constants import FoldConstants
-from graph_tools.rewriting.passes import Pass
+from graph_tools.rewriting.protocol import Pass
 from helpers.graph_tools.pass_checks import checked, from_graph, ops_of, rewritten, x_of
 
 KEPT = {"Placeholder", "Relu", "Identity"}

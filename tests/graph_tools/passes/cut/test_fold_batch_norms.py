@@ -14,7 +14,7 @@ from graph_tools.passes.cut.eliminate_identities import EliminateIdentities
 from graph_tools.passes.cut.fold_batch_norms import FoldBatchNorms
 from graph_tools.passes.cut.fold_constants import FoldConstants
 from graph_tools.passes.cut.merge_duplicates import MergeDuplicates
-from graph_tools.rewriting.passes import Pass
+from graph_tools.rewriting.protocol import Pass
 from helpers.graph_tools.pass_checks import checked, floats, from_graph, ops_of, rewritten, x_of
 
 LEFT = {"Placeholder", "MatMul", "BiasAdd", "Relu", "Identity", "Const", "VarHandleOp", "ReadVariableOp"}

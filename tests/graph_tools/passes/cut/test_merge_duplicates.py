@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from graph_tools.graph import Graph, Output
+from graph_tools.graph.sparse_lookup import add_lookup, lookups
 from graph_tools.model import Endpoint, Model, Signature
 from graph_tools.passes.cut.merge_duplicates import MergeDuplicates
-from graph_tools.tables.lookup import add_lookup, lookups
 from helpers.graph_tools.pass_checks import checked, floats, from_graph, ops_of, x_of
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.readers import read_model
-from graph_tools.readers.checks import check_table
+from graph_tools.tables.checks import check_table
 from graph_tools.verification.evaluate import evaluate
 from load_tests.workloads.sparse_exports import (
     Export,

@@ -11,12 +11,12 @@ import pytest
 
 from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.graph import attribute
+from graph_tools.graph.sparse_lookup import lookups
 from graph_tools.options import CutOptions
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
-from graph_tools.readers.checks import check_table
 from graph_tools.readers.unknown_ops import check_unknown_ops
-from graph_tools.tables.lookup import lookups
+from graph_tools.tables.checks import check_table
 from graph_tools.verbs.cut import cut
 from graph_tools.verification.evaluate import evaluate
 from helpers.graph_tools.graph_tools_support import answers

@@ -10,7 +10,7 @@ import pytest
 
 from graph_tools.errors import UsageError
 from graph_tools.readers import read_model
-from graph_tools.readers.absent_keys import base_name, is_set, wanted
+from graph_tools.tables.absent_keys import base_name, is_set, wanted
 from load_tests.workloads.sparse_exports import Export, tfplus_lookup, tfplus_table
 
 KEYS = np.array([3, 7], np.int64)

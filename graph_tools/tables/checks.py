@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from graph_tools.errors import UnreadableError
-from graph_tools.tables.table import SparseTable
+from graph_tools.model.tables import SparseTable
 from graph_tools.tensors import CHUNK_BYTES, Array, TensorSource, rows_per_chunk
 
 # Values of this size have never been weights: they are memory that nobody wrote to.

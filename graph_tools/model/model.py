@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graph_tools.graph import Graph, Output
+from graph_tools.model.tables import SparseTable
 from graph_tools.store.spec import TableSpec
-from graph_tools.tables.table import SparseTable
 from graph_tools.tensors import Array, TensorSource
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from graph_tools.errors import ConversionError, UsageError
-from graph_tools.staging import check_place, staged
+from graph_tools.verbs.staging import check_place, staged
 
 
 def _write(folder: Path) -> None:

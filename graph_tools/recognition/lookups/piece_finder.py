@@ -8,7 +8,7 @@ from graph_tools.analysis.values import Values
 from graph_tools.graph import CONTROL_FLOW, Node, Output
 from graph_tools.model import Model
 from graph_tools.recognition.lookups.joins import Joiner
-from graph_tools.recognition.lookups.lookups import SEGMENT_OPS, LookupFinder
+from graph_tools.recognition.lookups.lookup_finder import SEGMENT_OPS, LookupFinder
 from graph_tools.recognition.lookups.pieces import Piece
 
 _JOINS = {

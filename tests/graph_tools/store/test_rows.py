@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from graph_tools.tables.rows import (
+from graph_tools.store.rows import (
     Quantised,
     codes_width,
     dequantise,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from graph_tools.graph import Graph
+from graph_tools.graph.op_library import is_ours
 from graph_tools.model import Model
-from graph_tools.op_library import is_ours
 from graph_tools.verification.request import Request
 from graph_tools.verification.runner import LoadError, SessionRunner, quiet, refusal_of
 

@@ -18,10 +18,10 @@ from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.passes.cut.shorten_names import ShortenNames
 from graph_tools.readers import read_model
 from graph_tools.readers.saved_model import read_proto
+from graph_tools.readers.saved_tables import INITIALISER, TableOutput
 from graph_tools.store import TableReader, TableSpec
-from graph_tools.store.add_table import TABLE, add_embedding_table
-from graph_tools.store.saved_tables import INITIALISER, TableOutput
 from graph_tools.store.table_store import TableStore
+from graph_tools.tables.add_table import TABLE, add_embedding_table
 from graph_tools.tensors import ArrayTensor
 from graph_tools.writer import write_saved_model
 from helpers.graph_tools.graph_tools_support import answers
@@ -34,7 +34,7 @@ FEEDS = {"x": np.ones((2, 3), np.float32)}
 def library() -> None:
     """Load libprocessor, if it has the ops of tables."""
     from graph_tools.graph import is_native
-    from graph_tools.op_library import load_library
+    from graph_tools.graph.op_library import load_library
 
     try:
         load_library()

@@ -14,7 +14,7 @@ from graph_tools.analysis.values import add_weight
 from graph_tools.graph import Node, Output
 from graph_tools.model import Model
 from graph_tools.rewriting.match import add_reshape, replace_output, skip
-from graph_tools.rewriting.passes import Pass, PassResult
+from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.tensors import Array
 
 

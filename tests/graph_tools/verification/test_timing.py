@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from graph_tools.graph import Graph
 from graph_tools.readers import read_model
-from graph_tools.timing import measure
 from graph_tools.verbs.fuse import fuse
+from graph_tools.verification.timing import measure
 from helpers.graph_tools.interaction_checks import floats
 from helpers.hosts.host_support import LIBRARY
 from helpers.models.idiom_models import export_function

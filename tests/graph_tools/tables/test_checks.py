@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from graph_tools.errors import UnreadableError
-from graph_tools.readers import checks
-from graph_tools.tables.table import Absent, Part, SparseTable
+from graph_tools.model.tables import Absent, Part, SparseTable
+from graph_tools.tables import checks
 from graph_tools.tensors import Array, ArrayTensor, StreamTensor
 
 

@@ -15,11 +15,11 @@ from typing import Any
 from graph_tools.errors import ConversionError, UnreadableError, naming
 from graph_tools.graph import Graph, Node, Output, attribute
 from graph_tools.model import Model
-from graph_tools.store.add_table import TABLE
 from graph_tools.store.reader import TableReader
 from graph_tools.store.spec import TableSpec
 from graph_tools.store.table_file import MEMORY_LIMIT, TableFile
 from graph_tools.store.table_store import TableStore, place_table
+from graph_tools.tables.add_table import TABLE
 
 INITIALISER = "RecInitializeEmbeddingTable"
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from graph_tools import inspect, op_library, verify
+from graph_tools import inspect, verify
 from graph_tools.errors import UnreadableError, UsageError
-from graph_tools.op_library import VARIABLE, find_library, is_ours, load_library
+from graph_tools.graph import op_library
+from graph_tools.graph.op_library import VARIABLE, find_library, is_ours, load_library
 from graph_tools.readers import read_model
 from graph_tools.writer import write_saved_model
 from helpers.graph_tools import fuse_support

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from graph_tools.options import CutOptions
-from graph_tools.rewriting.passes import Pass
+from graph_tools.rewriting.protocol import Pass
 from graph_tools.tables.analysis import Progress
 from graph_tools.tables.plan import TablePlan
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from graph_tools.errors import UsageError
 from graph_tools.model import Model
+from graph_tools.model.tables import Absent, SparseTable
 from graph_tools.options import last_match
 from graph_tools.tables.evaluate import find_rows
-from graph_tools.tables.table import Absent, SparseTable
 from graph_tools.tensors import Array
 
 DEFAULT, ZERO, ROW = "default", "zero", "row:"
