@@ -52,8 +52,13 @@ $(VENV)/.stamp-%: pyproject.toml
 	$(Q).venv-clients/bin/python -m pip install --quiet --disable-pip-version-check --group clients
 	$(Q)touch $@
 
-## build: libprocessor.so and the Python binding, and what graph-tools, cost-model and serving-proxy need
-build: lib $(VENV)/.stamp-command-lines
+# The checkout as an installed package: its commands, its version, its folder for imports. Nothing is compiled or copied.
+$(VENV)/.stamp-in-place: $(VENV)/.stamp-build
+	$(Q)$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(Q)touch $@
+
+## build: libprocessor.so, the Python binding, and the commands graph-tools, serving-proxy and cost-model in .venv/bin
+build: lib $(VENV)/.stamp-in-place $(VENV)/.stamp-command-lines
 
 ## lib: compile libprocessor.so and the Python binding into processor/; what the other targets begin with
 lib: $(VENV)/.stamp-build
@@ -73,11 +78,11 @@ host-go: lib
 	$(Q)$(GO_BUILD) -o $(abspath build/host-go)/ ./cmd/recprocessor-host ./cmd/loadgen ./cmd/client-example
 
 ## demo: train a click model, serve it from C, Python and Go, and print one table
-demo: lib $(VENV)/.stamp-demo
+demo: lib $(VENV)/.stamp-in-place $(VENV)/.stamp-demo
 	$(Q)$(BIN)/python -m demo
 
 ## demo-proxy: split traffic between two versions, promote, roll back under load of three clients; shows the page
-demo-proxy: lib $(VENV)/.stamp-demo-proxy
+demo-proxy: lib $(VENV)/.stamp-in-place $(VENV)/.stamp-demo-proxy
 	$(Q)$(BIN)/python -m demo.proxy
 
 # What tests/libprocessor/test_cpp.py would build, while other tests wait for the folder. It also says if GoogleTest is

@@ -48,6 +48,7 @@ def test_make_build_installs_what_the_command_lines_need() -> None:
         assert set(PROJECT["optional-dependencies"][name]) <= packages("command-lines"), name
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert re.search(r"^build:.* \$\(VENV\)/\.stamp-command-lines$", makefile, re.MULTILINE)
+    assert re.search(r"^build:.* \$\(VENV\)/\.stamp-in-place ", makefile, re.MULTILINE)
 
 
 def test_nobody_is_told_to_install_from_an_index() -> None:

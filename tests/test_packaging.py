@@ -202,19 +202,24 @@ def test_wheel_holds_library_headers_and_binding(wheel: Path) -> None:
     assert "serving-proxy = serving_proxy.cli:main" in commands
 
 
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of a new environment with the wheel, and beside it, by links, what this environment has."""
-    environment = tmp_path_factory.mktemp("env") / "env"
+def _install(environment: Path, *what: str | Path) -> Path:
+    """Install into a new environment that has, by links, what this one has; return its interpreter."""
     run_ok([sys.executable, "-m", "venv", "--without-pip", environment])
     site = Path(sysconfig.get_path("purelib", vars={"base": str(environment), "platbase": str(environment)}))
+    ours = ("pip", "recprocessor", "_editable_skbc_recprocessor", "processor", "__", "_virtualenv")
     for entry in Path(sysconfig.get_path("purelib")).iterdir():
-        if not entry.name.startswith(("pip", "recprocessor", "processor", "__", "_virtualenv")):
+        if not entry.name.startswith(ours):
             (site / entry.name).symlink_to(entry)
     (environment / "lib" / "libdnnl.so.3").symlink_to(Path(sysconfig.get_path("data"), "lib", "libdnnl.so.3"))
     python = environment / "bin" / "python"
-    run_ok([sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel])
+    run_ok([sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", *what])
     return python
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with the wheel."""
+    return _install(tmp_path_factory.mktemp("env") / "env", wheel)
 
 
 _SERVE = """
@@ -331,6 +336,29 @@ def test_distribution_builds_a_host_by_cmake(unpacked: Path, tiny_model: Path, t
     run_ok([cmake, "-S", tmp_path, "-B", build, f"-DCMAKE_PREFIX_PATH={unpacked}"], env=CLEAN)
     run_ok([cmake, "--build", build], env=CLEAN)
     _check_host(build / "host", unpacked, tiny_model)
+
+
+def _libraries_below(folder: Path) -> list[Path]:
+    """Find every libprocessor.so in a folder, except in those where builds and distributions are made."""
+    found = []
+    for path, folders, files in os.walk(folder):
+        if Path(path) == ROOT:
+            folders[:] = [name for name in folders if name not in {"build", "dist", ".cache", "results"}]
+        found += [Path(path, name) for name in files if name == LIBRARY.name]
+    return found
+
+
+def test_checkout_installs_in_place_with_its_commands_and_one_library(tmp_path: Path) -> None:
+    # As `make build` does it.
+    python = _install(tmp_path / "env", "--no-build-isolation", "--editable", ROOT)
+    for command in PROJECT["scripts"]:
+        said = run_ok([python.with_name(command), "--help"], env=CLEAN, cwd=tmp_path)
+        assert f"Usage: {command} " in said
+    code = "import processor, serving_proxy.version as v; print(v.version(), processor.library_path())"
+    said = run_ok([python, "-I", "-c", code], env=CLEAN, cwd=tmp_path)
+    assert said.split() == [PROJECT["version"], str(LIBRARY.resolve())]
+    assert _libraries_below(tmp_path) == []
+    assert _libraries_below(ROOT) == [LIBRARY]
 
 
 def test_installed_tensorflow_is_the_one_built_against() -> None:
