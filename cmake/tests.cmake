@@ -13,7 +13,8 @@ function(add_test_program name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endfunction()
 
-file(GLOB PROCESSOR_TEST_SOURCES CONFIGURE_DEPENDS tests/libprocessor/runtime/test_*.cc
+file(GLOB PROCESSOR_TEST_SOURCES CONFIGURE_DEPENDS tests/libprocessor/base/test_*.cc
+                                                   tests/libprocessor/runtime/test_*.cc
                                                    tests/libprocessor/codec/test_*.cc
                                                    tests/libprocessor/host/test_*.cc)
 add_test_program(processor_tests ${PROCESSOR_TEST_SOURCES} tests/libprocessor/codec/oracle.cc
@@ -59,7 +60,7 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   libprocessor/src/kernels/tower_team.cc
   tests/libprocessor/kernels/test_tower_team.cc
   libprocessor/src/runtime/batcher.cc
-  libprocessor/src/runtime/byte_budget.cc
+  libprocessor/src/base/byte_budget.cc
   libprocessor/src/host/idle_time.cc
   libprocessor/src/host/maintenance.cc
   libprocessor/src/host/sample_queue.cc
@@ -70,8 +71,8 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   libprocessor/src/runtime/cpuset.cc
   libprocessor/src/runtime/exception_status.cc
   libprocessor/src/runtime/histogram.cc
-  libprocessor/src/runtime/log.cc
-  libprocessor/src/runtime/machine_memory.cc
+  libprocessor/src/base/log.cc
+  libprocessor/src/base/machine_memory.cc
   libprocessor/src/runtime/pinned_pool.cc
   libprocessor/src/runtime/placed_threads.cc
   libprocessor/src/runtime/process_threads.cc
@@ -83,11 +84,11 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   libprocessor/src/runtime/thread_slice.cc
   libprocessor/src/runtime/thread_starter.cc
   tests/libprocessor/runtime/test_batcher.cc
-  tests/libprocessor/runtime/test_byte_budget.cc
+  tests/libprocessor/base/test_byte_budget.cc
   tests/libprocessor/runtime/test_cancellation.cc
   tests/libprocessor/runtime/test_cpuset.cc
   tests/libprocessor/runtime/test_histogram.cc
-  tests/libprocessor/runtime/test_log.cc
+  tests/libprocessor/base/test_log.cc
   tests/libprocessor/runtime/test_process_threads.cc
   tests/libprocessor/runtime/test_request_threads.cc
   tests/libprocessor/runtime/test_request_watch.cc

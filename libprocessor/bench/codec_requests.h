@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "src/base/signature.h"
 #include "src/codec/codec.h"
-#include "src/runtime/signature.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace processor::bench {

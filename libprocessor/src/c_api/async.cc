@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "processor/processor.h"
+#include "src/base/byte_budget.h"
 #include "src/c_api/boundary.h"
 #include "src/c_api/completion.h"
 #include "src/c_api/handle.h"
 #include "src/c_api/request_work.h"
 #include "src/c_api/result.h"
-#include "src/runtime/byte_budget.h"
 #include "src/runtime/model.h"
 
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdio>
 
-#include "src/runtime/log.h"
+#include "src/base/log.h"
 
 namespace processor {
 

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "processor/processor.h"
+#include "src/base/log.h"
 #include "src/c_api/boundary.h"
 #include "src/c_api/handle.h"
 #include "src/c_api/request_work.h"
 #include "src/codec/wire.h"
-#include "src/runtime/log.h"
 
 namespace {
 

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "processor/processor.h"
+#include "src/base/json_text.h"
 #include "src/c_api/boundary.h"
 #include "src/host/desired_check.h"
 #include "src/runtime/cpuset.h"
-#include "src/runtime/json_text.h"
 
 namespace {
 

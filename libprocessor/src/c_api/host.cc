@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "processor/processor.h"
+#include "src/base/byte_budget.h"
 #include "src/c_api/boundary.h"
 #include "src/c_api/completion.h"
 #include "src/c_api/quarantine.h"
@@ -17,7 +18,6 @@
 #include "src/codec/kserve_parameters.h"
 #include "src/codec/message_text.h"
 #include "src/host/model_host.h"
-#include "src/runtime/byte_budget.h"
 
 struct processor_host {
   mutable std::mutex mutex;

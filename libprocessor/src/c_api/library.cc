@@ -6,11 +6,11 @@
 #include "nlohmann/json.hpp"
 #include "oneapi/dnnl/dnnl.h"
 #include "processor/processor.h"
+#include "src/base/json_text.h"
+#include "src/base/log.h"
 #include "src/c_api/boundary.h"
 #include "src/codec/codec.h"
 #include "src/runtime/cpuset.h"
-#include "src/runtime/json_text.h"
-#include "src/runtime/log.h"
 #include "src/runtime/stats.h"
 #include "tensorflow/c/c_api.h"
 

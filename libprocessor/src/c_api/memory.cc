@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "processor/processor.h"
+#include "src/base/byte_budget.h"
 #include "src/c_api/boundary.h"
-#include "src/runtime/byte_budget.h"
 
 namespace {
 

@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "processor/processor.h"
+#include "src/base/signature.h"
 #include "src/codec/feed_arena.h"
-#include "src/runtime/signature.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace processor {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "src/runtime/byte_budget.h"
+#include "src/base/byte_budget.h"
 
 namespace processor {
 

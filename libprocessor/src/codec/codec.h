@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "src/base/signature.h"
 #include "src/codec/buffer.h"
-#include "src/runtime/signature.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace processor {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "src/base/signature.h"
 #include "src/codec/codec.h"
 #include "src/codec/model_spec.h"
-#include "src/runtime/signature.h"
 
 namespace processor {
 

@@ -4,11 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "src/base/json_text.h"
 #include "src/codec/description_parts.h"
 #include "src/codec/kserve_tensors.h"
 #include "src/codec/message_builder.h"
 #include "src/codec/message_text.h"
-#include "src/runtime/json_text.h"
 
 namespace processor {
 namespace {

@@ -5,11 +5,11 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/json/json.h"
 #include "nlohmann/json.hpp"
+#include "src/base/json_text.h"
 #include "src/codec/description_parts.h"
 #include "src/codec/message_builder.h"
 #include "src/codec/message_text.h"
 #include "src/codec/tfserving_spec.h"
-#include "src/runtime/json_text.h"
 #include "tensorflow/core/protobuf/meta_graph.pb.h"
 
 namespace processor {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "src/runtime/signature.h"
+#include "src/base/signature.h"
 
 namespace processor {
 

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "src/runtime/byte_budget.h"
+#include "src/base/byte_budget.h"
 // Without the functions that throw.
 #define SIMDJSON_EXCEPTIONS 0
 #include "simdjson.h"

@@ -8,10 +8,10 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "src/base/signature.h"
 #include "src/codec/feed_arena.h"
 #include "src/codec/json_document.h"
 #include "src/codec/predict_codec.h"
-#include "src/runtime/signature.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace processor {

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "src/base/byte_budget.h"
 #include "src/codec/codec.h"
-#include "src/runtime/byte_budget.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace processor {

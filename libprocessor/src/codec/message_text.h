@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "src/runtime/signature.h"
+#include "src/base/signature.h"
 #include "tensorflow/core/framework/types.h"
 
 namespace processor {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "src/base/json_text.h"
 #include "src/host/json_value.h"
-#include "src/runtime/json_text.h"
 
 namespace processor {
 namespace {

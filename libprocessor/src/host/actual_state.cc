@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
-#include "src/runtime/json_text.h"
+#include "src/base/json_text.h"
 
 namespace processor {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "src/base/json_text.h"
 #include "src/host/json_value.h"
 #include "src/host/version_config.h"
 #include "src/runtime/config_check.h"
-#include "src/runtime/json_text.h"
 
 namespace processor {
 namespace {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/base/log.h"
 #include "src/runtime/exception_status.h"
-#include "src/runtime/log.h"
 #include "src/runtime/process_threads.h"
 #include "src/runtime/stats.h"
 

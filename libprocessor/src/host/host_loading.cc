@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/base/log.h"
 #include "src/host/file.h"
 #include "src/host/host_control.h"
 #include "src/runtime/exception_status.h"
-#include "src/runtime/log.h"
 #include "src/runtime/stats.h"
 
 namespace processor {

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "src/base/byte_budget.h"
 #include "src/codec/codec.h"
 #include "src/host/metrics_writer.h"
 #include "src/host/request_log.h"
 #include "src/host/shadow_lane.h"
-#include "src/runtime/byte_budget.h"
 
 namespace processor {
 namespace {

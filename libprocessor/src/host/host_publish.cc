@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "src/base/log.h"
 #include "src/host/accepted_state.h"
 #include "src/host/host_control.h"
 #include "src/host/host_metrics.h"
-#include "src/runtime/log.h"
 #include "src/runtime/stats.h"
 
 namespace processor {

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "src/base/json_text.h"
 #include "src/host/host_control.h"
-#include "src/runtime/json_text.h"
 
 namespace processor {
 

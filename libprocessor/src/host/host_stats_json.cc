@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "src/base/byte_budget.h"
+#include "src/base/json_text.h"
 #include "src/codec/codec.h"
 #include "src/host/host_metrics.h"
 #include "src/host/request_log.h"
-#include "src/runtime/byte_budget.h"
-#include "src/runtime/json_text.h"
 
 namespace processor {
 namespace {

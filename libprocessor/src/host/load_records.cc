@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
+#include "src/base/json_text.h"
 #include "src/host/json_value.h"
-#include "src/runtime/json_text.h"
 
 namespace processor {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "src/runtime/machine_memory.h"
+#include "src/base/machine_memory.h"
 
 namespace processor {
 namespace {

@@ -13,9 +13,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "src/base/json_text.h"
 #include "src/host/file.h"
 #include "src/host/sha256.h"
-#include "src/runtime/json_text.h"
 
 namespace processor {
 namespace {

@@ -11,10 +11,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/base/log.h"
 #include "src/codec/prediction_log.h"
 #include "src/codec/protocols.h"
 #include "src/runtime/exception_status.h"
-#include "src/runtime/log.h"
 #include "src/runtime/process_threads.h"
 #include "src/runtime/stats.h"
 

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "src/base/name_index.h"
 #include "src/codec/model_spec.h"
 #include "src/host/desired_state.h"
 #include "src/host/hosted_version.h"
-#include "src/runtime/name_index.h"
 
 namespace processor {
 

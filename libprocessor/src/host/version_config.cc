@@ -3,8 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "src/base/json_text.h"
 #include "src/runtime/config_check.h"
-#include "src/runtime/json_text.h"
 
 namespace processor {
 namespace {

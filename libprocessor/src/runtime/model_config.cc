@@ -6,9 +6,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "src/base/log.h"
 #include "src/runtime/config_check.h"
 #include "src/runtime/config_reader.h"
-#include "src/runtime/log.h"
 
 namespace processor {
 namespace {

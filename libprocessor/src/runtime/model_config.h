@@ -13,9 +13,9 @@
 
 #include "absl/status/status.h"
 #include "nlohmann/json.hpp"
+#include "src/base/request_rows.h"
 #include "src/runtime/batch_options.h"
 #include "src/runtime/cpuset.h"
-#include "src/runtime/request_rows.h"
 
 namespace processor {
 

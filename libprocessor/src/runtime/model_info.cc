@@ -2,8 +2,8 @@
 // What a model tells of itself, as JSON.
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
-#include "src/runtime/byte_budget.h"
-#include "src/runtime/json_text.h"
+#include "src/base/byte_budget.h"
+#include "src/base/json_text.h"
 #include "src/runtime/model.h"
 
 namespace processor {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "src/base/signature.h"
 #include "src/codec/codec.h"
 #include "src/runtime/artefact.h"
 #include "src/runtime/cancellation.h"
@@ -24,7 +25,6 @@
 #include "src/runtime/output_rows.h"
 #include "src/runtime/session.h"
 #include "src/runtime/session_slot.h"
-#include "src/runtime/signature.h"
 
 namespace processor {
 

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
-#include "src/runtime/log.h"
+#include "src/base/log.h"
 
 namespace processor {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "src/runtime/signature.h"
+#include "src/base/signature.h"
 #include "tensorflow/core/protobuf/meta_graph.pb.h"
 
 namespace processor {

@@ -7,7 +7,7 @@
 #include <string>
 #include <type_traits>
 
-#include "src/runtime/byte_budget.h"
+#include "src/base/byte_budget.h"
 
 namespace processor {
 namespace {

@@ -15,9 +15,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "src/base/signature.h"
 #include "src/runtime/model_config.h"
 #include "src/runtime/scratch_allocator.h"
-#include "src/runtime/signature.h"
 #include "tensorflow/core/common_runtime/direct_session.h"
 #include "tensorflow/core/framework/device.h"
 #include "tensorflow/core/framework/graph.pb.h"

@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "src/runtime/log.h"
+#include "src/base/log.h"
 
 namespace processor {
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/runtime/signature.h"
+#include "src/base/signature.h"
 
 namespace processor::oracle {
 

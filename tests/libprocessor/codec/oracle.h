@@ -11,8 +11,8 @@
 
 #include "proto/predict.pb.h"
 #include "proto/tfserving.pb.h"
+#include "src/base/signature.h"
 #include "src/codec/codec.h"
-#include "src/runtime/signature.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace processor::oracle {

@@ -14,7 +14,7 @@
 #include "oracle.h"
 #include "proto/tfserving.pb.h"
 #include "record_files.h"
-#include "src/runtime/log.h"
+#include "src/base/log.h"
 #include "temporary_folder.h"
 
 namespace processor {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "src/runtime/log.h"
+#include "src/base/log.h"
 
 namespace processor {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "src/runtime/byte_budget.h"
+#include "src/base/byte_budget.h"
 
 namespace processor {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much memory the process may have.
-#ifndef PROCESSOR_RUNTIME_MACHINE_MEMORY_H_
-#define PROCESSOR_RUNTIME_MACHINE_MEMORY_H_
+#ifndef PROCESSOR_BASE_MACHINE_MEMORY_H_
+#define PROCESSOR_BASE_MACHINE_MEMORY_H_
 
 #include <cstdint>
 #include <string>
@@ -14,4 +14,4 @@ int64_t MemoryAllowed(const std::string& root = "");
 
 }  // namespace processor
 
-#endif  // PROCESSOR_RUNTIME_MACHINE_MEMORY_H_
+#endif  // PROCESSOR_BASE_MACHINE_MEMORY_H_

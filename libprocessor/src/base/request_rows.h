@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How many rows one request may have where no configuration says it.
-#ifndef PROCESSOR_RUNTIME_REQUEST_ROWS_H_
-#define PROCESSOR_RUNTIME_REQUEST_ROWS_H_
+#ifndef PROCESSOR_BASE_REQUEST_ROWS_H_
+#define PROCESSOR_BASE_REQUEST_ROWS_H_
 
 #include <cstdint>
 
@@ -11,4 +11,4 @@ constexpr int64_t kDefaultMaxRows = int64_t{1} << 20;
 
 }  // namespace processor
 
-#endif  // PROCESSOR_RUNTIME_REQUEST_ROWS_H_
+#endif  // PROCESSOR_BASE_REQUEST_ROWS_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The library's log: one line at a time, to stderr or to the sink that the host has set. Any thread may call.
-#ifndef PROCESSOR_RUNTIME_LOG_H_
-#define PROCESSOR_RUNTIME_LOG_H_
+#ifndef PROCESSOR_BASE_LOG_H_
+#define PROCESSOR_BASE_LOG_H_
 
 #include <cstdint>
 #include <string_view>
@@ -20,4 +20,4 @@ void Log(Severity severity, std::string_view message) noexcept;
 
 }  // namespace processor
 
-#endif  // PROCESSOR_RUNTIME_LOG_H_
+#endif  // PROCESSOR_BASE_LOG_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/runtime/byte_budget.h"
+#include "src/base/byte_budget.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -7,8 +7,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
-#include "src/runtime/log.h"
-#include "src/runtime/machine_memory.h"
+#include "src/base/log.h"
+#include "src/base/machine_memory.h"
 
 namespace processor {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/runtime/name_index.h"
+#include "src/base/name_index.h"
 
 #include <gtest/gtest.h>
 

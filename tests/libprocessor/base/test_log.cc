@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/runtime/log.h"
+#include "src/base/log.h"
 
 #include <gtest/gtest.h>
 

@@ -7,8 +7,8 @@
 //
 // Large claims leave room for small ones, so that ordinary requests go on being answered while large ones fill the
 // budget: see MostFor().
-#ifndef PROCESSOR_RUNTIME_BYTE_BUDGET_H_
-#define PROCESSOR_RUNTIME_BYTE_BUDGET_H_
+#ifndef PROCESSOR_BASE_BYTE_BUDGET_H_
+#define PROCESSOR_BASE_BYTE_BUDGET_H_
 
 #include <atomic>
 #include <cstdint>
@@ -115,4 +115,4 @@ class ByteClaim {
 
 }  // namespace processor
 
-#endif  // PROCESSOR_RUNTIME_BYTE_BUDGET_H_
+#endif  // PROCESSOR_BASE_BYTE_BUDGET_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/runtime/machine_memory.h"
+#include "src/base/machine_memory.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/runtime/signature.h"
+#include "src/base/signature.h"
 
 #include <algorithm>
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "src/runtime/log.h"
+#include "src/base/log.h"
 #include "tensorflow/core/framework/tensor.pb.h"
 
 namespace processor {

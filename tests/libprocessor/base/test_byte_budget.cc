@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/runtime/byte_budget.h"
+#include "src/base/byte_budget.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef PROCESSOR_RUNTIME_JSON_TEXT_H_
-#define PROCESSOR_RUNTIME_JSON_TEXT_H_
+#ifndef PROCESSOR_BASE_JSON_TEXT_H_
+#define PROCESSOR_BASE_JSON_TEXT_H_
 
 #include <string>
 
@@ -16,4 +16,4 @@ std::string JsonText(const Json& value) {
 
 }  // namespace processor
 
-#endif  // PROCESSOR_RUNTIME_JSON_TEXT_H_
+#endif  // PROCESSOR_BASE_JSON_TEXT_H_

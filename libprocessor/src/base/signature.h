@@ -2,8 +2,8 @@
 // The signatures of a SavedModel, as requests see them: names to positions, dtypes, shapes.
 //
 // Immutable after construction; any thread may read.
-#ifndef PROCESSOR_RUNTIME_SIGNATURE_H_
-#define PROCESSOR_RUNTIME_SIGNATURE_H_
+#ifndef PROCESSOR_BASE_SIGNATURE_H_
+#define PROCESSOR_BASE_SIGNATURE_H_
 
 #include <cstdint>
 #include <memory>
@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "src/runtime/name_index.h"
-#include "src/runtime/request_rows.h"
+#include "src/base/name_index.h"
+#include "src/base/request_rows.h"
 #include "tensorflow/core/framework/partial_tensor_shape.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/types.h"
@@ -87,4 +87,4 @@ class SignatureSet {
 
 }  // namespace processor
 
-#endif  // PROCESSOR_RUNTIME_SIGNATURE_H_
+#endif  // PROCESSOR_BASE_SIGNATURE_H_

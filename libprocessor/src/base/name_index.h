@@ -3,8 +3,8 @@
 //
 // A request with 39 inputs does 39 look-ups: open addressing over one flat array keeps them below 20 ns each, without
 // making a std::string of the key. Built once, then immutable; any thread may read.
-#ifndef PROCESSOR_RUNTIME_NAME_INDEX_H_
-#define PROCESSOR_RUNTIME_NAME_INDEX_H_
+#ifndef PROCESSOR_BASE_NAME_INDEX_H_
+#define PROCESSOR_BASE_NAME_INDEX_H_
 
 #include <cstdint>
 #include <functional>
@@ -57,4 +57,4 @@ class NameIndex {
 
 }  // namespace processor
 
-#endif  // PROCESSOR_RUNTIME_NAME_INDEX_H_
+#endif  // PROCESSOR_BASE_NAME_INDEX_H_
