@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from graph_tools.analysis.shapes import shapes
 from graph_tools.analysis.sizes import Size, SizeFinder, Sizes, Symbol
-from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.graph import Graph, Node, Output, attribute, constant_list, first_column, skip, source
 from graph_tools.model import Model
-from graph_tools.rewriting.match import constant_list, first_column, skip, source
 
 _UNARY = {
     "Abs", "Acos", "Ceil", "Cos", "Elu", "Erf", "Exp", "Expm1", "Floor", "IsFinite", "IsInf", "IsNan", "LeakyRelu",

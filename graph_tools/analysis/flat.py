@@ -10,9 +10,8 @@ import numpy as np
 from graph_tools.analysis.shapes import ShapeOf, shapes
 from graph_tools.analysis.symbolic_shapes import Size, Sizes, SymbolicShapes
 from graph_tools.analysis.values import Values
-from graph_tools.graph import Node, Output, attribute
+from graph_tools.graph import Node, Output, attribute, skip
 from graph_tools.model import Model
-from graph_tools.rewriting.match import skip
 from graph_tools.tensors import Array
 
 _VIEWS = {"Reshape", "Squeeze", "ExpandDims"}

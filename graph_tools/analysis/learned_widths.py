@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from graph_tools.analysis.symbolic_shapes import Size, SymbolicShapes
-from graph_tools.graph import Node, Output, attribute
+from graph_tools.graph import Node, Output, attribute, skip
 from graph_tools.model import Model
-from graph_tools.rewriting.match import skip
 
 Symbol = tuple[str, int, int]
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from graph_tools.graph import Node, Output, attribute, writes
+from graph_tools.graph import Node, Output, attribute, constant, skip, writes
 from graph_tools.model import Model
-from graph_tools.rewriting.match import constant, skip
 from graph_tools.tensors import rows_per_chunk
 
 Range = tuple[int | None, int | None]

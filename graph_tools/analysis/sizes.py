@@ -13,18 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graph_tools.graph import Node, Output, attribute, dtype_of
+from graph_tools.graph import Node, Output, attribute, constant, constant_list, dtype_of, first_column, skip, source
 from graph_tools.model import Model
-from graph_tools.rewriting.match import (
-    add_element,
-    constant,
-    constant_list,
-    first_column,
-    replace_output,
-    shared_const,
-    skip,
-    source,
-)
+from graph_tools.rewriting.add_nodes import add_element, shared_const
+from graph_tools.rewriting.replace import replace_output
 
 
 class Symbol(NamedTuple):

@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 
 from graph_tools.graph import Node, Output, attribute, const_array
-from graph_tools.graph.attributes import const_attributes
 from graph_tools.model import Model
-from graph_tools.tensors import Array, ArrayTensor, byte_size
+from graph_tools.tensors import Array, byte_size
 
-#: Up to this size a computed weight is a constant of the graph, beyond it a variable, which stays outside.
-CONST_BYTES = 1 << 10
 #: Values that a pass looks into are not larger than this.
 SMALL_BYTES = 1 << 16
 
@@ -60,34 +57,6 @@ class Values:
         while node.op in _THROUGH and not node.controls:
             node = graph[node.inputs[0].node]
         return node
-
-
-def become_weight(model: Model, node: Node, value: Array) -> None:
-    """Let a node of one output give a value that is known: as a constant, or as a new variable where it is large."""
-    import tensorflow as tf
-
-    dtype = tf.as_dtype(tf.string if value.dtype == object else value.dtype)
-    if value.nbytes <= CONST_BYTES or dtype == tf.string:
-        model.graph.become(node, "Const", [], const_attributes(value), controls=[])
-        return
-    handle = add_variable(model, f"{node.name}/value", value)
-    model.graph.become(node, "ReadVariableOp", [handle.output()], {"dtype": dtype}, controls=[])
-
-
-def add_weight(model: Model, name: str, value: Array) -> Output:
-    """Add a value that is known: as a constant, or as a variable where it is large."""
-    node = model.graph.add("NoOp", name=name)
-    become_weight(model, node, value)
-    return node.output()
-
-
-def add_variable(model: Model, name: str, value: Array) -> Node:
-    """Add a variable that is restored to a value."""
-    handle = model.graph.add("VarHandleOp", name=name)
-    attrs = {"dtype": value.dtype, "shape": value.shape, "container": "", "shared_name": handle.name}
-    model.graph.become(handle, "VarHandleOp", [], attrs)
-    model.variables[handle.name] = ArrayTensor(value)
-    return handle
 
 
 def is_float(dtype: Any) -> bool:

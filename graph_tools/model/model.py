@@ -5,15 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from graph_tools.graph import Graph, Output
+from graph_tools.graph import Graph, Output, has_effect
+from graph_tools.model.stored_table import StoredTable
 from graph_tools.model.tables import SparseTable
 from graph_tools.store.spec import TableSpec
 from graph_tools.tensors import Array, TensorSource
-
-if TYPE_CHECKING:
-    from graph_tools.tables.stored import StoredTable
 
 
 @dataclass(frozen=True)
@@ -156,8 +154,6 @@ class Model:
 
     def written_variables(self) -> set[str]:
         """Name the handles that some node of the graph may write while it serves; a loop that only reads does not."""
-        from graph_tools.graph import has_effect
-
         return {
             source.node
             for node in self.graph

@@ -6,8 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graph_tools.analysis.flat import Flat
-from graph_tools.graph import Output, attribute
-from graph_tools.rewriting.match import skip
+from graph_tools.graph import Output, attribute, skip
 
 
 @dataclass

@@ -9,11 +9,10 @@ import numpy as np
 
 from graph_tools.analysis.symbolic_shapes import Sizes, SymbolicShapes
 from graph_tools.analysis.values import Values
-from graph_tools.graph import Node, Output, attribute
+from graph_tools.graph import Node, Output, attribute, skip
 from graph_tools.model import Model
 from graph_tools.recognition import formulas as formula
 from graph_tools.recognition.formulas import Formula, NotAFormulaError
-from graph_tools.rewriting.match import skip
 from graph_tools.tensors import Array
 
 #: An idiom has fewer nodes than this.

@@ -10,8 +10,7 @@ import numpy as np
 
 from graph_tools.analysis.flat import Flat
 from graph_tools.analysis.symbolic_shapes import Size, Sizes, product
-from graph_tools.graph import Output, attribute, dtype_of
-from graph_tools.rewriting.match import skip
+from graph_tools.graph import Output, attribute, dtype_of, skip
 
 
 @dataclass(frozen=True)

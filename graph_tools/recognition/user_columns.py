@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from graph_tools.analysis.rows import ITEMS, USER, Rows
-from graph_tools.analysis.values import Values, add_weight, is_float
-from graph_tools.graph import Node, Output, attribute, dtype_of
+from graph_tools.analysis.values import Values, is_float
+from graph_tools.graph import Node, Output, attribute, dtype_of, skip
 from graph_tools.model import Model
-from graph_tools.rewriting.match import add_reshape, int32_scalar, skip, sweep
+from graph_tools.rewriting.add_nodes import add_reshape, int32_scalar
+from graph_tools.rewriting.add_weights import add_weight
+from graph_tools.rewriting.replace import sweep
 from graph_tools.tensors import Array
 
 _PRODUCTS = ("MatMul", "BatchMatMulV2", "BatchMatMulV3")

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from graph_tools.analysis.flat import Flat
-from graph_tools.analysis.values import add_weight
-from graph_tools.graph import Node, Output
+from graph_tools.graph import Node, Output, skip
 from graph_tools.model import Model
-from graph_tools.rewriting.match import add_reshape, replace_output, skip
+from graph_tools.rewriting.add_nodes import add_reshape
+from graph_tools.rewriting.add_weights import add_weight
 from graph_tools.rewriting.protocol import Pass, PassResult
+from graph_tools.rewriting.replace import replace_output
 from graph_tools.tensors import Array
 
 

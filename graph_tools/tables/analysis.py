@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from graph_tools.errors import UnreadableError
+from graph_tools.model.stored_table import Reach
 from graph_tools.model.tables import Absent
 from graph_tools.options import CutOptions
 from graph_tools.tables.bits import Bits
 from graph_tools.tables.blocks import Block, TableRows
 from graph_tools.tables.checks import LARGEST_VALUE
 from graph_tools.tables.duplicates import HashSample, row_hashes
-from graph_tools.tables.reachable_rows import Reach
 from graph_tools.tensors import Array
 
 Progress = Callable[[str, int], None]

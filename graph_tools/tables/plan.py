@@ -9,6 +9,7 @@ from typing import Any
 from graph_tools.errors import ConversionError
 from graph_tools.graph.sparse_lookup import lookups
 from graph_tools.model import Model
+from graph_tools.model.stored_table import EVERYTHING, Reach
 from graph_tools.model.tables import SparseTable
 from graph_tools.options import ROW_TYPES, CutOptions
 from graph_tools.store.rows import refusal
@@ -20,7 +21,7 @@ from graph_tools.tables.checks import check_distinct, check_shapes
 from graph_tools.tables.costs import Counts, Layout, layouts, stored_rows, table_bytes
 from graph_tools.tables.duplicates import SharedRows, share_rows
 from graph_tools.tables.plain import PlainTable, plain_tables
-from graph_tools.tables.reachable_rows import EVERYTHING, Reach, reachable
+from graph_tools.tables.reachable_rows import reachable
 from graph_tools.tensors import element_bytes
 
 # An index in front of a variable costs a request time: it must be worth it.

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a conversion remembers of a table: where its rows were, and under which names they are now."""
+"""Describe planned tables, so that what was written can be compared with them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from graph_tools.model.stored_table import StoredTable
 from graph_tools.model.tables import Absent, Part, SparseTable
 from graph_tools.tables.blocks import TableRows, as_int64
 from graph_tools.tables.plan import TablePlan
-from graph_tools.tables.reachable_rows import Reach
 from graph_tools.tables.streams import TableStreams
 from graph_tools.tensors import Array, StreamTensor, TensorSource
 
@@ -20,50 +19,6 @@ INDEX, TABLE = "index", "table"
 """Parts of a stored table beside `rows`, or `codes` and `scale_bias`."""
 
 NOTHING = Absent(None, "a variable holds every row that is asked for")
-
-
-@dataclass(frozen=True)
-class StoredTable:
-    """A table as it was and as it is stored.
-
-    Attributes
-    ----------
-    source : SparseTable
-        Keys int64 or strings, as lookups ask for them; of a plain variable, the row numbers.
-    reach : Reach
-        Keys that the graph can ask for: only they have to have their rows.
-    plain : bool
-        A variable, not a sparse table.
-    layout, share, row_type : str
-        As in `TablePlan`.
-    names : mapping of str to str
-        Handles by part: `rows`, or `codes` and `scale_bias`; `index`; `table`.
-    low : int
-        Key of row 0, where keys are not hashed.
-    stored : int
-        Rows with keys; the last is of zeros where `has_zero_row`. Those of absent keys are behind them.
-    has_zero_row : bool
-    absent : int
-        Rows of absent keys.
-    missing : int
-        What an index holds for a key that is absent.
-    has_gaps : bool
-        Between the smallest and the largest key, some are absent.
-    """
-
-    source: SparseTable
-    reach: Reach
-    plain: bool
-    layout: str
-    share: str
-    row_type: str
-    names: Mapping[str, str]
-    low: int
-    stored: int
-    has_zero_row: bool
-    absent: int
-    missing: int
-    has_gaps: bool
 
 
 def remember(plan: TablePlan, streams: TableStreams, names: Mapping[str, str]) -> StoredTable:

@@ -14,11 +14,12 @@ import numpy as np
 
 from graph_tools.errors import UnreadableError
 from graph_tools.model import Model
+from graph_tools.model.stored_table import StoredTable
 from graph_tools.model.tables import Absent, Part, SparseTable
 from graph_tools.store.rows import Quantised, dequantise, is_quantised
 from graph_tools.tables.bits import Bits
 from graph_tools.tables.blocks import aligned
-from graph_tools.tables.stored import INDEX, NOTHING, TABLE, StoredTable, numbered
+from graph_tools.tables.stored import INDEX, NOTHING, TABLE, numbered
 from graph_tools.tensors import Array, BaseTensor, StreamTensor, TensorSource, rows_between, rows_per_chunk
 from graph_tools.verification.compare import different_rows
 from graph_tools.verification.tables import Pair

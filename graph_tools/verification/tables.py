@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graph_tools.model import Model
+from graph_tools.model.stored_table import EVERYTHING, Reach
 from graph_tools.model.tables import Part, SparseTable
-from graph_tools.tables.reachable_rows import EVERYTHING, Reach
 from graph_tools.tensors import Array, TensorSource, byte_size
 from graph_tools.verification.compare import Tolerance, different_bits
 from graph_tools.verification.fetch import aligned_chunks, loaded_bytes

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from graph_tools.analysis.ranges import RangeFinder
-from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.graph import Graph, Node, Output, attribute, constant_list, is_constant, operand, skip, source
 from graph_tools.model import Model
-from graph_tools.rewriting.match import constant_list, is_constant, operand, replace_output, skip, source
 from graph_tools.rewriting.protocol import Pass
+from graph_tools.rewriting.replace import replace_output
 
 _WHY = "rows are gathered from the variable itself"
 _FIXUP = "no id of it can be negative"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from graph_tools.analysis.sizes import SizeFinder, drop_same_shape_reshapes
-from graph_tools.graph import Node, Output, attribute, dtype_of
+from graph_tools.graph import Node, Output, attribute, dtype_of, is_constant, operand, skip, source
 from graph_tools.graph.sparse_lookup import add_lookup, table_of
 from graph_tools.model import Model
 from graph_tools.model.tables import SparseTable
@@ -25,8 +25,9 @@ from graph_tools.recognition.lookups.partitions import (
     same_absent,
     without,
 )
-from graph_tools.rewriting.match import chain_between, is_constant, operand, replace_output, skip, source
+from graph_tools.rewriting.chains import chain_between
 from graph_tools.rewriting.protocol import Pass
+from graph_tools.rewriting.replace import replace_output
 from graph_tools.tensors import Concatenated, TensorSource
 
 _WHY = "the parts of the table are one table now"

@@ -6,10 +6,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from graph_tools.analysis.sizes import Size, SizeFinder
-from graph_tools.graph import Node, Output, attribute, dtype_of
+from graph_tools.graph import (
+    Node,
+    Output,
+    attribute,
+    constant,
+    constant_list,
+    dtype_of,
+    first_column,
+    operand,
+    skip,
+    source,
+)
 from graph_tools.model import Model
-from graph_tools.rewriting.match import constant, constant_list, first_column, operand, replace_output, skip, source
 from graph_tools.rewriting.protocol import Pass
+from graph_tools.rewriting.replace import replace_output
 
 _WHY = "the string was split into this sparse tensor already"
 

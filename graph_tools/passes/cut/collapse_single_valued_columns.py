@@ -12,14 +12,10 @@ from graph_tools.graph import Graph, Output, attribute
 from graph_tools.model import Model
 from graph_tools.recognition.lookups.columns import Column, find_column
 from graph_tools.recognition.lookups.safe_lookup import SEGMENTS, Finders, SafeLookup, find_safe_lookup
-from graph_tools.rewriting.match import (
-    add_reshape,
-    clone_chain,
-    int32_scalar,
-    replace_output,
-    shared_const,
-)
+from graph_tools.rewriting.add_nodes import add_reshape, int32_scalar, shared_const
+from graph_tools.rewriting.chains import clone_chain
 from graph_tools.rewriting.protocol import Pass
+from graph_tools.rewriting.replace import replace_output
 
 _WHY = "a column of one value per row needs no sparse tensor"
 

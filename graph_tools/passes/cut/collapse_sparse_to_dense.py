@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from graph_tools.graph import Output, attribute
+from graph_tools.graph import Output, attribute, constant
 from graph_tools.model import Model
 from graph_tools.recognition.lookups.columns import Column, find_column
 from graph_tools.recognition.lookups.safe_lookup import Finders
-from graph_tools.rewriting.match import clone_chain, constant, replace_output
+from graph_tools.rewriting.chains import clone_chain
 from graph_tools.rewriting.protocol import Pass
+from graph_tools.rewriting.replace import replace_output
 
 _WHY = "a column that is dense in the end need not be sparse between"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from graph_tools.graph import Graph, Node, attribute
+from graph_tools.graph import Graph, Node, attribute, constant_list
 from graph_tools.model import Model
 from graph_tools.recognition.lookups.safe_lookup import SEGMENTS, Finders, Rows, find_rows
-from graph_tools.rewriting.match import constant_list, replace_output
 from graph_tools.rewriting.protocol import Pass
+from graph_tools.rewriting.replace import replace_output
 
 _WHY = "ids are looked up without making them unique"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graph_tools.analysis.sizes import SizeFinder, drop_same_shape_reshapes
-from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.graph import Graph, Node, Output, attribute, is_constant, operand, skip, source
 from graph_tools.model import Model
 from graph_tools.recognition.lookups.safe_lookup import (
     Finders,
@@ -20,8 +20,9 @@ from graph_tools.recognition.lookups.safe_lookup import (
     peel_reshapes,
     select_zeros,
 )
-from graph_tools.rewriting.match import int32_scalar, is_constant, operand, replace_output, shared_const, skip, source
+from graph_tools.rewriting.add_nodes import int32_scalar, shared_const
 from graph_tools.rewriting.protocol import Pass
+from graph_tools.rewriting.replace import replace_output
 
 _WHY = "a shorter weighted safe_embedding_lookup_sparse gives the same rows"
 

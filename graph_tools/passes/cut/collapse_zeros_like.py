@@ -10,8 +10,9 @@ import numpy as np
 from graph_tools.analysis.sizes import SizeFinder
 from graph_tools.graph import Node, attribute
 from graph_tools.model import Model
-from graph_tools.rewriting.match import shared_const, sweep
+from graph_tools.rewriting.add_nodes import shared_const
 from graph_tools.rewriting.protocol import Pass
+from graph_tools.rewriting.replace import sweep
 
 _BROADCASTING = {
     "Add", "AddV2", "Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalOr", "Maximum",

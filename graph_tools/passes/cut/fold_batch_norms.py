@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from graph_tools.analysis.shapes import shapes
-from graph_tools.analysis.values import add_weight
 from graph_tools.graph import Node, Output, attribute
 from graph_tools.model import Model
 from graph_tools.recognition.towers.affine import LINEAR, Affine, Affines, Weights
+from graph_tools.rewriting.add_weights import add_weight
 from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.rewriting.sweep import sweep
 from graph_tools.tensors import Array

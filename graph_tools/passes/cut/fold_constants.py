@@ -11,10 +11,11 @@ import numpy as np
 
 from graph_tools.analysis.shapes import ShapeOf, shapes
 from graph_tools.analysis.static_shapes import static_targets, static_values
-from graph_tools.analysis.values import SMALL_BYTES, Values, add_weight, become_weight
+from graph_tools.analysis.values import SMALL_BYTES, Values
 from graph_tools.graph import CONTROL_FLOW, Graph, Node, Output, attribute, has_effect, op_def, output_types
 from graph_tools.graph.op_defs import tf_type
 from graph_tools.model import Model
+from graph_tools.rewriting.add_weights import add_weight, become_weight
 from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.rewriting.sweep import sweep
 from graph_tools.tensors import Array, byte_size

@@ -6,9 +6,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from graph_tools.analysis.values import add_variable
 from graph_tools.graph import Node, attribute, const_array
 from graph_tools.model import Model
+from graph_tools.rewriting.add_weights import add_variable
 from graph_tools.rewriting.protocol import Pass
 
 

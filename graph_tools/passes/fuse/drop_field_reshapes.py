@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 
 from graph_tools.analysis.flat import Flat
-from graph_tools.graph import Output, attribute
+from graph_tools.graph import Output, attribute, skip
 from graph_tools.model import Model
-from graph_tools.rewriting.match import skip, sweep
 from graph_tools.rewriting.protocol import Pass, PassResult
+from graph_tools.rewriting.replace import sweep
 
 #: Ops that take [rows, fields, dim] as rows of fields * dim elements, too, if they are told dim.
 _FIELDS = ("RecFmInteraction", "RecDotInteraction", "RecProduct")

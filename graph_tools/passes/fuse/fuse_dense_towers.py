@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from graph_tools.analysis.values import add_weight
 from graph_tools.graph import Output, attr_value
 from graph_tools.model import Model
 from graph_tools.recognition.towers.dense import PRODUCTS
@@ -24,8 +23,10 @@ from graph_tools.recognition.towers.layers import Tower, make_tower
 from graph_tools.recognition.towers.pieces import Piece, Site
 from graph_tools.recognition.towers.regions import Regions
 from graph_tools.recognition.towers.search import find_pieces, useful
-from graph_tools.rewriting.match import add_reshape, sweep
+from graph_tools.rewriting.add_nodes import add_reshape
+from graph_tools.rewriting.add_weights import add_weight
 from graph_tools.rewriting.protocol import Pass, PassResult
+from graph_tools.rewriting.replace import sweep
 
 _OP = "RecDenseTower"
 

@@ -8,10 +8,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from graph_tools.analysis.flat import Flat
-from graph_tools.graph import Node, Output, attribute
+from graph_tools.graph import Node, Output, attribute, skip
 from graph_tools.recognition.field_pairs import field_pairs, own_products, sum_of_products
 from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, fields_input, joined
-from graph_tools.rewriting.match import skip
 from graph_tools.tensors import Array
 
 

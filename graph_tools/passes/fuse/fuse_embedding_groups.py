@@ -14,8 +14,8 @@ from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.recognition.lookups.emit import TableMaker, emit
 from graph_tools.recognition.lookups.groups import Group, find_groups, partial_joins
 from graph_tools.recognition.lookups.piece_finder import PieceFinder
-from graph_tools.rewriting.match import replace_output
 from graph_tools.rewriting.protocol import Pass, PassResult
+from graph_tools.rewriting.replace import replace_output
 
 _WHY = "a RecEmbeddingGroup looks up, pools and concatenates"
 

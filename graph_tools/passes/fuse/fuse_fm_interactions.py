@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from graph_tools.analysis.flat import Flat
-from graph_tools.graph import Node, Output, attribute
+from graph_tools.graph import Node, Output, attribute, skip
 from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, fields_input, reshapable
-from graph_tools.rewriting.match import skip
 
 
 class FuseFmInteractions(InteractionPass):

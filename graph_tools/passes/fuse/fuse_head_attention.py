@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graph_tools.analysis.flat import Flat
-from graph_tools.graph import Node, Output, attribute, dtype_of
+from graph_tools.graph import Node, Output, attribute, dtype_of, skip
 from graph_tools.recognition.heads import Heads, joined_heads, split_heads, untiled
+from graph_tools.rewriting.add_nodes import add_reshape
 from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, reshapable
-from graph_tools.rewriting.match import add_reshape, skip
 
 _PRODUCTS = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 _COMPARISONS = ("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual")

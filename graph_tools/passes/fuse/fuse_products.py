@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from graph_tools.analysis.flat import Flat
-from graph_tools.graph import Node, Output
+from graph_tools.graph import Node, Output, skip
 from graph_tools.recognition.field_pairs import FieldPairs, field_pairs, sum_of_products
 from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, joined
-from graph_tools.rewriting.match import skip
 
 
 class FuseProducts(InteractionPass):

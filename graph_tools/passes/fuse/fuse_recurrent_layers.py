@@ -11,12 +11,12 @@ import numpy as np
 
 from graph_tools.analysis.flat import Flat
 from graph_tools.analysis.loop_terms import Term, Terms
-from graph_tools.analysis.values import add_weight
-from graph_tools.graph import Node, Output, attribute
+from graph_tools.graph import Node, Output, attribute, skip
 from graph_tools.model import Model
 from graph_tools.recognition.recurrent_cells import Bias, Cell, find_gru, find_lstm
-from graph_tools.rewriting.match import replace_output, skip
+from graph_tools.rewriting.add_weights import add_weight
 from graph_tools.rewriting.protocol import Pass, PassResult
+from graph_tools.rewriting.replace import replace_output
 from graph_tools.tensors import Array
 
 _MOST_BIAS_BYTES = 1 << 24

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graph_tools.analysis.flat import Flat
-from graph_tools.graph import Node, Output
+from graph_tools.graph import Node, Output, skip
 from graph_tools.recognition.masks import Mask, alike, comes_from_booleans, find_mask
 from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, reshapable
-from graph_tools.rewriting.match import skip
 
 #: What gives a mask of numbers.
 _ORIGINS = {"Cast", "Placeholder", "PlaceholderWithDefault"}

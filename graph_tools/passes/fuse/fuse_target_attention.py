@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from graph_tools.analysis.flat import Flat
-from graph_tools.graph import Node, Output
+from graph_tools.graph import Node, Output, skip
 from graph_tools.model import Model
 from graph_tools.recognition.masks import Mask, alike, find_masks
 from graph_tools.recognition.towers.attention_units import is_product_of_rows, read_network, read_parts, weights_of
 from graph_tools.recognition.towers.pieces import Site
 from graph_tools.recognition.towers.search import find_pieces
 from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, reshapable
-from graph_tools.rewriting.match import skip
 from graph_tools.rewriting.protocol import PassResult
 
 

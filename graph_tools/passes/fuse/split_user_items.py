@@ -13,8 +13,8 @@ from graph_tools.graph import Node, Output, attribute, dtype_of
 from graph_tools.model import Model, Signature
 from graph_tools.options import matching
 from graph_tools.recognition.user_columns import ProductSplitter, SplitProduct, find_products
-from graph_tools.rewriting.match import sweep
 from graph_tools.rewriting.protocol import Pass, PassResult
+from graph_tools.rewriting.replace import sweep
 
 _NO_WORK = {
     "Cast", "ConcatV2", "ExpandDims", "Identity", "Pack", "Placeholder", "Reshape", "Slice", "Snapshot", "Split",

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graph_tools.graph import Node, Output
+from graph_tools.graph import Node, Output, constant, operand, skip, source
 from graph_tools.model import Model
 from graph_tools.recognition.lookups.safe_lookup import Finders, is_zeros
-from graph_tools.rewriting.match import chain_between, constant, operand, skip, source
+from graph_tools.rewriting.chains import chain_between
 
 
 @dataclass

@@ -15,7 +15,7 @@ from graph_tools.recognition.lookups.groups import Group, Root
 from graph_tools.recognition.lookups.pieces import KeySource, Part, Piece, static
 from graph_tools.recognition.lookups.tables import TableSource
 from graph_tools.recognition.lookups.vocabularies import Vocabularies
-from graph_tools.rewriting.match import add_reshape
+from graph_tools.rewriting.add_nodes import add_reshape
 from graph_tools.tables.add_table import add_embedding_table
 
 OP = "RecEmbeddingGroup"

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 
 from graph_tools.analysis.batches import Batches
 from graph_tools.analysis.sizes import Size, Symbol
-from graph_tools.graph import Node, Output, dtype_of
+from graph_tools.graph import Node, Output, constant, dtype_of, first_column, is_constant, skip, source
 from graph_tools.recognition.lookups.keys import KeyFinder
 from graph_tools.recognition.lookups.masks import Factor, MaskFinder, factors
 from graph_tools.recognition.lookups.numbers import NumberFinder, Numbers
-from graph_tools.rewriting.match import constant, first_column, is_constant, skip, source
 
 # Give indices, values and shape of a sparse tensor.
 _SPARSE = {"RaggedTensorToSparse", "StringSplitV2"}

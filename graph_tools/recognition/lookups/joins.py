@@ -11,9 +11,8 @@ import numpy as np
 from graph_tools.analysis.batches import Batches, is_reshape, joined_axis, joined_parts
 from graph_tools.analysis.sizes import Size
 from graph_tools.analysis.values import Values
-from graph_tools.graph import Node, Output, attribute, dtype_of
+from graph_tools.graph import Node, Output, attribute, constant_list, dtype_of, skip
 from graph_tools.recognition.lookups.pieces import Part, Piece, as_sequence, is_static, row_width, static
-from graph_tools.rewriting.match import constant_list, skip
 
 # A linear column is computed row by row, and its weights are text in the plan.
 _MOST_OUTPUTS, _MOST_WEIGHTS = 16, 4096

@@ -9,7 +9,7 @@ import numpy as np
 
 from graph_tools.analysis.batches import Batches, is_reshape
 from graph_tools.analysis.ranges import ANY, RangeFinder
-from graph_tools.graph import Node, Output, attribute, dtype_of
+from graph_tools.graph import Node, Output, attribute, constant, dtype_of, skip, source
 from graph_tools.plans.embedding_plan import (
     Add,
     Bucketize,
@@ -25,7 +25,6 @@ from graph_tools.plans.embedding_plan import (
 )
 from graph_tools.recognition.lookups.pieces import KeySource
 from graph_tools.recognition.lookups.vocabularies import Vocabularies
-from graph_tools.rewriting.match import constant, skip, source
 
 #: What a key may be made of; floats where the first step is `bucketize`.
 INTEGERS = ("int32", "int64", "uint32", "uint64")

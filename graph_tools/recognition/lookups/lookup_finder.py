@@ -10,7 +10,7 @@ import numpy as np
 from graph_tools.analysis.batches import Batches
 from graph_tools.analysis.ranges import RangeFinder
 from graph_tools.analysis.sizes import Size
-from graph_tools.graph import Node, Output, attribute
+from graph_tools.graph import Node, Output, attribute, constant, constant_list, is_constant, operand, skip, source
 from graph_tools.model import Model
 from graph_tools.plans.embedding_plan import COMBINERS
 from graph_tools.recognition.lookups.entries import Entries, EntryFinder
@@ -22,7 +22,6 @@ from graph_tools.recognition.lookups.rows import Gathered, RowFinder, dim_of
 from graph_tools.recognition.lookups.safe_lookup import is_zeros
 from graph_tools.recognition.lookups.tables import IDENTITY, ArrayIndex, DefaultRows, HashIndex, StoredRows, TableSource
 from graph_tools.recognition.lookups.vocabularies import Vocabularies, Vocabulary
-from graph_tools.rewriting.match import constant, constant_list, is_constant, operand, skip, source
 from graph_tools.tensors import rows_per_chunk
 
 _SEGMENTS = {"SparseSegmentMean": "mean", "SparseSegmentSum": "sum", "SparseSegmentSqrtN": "sqrtn"}

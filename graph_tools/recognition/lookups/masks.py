@@ -8,14 +8,13 @@ from typing import Any
 
 from graph_tools.analysis.batches import is_reshape
 from graph_tools.analysis.sizes import Sizes
-from graph_tools.graph import Graph, Output, attribute
+from graph_tools.graph import Graph, Output, attribute, constant, is_constant, skip
 from graph_tools.plans.embedding_plan import Clip
 from graph_tools.recognition.lookups.keys import KeyFinder
 from graph_tools.recognition.lookups.numbers import NumberFinder, Numbers
 from graph_tools.recognition.lookups.pieces import KeySource
 from graph_tools.recognition.lookups.tables import HashIndex
 from graph_tools.recognition.lookups.vocabularies import Vocabulary
-from graph_tools.rewriting.match import constant, is_constant, skip
 
 _LARGEST = (1 << 63) - 1
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from graph_tools.graph import Node, Output, attribute
+from graph_tools.graph import Node, Output, attribute, skip, source
 from graph_tools.model import Model
 from graph_tools.plans.embedding_plan import Add, FastHash, Mod, Step, WrapNegative
 from graph_tools.recognition.lookups.keys import KeyFinder
 from graph_tools.recognition.lookups.pieces import KeySource
 from graph_tools.recognition.lookups.tables import ArrayIndex, DefaultRows, HashIndex, Index
-from graph_tools.rewriting.match import FINDS, skip, source
+from graph_tools.rewriting.chains import FINDS
 from graph_tools.tensors import TensorSource
 
 # Strings are put into the order of their rows, in memory.

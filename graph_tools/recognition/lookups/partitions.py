@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from graph_tools.graph import Graph, Node, Output, is_native
+from graph_tools.graph import Graph, Node, Output, is_native, skip
 from graph_tools.model import Model
 from graph_tools.model.tables import Absent, Part
-from graph_tools.rewriting.match import skip
 from graph_tools.tensors import Array, StreamTensor, TensorSource, rows_per_chunk
 
 _NO_STATE = {"VarHandleOp", "HashTableV2", "MutableHashTableV2", "MutableHashTableOfTensorsV2", "Placeholder"}

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
-from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.graph import Graph, Node, Output, attribute, constant_list, is_constant, operand, skip, source
 from graph_tools.graph.attributes import const_array
 from graph_tools.model import Model
 from graph_tools.recognition.lookups.tables import StoredRows
-from graph_tools.rewriting.match import constant_list, is_constant, operand, skip, source
 from graph_tools.tensors import ArrayTensor, TensorSource
 
 _ROW_TYPES = {np.dtype(np.float32): "fp32", np.dtype(np.float16): "fp16", np.dtype(ml_dtypes.bfloat16): "bf16"}

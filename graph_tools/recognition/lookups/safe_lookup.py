@@ -17,20 +17,22 @@ import numpy as np
 
 from graph_tools.analysis.ranges import RangeFinder
 from graph_tools.analysis.sizes import SizeFinder
-from graph_tools.graph import Graph, Node, Output, attribute
-from graph_tools.model import Model
-from graph_tools.rewriting.match import (
-    chain_between,
-    clone_chain,
+from graph_tools.graph import (
+    Graph,
+    Node,
+    Output,
+    attribute,
     constant,
     constant_list,
     first_column,
     is_constant,
     operand,
-    read_variable,
     skip,
     source,
 )
+from graph_tools.model import Model
+from graph_tools.rewriting.add_nodes import read_variable
+from graph_tools.rewriting.chains import chain_between, clone_chain
 
 SEGMENTS = ("SparseSegmentMean", "SparseSegmentSum", "SparseSegmentSqrtN")
 _ORDERED = {

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from graph_tools.analysis.flat import Flat
-from graph_tools.graph import Node, Output
+from graph_tools.graph import Node, Output, skip
 from graph_tools.recognition.towers.pieces import Piece, Site, Weight
-from graph_tools.rewriting.match import skip
 from graph_tools.tensors import Array
 
 #: Activations that the op has, with the weights that they take.

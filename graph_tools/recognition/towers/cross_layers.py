@@ -6,8 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from graph_tools.analysis.flat import Flat
-from graph_tools.graph import Node, Output, attribute
-from graph_tools.rewriting.match import skip
+from graph_tools.graph import Node, Output, attribute, skip
 from graph_tools.tensors import Array
 
 _ADDS = ("Add", "AddV2", "AddN", "BiasAdd")

@@ -7,9 +7,8 @@ import math
 
 import numpy as np
 
-from graph_tools.graph import Node, Output, attribute
+from graph_tools.graph import Node, Output, attribute, skip
 from graph_tools.recognition.towers.pieces import Piece, Site, Weight, columns
-from graph_tools.rewriting.match import skip
 from graph_tools.tensors import Array
 
 PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", "_FusedMatMul", "Conv2D")

@@ -8,7 +8,7 @@ import numpy as np
 from graph_tools.analysis.symbolic_shapes import Size, Sizes, product
 from graph_tools.graph import Output
 from graph_tools.recognition.towers.pieces import Piece, Site, columns
-from graph_tools.rewriting.match import add_reshape
+from graph_tools.rewriting.add_nodes import add_reshape
 
 
 def outside_inputs(region: list[Piece]) -> dict[Output, int]:

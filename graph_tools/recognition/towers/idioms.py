@@ -6,12 +6,11 @@ from __future__ import annotations
 import numpy as np
 
 from graph_tools.analysis.symbolic_shapes import Size
-from graph_tools.graph import Node, Output, attribute
+from graph_tools.graph import Node, Output, attribute, skip
 from graph_tools.recognition.activations import Found, recognise
 from graph_tools.recognition.formula_graph import ENDS, Formulas
 from graph_tools.recognition.formulas import NotAFormulaError
 from graph_tools.recognition.towers.pieces import Piece, Site, Weight, columns
-from graph_tools.rewriting.match import skip
 from graph_tools.tensors import Array
 
 #: Without one of these a formula is a scale and an offset.

@@ -11,9 +11,8 @@ from graph_tools.analysis.learned_widths import learn_widths
 from graph_tools.analysis.shapes import shapes
 from graph_tools.analysis.symbolic_shapes import Size, Sizes, SymbolicShapes, product
 from graph_tools.analysis.values import Values
-from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.graph import Graph, Node, Output, attribute, skip
 from graph_tools.model import Model
-from graph_tools.rewriting.match import skip
 from graph_tools.tensors import Array
 
 #: An output of the graph that holds a weight as it is wanted, or the elements of one that has to be made.

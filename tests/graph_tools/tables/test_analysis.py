@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from graph_tools.errors import UnreadableError
+from graph_tools.model.stored_table import EVERYTHING, Reach
 from graph_tools.model.tables import Absent, SparseTable
 from graph_tools.options import CutOptions
 from graph_tools.tables.analysis import Analysis, analyse
 from graph_tools.tables.blocks import of_sparse_table, of_variable
-from graph_tools.tables.reachable_rows import EVERYTHING, Reach
 from graph_tools.tensors import ArrayTensor
 from helpers.models.sparse_table_models import make_table
 

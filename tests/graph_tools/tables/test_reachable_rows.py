@@ -9,7 +9,8 @@ import pytest
 
 from graph_tools.graph import Graph, Output
 from graph_tools.model import HashTableContent, Model
-from graph_tools.tables.reachable_rows import EVERYTHING, Reach, reachable
+from graph_tools.model.stored_table import EVERYTHING, Reach
+from graph_tools.tables.reachable_rows import reachable
 from graph_tools.tensors import ArrayTensor
 
 

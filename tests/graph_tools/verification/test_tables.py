@@ -11,8 +11,8 @@ import pytest
 
 from graph_tools.errors import UnreadableError
 from graph_tools.model import HashTableContent, Model
+from graph_tools.model.stored_table import Reach
 from graph_tools.model.tables import Absent, Part, SparseTable
-from graph_tools.tables.reachable_rows import Reach
 from graph_tools.tensors import ArrayTensor, StreamTensor, byte_size
 from graph_tools.verification.compare import Tolerance
 from graph_tools.verification.tables import Pair, compare_rows, compare_tables, largest_share

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Give a model values that are known: as constants, or as variables where they are large."""
+
+from __future__ import annotations
+
+from graph_tools.graph import Node, Output
+from graph_tools.graph.attributes import const_attributes
+from graph_tools.model import Model
+from graph_tools.tensors import Array, ArrayTensor
+
+#: Up to this size a computed weight is a constant of the graph, beyond it a variable, which stays outside.
+CONST_BYTES = 1 << 10
+
+
+def become_weight(model: Model, node: Node, value: Array) -> None:
+    """Let a node of one output give a value that is known: as a constant, or as a new variable where it is large."""
+    import tensorflow as tf
+
+    dtype = tf.as_dtype(tf.string if value.dtype == object else value.dtype)
+    if value.nbytes <= CONST_BYTES or dtype == tf.string:
+        model.graph.become(node, "Const", [], const_attributes(value), controls=[])
+        return
+    handle = add_variable(model, f"{node.name}/value", value)
+    model.graph.become(node, "ReadVariableOp", [handle.output()], {"dtype": dtype}, controls=[])
+
+
+def add_weight(model: Model, name: str, value: Array) -> Output:
+    """Add a value that is known: as a constant, or as a variable where it is large."""
+    node = model.graph.add("NoOp", name=name)
+    become_weight(model, node, value)
+    return node.output()
+
+
+def add_variable(model: Model, name: str, value: Array) -> Node:
+    """Add a variable that is restored to a value."""
+    handle = model.graph.add("VarHandleOp", name=name)
+    attrs = {"dtype": value.dtype, "shape": value.shape, "container": "", "shared_name": handle.name}
+    model.graph.become(handle, "VarHandleOp", [], attrs)
+    model.variables[handle.name] = ArrayTensor(value)
+    return handle
