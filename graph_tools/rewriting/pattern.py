@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Patterns of subgraphs, written as the programs that they match.
+
+    x, keep = value(), any_attribute()
+    total = op("Sum", x, constant(1), keep_dims=keep)
+    squares = op("Sum", squared(x), constant(1), keep_dims=keep)
+    fm = op("Sub", squared(total), squares)
+
+A pattern that stands in two places matches one and the same value in both. What is found is read with the patterns
+themselves: `match[x]`, `match.node(total)`, `match.attribute(keep)`. `graph_tools.rewriting.matcher` looks for them.
+
+Operands of commutative ops match in either order. Nodes with control inputs match only where `waits=True` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from types import EllipsisType, MappingProxyType
+from typing import Any, NamedTuple, Protocol
+
+from graph_tools.graph import Graph, Output, attribute
+from graph_tools.tensors import Array
+
+_COMMUTATIVE = {
+    "Add", "AddV2", "Equal", "LogicalAnd", "LogicalOr", "Maximum", "Minimum", "Mul", "NotEqual", "SquaredDifference",
+}  # fmt: skip
+
+
+class Facts(Protocol):
+    """What a pattern may ask about a graph; analyses that have more to tell are asked by tests of `where`."""
+
+    @property
+    def graph(self) -> Graph:
+        """The graph."""
+
+    @property
+    def roots(self) -> Set[str]:
+        """Names of nodes that are outputs or are kept for another reason."""
+
+    def origin(self, output: Output) -> Output:
+        """Follow an output back through nodes that only pass it on."""
+
+    def constant(self, output: Output) -> Array | None:
+        """Return the elements of an output that is known before any request, else None."""
+
+
+#: A condition on a value, given what is known about the graph. `Any` stands for the facts that the pass matches with.
+Test = Callable[[Any, Output], object]
+
+
+class State(NamedTuple):
+    """What has been matched so far.
+
+    Attributes
+    ----------
+    bound : mapping
+        Value or attribute by its pattern.
+    expected : tuple of (Expected, Output)
+        What must hold besides once the rest has matched.
+    """
+
+    bound: Mapping[object, Any] = MappingProxyType({})
+    expected: tuple[tuple[Expected, Output], ...] = ()
+
+    def bind(self, pattern: object, found: object) -> State:
+        return self._replace(bound={**self.bound, pattern: found})
+
+
+class Value:
+    """A value, whatever gives it.
+
+    Attributes
+    ----------
+    parts : tuple of Value
+        The patterns that this one is made of.
+    ops : frozenset of str
+        Ops of the nodes that may give it; none: any.
+    """
+
+    def __init__(self, parts: Iterable[Value] = (), ops: Iterable[str] = ()) -> None:
+        self.parts, self.ops = tuple(parts), frozenset(ops)
+
+    def where(self, test: Test) -> Value:
+        """Match only where a test holds."""
+        return _Where(self, test)
+
+    def __or__(self, other: Value) -> Value:
+        """Match either of two patterns, the first one first."""
+        return _Either((*(self.parts if isinstance(self, _Either) else (self,)), other))
+
+    def matches(self, facts: Facts, output: Output, state: State) -> Iterator[State]:
+        """Yield each way in which an output matches."""
+        output = facts.origin(output)
+        if self in state.bound:
+            if state.bound[self] == output:
+                yield state
+            return
+        for found in self._matches(facts, output, state):
+            yield found.bind(self, output)
+
+    def _matches(self, facts: Facts, output: Output, state: State) -> Iterator[State]:
+        yield state
+
+
+class _Where(Value):
+    def __init__(self, inner: Value, test: Test) -> None:
+        super().__init__([inner], inner.ops)
+        self.inner, self.test = inner, test
+
+    def _matches(self, facts: Facts, output: Output, state: State) -> Iterator[State]:
+        for found in self.inner.matches(facts, output, state):
+            if self.test(facts, output):
+                yield found
+
+
+class _Either(Value):
+    def __init__(self, alternatives: tuple[Value, ...]) -> None:
+        each = [one.ops for one in alternatives]
+        super().__init__(alternatives, frozenset().union(*each) if all(each) else ())
+
+    def _matches(self, facts: Facts, output: Output, state: State) -> Iterator[State]:
+        for alternative in self.parts:
+            yield from alternative.matches(facts, output, state)
+
+
+class Constant(Value):
+    """A value that is known before any request; in two places it may have different elements."""
+
+    def __init__(self, accepts: Callable[[Array], object]) -> None:
+        super().__init__()
+        self.accepts = accepts
+
+    def matches(self, facts: Facts, output: Output, state: State) -> Iterator[State]:
+        elements = facts.constant(output)
+        if elements is not None and self.accepts(elements):
+            yield state.bind(self, facts.origin(output))
+
+
+class AnyAttribute:
+    """An attribute of a node; in two places it has the same value in both."""
+
+
+class Op(Value):
+    """The first output of a node."""
+
+    def __init__(
+        self, ops: Iterable[str], inputs: tuple[Value | EllipsisType, ...], attributes: dict[str, Any], waits: bool
+    ) -> None:
+        super().__init__([one for one in inputs if isinstance(one, Value)], ops)
+        self.attributes, self.waits = attributes, waits
+        self.has_more = ... in inputs
+        self.ahead = inputs.index(...) if self.has_more else len(inputs)
+
+    def output(self, port: int) -> Value:
+        """Return the pattern of another output of the same node."""
+        return _Port(self, port)
+
+    def _matches(self, facts: Facts, output: Output, state: State) -> Iterator[State]:
+        node = facts.graph[output.node]
+        if node.op not in self.ops or output.port or (node.controls and not self.waits):
+            return
+        count, given = len(self.parts), node.inputs
+        if len(given) < count or (len(given) > count and not self.has_more):
+            return
+        for key, expected in self.attributes.items():
+            held = _with_attribute(state, attribute(node, key, None), expected)
+            if held is None:
+                return
+            state = held
+        named = [*given[: self.ahead], *given[len(given) - count + self.ahead :]]
+        yield from _match_all(facts, list(zip(self.parts, named, strict=True)), state)
+        if node.op in _COMMUTATIVE and count == 2:
+            yield from _match_all(facts, list(zip(self.parts, named[::-1], strict=True)), state)
+
+
+def _with_attribute(state: State, found: Any, expected: Any) -> State | None:
+    if isinstance(expected, AnyAttribute):
+        if expected in state.bound:
+            return state if state.bound[expected] == found else None
+        return state.bind(expected, found)
+    fits = expected(found) if callable(expected) else (found or False) == (expected or False)
+    return state if fits else None
+
+
+def _match_all(facts: Facts, pairs: list[tuple[Value, Output]], state: State) -> Iterator[State]:
+    if not pairs:
+        yield state
+        return
+    (pattern, output), *rest = pairs
+    for found in pattern.matches(facts, output, state):
+        yield from _match_all(facts, rest, found)
+
+
+class _Port(Value):
+    def __init__(self, of: Op, port: int) -> None:
+        super().__init__([of])
+        self.of, self.port = of, port
+
+    def _matches(self, facts: Facts, output: Output, state: State) -> Iterator[State]:
+        if output.port == self.port:
+            yield from self.of.matches(facts, Output(output.node), state)
+
+
+class _Through(Value):
+    def __init__(self, step: Callable[[Any, Output], Output | None], inner: Value) -> None:
+        super().__init__([inner])
+        self.step, self.inner = step, inner
+
+    def _matches(self, facts: Facts, output: Output, state: State) -> Iterator[State]:
+        before = self.step(facts, output)
+        if before is not None:
+            yield from self.inner.matches(facts, before, state)
+
+
+class _Repeated(Value):
+    def __init__(self, link: Callable[[Value], Value], inner: Value) -> None:
+        self.given, self.inner = Value(), inner
+        self.link = link(self.given)
+        super().__init__([self.link, inner])
+
+    def _matches(self, facts: Facts, output: Output, state: State) -> Iterator[State]:
+        for found in self.link.matches(facts, output, State()):
+            yield from self._matches(facts, found.bound[self.given], state)
+        yield from self.inner.matches(facts, output, state)
+
+
+class Expected(Value):
+    """What a site that looks alike must have; where it has not, `reason` says so."""
+
+    def __init__(self, inner: Value, reason: str) -> None:
+        super().__init__([inner])
+        self.inner, self.reason = inner, reason
+
+    def _matches(self, facts: Facts, output: Output, state: State) -> Iterator[State]:
+        yield state._replace(expected=(*state.expected, (self, output)))
+
+
+def value() -> Value:
+    """Match any value, the same one wherever the pattern stands."""
+    return Value()
+
+
+def op(ops: str, *inputs: Value | EllipsisType, waits: bool = False, **attributes: Any) -> Op:
+    """Match the first output of a node.
+
+    Parameters
+    ----------
+    ops : str
+        Names of ops, separated by `|`.
+    *inputs : Value or ...
+        `...` stands for any number of inputs that do not matter.
+    waits : bool
+        Whether the node may have control inputs.
+    **attributes
+        What attributes must be: a value (one that is false stands for an absent attribute as well), a test of it, or
+        an `any_attribute()`.
+    """
+    return Op(ops.split("|"), inputs, attributes, waits)
+
+
+def constant(*numbers: float | bytes, accepts: Callable[[Array], object] | None = None) -> Constant:
+    """Match a constant: any, one whose only element is among `numbers`, or one that passes a test."""
+    if accepts is not None:
+        return Constant(accepts)
+    return Constant(lambda elements: not numbers or (elements.size == 1 and elements.ravel()[0] in numbers))
+
+
+def any_attribute() -> AnyAttribute:
+    """Match any value of an attribute, the same one wherever the pattern stands."""
+    return AnyAttribute()
+
+
+def optional(wrap: Callable[[Value], Value], inner: Value) -> Value:
+    """Match `wrap(inner)`, or `inner` itself."""
+    return wrap(inner) | inner
+
+
+def repeated(link: Callable[[Value], Value], inner: Value) -> Value:
+    """Match `inner`, `link(inner)`, `link(link(inner))` and so on, the longest first; links hold nothing to read."""
+    return _Repeated(link, inner)
+
+
+def through(step: Callable[[Any, Output], Output | None], inner: Value) -> Value:
+    """Match `inner` where a step from an output leads: to what has the same elements, for example."""
+    return _Through(step, inner)
+
+
+def expected(inner: Value, reason: str) -> Value:
+    """Refuse a site where all but this matches; in `reason`, `{0}` is the output that is there, `{0.node}` its node."""
+    return Expected(inner, reason)
+
+
+def used_once(facts: Facts, output: Output) -> bool:
+    """Say whether one node alone uses an output, and no signature."""
+    return len(facts.graph.users(output.node)) == 1 and output.node not in facts.roots
