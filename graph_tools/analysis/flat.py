@@ -35,6 +35,14 @@ class Flat:
         self.shapes = SymbolicShapes(model.graph, self.shape_of)
         self.roots = model.roots()
 
+    def origin(self, output: Output) -> Output:
+        """Follow an output back through nodes that only pass it on."""
+        return skip(self.graph, output)
+
+    def constant(self, output: Output) -> Array | None:
+        """Return the elements of a constant, or of a small variable that nothing writes, else None."""
+        return self.values.value(output)
+
     def views(self, output: Output) -> Iterator[Output]:
         """Go from an output back through nodes that give the same elements, itself first."""
         output = skip(self.graph, output)

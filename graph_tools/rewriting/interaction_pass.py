@@ -14,6 +14,7 @@ from graph_tools.graph import Node, Output, skip
 from graph_tools.model import Model
 from graph_tools.rewriting.add_nodes import add_reshape
 from graph_tools.rewriting.add_weights import add_weight
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.rewriting.replace import replace_output
 from graph_tools.tensors import Array
@@ -52,7 +53,7 @@ class InteractionPass(Pass):
         """List the nodes at which a pattern may end."""
         raise TypeError(f"pass '{self.name}': no roots, expected a method that lists them")
 
-    def match(self, flat: Flat, node: Node) -> Fusion | str | None:
+    def match(self, flat: Flat, node: Node) -> Outcome[Fusion] | Fusion | str | None:
         """Return what may stand for a node's output; a text says why nothing may, None that it is no such pattern."""
         raise TypeError(f"pass '{self.name}': no match, expected a method that makes it")
 
@@ -63,6 +64,8 @@ class InteractionPass(Pass):
             if node.name not in model.graph or node.controls:
                 continue
             found = self.match(flat, node)
+            if isinstance(found, NoMatch | Refused | Found):
+                found = found.value if isinstance(found, Found) else found.reason if found else None
             if found is not None and not isinstance(found, str):
                 found = self.left_alone.get(node.name, found)
             if isinstance(found, str):

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from typing import Any
 
-from graph_tools.graph import Graph, Node, Output
-from graph_tools.rewriting.match import constant, skip
+from graph_tools.graph import Graph, Node, Output, constant, skip
 from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 from graph_tools.rewriting.pattern import AnyAttribute, Facts, State, Value
 from graph_tools.tensors import Array

@@ -6,8 +6,35 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from graph_tools.analysis.flat import Flat
-from graph_tools.graph import Node, Output, attribute, skip
+from graph_tools.graph import Node, Output
+from graph_tools.recognition.flat_patterns import alone, number, squared, sum_over
 from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, fields_input, reshapable
+from graph_tools.rewriting.matcher import Pattern
+from graph_tools.rewriting.outcome import Found, Outcome, Refused
+from graph_tools.rewriting.pattern import Value, any_attribute, op, value
+
+
+def _half(x: Value) -> Value:
+    return op("Mul", alone(x), number(0.5)) | op("RealDiv|Div", alone(x), number(2.0))
+
+
+def _sum_of_elements(x: Value) -> Value:
+    return op("Sum", alone(x), ...).where(_sums_last_dimension)
+
+
+def _sums_last_dimension(flat: Flat, output: Output) -> bool:
+    """Say whether a sum is over the last dimension, with others of size 1 at most."""
+    node = flat.graph[output.node]
+    sizes, axes = flat.known(node.inputs[0]), flat.reduced(node) or (0,)
+    return axes[-1] == len(sizes) - 1 and axes[0] != 0 and all(sizes[axis] == 1 for axis in axes[:-1])
+
+
+_FIELDS, _KEEPS = value(), any_attribute()
+_SUM, _SQUARES = (sum_over(x, 1, keep_dims=_KEEPS) for x in (_FIELDS, squared(_FIELDS)))
+_DIFFERENCE = op("Sub", squared(_SUM), _SQUARES)
+_PATTERN = Pattern(_DIFFERENCE)
+_HALF = _half(_DIFFERENCE)
+_SUMS = _sum_of_elements(_HALF) | _half(_sum_of_elements(_DIFFERENCE))
 
 
 class FuseFmInteractions(InteractionPass):
@@ -22,77 +49,26 @@ class FuseFmInteractions(InteractionPass):
     name = "fuse_fm_interactions"
 
     def roots(self, flat: Flat) -> Iterable[Node]:
-        return flat.graph.of("Sub")
+        return _PATTERN.sites(flat.graph)
 
-    def match(self, flat: Flat, node: Node) -> Fusion | str | None:
-        fields = _fields(flat, node)
-        if fields is None:
-            return None
+    def match(self, flat: Flat, node: Node) -> Outcome[Fusion]:
+        found = _PATTERN.match(flat, node.output())
+        if not isinstance(found, Found):
+            return found
+        match, fields = found.value, found.value[_FIELDS]
         sizes = flat.known(fields)
         if len(sizes) != 3:
-            return f"'{fields.node}' has {len(sizes)} dimensions, expected rows, fields and elements"
+            return Refused(f"'{fields.node}' has {len(sizes)} dimensions, expected rows, fields and elements")
         if not flat.is_float(fields):
-            return f"'{fields.node}' is not float32"
-        root, halved, summed = _outer(flat, node.output())
-        if not halved:
-            return "the difference of the square of sums and the sum of squares is not halved"
+            return Refused(f"'{fields.node}' is not float32")
+        summed = match.above(_SUMS)
+        whole = summed or match.above(_HALF)
+        if not whole:
+            return Refused("the difference of the square of sums and the sum of squares is not halved")
+        root = whole[_SUMS if summed else _HALF]
         if not reshapable(flat, root):
-            return f"shape of '{root.node}' is not known"
+            return Refused(f"shape of '{root.node}' is not known")
         given, dim = fields_input(flat, fields)
         width = 1 if summed else sizes[2]
         attrs = {"output": "sum" if summed else "vector", "dim": dim}
-        return Fusion(root, "RecFmInteraction", [given], attrs, (None, width), (None, 1, width))
-
-
-def _fields(flat: Flat, node: Node) -> Output | None:
-    """Return x of `Square(Sum(x, 1)) - Sum(Square(x), 1)`."""
-    inside = squared(flat, node.inputs[0])
-    one = None if inside is None else flat.direct(inside, "Sum")
-    other = flat.direct(node.inputs[1], "Sum")
-    if one is None or other is None or attribute(one, "keep_dims", False) != attribute(other, "keep_dims", False):
-        return None
-    fields = skip(flat.graph, one.inputs[0])
-    if squared(flat, other.inputs[0]) != fields:
-        return None
-    return fields if flat.reduced(one) == flat.reduced(other) == (1,) else None
-
-
-def squared(flat: Flat, output: Output) -> Output | None:
-    """Return x of `Square(x)`, `x * x` or `Pow(x, 2)`."""
-    node = flat.direct(output, "Square", "Mul", "Pow")
-    if node is None:
-        return None
-    x = skip(flat.graph, node.inputs[0])
-    if node.op == "Mul" and skip(flat.graph, node.inputs[1]) != x:
-        return None
-    return x if node.op != "Pow" or flat.scalar(node.inputs[1]) == 2.0 else None
-
-
-def _outer(flat: Flat, root: Output) -> tuple[Output, bool, bool]:
-    """Follow what halves the difference and sums it up; say which of both is there."""
-    halved, summed = False, False
-    while True:
-        user = flat.only_user(root)
-        if user is not None and not halved and _halves(flat, user, root):
-            halved = True
-        elif user is not None and not summed and _sums_elements(flat, user):
-            summed = True
-        else:
-            return root, halved, summed
-        root = user.output()
-
-
-def _halves(flat: Flat, node: Node, x: Output) -> bool:
-    if node.op in {"RealDiv", "Div"}:
-        return skip(flat.graph, node.inputs[0]) == x and flat.scalar(node.inputs[1]) == 2.0
-    others = [one for one in node.inputs if skip(flat.graph, one) != x]
-    return node.op == "Mul" and len(others) == 1 and flat.scalar(others[0]) == 0.5
-
-
-def _sums_elements(flat: Flat, node: Node) -> bool:
-    """Say whether a node sums up the last dimension, with others of size 1 at most."""
-    sizes = flat.known(node.inputs[0])
-    axes = flat.reduced(node) if node.op == "Sum" else None
-    if not axes or axes[-1] != len(sizes) - 1 or axes[0] == 0:
-        return False
-    return all(sizes[one] == 1 for one in axes[:-1])
+        return Found(Fusion(root, "RecFmInteraction", [given], attrs, (None, width), (None, 1, width)))
