@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from serving_proxy.access import check_clear_text, find_token
+from serving_proxy.access.tokens import check_clear_text, find_token
 from serving_proxy.errors import CancelledError, LateError, PreconditionError, UnavailableError, from_status
 
 DEFAULT_SERVER = "http://127.0.0.1:8502"

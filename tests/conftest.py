@@ -29,9 +29,9 @@ LONGEST_FIRST = [
     "conformance/test_memory.py",
     "graph_tools/test_foreign_ops.py",
     "load_tests/cost_model/test_bench_cost_model.py",
-    "serving_proxy/control/test_full_disk.py",
+    "serving_proxy/deploy/test_full_disk.py",
     "load_tests/test_bench_deepctr.py",
-    "serving_proxy/test_cores_end_to_end.py",
+    "serving_proxy/cores/test_end_to_end.py",
     "test_docs.py",
 ]
 

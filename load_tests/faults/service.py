@@ -19,7 +19,7 @@ from typing import Any
 from load_tests._programs import ROOT, ProgramError
 from load_tests.hosts.throughput import built
 from serving_proxy import Client
-from serving_proxy.access import read_token
+from serving_proxy.access.tokens import read_token
 
 __all__ = ["HOST", "Service"]
 

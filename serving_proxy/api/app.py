@@ -9,13 +9,13 @@ from fastapi import FastAPI, Response
 from fastapi.openapi.utils import get_openapi
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from serving_proxy.access.login import Sessions, login_routes
 from serving_proxy.api.errors import RESPONSES, add_handlers
-from serving_proxy.api.guarding import Guarding
-from serving_proxy.api.login import Sessions, login_routes
+from serving_proxy.api.guard import watch_routes
 from serving_proxy.api.metrics import registry
+from serving_proxy.api.middleware import Guarding
 from serving_proxy.api.routes import routes
 from serving_proxy.api.stream import stream_route
-from serving_proxy.api.watching import watch_routes
 from serving_proxy.control.plane import Plane
 from serving_proxy.page import add_page
 from serving_proxy.version import version

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from serving_proxy.control.views import JobView, ModelView, View
+from serving_proxy.deploy.deployment import Deployment
 from serving_proxy.experiments.traffic import to_weight
 from serving_proxy.gates.ops import check_allowed
-from serving_proxy.lifecycle.deployment import Deployment
-from serving_proxy.lifecycle.records import Batching, Limits, Settings, VersionNumber
+from serving_proxy.records.models import Batching, Limits, Settings, VersionNumber
 
 Percent = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 Precision = Literal["auto", "fp32", "bf16"]

@@ -20,13 +20,13 @@ from serving_proxy.api.requests import (
     TrafficBody,
     UndeployBody,
 )
-from serving_proxy.control.core_views import core_lines
 from serving_proxy.control.explain import explain
-from serving_proxy.control.logging_requests import LAST
 from serving_proxy.control.plane import Plane
 from serving_proxy.control.status import event_view, job_view, model_view
 from serving_proxy.control.views import EventView, ExplainView, HostView, JobView, ModelView, StatusView
+from serving_proxy.cores.views import core_lines
 from serving_proxy.errors import InvalidError
+from serving_proxy.request_log.operations import LAST
 from serving_proxy.sources.models_config import parse_reload, parse_text
 from serving_proxy.sources.repository_requests import parse_body, parse_message
 

@@ -35,7 +35,7 @@ app = typer.Typer(
 errors = Console(stderr=True)
 P = ParamSpec("P")
 
-VERBS = ("serve", "deploying", "traffic", "baselines", "guarding", "request_log", "showing", "draining")
+VERBS = ("serve", "deploy", "traffic", "baselines", "guard", "request_log", "show", "drain")
 _WRONG_USE = (InvalidError, UnauthenticatedError, UnavailableError)
 
 

@@ -11,11 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from serving_proxy.access import read_token
+from serving_proxy.access.tokens import read_token
 from serving_proxy.cli.app import remark
 from serving_proxy.client import DEFAULT_SERVER, Client
 from serving_proxy.errors import InvalidError, ProxyError
-from serving_proxy.files import read_regular
+from serving_proxy.system.files import read_regular
 
 # The empty metavar: newer versions of typer show a flag's type, as if it took a value.
 AsJson = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON instead of tables.")]

@@ -126,9 +126,9 @@ def serve_command(
     log_level: Annotated[str | None, _option("LEVEL", "DEBUG, INFO, WARNING or ERROR: INFO.")] = None,
 ) -> None:
     given = {name: value for name, value in locals().items() if value is not None and value != []}
-    from serving_proxy.logs import set_up
-    from serving_proxy.serve import serve
-    from serving_proxy.settings import ServeSettings
+    from serving_proxy.serve.process import serve
+    from serving_proxy.serve.settings import ServeSettings
+    from serving_proxy.system.logs import set_up
 
     try:
         settings = ServeSettings(**given)

@@ -9,10 +9,10 @@ import logging
 import shutil
 from pathlib import Path
 
-from serving_proxy.control.control import Control
-from serving_proxy.control.gating import Gates
-from serving_proxy.control.logging_requests import RequestLogs
-from serving_proxy.lifecycle.states import State
+from serving_proxy.deploy.pipeline import Gates
+from serving_proxy.deploy.reconciler import Control
+from serving_proxy.records.states import State
+from serving_proxy.request_log.operations import RequestLogs
 
 log = logging.getLogger("serving_proxy.cleaning")
 

@@ -9,9 +9,9 @@ from serving_proxy.control.status import policy_text, role, share
 from serving_proxy.control.views import ExplainView
 from serving_proxy.experiments import ramps
 from serving_proxy.experiments.traffic import to_percent
-from serving_proxy.lifecycle.observation import HostSeen
-from serving_proxy.lifecycle.records import Model, Version
-from serving_proxy.lifecycle.states import SERVED, State
+from serving_proxy.records.hosts import HostSeen
+from serving_proxy.records.models import Model, Version
+from serving_proxy.records.states import SERVED, State
 
 
 def explain(

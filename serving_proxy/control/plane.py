@@ -11,27 +11,27 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from serving_proxy.alerts import Alerts
-from serving_proxy.control.adopting import adopt_unknown
-from serving_proxy.control.availability import Availability
 from serving_proxy.control.cleaning import Cleaner
-from serving_proxy.control.control import Control, ControlOptions
-from serving_proxy.control.core_views import cores_view
-from serving_proxy.control.cores import Cores
-from serving_proxy.control.gating import Gates
-from serving_proxy.control.jobs import Jobs
-from serving_proxy.control.logging_requests import RequestLogs
-from serving_proxy.control.model_repository import ModelRepository
-from serving_proxy.control.observing import Observer
-from serving_proxy.control.op_warnings import warn_of_ops
-from serving_proxy.control.profiling import Profiler
+from serving_proxy.control.observer import Observer
 from serving_proxy.control.status import job_view, model_view
-from serving_proxy.control.verbs import Verbs
 from serving_proxy.control.views import StatusView
-from serving_proxy.control.watching import Watcher
+from serving_proxy.cores.loop import Cores
+from serving_proxy.cores.profiler import Profiler
+from serving_proxy.cores.views import cores_view
+from serving_proxy.deploy.adopting import adopt_unknown
+from serving_proxy.deploy.jobs import Jobs
+from serving_proxy.deploy.op_warnings import warn_of_ops
+from serving_proxy.deploy.operations import Verbs
+from serving_proxy.deploy.pipeline import Gates
+from serving_proxy.deploy.reconciler import Control, ControlOptions
+from serving_proxy.guard.alerts import Alerts
+from serving_proxy.hosts import HostOptions, Supervisor
+from serving_proxy.request_log.operations import RequestLogs
+from serving_proxy.sources.availability import Availability
+from serving_proxy.sources.model_repository import ModelRepository
 from serving_proxy.sources.models_config import ConfiguredModel
+from serving_proxy.sources.watcher import Watcher
 from serving_proxy.store import Repository
-from serving_proxy.supervisor import HostOptions, Supervisor
 from serving_proxy.version import version
 
 log = logging.getLogger("serving_proxy.plane")

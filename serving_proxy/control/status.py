@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from serving_proxy.control.jobs import Job
 from serving_proxy.control.views import EventView, JobView, ModelView, RampView, VersionView
+from serving_proxy.counters.stats_file import in_flight
+from serving_proxy.deploy.jobs import Job
 from serving_proxy.experiments.traffic import BUCKETS, to_percent
-from serving_proxy.guard.reading import in_flight
-from serving_proxy.lifecycle.observation import HostSeen
-from serving_proxy.lifecycle.records import Model, Policy, PolicyKind, Version
-from serving_proxy.lifecycle.states import State
+from serving_proxy.records.hosts import HostSeen
+from serving_proxy.records.models import Model, Policy, PolicyKind, Version
+from serving_proxy.records.states import State
 from serving_proxy.store import Event
 
 _DETAILS = (

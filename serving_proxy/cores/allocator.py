@@ -17,7 +17,7 @@ from cost_model.service import ServiceTable
 from serving_proxy.cores import learning, limits, planning
 from serving_proxy.cores.layout import borrows, cores_of, cpus_of
 from serving_proxy.cores.limits import Limit
-from serving_proxy.cores.reading import within_cores
+from serving_proxy.cores.observations import within_cores
 from serving_proxy.cores.tenants import Tenant
 
 Mode = Literal["plan", "control"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cost_model.control import Pool
 from cost_model.machine import Machine
-from serving_proxy.cpus import format_cpus, read_cpus
+from serving_proxy.system.cpus import format_cpus, read_cpus
 
 # Demand over cores from which on a baseline that cannot grow may run on the variants' cores too, and where that ends.
 SHORT, RELIEVED = 0.85, 0.6

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cost_model.control import Observation
-from serving_proxy.cores.reading import Gauges, added_up, observation, read_gauges
+from serving_proxy.cores.observations import Gauges, added_up, observation, read_gauges
 from serving_proxy.cores.tenants import Tenant
-from serving_proxy.guard.reading import Key
-from serving_proxy.guard.tally import Tally
-from serving_proxy.lifecycle.observation import HostSeen
+from serving_proxy.counters.stats_file import Key
+from serving_proxy.counters.tally import Tally
+from serving_proxy.records.hosts import HostSeen
 
 # So long behind the newest statistics, a host is not waited for.
 PATIENCE_S = 3.0

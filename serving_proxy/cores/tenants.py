@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from serving_proxy.cpus import read_cpus
-from serving_proxy.lifecycle.records import Model, Settings, Version
-from serving_proxy.lifecycle.states import State
+from serving_proxy.records.models import Model, Settings, Version
+from serving_proxy.records.states import State
+from serving_proxy.system.cpus import read_cpus
 
 # Where nobody has named an objective; all alike, so that nothing is set apart for it.
 DEFAULT_SLO_MS = 50.0

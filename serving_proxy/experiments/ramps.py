@@ -7,7 +7,7 @@ jumps because nobody was looking.
 
 from __future__ import annotations
 
-from serving_proxy.lifecycle.records import Ramp
+from serving_proxy.records.models import Ramp
 
 _LEAST_STEPS = 10
 _MOST_STEPS = 200

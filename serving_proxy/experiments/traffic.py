@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from serving_proxy.errors import ExhaustedError, InvalidError
-from serving_proxy.lifecycle.records import Arm
+from serving_proxy.records.models import Arm
 
 BUCKETS = 10_000
 

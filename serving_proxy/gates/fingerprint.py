@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serving_proxy.errors import CancelledError, InvalidError
-from serving_proxy.files import open_regular
+from serving_proxy.system.files import open_regular
 
 _CHUNK = 4 * 1024 * 1024
 # Links that several models share: one more changes their ctime.

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from serving_proxy.background import step_back
 from serving_proxy.errors import CancelledError, InvalidError, UnavailableError
 from serving_proxy.gates.fingerprint import Fingerprint, files_of, fingerprint
+from serving_proxy.workers.low_priority import step_back
 
 #: What is smaller has been read before a process has started.
 SMALL_BYTES = 64_000_000

@@ -8,11 +8,11 @@ that is the default, which leaves a version at half its limit alone for good.
 
 from __future__ import annotations
 
+from serving_proxy.counters.histogram import Histogram
+from serving_proxy.counters.tally import Scores, Tally
 from serving_proxy.guard.bounds import excess, mean, quantile, wilson
-from serving_proxy.guard.histogram import Histogram
-from serving_proxy.guard.settings import GuardSettings
-from serving_proxy.guard.tally import Scores, Tally
 from serving_proxy.guard.verdict import Finding, Role, Ruling, Subject, Verdict
+from serving_proxy.records.guard_settings import GuardSettings
 
 # A p99 above its limit: more than one request of a hundred took longer.
 _SLOW_PERCENT = 1.0

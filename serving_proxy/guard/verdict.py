@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from serving_proxy.guard.tally import Tally
+from serving_proxy.counters.tally import Tally
 
 
 class Role(StrEnum):

@@ -7,7 +7,7 @@ from typing import Any
 
 from processor import AbortedError, Answer, Host
 from serving_proxy.host.call import Call
-from serving_proxy.host.pace import Kind, Pace, kind_of
+from serving_proxy.host.inline_execution import Kind, Pace, kind_of
 
 
 class Engine:

@@ -17,8 +17,8 @@ from serving_proxy.host.engine import Engine
 from serving_proxy.host.grpc_messages import take
 from serving_proxy.host.grpc_methods import INFER
 from serving_proxy.host.inflate import TooLargeError
-from serving_proxy.host.patience import Patience
 from serving_proxy.host.provenance import provenance
+from serving_proxy.host.receive_timeout import Patience
 from serving_proxy.host.statuses import GRPC, NO_MEMORY, retry_after_us
 
 Context = Any  # grpc.aio.ServicerContext, which is generic in messages that are bytes here

@@ -14,16 +14,16 @@ from grpc_health.v1.health import aio as aio_health
 
 from processor import max_request_bytes
 from serving_proxy.host.admin import Admin
-from serving_proxy.host.crowd import Crowd
 from serving_proxy.host.engine import Engine
 from serving_proxy.host.grpc_calls import InFlight, single, stream, unary
 from serving_proxy.host.grpc_messages import Inflating
 from serving_proxy.host.grpc_methods import LOAD, RELOAD, SERVICES, SHORT_NAMES, STREAM, UNARY, UNLOAD
 from serving_proxy.host.model_control import ModelControl
 from serving_proxy.host.options import HostOptions
-from serving_proxy.host.patience import Patience
+from serving_proxy.host.receive_timeout import Patience
 from serving_proxy.host.reflection import HEALTH, REFLECTION, add_reflection
 from serving_proxy.host.reload import Reload
+from serving_proxy.host.request_memory import Crowd
 from serving_proxy.host.tls import grpc_credentials
 
 _MOST_RPCS = 8192

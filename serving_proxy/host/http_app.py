@@ -14,9 +14,9 @@ from serving_proxy.host.call import HEADER_LENGTH, Call, Operation, shown
 from serving_proxy.host.engine import Engine
 from serving_proxy.host.http_body import BodyError, DisconnectedError, Message, Receive, decompress, read_body
 from serving_proxy.host.http_routes import Page, Route, RouteError, Verb, find_route
+from serving_proxy.host.inline_execution import kind_of
 from serving_proxy.host.model_control import ModelControl
 from serving_proxy.host.options import HostOptions
-from serving_proxy.host.pace import kind_of
 from serving_proxy.host.provenance import Pairs, provenance
 from serving_proxy.host.readiness import Readiness
 from serving_proxy.host.statuses import NO_MEMORY, http_status, retry_after_us

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from serving_proxy.host.options import HostOptions
 from serving_proxy.host.tls import http_context
-from serving_proxy.listening import HEALTH_CONNECTIONS, Server
+from serving_proxy.system.listening import HEALTH_CONNECTIONS, Server
 
 _MOST_HEAD_BYTES = 65536
 # How long the answer to a request may take whose client has closed its sending side. A client that is gone looks the

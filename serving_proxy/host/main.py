@@ -10,9 +10,9 @@ import signal
 from collections.abc import Sequence
 
 from processor import Host, ProcessorError
-from serving_proxy.cpus import parse_cpus
 from serving_proxy.host.options import MIB, HostOptions, parse
-from serving_proxy.listening import ENDING, raise_file_limit
+from serving_proxy.system.cpus import parse_cpus
+from serving_proxy.system.listening import ENDING, raise_file_limit
 
 log = logging.getLogger("serving_proxy.host")
 
@@ -51,7 +51,7 @@ async def _serve(host: Host, options: HostOptions) -> None:
 
 
 def _set_up_logs(options: HostOptions) -> None:
-    from serving_proxy import logs
+    from serving_proxy.system import logs
 
     logs.set_up(options.log_level.upper())
     if options.log_format == "text":

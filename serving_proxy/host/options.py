@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from serving_proxy.listening import most_connections
+from serving_proxy.system.listening import most_connections
 
 MIB = 1024 * 1024
 

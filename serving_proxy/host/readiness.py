@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from processor import Host, ProcessorError
-from serving_proxy.host.crowd import Crowd
+from serving_proxy.host.request_memory import Crowd
 
 log = logging.getLogger("serving_proxy.host")
 

@@ -16,7 +16,6 @@ import time
 from typing import Any
 
 from processor import DeadlineExceededError, Host
-from serving_proxy.heartbeats import PERIOD_S, Heartbeat
 from serving_proxy.host.admin import Admin
 from serving_proxy.host.grpc_server import GrpcServer
 from serving_proxy.host.health_app import HealthApplication
@@ -28,7 +27,8 @@ from serving_proxy.host.options import HostOptions
 from serving_proxy.host.ports import reserve
 from serving_proxy.host.readiness import Readiness
 from serving_proxy.host.tracing import make_engine
-from serving_proxy.listening import ENDING
+from serving_proxy.system.listening import ENDING
+from serving_proxy.system.liveness import PERIOD_S, Heartbeat
 
 log = logging.getLogger("serving_proxy.host")
 

@@ -11,7 +11,7 @@ from typing import Any
 from processor import Answer, FailedPreconditionError, Host, ProcessorError
 from serving_proxy.host.call import TRACE, Call
 from serving_proxy.host.engine import Engine
-from serving_proxy.host.pace import Kind
+from serving_proxy.host.inline_execution import Kind
 
 _EXPORTER = "OTEL_TRACES_EXPORTER"
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")

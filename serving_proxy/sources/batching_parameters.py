@@ -9,7 +9,7 @@ from typing import Any
 from google.protobuf import text_format
 
 from serving_proxy.errors import InvalidError
-from serving_proxy.lifecycle.records import Batching, Limits
+from serving_proxy.records.models import Batching, Limits
 from serving_proxy.sources import messages
 
 # What TensorFlow Serving has where the file says nothing.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from serving_proxy.errors import InvalidError
-from serving_proxy.lifecycle.records import Settings
+from serving_proxy.records.models import Settings
 
 # What `desired.json` has keys of its own for; hosts refuse them inside `config`.
 _OWN = ("savedmodel_dir", "model_name", "model_version", "warmup_file_name", "cpusets")

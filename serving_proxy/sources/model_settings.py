@@ -14,10 +14,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from serving_proxy.deploy.deployment import Deployment
 from serving_proxy.errors import InvalidError
 from serving_proxy.gates.ops import check_allowed
-from serving_proxy.lifecycle.deployment import Deployment
-from serving_proxy.lifecycle.records import Batching, Limits, Settings
+from serving_proxy.records.models import Batching, Limits, Settings
 
 
 class ModelSettings(BaseModel):

@@ -15,9 +15,9 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 from pydantic import Field
 
+from serving_proxy.deploy.deployment import check_name
 from serving_proxy.errors import InvalidError
-from serving_proxy.lifecycle.deployment import check_name
-from serving_proxy.lifecycle.records import Policy, PolicyKind, Record
+from serving_proxy.records.models import Policy, PolicyKind, Record
 from serving_proxy.sources import messages
 
 # Of the deprecated `model_type`, which counts where there is no platform.

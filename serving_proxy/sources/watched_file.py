@@ -7,7 +7,7 @@ import asyncio
 from pathlib import Path
 
 from serving_proxy.errors import ProxyError
-from serving_proxy.files import read_regular
+from serving_proxy.system.files import read_regular
 
 _MOST_BYTES = 16 * 1024 * 1024
 # How long a look may hold up others; storage that hangs longer is asked again by the next one.

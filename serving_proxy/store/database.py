@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from serving_proxy.errors import ExhaustedError, PreconditionError, ProxyError, UnavailableError
-from serving_proxy.files import open_private
+from serving_proxy.system.files import open_private
 
 _NAME = re.compile(r"(\d{4})_\w+\.sql")
 

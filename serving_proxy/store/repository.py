@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from serving_proxy.errors import ProxyError
-from serving_proxy.lifecycle.records import Model, Note, Version
+from serving_proxy.records.models import Model, Note, Version
 from serving_proxy.store.database import Database
 
 MOST_EVENTS = 10_000

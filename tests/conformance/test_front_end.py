@@ -13,7 +13,7 @@ import pytest
 
 from helpers.hosts.host_requests import ranking_body, wait_until
 from helpers.hosts.served_hosts import ServedHost, model
-from serving_proxy.cpus import parse_cpus
+from serving_proxy.system.cpus import parse_cpus
 
 CPUS = sorted(os.sched_getaffinity(0))
 

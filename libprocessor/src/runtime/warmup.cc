@@ -185,7 +185,7 @@ absl::Status WarmUp(const ModelConfig& config, const std::string& base_dir, size
   if (status.ok()) {
     absl::StrAppend(&version.warmup_outcome, "generated: ", config.warmup_runs, " runs on each session");
   } else {
-    // serving-proxy knows it by its end (serving_proxy/lifecycle/observation.py).
+    // serving-proxy knows it by its end (serving_proxy/records/hosts.py).
     absl::StrAppend(&version.warmup_outcome, "generated request failed: ", status.ToString(), "; not warmed up");
   }
   return absl::OkStatus();

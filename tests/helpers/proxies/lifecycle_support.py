@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from serving_proxy.lifecycle.changes import move
-from serving_proxy.lifecycle.deployment import Deployment, deploy
-from serving_proxy.lifecycle.observation import HostSeen, VersionSeen
-from serving_proxy.lifecycle.reconcile import Plan, Snapshot, reconcile
-from serving_proxy.lifecycle.records import Model
-from serving_proxy.lifecycle.states import State
+from serving_proxy.deploy.changes import move
+from serving_proxy.deploy.deployment import Deployment, deploy
+from serving_proxy.deploy.reconcile import Plan, Snapshot, reconcile
+from serving_proxy.records.hosts import HostSeen, VersionSeen
+from serving_proxy.records.models import Model
+from serving_proxy.records.states import State
 
 NOW = 1000.0
 

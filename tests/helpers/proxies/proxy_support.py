@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import Any
 
 from serving_proxy import Client
-from serving_proxy.serve import run
-from serving_proxy.settings import ServeSettings
+from serving_proxy.serve.process import run
+from serving_proxy.serve.settings import ServeSettings
 from serving_proxy.sources import messages
 
 ROOT = Path(__file__).resolve().parents[3]

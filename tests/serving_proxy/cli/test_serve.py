@@ -7,12 +7,12 @@ import pytest
 from typer.testing import CliRunner
 
 from serving_proxy.cli.app import app, load_verbs
-from serving_proxy.settings import ServeSettings
+from serving_proxy.serve.settings import ServeSettings
 
 
 @pytest.fixture(autouse=True)
 def logs_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serving_proxy.logs.set_up", lambda level: None)
+    monkeypatch.setattr("serving_proxy.system.logs.set_up", lambda level: None)
 
 
 def refused(*words: str) -> str:

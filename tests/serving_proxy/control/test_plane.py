@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from helpers.proxies.proxy_support import ProxyThread, wait_for, write_model
-from serving_proxy.control import cleaning, observing, watching
+from serving_proxy.control import cleaning, observer
 from serving_proxy.control.cleaning import Cleaner
-from serving_proxy.control.control import Control
-from serving_proxy.control.observing import Observer
-from serving_proxy.control.watching import Watcher
+from serving_proxy.control.observer import Observer
+from serving_proxy.deploy.reconciler import Control
+from serving_proxy.sources import watcher
+from serving_proxy.sources.watcher import Watcher
 
 
 def _fail(*_: object) -> None:
@@ -27,7 +28,7 @@ def _fail(*_: object) -> None:
 def test_a_loop_goes_on_after_a_fault(
     owner: type, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, period in ((observing, "PERIOD_S"), (cleaning, "_PERIOD_S"), (watching, "POLL_S")):
+    for module, period in ((observer, "PERIOD_S"), (cleaning, "_PERIOD_S"), (watcher, "POLL_S")):
         monkeypatch.setattr(module, period, 0.02)
     with ProxyThread(tmp_path, host="none") as proxy, proxy.client() as client:
         with monkeypatch.context() as patch:

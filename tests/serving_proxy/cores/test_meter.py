@@ -11,8 +11,8 @@ from cost_model.control import Subject, begin, follow
 from helpers.proxies.guard_support import stats, version_stats
 from serving_proxy.cores.meter import PATIENCE_S, Meter
 from serving_proxy.cores.tenants import Tenant
-from serving_proxy.guard.windows import Totals
-from serving_proxy.lifecycle.observation import HostSeen
+from serving_proxy.counters.windows import Totals
+from serving_proxy.records.hosts import HostSeen
 
 RATE = 1000
 TENANT = Tenant("ranking/3", "ranking", 3, "baseline", 20.0, "/models/3")

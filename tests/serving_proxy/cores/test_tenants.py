@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from helpers.proxies.lifecycle_support import deployed, settled
 from serving_proxy.cores.tenants import DEFAULT_SLO_MS, manual_cpus, tenants
-from serving_proxy.lifecycle.changes import promote
-from serving_proxy.lifecycle.records import Settings
+from serving_proxy.deploy.changes import promote
+from serving_proxy.records.models import Settings
 
 
 def test_a_baseline_comes_first_and_its_objective_is_that_of_its_variants() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving_proxy.experiments.ramps import advance, finished, remaining, steps, weight_at
-from serving_proxy.lifecycle.records import Ramp
+from serving_proxy.records.models import Ramp
 
 WEIGHT = st.integers(0, 10_000)
 SECONDS = st.floats(0.001, 1e7)

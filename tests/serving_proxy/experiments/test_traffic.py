@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from serving_proxy.errors import ExhaustedError, InvalidError
 from serving_proxy.experiments.traffic import BUCKETS, assign, overlapping, to_percent, to_weight
-from serving_proxy.lifecycle.records import Arm
+from serving_proxy.records.models import Arm
 
 WEIGHTS = st.dictionaries(st.integers(1, 5), st.integers(0, BUCKETS), max_size=5)
 

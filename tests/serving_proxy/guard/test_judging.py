@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from helpers.proxies.guard_support import shadow_version, stats, version_stats
+from serving_proxy.counters.stats_file import read_tallies
+from serving_proxy.counters.tally import Tally
 from serving_proxy.guard.judging import judge
-from serving_proxy.guard.reading import read_tallies
-from serving_proxy.guard.settings import GuardSettings
-from serving_proxy.guard.tally import Tally
 from serving_proxy.guard.verdict import Role, Ruling, Subject, Verdict
+from serving_proxy.records.guard_settings import GuardSettings
 
 DEFAULT = GuardSettings()
 

@@ -9,9 +9,9 @@ import grpc
 import pytest
 
 from processor import ResourceExhaustedError
-from serving_proxy.host.crowd import Crowd
 from serving_proxy.host.grpc_calls import InFlight, single
-from serving_proxy.host.patience import Patience
+from serving_proxy.host.receive_timeout import Patience
+from serving_proxy.host.request_memory import Crowd
 
 
 def test_a_call_is_in_flight_before_its_request_has_come() -> None:

@@ -24,8 +24,8 @@ from serving_proxy.host.grpc_calls import InFlight, unary
 from serving_proxy.host.http_app import Application
 from serving_proxy.host.model_control import ModelControl
 from serving_proxy.host.options import HostOptions
-from serving_proxy.host.patience import Patience
 from serving_proxy.host.readiness import Readiness
+from serving_proxy.host.receive_timeout import Patience
 
 ROWS = 50_000
 X = np.ones((ROWS, 3), np.float32)

@@ -15,7 +15,7 @@ from helpers.proxies.guard_support import counting
 from helpers.proxies.proxy_support import ProxyThread, wait_for, write_model
 from helpers.system.browser_support import Visit
 from serving_proxy.cores import allocator
-from serving_proxy.cpus import read_cpus
+from serving_proxy.system.cpus import read_cpus
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from serving_proxy.errors import InvalidError
-from serving_proxy.lifecycle.records import Batching, Limits
+from serving_proxy.records.models import Batching, Limits
 from serving_proxy.sources.batching_parameters import parse_batching
 
 

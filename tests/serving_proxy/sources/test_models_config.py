@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving_proxy.errors import InvalidError
-from serving_proxy.lifecycle.records import Policy, PolicyKind
+from serving_proxy.records.models import Policy, PolicyKind
 from serving_proxy.sources.models_config import ConfiguredModel, parse_file, parse_reload, parse_text
 
 TEXT = """

@@ -79,7 +79,7 @@ import resource, sys
 from pathlib import Path
 from serving_proxy.errors import ExhaustedError
 from serving_proxy.store import Database, Repository
-from serving_proxy.lifecycle.records import Model, Note
+from serving_proxy.records.models import Model, Note
 
 repository = Repository(Database(Path(sys.argv[1])))
 repository.save([Model(name="a")])

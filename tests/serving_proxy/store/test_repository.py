@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from helpers.proxies.lifecycle_support import deployed, settled
-from serving_proxy.lifecycle.changes import promote, start_ramp
-from serving_proxy.lifecycle.records import Model, Note, Policy, Settings
+from serving_proxy.deploy.changes import promote, start_ramp
+from serving_proxy.records.models import Model, Note, Policy, Settings
 from serving_proxy.store import Database, Repository
 from serving_proxy.store import repository as module
 from serving_proxy.store.repository import HostRow

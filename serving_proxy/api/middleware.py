@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands before every request: who may ask, how much, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from serving_proxy.access.login import LOGIN_PATH, Sessions, port_of
+from serving_proxy.access.tokens import is_loopback
+from serving_proxy.api.errors import answer
+
+MOST_BODY_BYTES = 1024 * 1024
+_BODY_S = 10.0
+_NO_TOKEN = (
+    "token: none or a wrong one, expected 'Authorization: Bearer …' with that of `admin.token` in the state directory, "
+    "or of its --token-file"
+)
+OPEN_PATHS = frozenset({"/", "/healthz", "/page/"})
+
+
+class Guarding:
+    """Lets requests through that have the token, or a session that it began.
+
+    Without a token, those that come from this machine and from no web page.
+
+    Parameters
+    ----------
+    app : ASGI application
+    sessions : Sessions or None
+    open_paths : frozenset of str
+        What anybody may ask for. One that ends with "/" stands for all below it, but "/" for itself.
+    """
+
+    def __init__(self, app: ASGIApp, sessions: Sessions | None, open_paths: frozenset[str] = OPEN_PATHS) -> None:
+        self._app = app
+        self._sessions = sessions
+        self._open = open_paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await answer(*refusal)(scope, receive, send)
+            return
+        await self._app(scope, _Limited(receive).receive, send)
+
+    def _refusal(self, scope: Scope) -> tuple[str, str, int] | None:
+        """Return status, message and HTTP code of a request that may not go on."""
+        headers = Headers(scope=scope)
+        length = headers.get("content-length", "")
+        if length.isdecimal() and int(length) > MOST_BODY_BYTES:
+            return "INVALID_ARGUMENT", f"body: {length} bytes, expected at most {MOST_BODY_BYTES}", 413
+        if any(
+            scope["path"] == one or (len(one) > 1 and one.endswith("/") and scope["path"].startswith(one))
+            for one in self._open
+        ):
+            return None
+        if self._sessions is not None:
+            if scope["path"] != LOGIN_PATH and not self._sessions.permits(headers, port_of(scope)):
+                return "UNAUTHENTICATED", _NO_TOKEN, 401
+        elif not _from_here(scope, headers):
+            return "PERMISSION_DENIED", "no token is configured, expected a request of this machine", 403
+        if not _same_origin(headers):
+            return "PERMISSION_DENIED", "origin: another site's page, expected the proxy's own", 403
+        return None
+
+
+def _from_here(scope: Scope, headers: Headers) -> bool:
+    """Say whether a request comes from this machine, by a name that is not another's."""
+    client = scope.get("client")
+    host = headers.get("host", "localhost")
+    name = host if host.endswith("]") or ":" not in host else host.rpartition(":")[0]
+    return client is not None and is_loopback(client[0]) and is_loopback(name)
+
+
+def _same_origin(headers: Headers) -> bool:
+    origin = headers.get("origin")
+    return origin is None or origin.partition("://")[2] == headers.get("host", "")
+
+
+class _Limited:
+    """Counts the body, and waits for it only so long."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._bytes = 0
+        self._complete = False
+
+    async def receive(self) -> Message:
+        if self._complete:
+            # From here on it is only told that the client has gone: a stream may wait for that for hours.
+            return await self._receive()
+        try:
+            async with asyncio.timeout(_BODY_S):
+                message = await self._receive()
+        except TimeoutError as error:
+            raise HTTPException(408, f"body: not complete after {_BODY_S:g} s") from error
+        self._bytes += len(message.get("body", b""))
+        if self._bytes > MOST_BODY_BYTES:
+            raise HTTPException(413, f"body: more than {MOST_BODY_BYTES} bytes, expected less")
+        self._complete = not message.get("more_body", False)
+        return message

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cores at work: whenever hosts have counted, it looks at that and at what is deployed, and gives versions their CPUs.
+
+What it decides is in `desired.json` and in the store. Should it fail, or the proxy end, hosts go on with that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from cost_model.control import Move
+from cost_model.machine import Machine, this_machine
+from serving_proxy.control.observer import Observer
+from serving_proxy.cores import Allocator, Tenant, manual_cpus, tenants
+from serving_proxy.cores.layout import grown, to_cpus
+from serving_proxy.cores.limits import Limit, changes, for_each_host
+from serving_proxy.cores.meter import Meter
+from serving_proxy.cores.profiles import Profiles
+from serving_proxy.deploy.reconciler import Control
+from serving_proxy.errors import PreconditionError
+from serving_proxy.records.hosts import HostSeen
+from serving_proxy.records.models import Note
+from serving_proxy.system.cpus import format_cpus, read_cpus
+
+log = logging.getLogger("serving_proxy.cores")
+
+PERIOD_S = 1.0
+# What hosts have counted is not to lie about for another second; nor is it looked at much more often.
+_LOOK_S, _LEAST_S = 0.2, 0.5
+_PROFILES_S = 5.0
+_STORED = "cores"
+_KEEP_EVERY_S = 60.0
+
+
+class Cores:
+    """Divides the hosts' cores among versions.
+
+    Attributes
+    ----------
+    allocator : Allocator or None
+        None: nobody divides them.
+    profiles : Profiles
+        What the planner knows of models.
+    """
+
+    def __init__(self, control: Control, observer: Observer) -> None:
+        self._control = control
+        self._observer = observer
+        self.allocator: Allocator | None = None
+        self.profiles = Profiles(control)
+        self._in_force: dict[str, str] = {}
+        self._limits: dict[str, Limit] = {}
+        self._kept: Any = None
+        self._kept_at = 0.0
+        self._notes: list[Note] = []
+        self._meter = Meter()
+        mode = control.options.cores
+        if mode == "off":
+            return
+        stored = control.repository.setting(_STORED) or {}
+        self.allocator = Allocator(mode, stored.get("learnt"))
+        # As it was before: hosts that are adopted have it, and those that are started load with it.
+        kept = {str(name): str(cpus) for name, cpus in stored.get("cpusets", {}).items()}
+        if all(read_cpus(cpus) <= control.options.cpus for cpus in kept.values()):
+            self._in_force = kept
+            hosts = [str(host) for host in stored.get("hosts", [])]
+            # Of a plan nobody would lift them.
+            limits = stored.get("limits", {}) if mode == "control" else {}
+            for name, most in limits.items():
+                self._limits[str(name)] = Limit(int(most), "as it was before the proxy was started anew")
+            self.allocator.limits = dict(self._limits)
+            control.pin({host: dict(kept) for host in hosts}, for_each_host(self._limits, len(hosts)))
+
+    async def run(self) -> None:
+        """Look once a second, and when hosts have counted, until the task is cancelled."""
+        looked_at = -math.inf
+        if self.allocator is not None:
+            # What is kept is in force until then; storage that answers nothing holds up no plan.
+            await self.profiles.first_look(_PROFILES_S)
+        while self.allocator is not None:
+            with self._control.going_on("cores"):
+                passed = time.monotonic() - looked_at
+                if passed >= (_LEAST_S if self._meter.due(self._live()) else PERIOD_S):
+                    looked_at = time.monotonic()
+                    self.step()
+            await asyncio.sleep(_LOOK_S)
+
+    def step(self, now: float | None = None) -> None:
+        """Plan if something else is deployed, take what was counted, and give versions their CPUs."""
+        now = time.monotonic() if now is None else now
+        live = self._live()
+        if self.allocator is None or not live:
+            return
+        there = tenants(self._control.models)
+        if there:
+            machine, apart = self._machine(live)
+            profiles = {one.name: found.table for one in there if (found := self.profiles.of(one)) is not None}
+            moves = self.allocator.deploy(there, machine, profiles, now, apart)
+            self._note(moves, machine)
+            try:
+                self._note(self._observed(there, live, now), machine)
+            finally:
+                # What was planned does not wait for what was counted.
+                self._give(len(live), now)
+        else:
+            self.allocator.stop()
+            self._give(len(live), now)
+
+    def _observed(self, there: Sequence[Tenant], live: Sequence[HostSeen], now: float) -> tuple[Move, ...]:
+        """Let the allocator see what hosts have counted since they were looked at last; no news, no moves."""
+        if self.allocator is None or not self._meter.due(live):
+            return ()
+        self._observer.read()
+        seen, elapsed_s = self._meter.read(live, there, self._observer.totals.of)
+        return self.allocator.observe(seen, now, elapsed_s) if elapsed_s else ()
+
+    def _live(self) -> list[HostSeen]:
+        return [one for one in self._control.hosts if one.alive and one.cpus and one.state != "draining"]
+
+    def _machine(self, live: Sequence[HostSeen]) -> tuple[Machine, bool]:
+        """Return the cores that there are to give, and whether operators have given others away."""
+        sets = {format_cpus(read_cpus(one.cpus)) for one in live}
+        if len(sets) != 1:
+            raise PreconditionError(f"hosts: CPUs {' and '.join(sorted(sets))}, expected the same on each")
+        cpus = read_cpus(sets.pop())
+        free = cpus - manual_cpus(self._control.models)
+        # Given all to one, the others share with it as before.
+        return machine_of(frozenset(free or cpus)), bool(free) and free != cpus
+
+    def _give(self, live: int, now: float) -> None:
+        """Write down what was decided, first in the store; who grows grows a second before others shrink."""
+        assert self.allocator is not None
+        # Also for hosts that are down: what comes up again loads with the CPUs of the others.
+        hosts = [one.name for one in self._control.hosts]
+        wanted = self.allocator.cpusets
+        next_step = grown(self._in_force, wanted)
+        chosen = wanted if next_step is None else next_step
+        limits = for_each_host(self.allocator.limits, live)
+        most = {name: one.most for name, one in self.allocator.limits.items()}
+        kept = {"hosts": sorted(hosts), "cpusets": wanted, "limits": most, "learnt": self.allocator.to_json()}
+        cpusets = {host: dict(chosen) for host in hosts} if chosen else {}
+        before = self._control.host_settings
+        changed = cpusets != before.cpusets or limits != before.limits
+        if changed or (kept != self._kept and now - self._kept_at >= _KEEP_EVERY_S):
+            self._control.repository.set_setting(_STORED, kept)
+            self._kept, self._kept_at = kept, now
+        if changed:
+            self._control.pin(cpusets, limits)
+            self._in_force = chosen
+        self._note_limits()
+        if self._notes:
+            self._control.store([], self._notes)
+            self._notes = []
+
+    def _note(self, moves: Sequence[Move], machine: Machine) -> None:
+        assert self.allocator is not None
+        pools = {one.name: one for one in self.allocator.pools}
+        for move in moves:
+            names = pools[move.pool].models if move.pool in pools else ()
+            before, after = (to_cpus(cores, machine) or "none" for cores in _within(move, machine))
+            models = {name.rpartition("/")[0] for name in names}
+            data = {"pool": move.pool, "versions": list(names), "before": before, "after": after, "reason": move.reason}
+            self._notes.append(
+                Note(
+                    kind="cores",
+                    message=f"{move.pool}: CPUs {after} in the place of {before}; {move.reason}",
+                    model=models.pop() if len(models) == 1 else None,
+                    version=int(names[0].rpartition("/")[2]) if len(names) == 1 else None,
+                    data=data,
+                )
+            )
+
+    def _note_limits(self) -> None:
+        assert self.allocator is not None
+        before, self._limits = self._limits, self.allocator.limits
+        for name, what in changes(before, self._limits).items():
+            model, _, number = name.rpartition("/")
+            limit = self._limits.get(name)
+            data = {"versions": [name], "max_in_flight": None if limit is None else limit.most, "reason": what}
+            self._notes.append(
+                Note(kind="cores", message=f"{name}: {what}", model=model, version=int(number), data=data)
+            )
+
+
+def machine_of(cpus: frozenset[int]) -> Machine:
+    """Describe the cores of some CPUs; hosts say that they may use them."""
+    return this_machine(cpus, usable=cpus)
+
+
+def _within(move: Move, machine: Machine) -> tuple[list[int], list[int]]:
+    """Return the cores before and after, without those of another machine."""
+    count = len(machine.cores)
+    return [one for one in move.before if one < count], [one for one in move.after if one < count]

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Profiles of versions: given with `deploy --profile`, measured beside what serves, or put into the folder by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cost_model.errors import CostModelError
+from cost_model.profiling.fingerprint import fingerprint
+from cost_model.profiling.profile import Profile, load_profile
+from cost_model.service import ServiceTable
+from serving_proxy.cores import Tenant
+from serving_proxy.deploy.reconciler import Control
+from serving_proxy.errors import InvalidError
+
+log = logging.getLogger("serving_proxy.profiles")
+
+_STORED = "profiles"
+_SOURCES = {
+    "given": "the profile {}, given with `--profile`",
+    "measured": "the profile {}, measured here",
+    "checked": "the profile {} of the same graph, which one check point agrees with",
+    "found": "the profile {} of the same graph",
+}
+
+
+@dataclass(frozen=True)
+class Known:
+    """A profile of a version.
+
+    Attributes
+    ----------
+    table : ServiceTable
+    file : Path
+    how : str
+        `given`, `measured`, `checked`, or `found`: of the same graph, and not checked.
+    """
+
+    table: ServiceTable
+    file: Path
+    how: str
+
+    @property
+    def source(self) -> str:
+        """Say where it comes from."""
+        return _SOURCES[self.how].format(self.file.name)
+
+
+class Profiles:
+    """Finds the profile of each version; models and files are read where they keep nobody waiting."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+        self._known: dict[tuple[str, str | None], Known | None] = {}
+        self._files: tuple[tuple[str, int], ...] = ()
+        self._looked = asyncio.Event()
+        self._refusals: dict[str, str] = {}
+        self._records = _records(control.repository.setting(_STORED))
+
+    def of(self, tenant: Tenant) -> Known | None:
+        """Return what was found last."""
+        return self._known.get((tenant.path, tenant.profile))
+
+    async def look(self, tenants: Iterable[Tenant]) -> None:
+        """Find the profiles of versions that are new, or of all if files have changed."""
+        files = await asyncio.to_thread(_listed, self._control.options.profiles)
+        wanted = {(one.path, one.profile): one for one in tenants}
+        if files == self._files:
+            wanted = {key: one for key, one in wanted.items() if key not in self._known}
+        # What was known counts until it is known again.
+        for key, one in sorted(wanted.items(), key=str):
+            self._known[key] = await self._found(one)
+        self._files = files
+        self._looked.set()
+
+    async def _found(self, tenant: Tenant) -> Known | None:
+        given = tenant.profile
+        if given is not None:
+            try:
+                # Of an optimised version it could not be compared when it was given.
+                profile = await asyncio.to_thread(check_profile, Path(given), Path(tenant.path))
+                return Known(profile.service, Path(given), "given")
+            except InvalidError as error:
+                self._refused(tenant, str(error))
+        while True:
+            record = self._records.get(tenant.path)
+            listed = await asyncio.to_thread(_listed, self._control.options.profiles)
+            found = await asyncio.to_thread(_find, tenant.path, record, [Path(name) for name, _ in listed])
+            # What was recorded meanwhile is newer.
+            if record == self._records.get(tenant.path):
+                return found
+
+    def _refused(self, tenant: Tenant, why: str) -> None:
+        """Enter it that a profile that was given cannot be used, once."""
+        if self._refusals.get(tenant.path) != why:
+            self._refusals[tenant.path] = why
+            message = f"{tenant.name}: is measured, as the profile that was given is not its own: {why}"
+            self._control.note("profile", message, tenant.model, tenant.version)
+
+    async def first_look(self, seconds: float) -> None:
+        """Wait until versions have been looked at once, for at most some time [s]."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._looked.wait()
+
+    def of_graph(self, graph: str) -> Path | None:
+        """Return a file of a graph that may hold for other weights too."""
+        return _of_graph(graph, [Path(name) for name, _ in self._files])
+
+    async def record(self, path: str, file: Path, how: str) -> None:
+        """Keep in mind which profile a model's folder has."""
+        alive = {version.path for model in self._control.models.values() for version in model.versions.values()}
+        self._records = {one: found for one, found in self._records.items() if one in alive}
+        self._records[path] = (file.name, how)
+        self._control.repository.set_setting(_STORED, {one: list(found) for one, found in self._records.items()})
+        found = await asyncio.to_thread(_find, path, self._records[path], [file])
+        for key, known in list(self._known.items()):
+            # One that was given meanwhile goes before it.
+            if key[0] == path and (known is None or known.how != "given"):
+                self._known[key] = found
+
+
+def check_profile(file: Path, folder: Path | None) -> Profile:
+    """Return a profile, or raise `InvalidError` if it is none for this machine or of another graph than a folder's."""
+    try:
+        found = load_profile(file)
+        _ = found.service
+        graph = found.fingerprint if folder is None else fingerprint(folder)
+    except CostModelError as error:
+        raise InvalidError(str(error)) from error
+    if found.fingerprint != graph:
+        raise InvalidError(f"profile {file}: of graph {found.fingerprint}, expected {graph}, that of {folder}")
+    return found
+
+
+def _records(kept: object) -> dict[str, tuple[str, str]]:
+    found = kept if isinstance(kept, dict) else {}
+    return {
+        str(path): (str(one[0]), str(one[1]))
+        for path, one in found.items()
+        if isinstance(one, list) and len(one) == 2 and one[1] in _SOURCES
+    }
+
+
+def _listed(folder: Path) -> tuple[tuple[str, int], ...]:
+    found = []
+    for one in folder.glob("*.json"):
+        # A link that leads nowhere, or what has gone meanwhile, is no profile.
+        with contextlib.suppress(OSError):
+            found.append((str(one), one.stat().st_mtime_ns))
+    return tuple(sorted(found))
+
+
+def _find(path: str, record: tuple[str, str] | None, files: Sequence[Path]) -> Known | None:
+    """Return the profile of a model's folder; a file that is none is passed over, and said once."""
+    named = [file for file in files if record is not None and file.name == record[0]]
+    if record is not None and named:
+        try:
+            return Known(load_profile(named[0]).service, named[0], record[1])
+        except CostModelError as error:
+            log.warning("%s", error)
+    try:
+        file = _of_graph(fingerprint(Path(path)), files)
+        return None if file is None else Known(load_profile(file).service, file, "found")
+    except CostModelError as error:
+        log.info("%s", error)
+        return None
+
+
+def _of_graph(graph: str, files: Iterable[Path]) -> Path | None:
+    for file in files:
+        try:
+            found = load_profile(file)
+            if found.fingerprint == graph and found.service:
+                return file
+        except CostModelError as error:
+            log.warning("%s", error)
+    return None

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a host's `stats.json` and `shadow.json`; what is missing or not as it should be counts as 0."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from serving_proxy.counters.histogram import Histogram
+from serving_proxy.counters.tally import Moments, Scores, Tally
+
+Key = tuple[str, int]
+"""Model and version."""
+
+
+def read_tallies(stats: Mapping[str, Any]) -> dict[Key, Tally]:
+    """Return the counters of every version of a host.
+
+    Parameters
+    ----------
+    stats : mapping
+        The content of `stats.json`, with that of `shadow.json` under `shadow`.
+    """
+    shadows = _versions(_mapping(stats.get("shadow")))
+    found = {key: _tally(one, shadows.pop(key, {})) for key, one in _versions(stats).items()}
+    return found | {key: _tally({}, one) for key, one in shadows.items()}
+
+
+def in_flight(stats: Mapping[str, Any], model: str, number: int) -> int | None:
+    """Return how many requests of a version wait or run; None where a host does not count it."""
+    versions = _mapping(_mapping(_mapping(stats.get("models")).get(model)).get("versions"))
+    counted = _mapping(versions.get(str(number)))
+    return _count(counted["in_flight"]) if "in_flight" in counted else None
+
+
+def _versions(data: Mapping[str, Any]) -> dict[Key, Mapping[str, Any]]:
+    found = {}
+    for model, one in _mapping(data.get("models")).items():
+        for number, counted in _mapping(_mapping(one).get("versions")).items():
+            if str(number).isascii() and str(number).isdecimal() and len(str(number)) < 20:
+                found[str(model), int(number)] = _mapping(counted)
+    return found
+
+
+def _tally(data: Mapping[str, Any], shadow: Mapping[str, Any]) -> Tally:
+    answered = _count(shadow.get("requests"))
+    mismatched = min(answered, _count(shadow.get("mismatches")))
+    compared = answered - mismatched
+    failed = _count(shadow.get("errors")) + mismatched
+    return Tally(
+        outcomes=_counts(data.get("outcomes")),
+        latency=_histogram(_mapping(data.get("duration_us"))),
+        queue=_time(data.get("queue_us")),
+        run=_time(data.get("run_us")),
+        arms=_counts(data.get("arms")),
+        sheds=_counts(data.get("shed")),
+        scores=_scores(data.get("scores")),
+        shadow={"compared": compared, "failed": failed, "dropped": _count(shadow.get("dropped"))} if shadow else {},
+        shadow_scores=_rates(shadow, compared, "nan", "infinite"),
+        baseline_scores=_rates(shadow, compared, "live_nan", "live_infinite"),
+        difference=_difference(shadow),
+        correlation=_correlation(shadow),
+    )
+
+
+def _histogram(data: Mapping[str, Any]) -> Histogram:
+    """Read pairs of an upper end and how many were at most that."""
+    pairs = data.get("buckets")
+    if not isinstance(pairs, list) or not all(isinstance(one, list) and len(one) == 2 for one in pairs):
+        return Histogram()
+    bounds = tuple(_number(one[0]) for one in pairs)
+    if not bounds or not all(low < high for low, high in pairwise(bounds)):
+        return Histogram()
+    below = [0, *(_count(one[1]) for one in pairs), _count(data.get("count"))]
+    return Histogram(bounds, tuple(max(0, later - earlier) for earlier, later in pairwise(below)))
+
+
+def _difference(shadow: Mapping[str, Any]) -> Moments:
+    count, largest = _number(shadow.get("compared_requests")), _number(shadow.get("max_absolute_difference"))
+    return _moments(shadow, count, "request_difference", largest * largest, largest)
+
+
+def _correlation(shadow: Mapping[str, Any]) -> Moments:
+    return _moments(shadow, _number(shadow.get("rank_correlation_requests")), "rank_correlation", 1.0, 1.0)
+
+
+def _moments(data: Mapping[str, Any], count: float, name: str, most: float, largest: float) -> Moments:
+    """Read a mean and the mean of its squares; where that is missing, the largest that it can be."""
+    squares = data.get(f"{name}_squares")
+    return Moments(
+        count, count * _number(data.get(name)), count * (most if squares is None else _number(squares)), largest
+    )
+
+
+def _time(value: Any) -> Moments:
+    data = _mapping(value)
+    count = _number(data.get("count"))
+    return Moments(count, count * _number(data.get("mean")), 0.0, _number(data.get("max")))
+
+
+def _rates(shadow: Mapping[str, Any], answers: int, nan: str, infinite: str) -> Scores:
+    count = _count(shadow.get("scores"))
+    return Scores(answers, count, *(round(count * min(1.0, _number(shadow.get(name)))) for name in (nan, infinite)))
+
+
+def _scores(value: Any) -> Scores:
+    data = _mapping(value)
+    return Scores(*(_count(data.get(name)) for name in ("answers", "count", "nan", "infinite")))
+
+
+def _counts(value: Any) -> dict[str, int]:
+    return {str(name): _count(count) for name, count in _mapping(value).items()}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _count(value: Any) -> int:
+    return max(0, int(_number(value)))
+
+
+def _number(value: Any) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if number and math.isfinite(value) else 0.0

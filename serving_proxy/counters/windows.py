@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From counters that hosts show to what has happened since: restarts of hosts do not disturb, several are summed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from serving_proxy.counters.stats_file import Key, read_tallies
+from serving_proxy.counters.tally import Tally
+
+_NOTHING = Tally()
+# Samples of a window: it slides by a sixtieth of its length.
+_SAMPLES = 60
+
+
+@dataclass
+class _Host:
+    shown: tuple[Any, ...]
+    last: dict[Key, Tally]
+    showing: frozenset[Key]
+    totals: dict[Key, Tally] = field(default_factory=dict)
+
+
+class Totals:
+    """Adds up what all hosts have counted since this object was made; it never shrinks."""
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, _Host] = {}
+
+    def add(self, host: str, stats: Mapping[str, Any]) -> bool:
+        """Take what a host shows now, and say whether it is something new.
+
+        What a host had counted before it was seen for the first time is left out: it happened at an unknown time. A
+        counter that has shrunk is one of a host that was restarted, or of a version that was loaded again: from 0.
+        """
+        before = self._hosts.get(host)
+        shown = _shown(stats)
+        if not stats or (before is not None and before.shown == shown):
+            return False
+        now = read_tallies(stats)
+        if before is None:
+            self._hosts[host] = _Host(shown, now, frozenset(now))
+            return True
+        for key, counted in now.items():
+            earlier = before.last.get(key, _NOTHING)
+            added = counted if counted.shrunk(earlier) else counted - earlier
+            before.totals[key] = before.totals.get(key, _NOTHING) + added
+        # What is not shown now may be shown again, and not from 0.
+        self._hosts[host] = _Host(shown, before.last | now, frozenset(now), before.totals)
+        return True
+
+    def of(self, key: Key, host: str | None = None) -> Tally:
+        """Return what has been counted of a version, by all hosts or by one."""
+        if host is not None:
+            return self._hosts[host].totals.get(key, _NOTHING) if host in self._hosts else _NOTHING
+        return sum((one.totals[key] for one in self._hosts.values() if key in one.totals), _NOTHING)
+
+    def keep(self, keys: set[Key]) -> None:
+        """Forget versions that are no more."""
+        for host in self._hosts.values():
+            host.totals = {key: total for key, total in host.totals.items() if key in keys}
+            # What a host shows still is not to be counted from 0 should the version come back.
+            host.last = {key: tally for key, tally in host.last.items() if key in keys or key in host.showing}
+
+
+def _shown(stats: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what changes whenever a host has written its statistics again."""
+    shadow = stats.get("shadow")
+    return stats.get("time"), shadow.get("time") if isinstance(shadow, dict) else None
+
+
+@dataclass
+class Window:
+    """The last seconds of a version's counters.
+
+    Attributes
+    ----------
+    seconds : float [s]
+    began : float [s]
+        When it was started or started anew: nothing earlier is looked at.
+    """
+
+    seconds: float
+    began: float
+    _samples: deque[tuple[float, Tally]] = field(default_factory=deque)
+
+    def add(self, now: float, total: Tally) -> Tally:
+        """Take the counters of this moment, and return what has happened within the window."""
+        samples = self._samples
+        if not samples or now - samples[-1][0] >= self.seconds / _SAMPLES:
+            samples.append((now, total))
+        # The oldest that is kept is at, or just before, the window's start.
+        while len(samples) > 1 and samples[1][0] <= now - self.seconds:
+            samples.popleft()
+        return total - samples[0][1]
+
+    def covered(self, now: float) -> float:
+        """Return of how many seconds [s] the window holds the counters."""
+        return min(self.seconds, now - self._samples[0][0]) if self._samples else 0.0

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes over what hosts serve and the database does not know: a lost database must not take anything from anybody."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from serving_proxy.deploy.adoption import adopt
+from serving_proxy.deploy.changes import listed
+from serving_proxy.deploy.reconciler import Control
+from serving_proxy.errors import NotFoundError, PreconditionError, ProxyError
+from serving_proxy.experiments.traffic import to_percent
+from serving_proxy.gates.fingerprint import files_of, stamp_of
+from serving_proxy.gates.saved_model import read_signatures
+from serving_proxy.records.models import Model, Note, Version
+from serving_proxy.system.files import read_regular
+
+log = logging.getLogger("serving_proxy.adopting")
+
+# More than hosts read.
+_MOST_BYTES = 64 * 1024 * 1024
+
+
+def adopt_unknown(control: Control) -> None:
+    """Enter the models of `desired.json` that the database does not have.
+
+    A model that the database knows is as the database says, whatever the file has of it.
+
+    Raises
+    ------
+    PreconditionError
+        The database knows no model, and what hosts serve cannot be read: going on would take it from them.
+    """
+    body = _desired(control)
+    if body is None:
+        return
+    found = adopt(body, time.time())
+    for what in found.left:
+        if what.partition("/")[0].partition(":")[0] not in control.models:
+            log.error("not adopted from desired.json: %s", what)
+            control.note("adopt", f"not adopted from desired.json: {what}")
+    for name, model in found.models.items():
+        if name not in control.models:
+            whole = model.change(versions={number: _looked_at(one) for number, one in model.versions.items()})
+            log.warning("%s", _told(whole))
+            control.store([whole], [Note(kind="adopt", message=_told(whole), model=name)])
+
+
+def _desired(control: Control) -> Mapping[str, Any] | None:
+    """Return what hosts are to serve, from the file or, if that is damaged, from what a host keeps of it."""
+    path = control.desired.path
+    try:
+        return _read(path)
+    except NotFoundError:
+        # A proxy that has never told hosts anything, or hosts that were told of nothing else.
+        damage = None
+    except (ProxyError, ValueError, RecursionError) as error:
+        damage = str(error).removeprefix(f"{path}: ")
+    if control.models:
+        return None
+    kept = []
+    for accepted in path.parent.glob("hosts/*/accepted.json"):
+        with contextlib.suppress(ProxyError, ValueError, RecursionError):
+            kept.append(_read(accepted))
+    if kept:
+        return max(kept, key=_generation)
+    if damage is not None:
+        raise PreconditionError(
+            f"{path}: {damage}, expected the models that the database does not know either; "
+            "mend the file, or start afresh with --discard-state"
+        )
+    return None
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    body = json.loads(read_regular(path, _MOST_BYTES))
+    if not isinstance(body, dict) or not isinstance(body.get("models"), dict):
+        raise ValueError("no models in it")
+    return body
+
+
+def _generation(body: Mapping[str, Any]) -> int:
+    found = body.get("generation")
+    return found if isinstance(found, int) else 0
+
+
+def _looked_at(version: Version) -> Version:
+    """Return a version with what its files say."""
+    values: dict[str, Any] = {"stamp": stamp_of(Path(version.source))}
+    with contextlib.suppress(ProxyError):
+        values["signatures"] = read_signatures(Path(version.path or version.source))
+    with contextlib.suppress(OSError):
+        values["bytes"] = sum(path.stat().st_size for path in files_of(Path(version.path or version.source)))
+    return version.model_copy(update=values)
+
+
+def _told(model: Model) -> str:
+    split = "".join(f", {to_percent(weight):g} % to {number}" for number, weight in sorted(model.weights.items()))
+    labels = "".join(f", '{label}' is {number}" for label, number in sorted(model.labels.items()))
+    return (
+        f"{model.name}: adopted from desired.json: versions {listed(model)}, baseline {model.baseline}{split}{labels}"
+    )

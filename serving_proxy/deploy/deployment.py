@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `deploy` enters into a model's record: a version, its number, its settings and its place among the others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import PurePath
+
+from pydantic import Field
+
+from serving_proxy.deploy.changes import Change, move, reassign
+from serving_proxy.errors import ExistsError, InvalidError, PreconditionError
+from serving_proxy.records.models import Arm, Model, Note, Record, Settings, Version, VersionNumber, Weight
+from serving_proxy.records.states import State
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_LABEL = re.compile(r"[A-Za-z0-9_]{1,64}")
+# In the place of a profile: none is given any more.
+MEASURED = "auto"
+_MOST_VERSIONS = 2**63 - 1
+_KEPT_STOPPED = 50
+
+
+class Deployment(Record):
+    """What is asked for.
+
+    Attributes
+    ----------
+    number : int or None
+        None: the name of the folder if that is a number, else one more than the largest.
+    stamp : str
+        Of the files as they are now.
+    settings : Settings
+        Those that are not set stay as they are.
+    profile : str or None
+        A file of `cost-model profile`; `auto`: it is measured; None: as it is.
+    traffic, shadow : int or None
+        None: as it is.
+    labels : tuple of str
+    layer, key_input : str or None
+        None: as they are.
+    allowed_ops : tuple of str
+        Ops that touch files, the process or the network, and that it may reach.
+    """
+
+    source: str
+    number: VersionNumber | None = None
+    stamp: str = ""
+    settings: Settings = Settings()
+    optimize: str | None = None
+    other_signature: bool = False
+    slo_p99_ms: float | None = Field(default=None, gt=0)
+    profile: str | None = None
+    traffic: Weight | None = None
+    shadow: Weight | None = None
+    labels: tuple[str, ...] = ()
+    layer: str | None = None
+    key_input: str | None = None
+    allowed_ops: tuple[str, ...] = ()
+
+    @property
+    def given_profile(self) -> str | None:
+        """The file of a profile, if one is asked for."""
+        return None if self.profile == MEASURED else self.profile
+
+
+def check_name(name: str) -> str:
+    """Return a model's name, or raise `InvalidError`."""
+    if not _NAME.fullmatch(name):
+        raise InvalidError(
+            f"model '{name[:150]}': expected letters, digits, '_', '-' and '.', at most 128, no leading '.'"
+        )
+    return name
+
+
+def deploy(model: Model, asked: Deployment, taken: Iterable[Arm], now: float) -> tuple[Change, int]:
+    """Enter a version, or change the settings of one that is there.
+
+    Parameters
+    ----------
+    model : Model
+        A new one has no versions.
+    asked : Deployment
+    taken : iterable of Arm
+        Buckets that other models of the layer have.
+    now : float [s since 1970]
+
+    Returns
+    -------
+    Change, int
+        The version's number. A version in state `new` waits for a job to take it through the gates.
+
+    Raises
+    ------
+    ExistsError
+        The number belongs to another folder, or to files that have changed since.
+    InvalidError, PreconditionError, ExhaustedError
+        A name is wrong, the layer cannot change while there are arms, or has no room.
+    """
+    check_name(model.name)
+    for label in asked.labels:
+        if not _LABEL.fullmatch(label):
+            raise InvalidError(f"label '{label[:80]}': expected letters, digits and '_', at most 64")
+    model = _routed(model, asked)
+    number = choose_number(model, asked)
+    before = model.versions.get(number)
+    if before is not None and before.active:
+        _check_same(model, before, asked)
+        change = _settled(model, before, asked)
+    else:
+        change = _entered(model, before, number, asked, now)
+    change = _placed(change, number)
+    return _shared(change, number, asked, taken), number
+
+
+def choose_number(model: Model, asked: Deployment) -> int:
+    """Return the number of the version that is meant."""
+    if asked.number is not None:
+        return asked.number
+    name = PurePath(asked.source).name
+    if name.isascii() and name.isdecimal() and 0 < int(name) <= _MOST_VERSIONS:
+        return int(name)
+    for version in reversed(model.versions.values()):
+        if version.active and (version.source, version.stamp) == (asked.source, asked.stamp):
+            return version.number
+    return max(model.versions, default=0) + 1
+
+
+def forget_stopped(model: Model) -> Model:
+    """Return the model without the oldest of its stopped versions."""
+    stopped = [one for one in model.versions.values() if one.state == State.STOPPED]
+    oldest = sorted(stopped, key=lambda one: one.since)[: max(0, len(stopped) - _KEPT_STOPPED)]
+    gone = {one.number for one in oldest}
+    return model.change(versions={n: one for n, one in model.versions.items() if n not in gone}) if gone else model
+
+
+def _routed(model: Model, asked: Deployment) -> Model:
+    if asked.layer is not None:
+        check_name(asked.layer)
+        if asked.layer != model.layer_name and model.arms:
+            raise PreconditionError(
+                f"{model.name}: has traffic in layer '{model.layer_name}', expected none to change to '{asked.layer}'"
+            )
+        model = model.change(layer=asked.layer)
+    if asked.key_input is not None:
+        model = model.change(key_input=asked.key_input or None)
+    return model
+
+
+def _check_same(model: Model, version: Version, asked: Deployment) -> None:
+    name = f"{model.name}/{version.number}"
+    if version.source != asked.source:
+        raise ExistsError(f"{name}: deployed from {version.source}, expected that folder or another version")
+    if version.stamp != asked.stamp:
+        raise ExistsError(
+            f"{name}: the files in {asked.source} have changed since it was deployed, expected a new version"
+        )
+    if version.optimize != asked.optimize:
+        how = "as it is" if version.optimize is None else f"optimised ({version.optimize})"
+        raise ExistsError(f"{name}: deployed {how}, expected the same or another version")
+
+
+def _settled(model: Model, version: Version, asked: Deployment) -> Change:
+    given = {name: getattr(asked.settings, name) for name in asked.settings.model_fields_set}
+    settings = version.settings.model_copy(update=given)
+    values = {
+        "settings": settings,
+        "slo_p99_ms": asked.slo_p99_ms or version.slo_p99_ms,
+        "profile": version.profile if asked.profile is None else asked.given_profile,
+    }
+    changed = version.model_copy(update=values)
+    if changed == version:
+        return Change(model)
+    note = Note(
+        kind="settings",
+        message=f"{model.name}/{version.number}: settings changed",
+        model=model.name,
+        version=version.number,
+        data=settings.model_dump(exclude_defaults=True),
+    )
+    return Change(model.with_version(changed), (note,))
+
+
+def _entered(model: Model, before: Version | None, number: int, asked: Deployment, now: float) -> Change:
+    """Enter a version as new; of one that stopped or failed nothing is kept."""
+    version = Version(
+        number=number,
+        source=asked.source,
+        stamp=asked.stamp,
+        state=State.NEW if before is None else before.state,
+        since=now,
+        deployed_at=now,
+        settings=asked.settings,
+        optimize=asked.optimize,
+        other_signature=asked.other_signature,
+        slo_p99_ms=asked.slo_p99_ms,
+        profile=asked.given_profile,
+        allowed_ops=asked.allowed_ops,
+    )
+    data = {"source": asked.source, "optimize": asked.optimize}
+    message = f"{model.name}/{number}: deployed from {asked.source}"
+    note = Note(kind="deploy", message=message, model=model.name, version=number, data=data)
+    change = Change(forget_stopped(model.with_version(version)), (note,))
+    return change if before is None else change.then(move(change.model, number, State.NEW, now))
+
+
+def _placed(change: Change, number: int) -> Change:
+    """Make it the baseline where nothing else serves."""
+    model = change.model
+    baseline = None if model.baseline is None else model.versions[model.baseline]
+    can_go_back = baseline is not None and model.last_good not in {None, baseline.number}
+    if baseline is not None and (baseline.active or can_go_back or baseline.number == number):
+        return change
+    note = Note(kind="baseline", message=f"{model.name}/{number}: is the baseline", model=model.name, version=number)
+    return change.then(Change(model.change(baseline=number, candidate=None, going_back=False), (note,)))
+
+
+def _shared(change: Change, number: int, asked: Deployment, taken: Iterable[Arm]) -> Change:
+    """Give it labels, traffic and shadow traffic; a baseline has all that no arm takes, whatever is asked."""
+    model, notes = change.model, list(change.notes)
+    if asked.labels:
+        model = model.change(labels=model.labels | dict.fromkeys(asked.labels, number))
+    is_baseline = number == model.baseline
+    if asked.traffic is not None and not is_baseline:
+        weights = {**model.weights, number: asked.traffic}
+        weights = {one: weight for one, weight in weights.items() if weight}
+        if weights != model.weights:
+            kept = tuple(ramp for ramp in model.ramps if ramp.version != number)
+            model = reassign(model, weights, taken).change(ramps=kept)
+            message = f"{model.name}/{number}: {asked.traffic / 100:g} % of the traffic once it is ready"
+            notes.append(Note(kind="traffic", message=message, model=model.name, version=number))
+    version = model.versions[number]
+    shadow = 0 if is_baseline else version.shadow if asked.shadow is None else asked.shadow
+    held = version.held and not shadow
+    if (version.shadow, version.held) != (shadow, held):
+        model = model.with_version(version.model_copy(update={"shadow": shadow, "held": held}))
+    return Change(model, tuple(notes))

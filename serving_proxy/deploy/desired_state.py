@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`desired.json` from the models' records, without its generation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from serving_proxy.deploy.changes import arms_data
+from serving_proxy.records.models import Model, Record, Settings, Version
+
+SCHEMA = 1
+_HOSTS_LOAD_TIMEOUT_S = 600.0
+
+
+class HostSettings(Record):
+    """What `desired.json` says beside the models.
+
+    Attributes
+    ----------
+    memory_limit_bytes : int
+        0: the hosts' own limit.
+    maintenance_cpus : str or None
+        Where versions are loaded and warmed up.
+    load_timeout_seconds : float
+        For versions that say nothing of it; 0: no limit.
+    cpusets : dict
+        Host, `model/version`, CPUs: what goes before the version's own setting.
+    limits : dict
+        `model/version`, requests that each host may have of it at a time: what goes before a larger one of its own.
+    divided_cpus : int
+        How many CPUs are divided among versions; 0: each may use all. Where they are divided, a version whose settings
+        leave it open gets as many threads.
+    """
+
+    memory_limit_bytes: int = Field(default=0, ge=0)
+    maintenance_cpus: str | None = None
+    load_timeout_seconds: float = Field(default=_HOSTS_LOAD_TIMEOUT_S, ge=0)
+    cpusets: dict[str, dict[str, str]] = Field(default_factory=dict)
+    limits: dict[str, int] = Field(default_factory=dict)
+    divided_cpus: int = Field(default=0, ge=0)
+
+
+def render(models: Mapping[str, Model], settings: HostSettings) -> dict[str, Any]:
+    """Write what hosts are to serve: versions that have passed their gates and are not on their way out.
+
+    Beside it stands, as annotations that hosts pass over, what a proxy needs that has lost its database
+    (`serving_proxy.deploy.adoption`).
+    """
+    body: dict[str, Any] = {"schema": SCHEMA, "models": {}}
+    if settings.memory_limit_bytes:
+        body["memory_limit_bytes"] = settings.memory_limit_bytes
+    if settings.maintenance_cpus:
+        body["maintenance_cpus"] = settings.maintenance_cpus
+    if settings.load_timeout_seconds != _HOSTS_LOAD_TIMEOUT_S:
+        body["load_timeout_seconds"] = settings.load_timeout_seconds
+    for name, model in sorted(models.items()):
+        rendered = _model(model, settings)
+        if rendered is not None:
+            body["models"][name] = rendered
+    refused = {name: one for name, model in sorted(models.items()) if (one := _refused(model))}
+    if refused:
+        body["refused"] = refused
+    named = {f"{name}/{number}" for name, one in body["models"].items() for number in one["versions"]}
+    hosts = {
+        host: {"cpusets": kept}
+        for host, cpusets in sorted(settings.cpusets.items())
+        if (kept := {version: cpus for version, cpus in sorted(cpusets.items()) if version in named})
+    }
+    if hosts:
+        body["hosts"] = hosts
+    return body
+
+
+def _refused(model: Model) -> dict[str, Any]:
+    """Return what hosts answer clients that ask what became of versions that no host is to load."""
+    return {
+        str(number): {"status": one.failure or "UNKNOWN", "message": one.reason}
+        for number, one in model.versions.items()
+        if one.refused
+    }
+
+
+def _model(model: Model, host: HostSettings) -> dict[str, Any] | None:
+    versions = {number: one for number, one in model.versions.items() if one.desired}
+    # Without its baseline a model would refuse what no arm takes, for a reason that nobody could read.
+    if model.baseline not in versions:
+        return None
+    rendered: dict[str, Any] = {
+        "baseline": model.baseline,
+        "routing": _routing(model, set(versions)),
+        "versions": {str(number): _version(model, one, host) for number, one in versions.items()},
+    }
+    labels = {label: number for label, number in sorted(model.published.items()) if number in versions}
+    if labels:
+        rendered["labels"] = labels
+    shadow = [{"version": n, "weight": one.shadow} for n, one in versions.items() if one.shadow and n != model.baseline]
+    if shadow:
+        rendered["shadow"] = shadow
+    if model.request_log is not None:
+        rendered["request_log"] = model.request_log.model_dump()
+    kept = model_annotations(model)
+    if kept:
+        rendered["annotations"] = kept
+    return rendered
+
+
+def model_annotations(model: Model) -> dict[str, Any]:
+    """Return what hosts need not know of a model, and a proxy that has lost its database does."""
+    fields = {"base_path", "policy", "settings", "candidate", "going_back", "last_good", "guard", "ramps"}
+    kept = model.model_dump(mode="json", include=fields, exclude_defaults=True)
+    if model.labels != model.published:
+        kept["labels"] = dict(sorted(model.labels.items()))
+    return kept
+
+
+def version_annotations(version: Version, rendered: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same of a version; `rendered` is its entry, which need not be said again."""
+    fields = {"chosen", "rejected", "optimize", "other_signature", "slo_p99_ms", "profile", "allowed_ops"}
+    kept = version.model_dump(mode="json", include=fields, exclude_defaults=True)
+    if version.source != version.path:
+        kept["source"] = version.source
+    if version.optimize is not None:
+        # By which its artefact is named.
+        kept["deployed_at"] = version.deployed_at
+    if version.held and "traffic" not in rendered:
+        kept["held"] = True
+    own = _settings(version.settings)
+    if any(rendered.get(key) != own.get(key) for key in ("config", "limits")):
+        kept["settings"] = {key: own[key] for key in ("config", "limits") if key in own}
+    return kept
+
+
+def _routing(model: Model, there: set[int]) -> dict[str, Any]:
+    return {
+        "layer": model.layer_name,
+        "key": {"input": model.key_input} if model.key_input else None,
+        "arms": [one for one in arms_data(model) if one["version"] in there],
+        "paused": model.paused,
+    }
+
+
+def _version(model: Model, version: Version, host: HostSettings) -> dict[str, Any]:
+    rendered: dict[str, Any] = {"path": version.path} | _settings(version.settings)
+    threads = worker_threads(version.settings, host.divided_cpus) if host.divided_cpus else None
+    if threads is not None:
+        rendered["config"] = {**version.settings.config, "worker_threads": threads}
+    most = host.limits.get(f"{model.name}/{version.number}")
+    if most is not None:
+        own = rendered.setdefault("limits", {})
+        own["max_in_flight"] = min(most, own.get("max_in_flight", most))
+    reachable = version.number in {*model.published.values(), *model.weights, model.baseline}
+    if version.held and not reachable and not version.chosen:
+        rendered["traffic"] = False
+    if version.sha256 is not None:
+        rendered["files"] = {"sha256": version.sha256} | ({"seal": version.seal} if version.seal else {})
+    kept = version_annotations(version, rendered)
+    if kept:
+        rendered["annotations"] = kept
+    return rendered
+
+
+def worker_threads(settings: Settings, cpus: int) -> int | None:
+    """Return the threads that a session needs for its version to use any CPUs that it may be given; None: leave it.
+
+    A version with CPUs of its own runs on threads of its sessions, by default one each: on no more than one core. An
+    operator's `cpuset` changes nothing: it comes and goes without a reload, and hosts run no more requests at once than
+    a session has CPUs. Where requests are put together these threads mean something else, and whoever names them knows
+    why.
+    """
+    named = {"worker_threads", "execution"} & settings.config.keys()
+    if named or (settings.batching is not None and settings.batching.mode != "off"):
+        return None
+    sessions = settings.config.get("session_num", 1)
+    if not isinstance(sessions, int) or isinstance(sessions, bool) or sessions < 1:
+        return None
+    return max(1, -(-cpus // sessions))
+
+
+def _settings(settings: Settings) -> dict[str, Any]:
+    rendered: dict[str, Any] = {}
+    if settings.config:
+        rendered["config"] = settings.config
+    for key in ("warmup_file", "cpuset"):
+        value = getattr(settings, key)
+        if value is not None:
+            rendered[key] = value
+    if settings.batching is not None:
+        rendered["batching"] = settings.batching.model_dump()
+    if settings.limits is not None:
+        rendered["limits"] = settings.limits.model_dump(exclude_none=True)
+    if settings.priority:
+        rendered["priority"] = settings.priority
+    return rendered

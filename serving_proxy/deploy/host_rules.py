@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether hosts would serve what a change leads to, by their own rules and before it is written.
+
+The rules are the library's, in a part of it that needs no kernels: 1 MB of the proxy's own memory, and some 30 MB that
+it shares with the hosts' files in the page cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable, Set
+from typing import Any
+
+from serving_proxy.deploy.desired_state import HostSettings, render
+from serving_proxy.errors import InvalidError
+from serving_proxy.records.models import Model
+from serving_proxy.records.states import GATED, State
+from serving_proxy.system.cpus import format_cpus
+
+log = logging.getLogger("serving_proxy.checking")
+
+_MOST_TOLD = 5
+
+Check = Callable[[str], Iterable[tuple[str | None, int | None, str]]]
+"""Of the text of a `desired.json`: model, version and message of everything that hosts would refuse."""
+
+
+def load_rules() -> None:
+    """Load the hosts' rules before anything else runs, without the line that TensorFlow prints of oneDNN meanwhile.
+
+    Standard error holds lines of JSON; it is the process's only for as long as no other thread writes to it.
+    """
+    import processor
+
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        # What is missing is said at the first check.
+        with contextlib.suppress(processor.ProcessorError):
+            processor.check_desired('{"schema": 1, "generation": 0, "models": {}}')
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+class Checker:
+    """Checks changes of models; used by one thread.
+
+    Parameters
+    ----------
+    cpus : set of int
+        Those that hosts may use; none: those of this process.
+    """
+
+    def __init__(self, cpus: Set[int] = frozenset()) -> None:
+        self._cpus = format_cpus(set(cpus)) or None
+        self._check: Check | None = self._by_library
+
+    def check(self, before: Model | None, after: Model, settings: HostSettings) -> None:
+        """Check a model as hosts will be told of it once its versions have passed their gates.
+
+        What was wrong before the change, as in a database of an earlier release, does not stand in the way of it: a
+        roll-back has to work then more than ever.
+
+        Raises
+        ------
+        InvalidError
+            Hosts would refuse something that they would not have refused before; with model, version and key.
+        """
+        found = self._faults(after, settings)
+        if found and before is not None:
+            known = set(self._faults(before, settings))
+            found = [one for one in found if one not in known]
+        if found:
+            more = f"; and {len(found) - _MOST_TOLD} more" if len(found) > _MOST_TOLD else ""
+            raise InvalidError("; ".join(found[:_MOST_TOLD]) + more)
+
+    def _faults(self, model: Model, settings: HostSettings) -> list[str]:
+        body = render({model.name: prospective(model)}, settings.model_copy(update={"cpusets": {}}))
+        if not body["models"]:
+            return []
+        strange = [
+            f"{model.name}/{number}: key '{key}': {what}"
+            for number, version in model.versions.items()
+            if version.active or version.desired
+            for key, what in unwritable(version.settings.config)
+            + unwritable({"path": version.path or version.source, "warmup_file": version.settings.warmup_file})
+        ]
+        if strange:
+            return strange
+        try:
+            text = json.dumps({"generation": 0, **body}, allow_nan=False)
+        except (ValueError, RecursionError) as error:
+            return [f"{model.name}: {error}, expected settings that JSON can hold"]
+        found = () if self._check is None else self._check(text)
+        return [_told(model.name, number, message) for _, number, message in found]
+
+    def _by_library(self, text: str) -> Iterable[tuple[str | None, int | None, str]]:
+        import processor
+
+        try:
+            found = processor.check_desired(text, self._cpus)
+        except processor.InvalidArgumentError as error:
+            return [(None, None, str(error))]
+        except (processor.NotFoundError, processor.FailedPreconditionError) as error:
+            # A proxy whose hosts are installed elsewhere: they refuse what is wrong, version by version.
+            log.warning("settings are not checked before hosts have them: %s", error)
+            self._check = None
+            return []
+        return [(one.model, one.version, one.message) for one in found]
+
+
+def prospective(model: Model) -> Model:
+    """Return the model as it is once the versions that are on their way have passed their gates."""
+    versions = {
+        number: one.model_copy(update={"state": State.LOADING, "path": one.path or one.source})
+        if one.state in GATED
+        else one
+        for number, one in model.versions.items()
+    }
+    baseline = model.baseline
+    if baseline is None or not versions[baseline].desired:
+        # Nothing would be rendered, and nothing checked.
+        baseline = next((number for number, one in versions.items() if one.desired), baseline)
+    return model.change(versions=versions, baseline=baseline)
+
+
+def unwritable(value: Any, key: str = "") -> list[tuple[str, str]]:
+    """Return what JSON cannot hold: the keys below which it is, and what is wrong with it."""
+    found: list[tuple[str, str]] = []
+    left = [(key, value)]
+    while left:
+        place, one = left.pop()
+        if isinstance(one, float) and not math.isfinite(one):
+            found.append((place, f"{one} found, expected a finite number"))
+        elif isinstance(one, str) and not _is_text(one):
+            found.append((place, f"{one!a} found, expected text that UTF-8 can hold"))
+        elif isinstance(one, dict):
+            left += [(place or str(name), inner) for name, inner in one.items()]
+        elif isinstance(one, list):
+            left += [(place, inner) for inner in one]
+    return found
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _told(model: str, version: int | None, message: str) -> str:
+    """Name a fault as the proxy does: `ranking/4: config key 'session_num': ...`."""
+    named = model if version is None else f"{model}/{version}"
+    place = f"desired.json: models.{model}" + ("" if version is None else f".versions.{version}")
+    return (
+        f"{named}: {message.removeprefix(place).lstrip('.: ')}" if message.startswith(place) else f"{named}: {message}"
+    )

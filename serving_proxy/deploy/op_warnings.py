@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looks once at versions that were deployed before their ops were checked: they stay, and an operator is told."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from serving_proxy.deploy.reconciler import Control
+from serving_proxy.errors import ProxyError
+from serving_proxy.gates.ops import reached_ops
+from serving_proxy.gates.saved_model import read_meta_graph
+from serving_proxy.records.models import Note
+
+
+async def warn_of_ops(control: Control) -> None:
+    """Enter which versions reach ops that would be refused by now."""
+    for name, model in list(control.models.items()):
+        for version in list(model.versions.values()):
+            if version.desired and version.ops is None and version.path is not None:
+                with control.going_on(f"ops of {name}/{version.number}"):
+                    await _look(control, name, version.number, Path(version.path))
+
+
+async def _look(control: Control, name: str, number: int, path: Path) -> None:
+    try:
+        found = await asyncio.to_thread(lambda: reached_ops(read_meta_graph(path)))
+    except ProxyError:
+        # Hosts say what is wrong with it, or have it in memory and will not read it again.
+        return
+    model = control.models.get(name)
+    version = None if model is None else model.versions.get(number)
+    if model is None or version is None or version.ops is not None or version.path != str(path):
+        return
+    ops = tuple(sorted({one.op for one in found}))
+    changed = model.with_version(version.model_copy(update={"ops": ops}))
+    refused = [one for one in ops if one not in {*control.options.allowed_ops, *version.allowed_ops}]
+    first = {one.op: str(one) for one in reversed(found)}
+    notes = (
+        Note(
+            kind="ops",
+            message=f"{name}/{number}: {'; '.join(first[one] for one in refused)}. It stays deployed; deployed anew it "
+            f"needs {' '.join(f'--allow-op {one}' for one in refused)}",
+            model=name,
+            version=number,
+            data={"ops": refused},
+        ),
+    )
+    control.store([changed], notes if refused else ())

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs of an operator: checked, written, and carried on by a job where they take a while."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from serving_proxy.cores.profiles import check_profile
+from serving_proxy.deploy import changes
+from serving_proxy.deploy.changes import Change
+from serving_proxy.deploy.deployment import Deployment, check_name, choose_number, deploy
+from serving_proxy.deploy.jobs import Job, Jobs
+from serving_proxy.deploy.pipeline import Gates
+from serving_proxy.deploy.reconciler import Control
+from serving_proxy.errors import InvalidError, NotFoundError, PreconditionError
+from serving_proxy.experiments.traffic import to_weight
+from serving_proxy.gates.fingerprint import stamp_of
+from serving_proxy.gates.paths import check_tree, check_writable, resolved
+from serving_proxy.gates.saved_model import check_graph
+from serving_proxy.records.models import Model
+from serving_proxy.records.states import GATED
+from serving_proxy.sources.deeprec import parse_deeprec
+from serving_proxy.sources.model_settings import ModelSettings
+from serving_proxy.system.cpus import parse_cpus
+from serving_proxy.system.files import read_regular
+
+_MOST_CONFIG_BYTES = 1024 * 1024
+_LONGEST_RAMP_S = 366 * 86400.0
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """What `deploy` answers.
+
+    Attributes
+    ----------
+    job : Job or None
+        None: the version is there already.
+    notes : tuple of str
+        What was asked and has no effect.
+    """
+
+    version: int
+    job: Job | None
+    notes: tuple[str, ...] = ()
+
+
+class Verbs:
+    """What an operator can do; the API, the guard and the watchers call these."""
+
+    def __init__(self, control: Control, jobs: Jobs, gates: Gates) -> None:
+        self._control = control
+        self._jobs = jobs
+        self._gates = gates
+        # Of versions that are deployed by hand, for what nobody says.
+        self.defaults = ModelSettings()
+
+    async def deploy(self, name: str, asked: Deployment, by_policy: bool = False) -> Deployed:
+        """Deploy a version, or change the settings of one that is deployed.
+
+        Raises
+        ------
+        ProxyError
+            As `serving_proxy.deploy.deployment.deploy`; the folder is not there or not permitted.
+        """
+        check_name(name)
+        # Storage may be slow, and a tree large.
+        asked = await asyncio.to_thread(self._prepared, asked)
+        model = self._control.models.get(name) or Model(name=name)
+        if by_policy and model.policy is None:
+            raise PreconditionError(f"{name}: is no longer configured, expected a model of the configuration")
+        if model.policy is not None and not by_policy:
+            raise PreconditionError(
+                f"{name}: its versions come from {model.base_path}, expected a version placed there"
+            )
+        before = model.versions.get(choose_number(model, asked))
+        if not by_policy and (before is None or not before.active):
+            asked = asked.model_copy(update={"settings": self.defaults.completed(asked.settings)})
+        change, number = deploy(model, asked, self._control.taken(model), time.time())
+        self._control.commit(change)
+        version = change.model.versions[number]
+        job = self._gates.begin(name, number) if version.state in GATED else None
+        running = (one for one in self._jobs.running(name, number) if one.deployed_at == version.deployed_at)
+        notes = _ineffective(model, number, asked)
+        if asked.given_profile is not None and self._control.options.cores == "off":
+            notes += (f"{name}/{number}: the profile is kept, and used once `serve --cores` divides cores",)
+        return Deployed(number, job or next(running, None), notes)
+
+    def undeploy(self, name: str, version: int | None = None, by_policy: bool = False) -> None:
+        """Take a version out, or the whole model; its last requests are answered."""
+        model = self._control.model(name)
+        if model.policy is not None and not by_policy:
+            raise PreconditionError(
+                f"{name}: comes from {model.base_path}, expected it to be taken from the configuration"
+            )
+        change = changes.undeploy(model, version, time.time())
+        self._control.commit(change, urgent=not by_policy)
+        for job in self._jobs.running(name, version):
+            job.cancel()
+
+    def traffic(self, name: str, percents: Mapping[str, float]) -> None:
+        """Split traffic between versions or labels; what is not named goes to the baseline."""
+        model = self._control.model(name)
+        weights: dict[int, int] = {}
+        for text, percent in percents.items():
+            number = version_of(model, text)
+            if number in weights:
+                raise InvalidError(f"{name}: version {number} is named twice, expected once")
+            weights[number] = to_weight(percent)
+        self._control.commit(changes.set_traffic(model, weights, self._control.taken(model)))
+
+    def ramp(self, name: str, version: int, to: float, seconds: float) -> None:
+        """Move a version's share to a percentage within some time."""
+        if not 0 <= seconds <= _LONGEST_RAMP_S:
+            raise InvalidError(f"ramp: {seconds:g} s, expected 0 to {_LONGEST_RAMP_S:g} s")
+        model = self._control.model(name)
+        self._control.commit(changes.start_ramp(model, version, to_weight(to), seconds, self._control.taken(model)))
+
+    def promote(self, name: str, version: int) -> None:
+        """Make a version the baseline once it is ready; the baseline before it stays warm."""
+        self._stepped(changes.promote(self._control.model(name), version))
+
+    def choose(self, name: str, numbers: Iterable[int]) -> None:
+        """Have the versions answer that a version policy chooses, with or without a share of the traffic."""
+        self._control.commit(changes.choose(self._control.model(name), numbers))
+
+    def rollback(self, name: str) -> None:
+        """Send everything to the last good baseline, or say by a PreconditionError why there is nothing to roll back.
+
+        A full disk does not prevent it.
+        """
+        self._stepped(changes.roll_back(self._control.model(name)), urgent=True)
+
+    def pause(self, name: str, paused: bool = True) -> None:
+        """Send everything to the baseline for a while, which a full disk does not prevent, or let experiments go on."""
+        self._stepped(changes.pause(self._control.model(name), paused), urgent=paused)
+
+    def _stepped(self, change: Change, urgent: bool = False) -> None:
+        """Write a change and take the next step at once: what can be done now has been done when this returns."""
+        if self._control.commit(change, urgent):
+            self._control.step()
+
+    def _prepared(self, asked: Deployment) -> Deployment:
+        """Resolve what a deployment names on disk."""
+        roots = self._control.options.model_roots
+        place = resolved(asked.source, roots)
+        if os.path.isfile(place) and place.suffix == ".json":
+            asked, place = self._deeprec(asked, place)
+        elif not os.path.isdir(place):
+            raise InvalidError(
+                f"model {asked.source}: no folder, expected a SavedModel's folder or a DeepRec Processor's JSON"
+            )
+        settings = asked.settings
+        if settings.warmup_file is not None:
+            # Those that were made of request logs lie in the state directory, which is no model's root.
+            allowed = (*roots, self._control.options.warmups) if roots else ()
+            file = resolved(_beside(settings.warmup_file, place), allowed, "warm-up file")
+            if not os.path.isfile(file):
+                raise NotFoundError(f"warm-up file {file}: no regular file, expected one")
+            settings = settings.model_copy(update={"warmup_file": str(file)})
+        checkpoints = settings.config.get("checkpoint_dir")
+        if isinstance(checkpoints, str) and checkpoints:
+            check_tree(resolved(checkpoints, roots, "checkpoint_dir"), roots)
+        for key in ("timeline_path", "ev_storage_path"):
+            place_of_key = settings.config.get(key)
+            if isinstance(place_of_key, str) and place_of_key:
+                check_writable(place_of_key, roots, key)
+        if asked.given_profile is not None:
+            file = resolved(asked.given_profile, roots, "profile")
+            # What graph-tools will make of it is compared once it is there.
+            check_profile(file, None if asked.optimize is not None else place)
+            asked = asked.model_copy(update={"profile": str(file)})
+        if settings.cpuset:
+            for group in settings.cpuset.split(";"):
+                parse_cpus(group, "cpuset")
+        # Before the tree is walked, which may be anything.
+        check_graph(place)
+        # As it was written: a link such as `current` is another source once it points elsewhere.
+        return asked.model_copy(update={"settings": settings, "stamp": stamp_of(place)})
+
+    def _deeprec(self, asked: Deployment, file: Path) -> tuple[Deployment, Path]:
+        """Take a DeepRec Processor's JSON in the place of a folder."""
+        text = read_regular(file, _MOST_CONFIG_BYTES, "the JSON of a DeepRec Processor").decode("utf-8", "replace")
+        found = parse_deeprec(text, str(file))
+        own = asked.settings.model_dump(exclude_unset=True, exclude={"config"})
+        config = {**found.settings.config, **asked.settings.config}
+        settings = found.settings.model_copy(update={**own, "config": config})
+        values: dict[str, Any] = {"source": found.folder, "settings": settings, "number": asked.number or found.version}
+        return asked.model_copy(update=values), resolved(found.folder, self._control.options.model_roots)
+
+
+def version_of(model: Model, text: str) -> int:
+    """Read a version's number or label.
+
+    Raises
+    ------
+    NotFoundError
+    """
+    if text.isascii() and text.isdecimal() and len(text) < 20:
+        return int(text)
+    if text in model.labels:
+        return model.labels[text]
+    raise NotFoundError(f"{model.name}: '{text[:80]}' is no version and no label, expected one")
+
+
+def _beside(file: str, folder: Path) -> str:
+    """Name a file that is relative to the model's folder."""
+    return file if file.startswith("/") else str(folder / file)
+
+
+def _ineffective(before: Model, number: int, asked: Deployment) -> tuple[str, ...]:
+    if before.baseline not in {None, number} or not (asked.traffic or asked.shadow):
+        return ()
+    return (f"{before.name}/{number} is the baseline: it serves what no arm takes, traffic and shadow have no effect",)

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes a deployed version through the gates: validation, optimisation, and the wait until hosts have it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from serving_proxy.deploy.changes import Change, move, stop
+from serving_proxy.deploy.jobs import Job, Jobs, Work
+from serving_proxy.deploy.reconciler import Control
+from serving_proxy.errors import CancelledError, ExhaustedError, PreconditionError, ProxyError, UnavailableError
+from serving_proxy.gates.hashing import fingerprint_apart
+from serving_proxy.gates.saved_model import Signatures, read_signatures
+from serving_proxy.gates.validation import Validated, check_signatures, validate
+from serving_proxy.records.hosts import failed_anywhere
+from serving_proxy.records.models import Version
+from serving_proxy.records.states import GATED, State
+from serving_proxy.store import JobRow
+from serving_proxy.workers.optimize import optimise
+
+PERIOD_S = 5.0
+_VALIDATIONS = 2
+_WAITING_S = 5.0
+_FULL_DISK_S = 2.0
+_LONGEST_FORGETTING_S = 5.0
+
+_T = TypeVar("_T")
+Cancelled = Callable[[], bool]
+Told = Callable[[int, int], None]
+
+
+class Gates:
+    """Runs the jobs of versions that are on their way."""
+
+    def __init__(self, control: Control, jobs: Jobs) -> None:
+        self._control = control
+        self._jobs = jobs
+        self._validations = asyncio.Semaphore(_VALIDATIONS)
+        # Memory for one at a time. Whoever removes artefacts and tables has it meanwhile.
+        self.optimising = asyncio.Lock()
+
+    def begin(self, name: str, number: int) -> Job:
+        """Take a version through the gates; if that is being done already, return the job that does it."""
+        version = self._version(name, number)
+        for job in self._jobs.running(name, number):
+            if job.deployed_at == version.deployed_at and not job.cancelling:
+                return job
+        return self._start(name, version)
+
+    async def run(self) -> None:
+        """Look for versions that were left behind until the task is cancelled."""
+        while True:
+            with self._control.going_on("gates"):
+                self.pick_up()
+            await asyncio.sleep(PERIOD_S)
+
+    def pick_up(self) -> None:
+        """Begin jobs for versions that have none, as when the disk was full at that moment."""
+        if self._control.closing:
+            return
+        for name, model in list(self._control.models.items()):
+            for number, version in list(model.versions.items()):
+                jobs = self._jobs.running(name, number)
+                if version.state in GATED and not any(one.deployed_at == version.deployed_at for one in jobs):
+                    self._from_new(name, version, "its job had ended")
+                    self._start(name, version)
+
+    def resume(self) -> None:
+        """Go on with what a former proxy was doing."""
+        left = self._control.repository.jobs(running=True)
+        rows = {(row.model, row.version): row for row in left if row.kind == "deploy"}
+        for other in left:
+            if other.kind != "deploy":
+                self._control.repository.finish_job(other.id, "cancelled", "the proxy was restarted; another goes on")
+        for name, model in list(self._control.models.items()):
+            for number, version in list(model.versions.items()):
+                row = rows.pop((name, number), None)
+                self._from_new(name, version, "the proxy was restarted")
+                if version.state in GATED or (row is not None and version.active):
+                    self._start(name, version, row)
+        for row in rows.values():
+            self._control.repository.finish_job(row.id, "cancelled", "the version is no longer deployed")
+
+    def artefact(self, name: str, version: Version) -> Path:
+        """Say where the optimised model of a version is."""
+        return self._control.options.artefacts / name / f"{version.number}-{int(version.deployed_at * 1000):x}"
+
+    def _from_new(self, name: str, version: Version, reason: str) -> None:
+        """Let a version that is on its way begin anew."""
+        if version.state in GATED - {State.NEW}:
+            change = move(self._control.model(name), version.number, State.NEW, version.since, reason)
+            self._control.store([change.model], change.notes)
+
+    def _start(self, name: str, version: Version, row: JobRow | None = None) -> Job:
+        work = self._work(name, version)
+        return self._jobs.begin("deploy", name, version.number, work, row, version.deployed_at)
+
+    def _work(self, name: str, version: Version) -> Work:
+        return lambda job: self._run(job, name, version.deployed_at)
+
+    async def _run(self, job: Job, name: str, deployed_at: float) -> None:
+        number = job.row.version
+        try:
+            if self._current(name, number, deployed_at).state in GATED:
+                await self._gates(job, name, number, deployed_at)
+            await self._loaded(job, name, number, deployed_at)
+        except asyncio.CancelledError:
+            if not self._jobs.closing:
+                self._give_up(name, number, deployed_at)
+            raise
+        except ProxyError as error:
+            await self._fail(job, name, number, deployed_at, str(error), error.status)
+            raise
+        except Exception as error:
+            # A fault of ours, or storage that fails in a way that no gate expects.
+            await self._fail(job, name, number, deployed_at, f"{type(error).__name__}: {error}", "UNKNOWN")
+            raise
+
+    async def _gates(self, job: Job, name: str, number: int, deployed_at: float) -> None:
+        if self._validations.locked():
+            job.told("waiting for other validations")
+        async with self._validations:
+            await self._move(job, name, number, deployed_at, State.VALIDATING)
+            found = await self._validate(job, name, number, deployed_at)
+        version = self._current(name, number, deployed_at)
+        if version.optimize is not None:
+            if self.optimising.locked():
+                job.told("waiting for another optimisation")
+            async with self.optimising:
+                job.told("optimizing")
+                await self._move(job, name, number, deployed_at, State.OPTIMIZING)
+                path = await self._optimise(job, name, version, found.path)
+            signatures = await asyncio.to_thread(read_signatures, path)
+            # What is shown is the hash of what is served.
+            files = await self._in_thread(job, "reading the optimised model", partial(fingerprint_apart, path))
+            found = replace(found, path=path, signatures=signatures, files=files)
+            expected = self._expected(name, version)
+            if expected is not None:
+                check_signatures(str(path), expected, signatures)
+        await self._forgotten(job, name, number, deployed_at)
+        await self._admit(job, name, number, deployed_at, found)
+
+    async def _forgotten(self, job: Job, name: str, number: int, deployed_at: float) -> None:
+        """Wait until no host shows what has failed under this number before.
+
+        Hosts try the same entry again only once it was gone, and what they say of the former is nothing about this one.
+        """
+        end = time.monotonic() + _LONGEST_FORGETTING_S
+        while failed_anywhere(self._control.hosts, name, number) and time.monotonic() < end:
+            job.told("waiting for hosts to forget the version that failed")
+            self._current(name, number, deployed_at)
+            await asyncio.sleep(0.02)
+
+    async def _validate(self, job: Job, name: str, number: int, deployed_at: float) -> Validated:
+        version = self._current(name, number, deployed_at)
+        expected = self._expected(name, version)
+        allowed = {*self._control.options.allowed_ops, *version.allowed_ops}
+        work = partial(validate, version.source, self._control.options.model_roots, expected, allowed_ops=allowed)
+        return await self._in_thread(job, "validating", work)
+
+    async def _in_thread(self, job: Job, step: str, work: Callable[[Cancelled, Told, str | None], _T]) -> _T:
+        """Read files of a model on a thread, which looks whether it is cancelled and tells how far it is."""
+        cancelled = False
+        job.told(step)
+        try:
+            return await asyncio.to_thread(
+                work,
+                lambda: cancelled,
+                lambda done, total: job.told(step, done, total, "bytes"),
+                self._control.options.host_settings.maintenance_cpus,
+            )
+        finally:
+            # The thread cannot be stopped from outside; it looks here.
+            cancelled = True
+
+    async def _optimise(self, job: Job, name: str, version: Version, source: Path) -> Path:
+        options = self._control.options
+        target = self.artefact(name, version)
+        await asyncio.to_thread(shutil.rmtree, target, True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        await optimise(
+            source,
+            target,
+            precision=version.optimize or "auto",
+            table_store=options.tables,
+            report=target.with_suffix(".json"),
+            requests=Path(version.settings.warmup_file) if version.settings.warmup_file else None,
+            cpus=self._control.host_settings.maintenance_cpus,
+            told=lambda step, done, total, unit: job.told(f"optimizing: {step}", done, total, unit),
+        )
+        return target.resolve(strict=True)
+
+    async def _loaded(self, job: Job, name: str, number: int, deployed_at: float) -> None:
+        """Wait until every host has the version, or one says why not."""
+        while True:
+            version = self._current(name, number, deployed_at)
+            if version.state == State.READY:
+                return
+            if version.state == State.FAILED:
+                raise PreconditionError(f"{name}/{number}: {version.reason}")
+            job.told(str(version.state) + (f", {version.reason}" if version.reason else ""))
+            await self._control.bus.change(_WAITING_S)
+
+    def _version(self, name: str, number: int) -> Version:
+        return self._control.model(name).versions[number]
+
+    def _current(self, name: str, number: int, deployed_at: float) -> Version:
+        """Return the version if it is still the one that the job is about."""
+        version = self._control.model(name).versions.get(number)
+        gone = version is None or version.deployed_at != deployed_at
+        if version is None or gone or version.state in {State.DRAINING, State.STOPPED}:
+            raise CancelledError(f"{name}/{number}: undeployed")
+        return version
+
+    def _expected(self, name: str, version: Version) -> Signatures | None:
+        """Return the signatures that clients of the model rely on."""
+        model = self._control.model(name)
+        if version.other_signature or model.baseline in {None, version.number}:
+            return None
+        baseline = model.versions[model.baseline] if model.baseline is not None else None
+        return None if baseline is None else baseline.signatures
+
+    async def _move(
+        self,
+        job: Job,
+        name: str,
+        number: int,
+        deployed_at: float,
+        state: State,
+        reason: str = "",
+        failure: str = "",
+    ) -> None:
+        def moved() -> Change:
+            self._current(name, number, deployed_at)
+            return move(self._control.model(name), number, state, time.time(), reason, failure)
+
+        await self._written(job, moved)
+
+    async def _admit(self, job: Job, name: str, number: int, deployed_at: float, found: Validated) -> None:
+        files = found.files
+
+        def admitted() -> Change:
+            self._current(name, number, deployed_at)
+            change = move(self._control.model(name), number, State.LOADING, time.time())
+            values: dict[str, Any] = {"path": str(found.path), "signatures": found.signatures, "ops": found.ops}
+            values |= {"sha256": files.sha256, "bytes": files.bytes, "seal": files.seal}
+            return Change(
+                change.model.with_version(change.model.versions[number].model_copy(update=values)), change.notes
+            )
+
+        await self._written(job, admitted)
+
+    async def _written(self, job: Job, made: Callable[[], Change]) -> None:
+        """Write a change; wait while the disk is full or the database locked.
+
+        What has been done so far is not to be done again.
+        """
+        while True:
+            try:
+                self._control.commit(made())
+                return
+            except (ExhaustedError, UnavailableError) as error:
+                job.told(f"waiting: {error}")
+                await asyncio.sleep(_FULL_DISK_S)
+
+    async def _fail(self, job: Job, name: str, number: int, deployed_at: float, reason: str, failure: str) -> None:
+        model = self._control.models.get(name)
+        version = None if model is None else model.versions.get(number)
+        if version is not None and version.deployed_at == deployed_at and version.state in GATED:
+            await self._move(job, name, number, deployed_at, State.FAILED, reason, failure)
+
+    def _give_up(self, name: str, number: int, deployed_at: float) -> None:
+        """Take out a version whose job was cancelled, unless it has arrived."""
+        model = self._control.model(name)
+        version = model.versions.get(number)
+        if version is None or version.deployed_at != deployed_at or version.state == State.READY:
+            return
+        if version.active:
+            self._control.commit(stop(model, number, time.time(), "cancelled"))

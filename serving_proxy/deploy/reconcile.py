@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One step of the control loop as a pure function: a snapshot in, the models after it and `desired.json` out.
+
+Asked twice with the same snapshot it gives the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from serving_proxy.deploy.changes import Change, arms_data, move, reassign, stop, without_traffic
+from serving_proxy.deploy.desired_state import HostSettings, render
+from serving_proxy.deploy.version_policy import labels_to_publish
+from serving_proxy.errors import ExhaustedError
+from serving_proxy.experiments import ramps
+from serving_proxy.experiments.traffic import to_percent
+from serving_proxy.records.hosts import HostSeen, held_anywhere, observe
+from serving_proxy.records.models import Arm, Model, Note, Version
+from serving_proxy.records.states import SERVED, State, way
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that a step looks at.
+
+    Attributes
+    ----------
+    models : dict of str to Model
+    hosts : sequence of HostSeen
+    now : float [s since 1970]
+    seconds : dict of str to dict of int to float [s]
+        By model and version: for how long its ramp has run since its record was written.
+    settings : HostSettings
+    """
+
+    models: Mapping[str, Model]
+    hosts: Sequence[HostSeen]
+    now: float
+    seconds: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    settings: HostSettings = field(default_factory=HostSettings)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a step leads to.
+
+    Attributes
+    ----------
+    changed : dict of str to Model
+        Those that are other than before.
+    notes : tuple of Note
+    desired : dict
+        `desired.json` without its generation.
+    """
+
+    changed: Mapping[str, Model]
+    notes: tuple[Note, ...]
+    desired: dict[str, Any]
+
+
+def reconcile(snapshot: Snapshot) -> Plan:
+    """Take every model one step on."""
+    models = dict(snapshot.models)
+    notes: list[Note] = []
+    for name in sorted(models):
+        taken = taken_by_others(models, models[name])
+        change = step(models[name], snapshot, taken)
+        models[name] = change.model
+        notes += change.notes
+    changed = {name: one for name, one in models.items() if one != snapshot.models[name]}
+    return Plan(changed, tuple(notes), render(models, snapshot.settings))
+
+
+def taken_by_others(models: Mapping[str, Model], model: Model) -> tuple[Arm, ...]:
+    """Return the buckets of a model's layer that other models have."""
+    return tuple(
+        arm
+        for other in models.values()
+        if other.name != model.name and other.layer_name == model.layer_name
+        for arm in other.arms
+    )
+
+
+def step(model: Model, snapshot: Snapshot, taken: tuple[Arm, ...]) -> Change:
+    """Take one model a step on: states, promotion, labels, ramps."""
+    change = Change(model)
+    for number in model.versions:
+        change = change.then(_state(change.model, number, snapshot))
+    change = change.then(_heir(change.model))
+    change = change.then(_promotion(change.model, snapshot.now))
+    change = change.then(Change(_labels(change.model)))
+    return change.then(_ramps(change.model, snapshot.seconds.get(model.name, {}), taken))
+
+
+def _state(model: Model, number: int, snapshot: Snapshot) -> Change:
+    """Follow what the hosts say."""
+    version = model.versions[number]
+    if version.state == State.DRAINING:
+        if held_anywhere(snapshot.hosts, model.name, number):
+            return Change(model)
+        return move(model, number, State.STOPPED, snapshot.now)
+    if not version.desired:
+        return Change(model)
+    seen = observe(snapshot.hosts, model.name, number, version.path)
+    if seen.state == State.STOPPED:
+        # A failed version of which no host knows is waiting for one, as all others are.
+        return _moved(model, version, State.LOADING, seen.reason, snapshot.now)
+    return _moved(model, version, seen.state, seen.reason, snapshot.now)
+
+
+def _moved(model: Model, version: Version, state: State, reason: str, now: float) -> Change:
+    change = Change(model)
+    for one in way(version.state, state):
+        change = change.then(move(change.model, version.number, one, now, reason if one == state else ""))
+    found = change.model.versions[version.number]
+    if found.reason != reason:
+        change = change.then(Change(model.with_version(found.model_copy(update={"reason": reason}))))
+    return change
+
+
+def _heir(model: Model) -> Change:
+    """Make another version the baseline where the baseline never got so far that a host could try it."""
+    if model.baseline is not None and (one := model.versions[model.baseline]) and (one.active or one.desired):
+        return Change(model)
+    able = [one for one in model.versions.values() if one.state in SERVED and not one.rejected]
+    if not able:
+        return Change(model)
+    heir = max(able, key=lambda one: (one.number == model.last_good, one.state == State.READY, one.number))
+    changed = without_traffic(model, heir.number).with_version(heir.model_copy(update={"held": False, "shadow": 0}))
+    message = f"{model.name}/{heir.number}: is the baseline, the one before failed"
+    note = Note(kind="baseline", message=message, model=model.name, version=heir.number)
+    return Change(changed.change(baseline=heir.number), (note,))
+
+
+def _promotion(model: Model, now: float) -> Change:
+    """Move the baseline to a candidate that has become ready, or back; give up one that cannot."""
+    number = model.candidate
+    if number is None:
+        return Change(model)
+    version = model.versions[number]
+    if not version.desired and not version.active:
+        return Change(model.change(candidate=None, going_back=False))
+    if version.state == State.FAILED:
+        message = f"{model.name}/{number}: not promoted, {version.reason or 'it failed'}"
+        note = Note(kind="promote", message=message, model=model.name, version=number)
+        return Change(model.change(candidate=None, going_back=False), (note,))
+    # A roll-back does not wait: the baseline may be what keeps hosts from ever having the old one ready. A host stays
+    # with the baseline that it has until the one that is wanted is ready there.
+    able = version.state in SERVED if model.going_back else version.state == State.READY
+    return _baseline_moved(model, version, now) if able else Change(model)
+
+
+def _baseline_moved(model: Model, version: Version, now: float) -> Change:
+    old = None if model.baseline is None else model.versions[model.baseline]
+    back, kept = model.going_back, model.last_good
+    changed = without_traffic(model, version.number).change(baseline=version.number, candidate=None, going_back=False)
+    changed = changed.with_version(version.model_copy(update={"held": False, "rejected": False, "shadow": 0}))
+    if back:
+        changed = changed.change(last_good=version.number)
+        if old is not None:
+            changed = changed.with_version(old.model_copy(update={"held": True, "rejected": True, "shadow": 0}))
+    elif old is not None and old.state == State.READY:
+        changed = changed.change(last_good=old.number)
+        changed = changed.with_version(old.model_copy(update={"held": True, "shadow": 0}))
+    elif kept == version.number:
+        changed = changed.change(last_good=None)
+    message = f"{model.name}/{version.number}: is the baseline" + (f" after {old.number}" if old is not None else "")
+    note = Note(kind="baseline", message=message, model=model.name, version=version.number)
+    change = Change(changed, (note,))
+    return change.then(_let_go(change.model, kept, now))
+
+
+def _let_go(model: Model, number: int | None, now: float) -> Change:
+    """Unload what was the last good version before, if nothing else holds it."""
+    if number is None or number in {model.baseline, model.last_good} or number not in model.versions:
+        return Change(model)
+    version = model.versions[number]
+    used = number in model.labels.values() or number in model.weights or not version.held or version.rejected
+    if used or version.state not in SERVED | {State.FAILED}:
+        return Change(model)
+    return stop(model, number, now, "a later one is the last good version")
+
+
+def _labels(model: Model) -> Model:
+    ready = [number for number, one in model.versions.items() if one.state == State.READY]
+    published = labels_to_publish(model.labels, model.published, ready)
+    return model if published == model.published else model.change(published=published)
+
+
+def _ramps(model: Model, seconds: Mapping[int, float], taken: tuple[Arm, ...]) -> Change:
+    """Write the weights that ramps have reached; the record changes only where a weight does."""
+    if model.paused or not model.ramps:
+        return Change(model)
+    running = {ramp.version for ramp in model.ramps if model.versions[ramp.version].state == State.READY}
+    later = [
+        ramps.advance(ramp, seconds.get(ramp.version, 0.0)) if ramp.version in running else ramp for ramp in model.ramps
+    ]
+    reached = {ramp.version: ramps.weight_at(ramp) for ramp in later if ramp.version in running}
+    done = {ramp.version for ramp in later if ramp.version in running and ramps.finished(ramp)}
+    weights = {number: weight for number, weight in (model.weights | reached).items() if weight}
+    if weights == model.weights and not done:
+        return Change(model)
+    try:
+        after = reassign(model, weights, taken)
+    except ExhaustedError as error:
+        message = f"{model.name}: ramp ended, {error}"
+        return Change(model.change(ramps=()), (Note(kind="ramp", message=message, model=model.name),))
+    after = after.change(ramps=tuple(ramp for ramp in later if ramp.version not in done))
+    notes = [_ramp_note(after, number, weight, number in done) for number, weight in sorted(reached.items())]
+    return Change(after, tuple(notes))
+
+
+def _ramp_note(model: Model, number: int, weight: int, done: bool) -> Note:
+    message = f"{model.name}/{number}: {to_percent(weight):g} % of the traffic" + (", the end of the ramp" * done)
+    return Note(kind="ramp", message=message, model=model.name, version=number, data={"arms": arms_data(model)})

@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state of the control plane and the loop that follows hosts.
+
+What is in memory is what is in the store: a change is written first. `desired.json` is made from it; should the proxy
+be killed between the two, the next one writes the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from serving_proxy.deploy.changes import Change
+from serving_proxy.deploy.desired_state import HostSettings
+from serving_proxy.deploy.host_rules import Checker
+from serving_proxy.deploy.reconcile import Snapshot, reconcile, taken_by_others
+from serving_proxy.errors import ExhaustedError, NotFoundError, ProxyError, UnavailableError
+from serving_proxy.records.hosts import HostSeen
+from serving_proxy.records.models import Arm, Model, Note
+from serving_proxy.records.states import State
+from serving_proxy.state_dir.actual import ActualFiles
+from serving_proxy.state_dir.desired import DesiredFile
+from serving_proxy.store import Repository, Reserve
+from serving_proxy.store.event_feed import Bus
+
+log = logging.getLogger("serving_proxy.control")
+
+STEP_S = 0.2
+# While the disk is full: often enough to go on soon, not so often that the log fills it again.
+_RETRY_S = 2.0
+_PROBE_S = 5.0
+_MOST_UNSAVED = 100
+# A machine that slept, or a process that was stopped, does not let a ramp jump.
+_MOST_PASSED_S = 2.0
+
+
+@dataclass(frozen=True)
+class ControlOptions:
+    """What the control plane is told when it starts.
+
+    Attributes
+    ----------
+    state_dir : Path
+    model_roots : tuple of Path
+        Resolved; none: every place.
+    host_settings : HostSettings
+    webhook : str or None
+        URL that alerts of the guard are posted to.
+    cores : str
+        Who divides cores: nobody (`off`), a `plan` whenever something is deployed, or also `control` once a second.
+    cpus : frozenset of int
+        Those that hosts may use.
+    allowed_ops : tuple of str
+        Ops that every model may reach although they touch files, the process or the network.
+    """
+
+    state_dir: Path
+    model_roots: tuple[Path, ...] = ()
+    host_settings: HostSettings = field(default_factory=HostSettings)
+    webhook: str | None = None
+    cores: Literal["off", "plan", "control"] = "off"
+    cpus: frozenset[int] = frozenset()
+    allowed_ops: tuple[str, ...] = ()
+
+    @property
+    def artefacts(self) -> Path:
+        """Where optimised models are."""
+        return self.state_dir / "artefacts"
+
+    @property
+    def tables(self) -> Path:
+        """Where the tables are that they share."""
+        return self.state_dir / "tables"
+
+    @property
+    def profiles(self) -> Path:
+        """Where profiles of models are, as `cost-model profile` writes them."""
+        return self.state_dir / "profiles"
+
+    @property
+    def warmups(self) -> Path:
+        """Where warm-up files are that were made of request logs."""
+        return self.state_dir / "warmups"
+
+
+class Control:
+    """Models, hosts and what is wanted of them; used by one thread, that of the event loop."""
+
+    def __init__(self, options: ControlOptions, repository: Repository) -> None:
+        self.options = options
+        self.repository = repository
+        self.host_settings = options.host_settings
+        self.desired = DesiredFile(options.state_dir)
+        self.actual = ActualFiles(options.state_dir)
+        self.bus = Bus()
+        self.checker = Checker(options.cpus)
+        self.models: dict[str, Model] = repository.models()
+        self.hosts: tuple[HostSeen, ...] = self.actual.read()
+        self.fault: str | None = None
+        self._reserve = Reserve(options.state_dir)
+        # What an operator has changed on a full disk: in force, and not in the store yet.
+        self._unsaved: list[Note] = []
+        self._unsaved_models: set[str] = set()
+        self._probe_at = 0.0
+        self.last_event = repository.last_event()
+        self.closing = False
+        self._clocks: dict[str, dict[int, float]] = {}
+        self._last = time.monotonic()
+        self._retry_at = 0.0
+        self._dirty = True
+        self._wake = asyncio.Event()
+        self._desired_errors: dict[str, str | None] = {}
+        self._faults: dict[str, str] = {}
+
+    @property
+    def told(self) -> bool:
+        """Whether `desired.json` says all that is known, or cannot be written."""
+        return not self._dirty or self.fault is not None
+
+    def model(self, name: str) -> Model:
+        """Return a model that was deployed at some time.
+
+        Raises
+        ------
+        NotFoundError
+        """
+        found = self.models.get(name)
+        if found is None:
+            known = ", ".join(sorted(self.models)) or "none"
+            raise NotFoundError(f"model '{name[:150]}': not deployed, expected one of {known}")
+        return found
+
+    def taken(self, model: Model) -> tuple[Arm, ...]:
+        """Return the buckets that other models of its layer have."""
+        return taken_by_others(self.models, model)
+
+    def commit(self, change: Change, urgent: bool = False) -> bool:
+        """Write a changed model and what happened, and say whether anything has changed.
+
+        What is urgent comes into force on a full disk as well, and is written as soon as there is room.
+
+        Raises
+        ------
+        InvalidError
+            Hosts would refuse what the change leads to.
+        ExhaustedError
+            The disk is full: nothing was changed.
+        UnavailableError
+            The proxy is going down.
+        """
+        before = self.models.get(change.model.name)
+        if change.model == before and not change.notes:
+            return False
+        if self.closing:
+            raise UnavailableError("the proxy is going down, expected one that stays")
+        if change.model != before:
+            self.checker.check(before, change.model, self.host_settings)
+        if urgent:
+            self._store_or_keep([change.model], change.notes)
+        else:
+            self.store([change.model], change.notes)
+        if before is not None and before.ramps != change.model.ramps:
+            self._clocks.pop(change.model.name, None)
+        return True
+
+    def store(self, models: Iterable[Model], notes: Sequence[Note] = ()) -> None:
+        """Write models and events to the store, then to memory, and wake everybody."""
+        models = list(models)
+        events = self.repository.save(models, notes)
+        self.models.update((one.name, one) for one in models)
+        for event in events:
+            self.last_event = event.id
+            log.info(event.message, extra={"event": event.kind, "model": event.model, "version": event.version})
+        self._dirty = True
+        self.bus.publish(events)
+        self.bus.changed()
+        self._wake.set()
+
+    def _store_or_keep(self, models: Iterable[Model], notes: Sequence[Note]) -> None:
+        """Write models as `store` does; where there is no room, keep them in memory until there is."""
+        changed = {name: self.models[name] for name in self._unsaved_models if name in self.models}
+        changed |= {one.name: one for one in models}
+        told = [*self._unsaved, *notes]
+        try:
+            try:
+                self.store(changed.values(), told)
+            except ExhaustedError:
+                self._reserve.release()
+                self.store(changed.values(), told)
+        except (ExhaustedError, UnavailableError) as error:
+            for note in notes:
+                log.warning("%s; not written yet, there is no room", note.message)
+            self._unsaved, self._unsaved_models = told[-_MOST_UNSAVED:], set(changed)
+            self.models.update(changed)
+            self._hold(error)
+            self._dirty = True
+            self.bus.changed()
+            self._wake.set()
+        else:
+            self._unsaved, self._unsaved_models = [], set()
+
+    def _hold(self, error: ProxyError) -> None:
+        """Say that the state directory cannot be written to, once."""
+        if self.fault is None:
+            log.error("%s", error)
+        self.fault = str(error)
+
+    def _check_room(self, now: float) -> None:
+        """Find out whether the state directory can be written to, whether or not there is anything to write."""
+        if now < self._probe_at:
+            return
+        self._probe_at = now + (_PROBE_S if self.fault is None else _RETRY_S)
+        try:
+            self._reserve.probe()
+            if self._unsaved_models:
+                self._store_or_keep([], [])
+            elif self.fault is not None:
+                # Files may be written where the database may not.
+                self.repository.set_setting("written", time.time())
+        except (ExhaustedError, UnavailableError) as error:
+            self._hold(error)
+            return
+        if not self._unsaved_models:
+            if self.fault is not None:
+                self.fault = None
+                log.info("the state directory can be written to again")
+                self.bus.changed()
+            self._reserve.renew()
+
+    def note(self, kind: str, message: str, model: str | None = None, version: int | None = None) -> None:
+        """Enter an event that changes nothing; a full disk must not keep its cause from being seen to."""
+        try:
+            self.store([], [Note(kind=kind, message=message, model=model, version=version)])
+        except ProxyError as error:
+            log.error("%s (not entered: %s)", message, error)
+
+    @contextlib.contextmanager
+    def going_on(self, what: str) -> Iterator[None]:
+        """Keep an error of the block from ending the loop that it is a round of; enter it once until it is another."""
+        try:
+            yield
+        except Exception as error:
+            said = f"{what}: {error}" if isinstance(error, ProxyError) else f"{what}: {type(error).__name__}: {error}"
+            if self._faults.get(what) != said:
+                self._faults[what] = said
+                log.exception(what)
+                self.note("fault", f"{said}; it is tried again")
+        else:
+            self._faults.pop(what, None)
+
+    def pin(self, cpusets: dict[str, dict[str, str]], limits: dict[str, int]) -> None:
+        """Give versions CPUs, by host, and limits; what is not named has those of its own setting, or all and none."""
+        self.host_settings = self.host_settings.model_copy(update={"cpusets": cpusets, "limits": limits})
+        self._dirty = True
+        self._wake.set()
+
+    def forget(self, name: str) -> None:
+        """Remove a model of which no version is left."""
+        self.repository.remove(name)
+        del self.models[name]
+        self._dirty = True
+        self.bus.changed()
+
+    async def run(self) -> None:
+        """Follow the hosts until the task is cancelled."""
+        while True:
+            with self.going_on("control loop"):
+                self.step()
+            # Not `wait_for`, which may swallow the cancellation where the event comes at the same moment.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STEP_S):
+                    await self._wake.wait()
+            self._wake.clear()
+
+    def step(self) -> None:
+        """Look at the hosts, take every model a step on, and write `desired.json` if it is to change."""
+        now = time.monotonic()
+        passed, self._last = now - self._last, now
+        self._run_clocks(min(passed, _MOST_PASSED_S))
+        hosts = self.actual.read()
+        if [_uncounted(one) for one in hosts] != [_uncounted(one) for one in self.hosts]:
+            self._dirty = True
+        self.hosts = hosts
+        self._note_host_faults()
+        self._check_room(now)
+        if (now < self._retry_at and not self._unsaved_models) or not (self._dirty or self._clocks):
+            return
+        try:
+            self._reconcile()
+        except (ExhaustedError, UnavailableError) as error:
+            self._retry_at = now + _RETRY_S
+            self._hold(error)
+
+    def _reconcile(self) -> None:
+        snapshot = Snapshot(self.models, self.hosts, time.time(), self._clocks, self.host_settings)
+        plan = reconcile(snapshot)
+        self._dirty = bool(plan.changed)
+        if plan.changed:
+            for name, model in plan.changed.items():
+                if model.ramps != self.models[name].ramps:
+                    self._clocks.pop(name, None)
+            if self._unsaved_models:
+                self._store_or_keep(plan.changed.values(), plan.notes)
+            else:
+                self.store(plan.changed.values(), plan.notes)
+        known = max((host.generation for host in self.hosts), default=0)
+        if self.desired.write(plan.desired, known):
+            log.info("desired.json written", extra={"generation": self.desired.generation})
+            self.bus.changed()
+
+    def _run_clocks(self, passed: float) -> None:
+        """Let the clocks of ramps run whose versions are ready; those of models that are paused stand still."""
+        for name, model in self.models.items():
+            if not model.ramps or model.paused:
+                self._clocks.pop(name, None)
+                continue
+            clocks = self._clocks.setdefault(name, {})
+            for ramp in model.ramps:
+                if model.versions[ramp.version].state == State.READY:
+                    clocks[ramp.version] = clocks.get(ramp.version, 0.0) + passed
+
+    def _note_host_faults(self) -> None:
+        """Enter it where a host refuses `desired.json`, once."""
+        for host in self.hosts:
+            if host.desired_error != self._desired_errors.get(host.name):
+                self._desired_errors[host.name] = host.desired_error
+                if host.desired_error:
+                    self.note("host", f"{host.name}: {host.desired_error}")
+
+
+def _uncounted(host: HostSeen) -> HostSeen:
+    """Return what is said of a host's versions, without what it counts."""
+    return replace(host, stats={}, counted_at=0.0)

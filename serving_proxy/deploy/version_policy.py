@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which versions of a base directory are to be served: stateless, and the same answer for the same question.
+
+What a directory no longer shows is no reason to stop serving: the newest version that works stays until another is
+ready in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+
+from serving_proxy.records.models import Model, Policy, PolicyKind
+from serving_proxy.records.states import SERVED, State
+
+
+@dataclass(frozen=True)
+class PolicyPlan:
+    """What a policy leads to.
+
+    Attributes
+    ----------
+    load, unload : tuple of int
+        Versions to deploy, and to take out.
+    follow : int or None
+        The version that is to become the baseline once it is ready.
+    missing : tuple of int
+        Versions that the policy or a label names and the directory does not have.
+    chosen : tuple of int
+        Versions that are to answer, with or without a share of the traffic.
+    """
+
+    load: tuple[int, ...] = ()
+    unload: tuple[int, ...] = ()
+    follow: int | None = None
+    missing: tuple[int, ...] = ()
+    chosen: tuple[int, ...] = ()
+
+
+def wanted_versions(policy: Policy, there: Iterable[int]) -> frozenset[int]:
+    """Return the versions that a policy chooses of those that are there."""
+    found = sorted(set(there))
+    if policy.kind == PolicyKind.LATEST:
+        return frozenset(found[-policy.count :])
+    if policy.kind == PolicyKind.SPECIFIC:
+        return frozenset(policy.versions) & set(found)
+    return frozenset(found)
+
+
+def plan(policy: Policy, there: Mapping[int, str], model: Model) -> PolicyPlan:
+    """Compare a base directory with what is deployed.
+
+    Parameters
+    ----------
+    policy : Policy
+    there : mapping of version to str
+        Versions that the directory has, with the stamps of their files: a failed one is tried again once they change.
+    model : Model
+        As it is now.
+    """
+    found = set(there)
+    wanted = wanted_versions(policy, found | _vanished(model, found))
+    deployed = {number for number, one in model.versions.items() if one.active}
+    failed = [one for one in model.versions.values() if one.state == State.FAILED]
+    tried = {one.number for one in failed if there.get(one.number, one.stamp) == one.stamp}
+    named = set(policy.versions) if policy.kind == PolicyKind.SPECIFIC else set()
+    missing = (named | set(model.labels.values())) - found - deployed
+    kept = wanted | {model.baseline, model.last_good, model.candidate} | set(model.labels.values()) | set(model.weights)
+    unload = (deployed | tried) - kept if _served_meanwhile(wanted & found, model) else set()
+    return PolicyPlan(
+        load=tuple(sorted((wanted & found) - deployed - tried)),
+        unload=tuple(sorted(unload)),
+        follow=_follow(wanted & (deployed | tried), model),
+        missing=tuple(sorted(missing)),
+        chosen=tuple(sorted(wanted)),
+    )
+
+
+def _vanished(model: Model, found: Set[int]) -> frozenset[int]:
+    """Return the baseline if its directory is gone while hosts have it: that is no reason to follow an older one."""
+    baseline = None if model.baseline is None else model.versions[model.baseline]
+    served = baseline is not None and baseline.state in SERVED
+    return frozenset({baseline.number} - found) if baseline is not None and served else frozenset()
+
+
+def _served_meanwhile(wanted: frozenset[int], model: Model) -> bool:
+    """Say whether something that is wanted works, so that others may go."""
+    return any(model.versions[one].state == State.READY for one in wanted if one in model.versions)
+
+
+def _follow(wanted: Iterable[int], model: Model) -> int | None:
+    """Choose the largest version that is not known to be bad; None where that is the baseline already."""
+    good = [one for one in wanted if not _bad(model, one)]
+    largest = max(good, default=None)
+    return None if largest in {None, model.baseline, model.candidate} else largest
+
+
+def _bad(model: Model, number: int) -> bool:
+    version = model.versions[number]
+    return version.rejected or version.state == State.FAILED
+
+
+def labels_to_publish(labels: Mapping[str, int], published: Mapping[str, int], ready: Iterable[int]) -> dict[str, int]:
+    """Return the names that hosts are told: one moves to a version once that is ready, and stays until then.
+
+    Parameters
+    ----------
+    labels : mapping of str to int
+        As they are wanted.
+    published : mapping of str to int
+        As hosts have them.
+    ready : iterable of int
+        Versions that are ready.
+    """
+    there = set(ready)
+    kept = {label: number for label, number in published.items() if label in labels}
+    return kept | {label: number for label, number in labels.items() if number in there}

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What follows from a verdict: a changed model, or nothing but a word. Pure functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from serving_proxy.deploy.changes import Change, pause, promote, roll_back, without_traffic
+from serving_proxy.errors import ProxyError
+from serving_proxy.guard.verdict import Role, Ruling, Verdict
+from serving_proxy.records.models import Model, Note
+from serving_proxy.records.states import SERVED
+
+
+@dataclass(frozen=True)
+class Deed:
+    """What is done about a verdict.
+
+    Attributes
+    ----------
+    action : str
+        `rollback`, `pause`, `promote` or `alert`.
+    change : Change
+        The model after it, with the verdict as its first note.
+    """
+
+    action: str
+    change: Change
+
+
+def deed(model: Model, number: int, role: Role, verdict: Verdict, baseline_for_s: float) -> Deed:
+    """Return what is to be done about a verdict that is `bad` or `promote`.
+
+    Parameters
+    ----------
+    baseline_for_s : float [s]
+        For how long the baseline has been that.
+    """
+    action, change, told = _deed(model, number, role, verdict, baseline_for_s)
+    message = f"{model.name}/{number}: {told}; {verdict.reason}"
+    data = {"ruling": verdict.ruling.value, "role": role.value, "action": action}
+    note = Note(kind="guard", message=message, model=model.name, version=number, data=data)
+    return Deed(action, Change(change.model, (note, *change.notes)))
+
+
+def places(model: Model) -> dict[int, Role]:
+    """Return the versions that get requests, or copies of them, once they are ready, and as what they are judged."""
+    found: dict[int, Role] = {}
+    for number, version in model.versions.items():
+        if not version.desired:
+            continue
+        if number == model.baseline:
+            found[number] = Role.BASELINE
+        elif number in model.weights and not model.paused:
+            found[number] = Role.ARM
+        elif version.shadow:
+            found[number] = Role.SHADOW
+    return found
+
+
+def take_back(model: Model, number: int) -> Change:
+    """Take a variant's traffic and copies; it stays loaded, and no policy makes it the baseline."""
+    changed = without_traffic(model, number)
+    version = changed.versions[number]
+    changed = changed.with_version(version.model_copy(update={"held": True, "rejected": True, "shadow": 0}))
+    if changed.candidate == number:
+        changed = changed.change(candidate=None, going_back=False)
+    return Change(changed)
+
+
+def _deed(model: Model, number: int, role: Role, verdict: Verdict, baseline_for_s: float) -> tuple[str, Change, str]:
+    settings, nothing = model.guard, Change(model)
+    if verdict.ruling == Ruling.PROMOTE:
+        return "promote", promote(model, number), "promoted"
+    if settings.action == "alert":
+        return "alert", nothing, "outside its limits"
+    if role != Role.BASELINE:
+        if settings.action == "pause" and role == Role.ARM:
+            return "pause", pause(model, True), "experiments paused"
+        return "rollback", take_back(model, number), "rolled back"
+    if settings.action == "pause":
+        return "alert", nothing, "outside its limits, and it is the baseline"
+    good = None if model.last_good is None else model.versions[model.last_good]
+    if good is None or good.number == number or good.state not in SERVED:
+        return "alert", nothing, "outside its limits, and no earlier version is loaded"
+    if baseline_for_s > settings.probation_s:
+        return "alert", nothing, f"outside its limits, long after its promotion; {good.number} is loaded"
+    try:
+        return "rollback", roll_back(model), f"rolled back to {good.number}"
+    except ProxyError as error:
+        return "alert", nothing, f"outside its limits, and not rolled back: {error}"

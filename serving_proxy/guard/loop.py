@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guard at work: once a second it judges what gets requests, enters what it finds and does what follows."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from serving_proxy.counters.stats_file import Key
+from serving_proxy.counters.tally import Tally
+from serving_proxy.counters.windows import Totals, Window
+from serving_proxy.deploy.changes import Change
+from serving_proxy.deploy.reconciler import Control
+from serving_proxy.errors import ProxyError
+from serving_proxy.guard.actions import deed, places
+from serving_proxy.guard.alerts import Alerts
+from serving_proxy.guard.judging import judge
+from serving_proxy.guard.verdict import Role, Ruling, Subject, Verdict
+from serving_proxy.records.guard_settings import GuardSettings
+from serving_proxy.records.models import Model, Note
+from serving_proxy.records.states import State
+
+log = logging.getLogger("serving_proxy.guard")
+
+_STORED = "guard"
+
+
+@dataclass
+class Watched:
+    """A version that is judged.
+
+    Attributes
+    ----------
+    mark : tuple
+        What it is judged as; when that is another, everything begins anew.
+    recent : Tally
+        Of the window.
+    within_since : float or None
+        When it was found within its limits first, without a doubt since.
+    recorded : str
+        The last ruling that was entered: `ok`, `bad`, `promote` or none.
+    """
+
+    mark: tuple[Any, ...]
+    role: Role
+    window: Window
+    recent: Tally = field(default_factory=Tally)
+    verdict: Verdict = field(default_factory=lambda: Verdict(Ruling.WAIT, "not looked at yet"))
+    within_since: float | None = None
+    recorded: str = ""
+
+
+class Guard:
+    """Judges versions, and takes their traffic from those that are bad."""
+
+    def __init__(self, control: Control, totals: Totals, alerts: Alerts | None = None) -> None:
+        self._control = control
+        self._totals = totals
+        self._alerts = alerts
+        self._watched: dict[Key, Watched] = {}
+        stored = control.repository.setting(_STORED) or {}
+        self._rulings: dict[str, dict[str, Any]] = stored.get("rulings", {})
+        self._baselines: dict[str, dict[str, Any]] = stored.get("baselines", {})
+
+    def step(self, now: float | None = None) -> None:
+        """Judge every version that gets requests."""
+        now = time.time() if now is None else now
+        kept = False
+        watched: set[Key] = set()
+        for model in list(self._control.models.values()):
+            kept |= self._follow_baseline(model, now)
+            if model.guard.action == "off":
+                continue
+            for number, role in places(model).items():
+                watched.add((model.name, number))
+                self._look(model, number, role, now)
+        kept |= self._forget(watched)
+        for key in watched & self._watched.keys():
+            current = self._control.models.get(key[0])
+            if current is not None:
+                kept |= self._rule(current, key[1], now)
+        if kept:
+            self._store()
+
+    def watched(self, name: str) -> dict[int, Watched]:
+        """Return what is judged of a model."""
+        return {number: one for (model, number), one in self._watched.items() if model == name}
+
+    def _look(self, model: Model, number: int, role: Role, now: float) -> None:
+        """Take what has been counted of a version until now."""
+        key = (model.name, number)
+        mark = (role.value, model.versions[number].deployed_at)
+        one = self._watched.get(key)
+        if one is None or one.mark != mark:
+            recorded = self._rulings.get(f"{model.name}/{number}", {})
+            same = tuple(recorded.get("mark", ())) == mark
+            window = Window(model.guard.window_s, now)
+            one = Watched(mark, role, window, recorded=recorded.get("ruling", "") if same else "")
+            self._watched[key] = one
+        one.window.seconds = model.guard.window_s
+        one.recent = one.window.add(now, self._totals.of(key))
+
+    def _rule(self, model: Model, number: int, now: float) -> bool:
+        """Judge a version, and act the first time that it is found bad; say whether there is something to keep."""
+        one = self._watched[model.name, number]
+        # What was done about another version of the model may have changed this one's place.
+        if places(model).get(number) != one.role or model.versions[number].state != State.READY:
+            return False
+        baseline = self._watched.get((model.name, model.baseline)) if model.baseline is not None else None
+        slo = model.versions[number].slo_p99_ms
+        against = None if one.role == Role.BASELINE or baseline is None else baseline.recent
+        within = 0.0 if one.within_since is None else now - one.within_since
+        one.verdict = judge(model.guard, Subject(one.role, one.recent, against, slo, within))
+        self._count_within(one, now)
+        ruling = one.verdict.ruling
+        if ruling == Ruling.WAIT or ruling.value == one.recorded:
+            return False
+        try:
+            self._enter(model, number, one, now)
+        except ProxyError:
+            # A full disk: it is tried again in a second.
+            log.exception("%s/%s: %s", model.name, number, one.verdict.reason)
+            return False
+        one.recorded = ruling.value
+        self._rulings[f"{model.name}/{number}"] = {"mark": list(one.mark), "ruling": ruling.value, "at": now}
+        return True
+
+    def _count_within(self, one: Watched, now: float) -> None:
+        ruling = one.verdict.ruling
+        if ruling in {Ruling.OK, Ruling.PROMOTE}:
+            one.within_since = one.within_since or now
+        elif ruling == Ruling.BAD or one.verdict.findings:
+            # A doubt; too few requests are none.
+            one.within_since = None
+
+    def _enter(self, model: Model, number: int, one: Watched, now: float) -> None:
+        verdict = one.verdict
+        if verdict.ruling == Ruling.OK:
+            message = f"{model.name}/{number}: within its limits; {verdict.reason}"
+            note = Note(kind="guard", message=message, model=model.name, version=number, data=_data(one, "none"))
+            self._control.commit(Change(model, (note,)))
+            return
+        since = self._baselines.get(model.name, {}).get("since", now)
+        done = deed(model, number, one.role, verdict, now - since)
+        note = done.change.notes[0].model_copy(update={"data": _data(one, done.action)})
+        self._control.commit(Change(done.change.model, (note, *done.change.notes[1:])))
+        self._control.step()
+        if self._alerts is not None:
+            self._alerts.send(note.message, {"at": now, "model": model.name, "version": number, **note.data})
+
+    def _follow_baseline(self, model: Model, now: float) -> bool:
+        """Remember since when a version has been the baseline."""
+        known = self._baselines.get(model.name, {})
+        if model.baseline is None or known.get("version") == model.baseline:
+            return False
+        self._baselines[model.name] = {"version": model.baseline, "since": now}
+        return True
+
+    def _forget(self, watched: set[Key]) -> bool:
+        """Begin anew with what is no longer judged, should it come back."""
+        self._watched = {key: one for key, one in self._watched.items() if key in watched}
+        names = {f"{model}/{number}" for model, number in watched}
+        gone = self._rulings.keys() - names
+        models = self._baselines.keys() - self._control.models.keys()
+        for name in gone:
+            del self._rulings[name]
+        for name in models:
+            del self._baselines[name]
+        return bool(gone or models)
+
+    def _store(self) -> None:
+        try:
+            self._control.repository.set_setting(_STORED, {"rulings": self._rulings, "baselines": self._baselines})
+        except ProxyError:
+            log.exception("the guard's rulings could not be kept")
+
+
+def _data(one: Watched, action: str) -> dict[str, Any]:
+    verdict = one.verdict.to_json()
+    return {"role": one.role.value, "action": action, **verdict, "ruling": one.verdict.ruling.value}
+
+
+def with_settings(model: Model, settings: GuardSettings) -> Change:
+    """Return a model that is watched as the settings say."""
+    if settings == model.guard:
+        return Change(model)
+    data = settings.model_dump(exclude_defaults=True)
+    said = ", ".join(f"{name} {value}" for name, value in data.items()) or "as by default"
+    note = Note(kind="guard", message=f"{model.name}: guarded, {said}", model=model.name, data=data)
+    return Change(model.change(guard=settings), (note,))

@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the hosts of a state directory running.
+
+Hosts are in sessions of their own: they go on when the proxy is killed, and the next one knows them again by pid and
+start time. A host that somebody else has started is adopted: watched, and never signalled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from serving_proxy.control.views import HostView
+from serving_proxy.deploy.reconciler import Control
+from serving_proxy.errors import NotFoundError, PreconditionError, ProxyError
+from serving_proxy.hosts.backoff import delay, failures_after
+from serving_proxy.hosts.command import HostOptions, host_command
+from serving_proxy.hosts.host_log import bound_log, last_line, open_log
+from serving_proxy.records.hosts import HostSeen
+from serving_proxy.state_dir.actual import is_alive, process_ticks
+from serving_proxy.store.repository import HostRow
+
+log = logging.getLogger("serving_proxy.supervisor")
+
+POLL_S = 0.2
+_LOG_CHECK_S = 10.0
+# A file in a host's folder: the end of its process was wanted, and says nothing of what it was loading.
+KILLED = "killed"
+# Hosts get the same limit: what they cancel then, and their end, takes a moment.
+_GRACE_S = 2.0
+# A process that a signal has stopped does nothing by itself until another lets it go on.
+_STOPPED_S = 5.0
+
+
+@dataclass
+class _Host:
+    """A host that this proxy is to keep running, and its process if that is ours."""
+
+    name: str
+    row: HostRow | None = None
+    child: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    failures: int = 0
+    start_at: float = 0.0
+    restarts: int = 0
+    note: str = ""
+    was_ready: bool = False
+    adopted: bool = False
+    drained: bool = False
+    killed: str = ""
+
+
+class Supervisor:
+    """Starts and watches the hosts."""
+
+    def __init__(self, control: Control, options: HostOptions) -> None:
+        self._control = control
+        self._options = options
+        self._folder = control.options.state_dir / "hosts"
+        self._hosts = {name: _Host(name) for name in options.names}
+        self._rows = control.repository.hosts()
+        self._known: set[str] = set()
+        self._next_log_check = 0.0
+        self._drain_all = False
+        self._held: Callable[[], bool] = lambda: False
+        for name, row in self._rows.items():
+            if process_ticks(row.pid) == row.started_ticks:
+                self._find_again(name, row)
+
+    def hold(self, held: Callable[[], bool]) -> None:
+        """Start no host as long as a function says so."""
+        self._held = held
+
+    @property
+    def draining(self) -> bool:
+        """Whether all hosts are being, or have been, drained."""
+        return self._drain_all
+
+    async def run(self) -> None:
+        """Watch the hosts until the task is cancelled."""
+        while True:
+            with self._control.going_on("supervisor"):
+                self.step()
+            await asyncio.sleep(POLL_S)
+
+    def step(self) -> None:
+        """Look at every host once, and start those that are to run and do not."""
+        seen = {host.name: host for host in self._control.hosts}
+        for host in self._hosts.values():
+            self._watch(host, seen.get(host.name))
+        self._note_others(seen)
+        if time.monotonic() >= self._next_log_check:
+            self._next_log_check = time.monotonic() + _LOG_CHECK_S
+            for name in self._hosts:
+                bound_log(self._folder / name)
+
+    def drain(self, name: str | None, drained: bool) -> None:
+        """Stop hosts that this proxy started, after their last requests; or let them start again.
+
+        Raises
+        ------
+        NotFoundError, PreconditionError
+            There is no such host; it was started by somebody else.
+        """
+        hosts = list(self._hosts.values()) if name is None else [self._host(name)]
+        if name is None:
+            self._drain_all = drained
+        for host in hosts:
+            if host.drained != drained:
+                host.drained, host.failures, host.start_at = drained, 0, 0.0
+                said = "drains" if drained else "is to run again"
+                self._control.note("drain", f"{host.name}: {said}")
+                if not drained and host.row is None and not host.adopted:
+                    host.note = said
+                if drained and host.row is not None and not host.adopted:
+                    self._signal(host, signal.SIGTERM)
+
+    async def stop(self, limit_s: float) -> None:
+        """End the hosts that this proxy started: they drop their readiness, answer what they have, and go.
+
+        Those that are still there two seconds after `limit_s` are killed.
+        """
+        ours = [host for host in self._hosts.values() if host.row is not None and not host.adopted]
+        for host in ours:
+            host.drained = True
+            self._signal(host, signal.SIGTERM)
+        deadline = time.monotonic() + limit_s + _GRACE_S
+        while time.monotonic() < deadline and any(self._runs(host) for host in ours):
+            await asyncio.sleep(0.05)
+        for host in ours:
+            if self._runs(host):
+                self._control.note("host", f"{host.name}: killed, it was not drained after {limit_s:g} s")
+                self.kill(host.name)
+                if host.child is not None:
+                    await asyncio.to_thread(host.child.wait)
+
+    def kill(self, name: str) -> None:
+        """End a host that this proxy started, at once; what it was loading is not to blame, and is told so."""
+        host = self._hosts[name]
+        with contextlib.suppress(OSError):
+            (self._folder / name / KILLED).touch()
+        self._signal(host, signal.SIGKILL)
+
+    def views(self) -> list[HostView]:
+        """Show all hosts."""
+        seen = {host.name: host for host in self._control.hosts}
+        names = sorted({*seen, *self._hosts})
+        return [self._view(name, seen.get(name)) for name in names]
+
+    def _view(self, name: str, seen: HostSeen | None) -> HostView:
+        host = self._hosts.get(name)
+        ours = host is not None and not host.adopted
+        state = "stopped" if seen is None or not seen.alive else seen.state
+        if host is not None and host.child is not None and state == "stopped" and self._runs(host):
+            state = "starting"
+        if host is not None and ours and host.drained and state not in {"starting", "stopped"}:
+            # It was told so, and says it itself a moment later.
+            state = "draining"
+        note = "" if host is None else host.note
+        if seen is not None and seen.alive and seen.desired_error:
+            note = seen.desired_error
+        return HostView(
+            name=name,
+            alive=seen is not None and seen.alive,
+            origin="started" if ours else "adopted",
+            pid=seen.pid if seen is not None and seen.alive else 0,
+            state=state,
+            generation=0 if seen is None else seen.generation,
+            desired_error=None if seen is None else seen.desired_error,
+            started="" if seen is None else seen.started,
+            cpus="" if seen is None else seen.cpus,
+            endpoints={} if seen is None else seen.endpoints,
+            restarts=0 if host is None else host.restarts,
+            note=note,
+        )
+
+    def _watch(self, host: _Host, seen: HostSeen | None) -> None:
+        if host.row is not None:
+            if self._runs(host):
+                self._end_if_hung(host, host.row.pid)
+                host.was_ready |= seen is not None and seen.pid == host.row.pid and seen.state == "ready"
+                return
+            self._ended(host)
+        if self._somebody_elses(host, seen):
+            if not host.adopted:
+                host.adopted, host.note = True, "started by somebody else"
+                self._control.note("host", f"{host.name}: adopted, process {seen.pid if seen else '?'} has its lock")
+            return
+        if host.adopted:
+            host.adopted, host.note = False, ""
+            self._control.note("host", f"{host.name}: the adopted process is gone")
+        if host.drained or self._control.closing or time.monotonic() < host.start_at:
+            return
+        if self._held():
+            host.note = "waits for the first models of the configuration"
+            return
+        self._held = lambda: False
+        self._start(host)
+
+    def _end_if_hung(self, host: _Host, pid: int) -> None:
+        """Kill a host that gives no sign of life: its ports are free then, and it is started again."""
+        limit = self._options.hang_seconds
+        silent, stopped = self._control.actual.heartbeats.silence(host.name, pid)
+        if not limit or host.killed or not (silent >= limit or stopped >= min(limit, _STOPPED_S)):
+            return
+        how = f"stopped for {stopped:.0f} s" if stopped >= min(limit, _STOPPED_S) else f"silent for {silent:.0f} s"
+        host.killed = how
+        self._control.note("host", f"{host.name}: {how}, killed")
+        self.kill(host.name)
+
+    def _somebody_elses(self, host: _Host, seen: HostSeen | None) -> bool:
+        return seen is not None and is_alive(self._folder / host.name / "lock", seen.pid)
+
+    def _start(self, host: _Host) -> None:
+        try:
+            command = host_command(self._options, self._control.options.state_dir, host.name)
+            output = open_log(self._folder / host.name)
+            try:
+                child = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                )
+            finally:
+                os.close(output)
+        except (OSError, NotFoundError) as error:
+            self._failed(host, f"{host.name}: cannot be started, {error}")
+            return
+        host.child, host.started = child, time.monotonic()
+        ticks = process_ticks(child.pid) or 0
+        host.row = HostRow(host.name, child.pid, ticks, command, host.restarts)
+        host.note = ""
+        with contextlib.suppress(ProxyError):
+            # On a full disk it runs all the same; a later proxy takes it for somebody else's.
+            self._control.repository.save_host(host.row)
+        self._control.note("host", f"{host.name}: started, process {child.pid}")
+
+    def _ended(self, host: _Host) -> None:
+        code = None if host.child is None else host.child.poll()
+        host.row, host.child = None, None
+        killed, host.killed = host.killed, ""
+        if host.drained:
+            host.note = "drained"
+            self._control.note("host", f"{host.name}: drained")
+            return
+        how = "ended" if code is None else f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        said = last_line(self._folder / host.name)
+        if killed:
+            how, said = f"killed, it was {killed}", ""
+        host.restarts += 1
+        self._failed(host, f"{host.name}: {how}" + (f", '{said}'" if said else ""))
+
+    def _failed(self, host: _Host, message: str) -> None:
+        ran = time.monotonic() - host.started if host.started else 0.0
+        host.failures = failures_after(host.failures, ran, host.was_ready)
+        host.started, host.was_ready = 0.0, False
+        wait = delay(host.failures)
+        host.start_at = time.monotonic() + wait
+        host.note = message
+        self._control.note("host", f"{message}; started again in {wait:g} s")
+
+    def _find_again(self, name: str, row: HostRow) -> None:
+        """Take up a host that a former proxy of this directory has started."""
+        host = self._hosts.get(name)
+        if host is None:
+            self._control.note("host", f"{name}: process {row.pid} is no longer wanted, it drains")
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(row.pid, signal.SIGTERM)
+            return
+        host.row, host.restarts, host.started = row, row.restarts, time.monotonic()
+        with contextlib.suppress(NotFoundError):
+            if row.command != host_command(self._options, self._control.options.state_dir, name):
+                host.note = "runs with the options of a former proxy; `drain` it and let it start again to change them"
+        self._control.note("host", f"{name}: found running, process {row.pid}")
+
+    def _note_others(self, seen: dict[str, HostSeen]) -> None:
+        """Enter hosts that come and go and are not ours to keep."""
+        live = {name for name, host in seen.items() if host.alive and name not in self._hosts}
+        for name in sorted(live - self._known):
+            self._control.note("host", f"{name}: adopted, process {seen[name].pid}")
+        for name in sorted(self._known - live):
+            self._control.note("host", f"{name}: the adopted process is gone")
+        self._known = live
+
+    def _host(self, name: str) -> _Host:
+        host = self._hosts.get(name)
+        if host is None and any(one.name == name for one in self._control.hosts):
+            raise PreconditionError(f"{name}: started by somebody else, expected them to stop it")
+        if host is None:
+            raise NotFoundError(f"host '{name[:80]}': unknown, expected one of {', '.join(self._hosts) or 'none'}")
+        if host.adopted:
+            raise PreconditionError(f"{name}: started by somebody else, expected them to stop it")
+        return host
+
+    def _runs(self, host: _Host) -> bool:
+        if host.child is not None:
+            return host.child.poll() is None
+        return host.row is not None and process_ticks(host.row.pid) == host.row.started_ticks
+
+    def _signal(self, host: _Host, number: signal.Signals) -> None:
+        if host.row is not None and self._runs(host):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(host.row.pid, number)

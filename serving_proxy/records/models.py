@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the proxy knows of a model: immutable records, as the store keeps them.
+
+Weights are hundredths of a percent everywhere inside; percent is for people.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from serving_proxy.records.guard_settings import GuardSettings
+from serving_proxy.records.states import ACTIVE, SERVED, State
+
+Weight = Annotated[int, Field(ge=0, le=10_000)]
+VersionNumber = Annotated[int, Field(ge=1, le=2**63 - 1)]
+
+
+class Record(BaseModel):
+    """Parent of all records."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Batching(Record):
+    """How requests of a version are put together."""
+
+    model_config = ConfigDict(strict=True)
+
+    mode: Literal["off", "zero_wait", "timed"] = "off"
+    max_rows: Annotated[int, Field(ge=1, le=2**24)] = 256
+    max_wait_us: Annotated[int, Field(ge=0, le=10_000_000)] = 1000
+
+
+class Limits(Record):
+    """How many requests of a version may wait, and wait or run."""
+
+    model_config = ConfigDict(strict=True)
+
+    max_queue: Annotated[int, Field(ge=1, le=16_777_216)] = 1000
+    max_in_flight: Annotated[int, Field(ge=1, le=16_777_216)] | None = None
+
+
+class Settings(Record):
+    """How a version is run; what `desired.json` says of it."""
+
+    config: dict[str, Any] = Field(default_factory=dict)
+    warmup_file: str | None = None
+    cpuset: str | None = None
+    batching: Batching | None = None
+    limits: Limits | None = None
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+
+
+class Version(Record):
+    """One version of a model.
+
+    Attributes
+    ----------
+    source : str
+        The folder that the operator named.
+    stamp : str
+        Changes when its files do.
+    path : str or None
+        The folder that hosts load, links resolved; None until it has passed the gates.
+    reason : str
+        Why it failed, what it waits for, or what it lacks although it is ready.
+    failure : str
+        Status of the reason, where the proxy itself refused it; "" else.
+    since, deployed_at : float [s since 1970]
+    held : bool
+        Loaded and warm, but without traffic: the last good version, or one that was rolled back.
+    chosen : bool
+        The version policy of its model chooses it: it answers requests that name it, whatever share it has.
+    rejected : bool
+        Was rolled back: no policy makes it the baseline again, only an operator.
+    shadow : int
+        Share of the baseline's requests that are copied to it.
+    optimize : str or None
+        Precision to optimise it with; None: it is served as it is.
+    profile : str or None
+        Its profile for the cost model, as the operator gave it.
+    signatures : dict or None
+        As `serving_proxy.gates.saved_model` reads them.
+    sha256 : str or None
+        Of all files that are served.
+    seal : str or None
+        Of their names, sizes and times when the hash was taken; hosts read files again once it is another.
+    allowed_ops : tuple of str
+        Ops that touch files, the process or the network, and that the operator permits it.
+    ops : tuple of str or None
+        Those of them that it reaches; None: it was deployed before anybody looked.
+    """
+
+    number: VersionNumber
+    source: str
+    stamp: str = ""
+    path: str | None = None
+    state: State = State.NEW
+    reason: str = ""
+    failure: str = ""
+    since: float = 0.0
+    deployed_at: float = 0.0
+    held: bool = False
+    chosen: bool = False
+    rejected: bool = False
+    shadow: Weight = 0
+    settings: Settings = Settings()
+    optimize: str | None = None
+    other_signature: bool = False
+    slo_p99_ms: float | None = None
+    profile: str | None = None
+    signatures: dict[str, Any] | None = None
+    sha256: str | None = None
+    seal: str | None = None
+    bytes: int | None = None
+    allowed_ops: tuple[str, ...] = ()
+    ops: tuple[str, ...] | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether it is deployed, and on its way or there."""
+        return self.state in ACTIVE
+
+    @property
+    def desired(self) -> bool:
+        """Whether `desired.json` names it: a host that failed to load it may try again."""
+        return self.state in SERVED or (self.state == State.FAILED and self.path is not None)
+
+    @property
+    def refused(self) -> bool:
+        """Whether it failed before any host was told of it."""
+        return self.state == State.FAILED and self.path is None
+
+
+class Arm(Record):
+    """Buckets [offset, offset + weight) of a layer, whose requests go to a version."""
+
+    version: VersionNumber
+    offset: Annotated[int, Field(ge=0, lt=10_000)]
+    weight: Annotated[int, Field(ge=1, le=10_000)]
+
+    @property
+    def end(self) -> int:
+        """The bucket after the last one."""
+        return self.offset + self.weight
+
+
+class Ramp(Record):
+    """A weight that moves from `start` to `target` within `seconds`, of which `elapsed` are over."""
+
+    version: VersionNumber
+    start: Weight
+    target: Weight
+    seconds: Annotated[float, Field(gt=0)]
+    elapsed: Annotated[float, Field(ge=0)] = 0.0
+
+
+class RequestLog(Record):
+    """Which share of the requests hosts write down, in hundredths of a percent, and how much of that they keep."""
+
+    sample: Annotated[int, Field(ge=1, le=10_000)]
+    max_bytes: Annotated[int, Field(ge=4096, le=2**40)] = 16 * 1024 * 1024
+    max_files: Annotated[int, Field(ge=2, le=1000)] = 8
+
+
+class PolicyKind(StrEnum):
+    """Which versions of a base directory are served."""
+
+    LATEST = "latest"
+    SPECIFIC = "specific"
+    ALL = "all"
+
+
+class Policy(Record):
+    """A version policy, as TensorFlow Serving's configuration has it."""
+
+    kind: PolicyKind = PolicyKind.LATEST
+    count: Annotated[int, Field(ge=1)] = 1
+    versions: tuple[VersionNumber, ...] = ()
+
+
+class Model(Record):
+    """A model: its versions and who of them gets which requests.
+
+    Attributes
+    ----------
+    base_path, policy
+        Of a model whose versions come from a base directory.
+    baseline : int or None
+        Serves what no arm takes.
+    candidate : int or None
+        Becomes the baseline once it is ready.
+    going_back : bool
+        The candidate is the last good version: what it takes over from is rejected.
+    last_good : int or None
+        The baseline before this one, kept warm; after a roll-back the baseline itself.
+    labels : dict
+        Names of versions, as the operator wants them.
+    published : dict
+        Those names as hosts have them: a name moves once the version is ready.
+    layer : str or None
+        Experiments of one layer exclude each other; None: the model's own.
+    key_input : str or None
+        Input whose value routes a request that brings no key.
+    paused : bool
+        The kill switch: everything goes to the baseline.
+    guard : GuardSettings
+    request_log : RequestLog or None
+        None: no request is written down.
+    """
+
+    name: str
+    base_path: str | None = None
+    policy: Policy | None = None
+    settings: Settings = Settings()
+    baseline: VersionNumber | None = None
+    candidate: VersionNumber | None = None
+    going_back: bool = False
+    last_good: VersionNumber | None = None
+    labels: dict[str, int] = Field(default_factory=dict)
+    published: dict[str, int] = Field(default_factory=dict)
+    layer: str | None = None
+    key_input: str | None = None
+    paused: bool = False
+    guard: GuardSettings = GuardSettings()
+    request_log: RequestLog | None = None
+    arms: tuple[Arm, ...] = ()
+    ramps: tuple[Ramp, ...] = ()
+    versions: dict[int, Version] = Field(default_factory=dict)
+
+    @property
+    def layer_name(self) -> str:
+        """Its layer's name."""
+        return self.layer or self.name
+
+    @property
+    def weights(self) -> dict[int, int]:
+        """Hundredths of a percent by version that has an arm."""
+        found: dict[int, int] = {}
+        for arm in self.arms:
+            found[arm.version] = found.get(arm.version, 0) + arm.weight
+        return found
+
+    def with_version(self, version: Version) -> Model:
+        """Return the model with one version entered or changed."""
+        versions = dict(sorted({**self.versions, version.number: version}.items()))
+        return self.model_copy(update={"versions": versions})
+
+    def change(self, **values: Any) -> Model:
+        """Return the model with some fields changed."""
+        return self.model_copy(update=values)
+
+
+class Note(Record):
+    """Something that happened, for the event log."""
+
+    kind: str
+    message: str
+    model: str | None = None
+    version: int | None = None
+    data: dict[str, Any] = Field(default_factory=dict)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests that hosts have written down: found, bounded, and put together to one file.
+
+Hosts write `hosts/<id>/requests/<model>/<microseconds>.tfrecord`, TFRecords of `tensorflow.serving.PredictionLog`:
+what TensorFlow Serving and this library warm up from and what `graph-tools verify` asks again. The merged file is of
+the same kind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import struct
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from serving_proxy.errors import NotFoundError
+from serving_proxy.system import files
+
+# What TensorFlow Serving and the library take of a warm-up file.
+MOST_RECORDS = 1000
+_MOST_BYTES = 256 * 1024 * 1024
+_HEADER, _FOOTER = 12, 4
+_SUFFIX = ".tfrecord"
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """A file of a host.
+
+    Attributes
+    ----------
+    began : int [us since 1970]
+        When its first request was written, as its name says.
+    """
+
+    path: Path
+    host: str
+    began: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Merged:
+    """One file made of several.
+
+    Attributes
+    ----------
+    records : int
+        The newest ones.
+    damaged : tuple of Path
+        Files that end within a record, as one does that is being written, or hold something else; what came before
+        that was taken.
+    """
+
+    path: Path
+    records: int
+    bytes: int
+    damaged: tuple[Path, ...]
+
+
+def log_files(state_dir: Path, model: str) -> list[LogFile]:
+    """Return the files of a model on all hosts, the oldest first."""
+    found = []
+    for path in (state_dir / "hosts").glob(f"*/requests/{model}/*{_SUFFIX}"):
+        if path.stem.isascii() and path.stem.isdecimal():
+            with contextlib.suppress(OSError):
+                found.append(LogFile(path, path.parts[-4], int(path.stem), path.stat().st_size))
+    return sorted(found, key=lambda one: (one.began, one.host))
+
+
+def frames(path: Path, broken: list[Path] | None = None) -> Iterator[bytes]:
+    """Yield the records of a file with their framing; one that is not whole ends it, and is named in `broken`."""
+    from graph_tools.readers.tfrecord import masked_crc
+
+    with path.open("rb") as file:
+        while header := file.read(_HEADER):
+            whole = len(header) == _HEADER and struct.unpack_from("<I", header, 8)[0] == masked_crc(header[:8])
+            length = struct.unpack_from("<Q", header)[0] if whole else 0
+            rest = file.read(length + _FOOTER) if whole and length <= _MOST_BYTES else b""
+            if len(rest) != length + _FOOTER or struct.unpack_from("<I", rest, length)[0] != masked_crc(rest[:length]):
+                if broken is not None:
+                    broken.append(path)
+                return
+            yield header + rest
+
+
+def merge(found: Iterable[LogFile], folder: Path, most_records: int = MOST_RECORDS) -> Merged:
+    """Write the newest records of several files to one, whose name is made of its content.
+
+    Raises
+    ------
+    NotFoundError
+        There is no whole record.
+    ExhaustedError
+        The disk is full.
+    """
+    newest: deque[bytes] = deque()
+    broken: list[Path] = []
+    size = 0
+    for one in found:
+        with contextlib.suppress(FileNotFoundError):  # a host has removed it meanwhile
+            for frame in frames(one.path, broken):
+                newest.append(frame)
+                size += len(frame)
+                while len(newest) > most_records or (size > _MOST_BYTES and len(newest) > 1):
+                    size -= len(newest.popleft())
+    if not newest:
+        raise NotFoundError("request log: no request in it, expected a host that has written some")
+    data = b"".join(newest)
+    path = folder / f"{hashlib.sha256(data).hexdigest()[:32]}{_SUFFIX}"
+    folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+    if path.exists():
+        # As new as if it had been written: it is about to be used.
+        os.utime(path)
+    else:
+        files.replace(path, data, mode=0o640)
+    return Merged(path, len(newest), len(data), tuple(broken))
+
+
+def bound(found: Iterable[LogFile], most_files: int) -> list[LogFile]:
+    """Remove what a host has beyond its newest files, which a host does itself while it runs; return what was."""
+    by_host: dict[str, list[LogFile]] = {}
+    for one in found:
+        by_host.setdefault(one.host, []).append(one)
+    return remove(one for group in by_host.values() for one in group[: max(0, len(group) - most_files)])
+
+
+def remove(found: Iterable[LogFile]) -> list[LogFile]:
+    """Remove files, and return those that were there."""
+    gone = []
+    for one in found:
+        with contextlib.suppress(OSError):
+            one.path.unlink()
+            gone.append(one)
+    return gone

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`serving-proxy serve`: the process from its lock to its last host."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from serving_proxy.access.tokens import announced, own_token, read_token
+from serving_proxy.api.app import create_app
+from serving_proxy.api.connection_limits import patient_protocol
+from serving_proxy.control.plane import Plane
+from serving_proxy.deploy.host_rules import load_rules
+from serving_proxy.errors import InvalidError, UnavailableError
+from serving_proxy.hosts.command import host_program
+from serving_proxy.serve.settings import ServeSettings
+from serving_proxy.sources.model_settings import ModelSettings
+from serving_proxy.sources.models_config import single_model
+from serving_proxy.store import Database, Repository, StateLock
+from serving_proxy.system.files import private_folder
+from serving_proxy.system.listening import ENDING, Server, most_connections, raise_file_limit
+
+log = logging.getLogger("serving_proxy.serve")
+
+_MOST_CONNECTIONS = 512
+_KEEP_ALIVE_S = 30
+_BACKLOG = 128
+
+
+def serve(settings: ServeSettings) -> None:
+    """Run the proxy until it is told to end.
+
+    Raises
+    ------
+    ProxyError
+        It cannot start: a setting is wrong, the state directory is in use or damaged, the port is taken.
+    """
+    # What requests, logs and models hold is nobody else's business: it goes for hosts and workers as well.
+    os.umask(0o077)
+    raise_file_limit()
+    load_rules()
+    asyncio.run(_until_signalled(settings))
+
+
+async def _until_signalled(settings: ServeSettings) -> None:
+    ended = asyncio.Event()
+    for number in ENDING:
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    await run(settings, ended)
+
+
+async def run(settings: ServeSettings, ended: asyncio.Event) -> None:
+    """Run the proxy until an event is set; errors as `serve`."""
+    settings.check()
+    if settings.token_file is not None:
+        read_token(settings.token_file)
+    state_dir = private_folder(settings.state_dir)
+    with StateLock(state_dir) as lock:
+        if settings.discard_state:
+            discard(state_dir)
+        database = Database(state_dir / "proxy.sqlite3")
+        try:
+            await _run(settings, lock, Repository(database), ended)
+        finally:
+            database.close()
+
+
+def discard(state_dir: Path) -> None:
+    """Set aside what was deployed: `NAME.discarded`, in the place of what was discarded before.
+
+    Raises
+    ------
+    InvalidError
+        The folder cannot be written to.
+    """
+    for name in ("proxy.sqlite3", "proxy.sqlite3-wal", "proxy.sqlite3-shm", "desired.json"):
+        path = state_dir / name
+        try:
+            path.with_name(f"{name}.discarded").unlink(missing_ok=True)
+            path.rename(path.with_name(f"{name}.discarded"))
+            log.warning("--discard-state: %s is now %s.discarded", path, name)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise InvalidError(f"--discard-state {path}: {error.strerror}, expected to set it aside") from error
+    for accepted in state_dir.glob("hosts/*/accepted.json"):
+        accepted.unlink(missing_ok=True)
+
+
+async def _run(settings: ServeSettings, lock: StateLock, repository: Repository, ended: asyncio.Event) -> None:
+    listener = _bound(settings.admin_address, settings.admin_port)
+    host, port = listener.getsockname()[:2]
+    url = f"{'http' if settings.admin_tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
+    with contextlib.ExitStack() as stack:
+        stack.callback(listener.close)
+        token_file, token = settings.token_file, None
+        if settings.admin_auth == "token":
+            token_file = token_file or own_token(settings.state_dir.resolve())
+            token = read_token(token_file, "")
+            # Before anybody can connect: a client that waits for the port finds the token with it.
+            stack.enter_context(announced(url, token_file.resolve()))
+        _listen(listener, settings)
+        await _answer(settings, lock, repository, listener, url, token_file, token, ended)
+
+
+async def _answer(
+    settings: ServeSettings,
+    lock: StateLock,
+    repository: Repository,
+    listener: socket.socket,
+    url: str,
+    token_file: Path | None,
+    token: str | None,
+    ended: asyncio.Event,
+) -> None:
+    # Hosts are on this machine: where the proxy listens everywhere, it is to be found here.
+    here = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+    options = settings.host_options(here, token_file)
+    if settings.host != "none":
+        host_program(options)
+    tls = settings.admin_tls or (None, None)
+    single = None
+    if settings.model_base_path is not None:
+        single = single_model(settings.model_name, settings.model_base_path)
+    plane = Plane(settings.control_options(), options, repository, settings.config, settings.model_settings, single)
+    batching = settings.batching_parameters()
+    if batching is not None:
+        plane.watcher.base = ModelSettings(config=batching.config, batching=batching.batching, limits=batching.limits)
+        for note in batching.notes:
+            log.warning("%s", note)
+    server = Server(
+        uvicorn.Config(
+            create_app(plane, token),
+            http=patient_protocol(most_connections(_MOST_CONNECTIONS)),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=5,
+            ssl_certfile=tls[0],
+            ssl_keyfile=tls[1],
+        )
+    )
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        async with plane.running(settings.drain_timeout, settings.keep_hosts):
+            lock.tell(pid=plane.status().pid, admin=url)
+            log.info("ready", extra={"admin": url, "state_dir": str(settings.state_dir)})
+            told = asyncio.create_task(ended.wait())
+            waits: list[asyncio.Future[Any]] = [told, plane.failed, serving]
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            told.cancel()
+            plane.leave_hosts = not ended.is_set()
+            if plane.leave_hosts:
+                log.critical("ending without having been told to: hosts go on, and the next proxy finds them")
+            else:
+                log.info("ending: hosts drain for at most %g s", settings.drain_timeout)
+    finally:
+        server.should_exit = True
+        (ended_by,) = await asyncio.gather(serving, return_exceptions=True)
+    if isinstance(ended_by, Exception):
+        raise UnavailableError(f"admin port {url}: {ended_by}, expected it to stay open") from ended_by
+    if plane.failed.done():
+        plane.failed.result()
+
+
+def _bound(address: str, port: int) -> socket.socket:
+    """Take the admin port; here, since it has to be known before hosts start."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    # With the protocol named, asyncio turns Nagle's algorithm off.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+    except OSError as error:
+        listener.close()
+        raise UnavailableError(f"--admin-port {address}:{port}: {error.strerror}, expected a free port") from error
+    listener.setblocking(False)
+    return listener
+
+
+def _listen(listener: socket.socket, settings: ServeSettings) -> None:
+    try:
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        place = f"{settings.admin_address}:{settings.admin_port}"
+        raise UnavailableError(f"--admin-port {place}: {error.strerror}, expected a free port") from error

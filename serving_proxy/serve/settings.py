@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of `serving-proxy serve`: from the command line, else from variables `SERVING_PROXY_…`, else defaults."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from serving_proxy.access.tokens import is_loopback
+from serving_proxy.deploy.desired_state import HostSettings
+from serving_proxy.deploy.reconciler import ControlOptions
+from serving_proxy.errors import InvalidError
+from serving_proxy.gates.ops import check_allowed
+from serving_proxy.guard.alerts import read_webhook
+from serving_proxy.host.options import check_options
+from serving_proxy.hosts.command import NAMED_OPTIONS, HostOptions
+from serving_proxy.sources.batching_parameters import BatchingParameters, parse_batching
+from serving_proxy.sources.models_config import single_model
+from serving_proxy.system.cpus import parse_cpus
+from serving_proxy.system.files import read_regular
+
+_MOST_BATCHING_BYTES = 1024 * 1024
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+class ServeSettings(BaseSettings):
+    """What `serve` is told.
+
+    Attributes
+    ----------
+    address : str
+        Where hosts listen.
+    cores : str
+        Who divides the hosts' cores among versions.
+    drain_timeout, hang_timeout : float [s]
+    load_timeout : float [s]
+        Of versions that say nothing of it; 0: none.
+    health_port : int or None
+        Of the first host; the others have those that follow.
+    memory_limit_mb : int
+        0: the hosts' own limit.
+    admin_auth : str
+        `token`: clients of the admin port send that of `token_file`, else the state directory's own; `none`: this
+        machine's need none.
+    admin_tls_cert, admin_tls_key : Path or None
+        Of the admin port; None: those of the hosts, where others can reach it.
+    keep_hosts : bool
+        Leave hosts running when the proxy ends.
+    discard_state : bool
+        Begin as if nothing had been deployed; what was is set aside.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="SERVING_PROXY_", extra="ignore")
+
+    state_dir: Path
+    address: str = "127.0.0.1"
+    grpc_port: Port = 8500
+    rest_port: Port = 8501
+    health_port: Annotated[int, Field(ge=1, le=65535 - 255)] | None = None
+    admin_address: str = "127.0.0.1"
+    admin_port: Port = 8502
+    host: Literal["python", "go", "none"] = "python"
+    host_processes: Annotated[int, Field(ge=1, le=256)] = 1
+    cpus: str | None = None
+    maintenance_cpus: str | None = None
+    cores: Literal["off", "plan", "control"] = "off"
+    memory_limit_mb: Annotated[int, Field(ge=0)] = 0
+    admin_auth: Literal["token", "none"] = "token"
+    admin_tls_cert: Path | None = None
+    admin_tls_key: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    client_ca: Path | None = None
+    token_file: Path | None = None
+    model_root: Annotated[tuple[Path, ...], NoDecode] = ()
+    allow_op: Annotated[tuple[str, ...], NoDecode] = ()
+    config: Path | None = None
+    model_settings: Path | None = None
+    batching_parameters_file: Path | None = None
+    model_name: Annotated[str, Field(min_length=1, max_length=128)] = "default"
+    model_base_path: str | None = None
+    alert_webhook: str | None = None
+    allow_reload_rpc: bool = False
+    allow_model_control: bool = False
+    host_option: Annotated[tuple[str, ...], NoDecode] = ()
+    max_message_mb: Annotated[int, Field(ge=1, le=2047)] | None = None
+    drain_timeout: Annotated[float, Field(ge=0, le=3600)] = 30.0
+    hang_timeout: Annotated[float, Field(ge=0, le=3600)] = 20.0
+    load_timeout: Annotated[float, Field(ge=0, le=1e6)] = 600.0
+    keep_hosts: bool = False
+    discard_state: bool = False
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    @field_validator("model_root", "allow_op", "host_option", mode="before")
+    @classmethod
+    def _several(cls, given: Any, info: ValidationInfo) -> Any:
+        """Take what a variable names: folders as in PATH, and names between commas."""
+        if not isinstance(given, str):
+            return given
+        return tuple(one for one in given.split(os.pathsep if info.field_name == "model_root" else ",") if one)
+
+    def check(self) -> None:
+        """Raise `InvalidError` where settings do not fit together."""
+        if self.admin_auth == "none" and self.token_file is not None:
+            raise InvalidError(f"--admin-auth none: with --token-file {self.token_file}, expected one of them")
+        for prefix in ("", "admin_"):
+            if (getattr(self, f"{prefix}tls_cert") is None) != (getattr(self, f"{prefix}tls_key") is None):
+                flag = f"--{prefix}tls".replace("_", "-")
+                raise InvalidError(f"{flag}-cert, {flag}-key: one of them, expected both or none")
+        self._check_reachable()
+        if self.client_ca is not None and self.tls_cert is None:
+            raise InvalidError("--client-ca: without --tls-cert, expected both")
+        allowed = {"--allow-reload-rpc": self.allow_reload_rpc, "--allow-model-control": self.allow_model_control}
+        asked = next((name for name, on in allowed.items() if on), None)
+        if asked is not None and self.admin_tls is not None:
+            raise InvalidError(
+                f"{asked}: with TLS on --admin-address {self.admin_address}, which hosts do not trust, "
+                "expected an admin address of this machine"
+            )
+        for name in ("tls_cert", "tls_key", "client_ca", "admin_tls_cert", "admin_tls_key"):
+            file = getattr(self, name)
+            if file is not None and not file.is_file():
+                raise InvalidError(f"--{name.replace('_', '-')} {file}: not there, expected a file")
+        for name in ("cpus", "maintenance_cpus"):
+            if getattr(self, name):
+                parse_cpus(getattr(self, name), f"--{name.replace('_', '-')}")
+        if self.alert_webhook is not None:
+            read_webhook(self.alert_webhook)
+        check_allowed(self.allow_op)
+        if self.model_base_path is not None:
+            if self.config is not None:
+                raise InvalidError(f"--model-base-path: with --config {self.config}, expected one of them")
+            single_model(self.model_name, self.model_base_path)
+        self.batching_parameters()
+        fault = check_options(self._own_host_options())
+        if fault is not None:
+            raise InvalidError(f"--host-option: {fault}")
+        for root in self.model_root:
+            if not root.is_dir():
+                raise InvalidError(f"--model-root {root}: not there, expected a folder")
+
+    def batching_parameters(self) -> BatchingParameters | None:
+        """Return what the file of TensorFlow Serving's batching parameters says, if there is one."""
+        if self.batching_parameters_file is None:
+            return None
+        named = f"--batching-parameters-file {self.batching_parameters_file}"
+        data = read_regular(self.batching_parameters_file, _MOST_BATCHING_BYTES, "batching parameters")
+        return parse_batching(data.decode("utf-8", "replace"), named)
+
+    def _own_host_options(self) -> tuple[str, ...]:
+        """Return what is handed to hosts as it is, as words of their command line."""
+        words: list[str] = []
+        for option in self.host_option:
+            name, mark, value = option.removeprefix("--").partition("=")
+            if name in NAMED_OPTIONS:
+                raise InvalidError(f"--host-option {option}: `serve` sets that itself, expected another option")
+            words.append(f"--{name}{mark}{value}")
+        return tuple(words)
+
+    @property
+    def admin_tls(self) -> tuple[Path, Path] | None:
+        """Certificate and key of the admin port; None: it speaks clear text."""
+        if self.admin_tls_cert is not None and self.admin_tls_key is not None:
+            return self.admin_tls_cert, self.admin_tls_key
+        if self.tls_cert is not None and self.tls_key is not None and not is_loopback(self.admin_address):
+            return self.tls_cert, self.tls_key
+        return None
+
+    def _check_reachable(self) -> None:
+        """Check that an admin port that others can reach is protected."""
+        if is_loopback(self.admin_address):
+            return
+        if self.admin_auth == "none":
+            raise InvalidError(
+                f"--admin-auth none: with --admin-address {self.admin_address}, which is reachable from elsewhere, "
+                "expected an address of this machine"
+            )
+        if self.admin_tls is None:
+            raise InvalidError(
+                f"--admin-address {self.admin_address}: reachable from elsewhere, and the token would pass the network "
+                "in clear text, expected --admin-tls-cert and --admin-tls-key (or --tls-cert and --tls-key)"
+            )
+
+    def control_options(self) -> ControlOptions:
+        """Return what the control plane is told."""
+        cpus = os.sched_getaffinity(0) if self.cpus is None else parse_cpus(self.cpus, "--cpus")
+        return ControlOptions(
+            state_dir=self.state_dir.resolve(),
+            model_roots=tuple(root.resolve() for root in self.model_root),
+            webhook=None if self.alert_webhook is None else read_webhook(self.alert_webhook),
+            host_settings=HostSettings(
+                memory_limit_bytes=self.memory_limit_mb * 1_000_000,
+                maintenance_cpus=self.maintenance_cpus,
+                load_timeout_seconds=self.load_timeout,
+                divided_cpus=0 if self.cores == "off" else len(cpus),
+            ),
+            cores=self.cores,
+            cpus=frozenset(cpus),
+            allowed_ops=check_allowed(self.allow_op),
+        )
+
+    def host_options(self, admin_url: str, token_file: Path | None) -> HostOptions:
+        """Return how hosts are started."""
+
+        def absolute(path: Path | None) -> Path | None:
+            return None if path is None else path.resolve()
+
+        return HostOptions(
+            kind=self.host,
+            processes=self.host_processes,
+            address=self.address,
+            grpc_port=self.grpc_port,
+            rest_port=self.rest_port,
+            health_port=self.health_port,
+            cpus=self.cpus,
+            tls_cert=absolute(self.tls_cert),
+            tls_key=absolute(self.tls_key),
+            client_ca=absolute(self.client_ca),
+            max_message_mb=self.max_message_mb,
+            drain_seconds=self.drain_timeout,
+            hang_seconds=self.hang_timeout,
+            allow_reload_rpc=self.allow_reload_rpc,
+            allow_model_control=self.allow_model_control,
+            own=self._own_host_options(),
+            admin_url=admin_url,
+            token_file=absolute(token_file),
+        )

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waits until what was asked for answers requests, as TensorFlow Serving and Triton do before they answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from serving_proxy.deploy.reconciler import Control
+from serving_proxy.errors import LateError, NotLoadedError, PreconditionError
+from serving_proxy.records.models import Model, Version
+from serving_proxy.records.states import State
+from serving_proxy.sources.models_config import ConfiguredModel
+from serving_proxy.sources.watcher import Watcher
+
+_PERIOD_S = 0.05
+# The first look at a directory shows nothing, for files may be on their way; the second what has come to rest.
+_LOOKS = 3
+
+
+class Availability:
+    """Waits for models. What fails is told; what takes too long goes on by itself."""
+
+    def __init__(self, control: Control, watcher: Watcher) -> None:
+        self._control = control
+        self._watcher = watcher
+
+    async def of_configured(self, configured: Sequence[ConfiguredModel], new: Iterable[str], seconds: float) -> None:
+        """Wait until each model that is new has a version that serves, and every label stands for one that does.
+
+        Raises
+        ------
+        NotLoadedError
+            A new model has no version that can be loaded.
+        PreconditionError
+            A label is for a version that is not available.
+        LateError
+        """
+        seen = {one.name: self._watcher.looks(one.name) for one in configured}
+        fresh = set(new)
+
+        def pending() -> str | None:
+            for one in configured:
+                looked = self._watcher.looks(one.name) - seen[one.name] >= _LOOKS
+                if one.name in fresh and (waits := self._model_waits(one.name, looked)):
+                    return waits
+                for label, number in one.labels.items():
+                    if waits := self._label_waits(one.name, label, number, looked):
+                        return waits
+            return self._hosts_wait()
+
+        await _until_none(pending, seconds)
+
+    async def of_model(self, name: str, seconds: float) -> None:
+        """Wait until a model that was deployed has a version that serves; raises as `of_configured` does."""
+        await _until_none(lambda: self._model_waits(name, looked=True) or self._hosts_wait(), seconds)
+
+    async def of_hosts(self, seconds: float) -> None:
+        """Wait until every host serves what it is to serve by now, and nothing that was taken out.
+
+        Raises
+        ------
+        LateError
+        """
+
+        def pending() -> str | None:
+            return self._hosts_wait() if self._control.told else "hosts: have not been told"
+
+        await _until_none(pending, seconds)
+
+    def _hosts_wait(self) -> str | None:
+        """Return that a host has not yet read what it is to serve; None if all have."""
+        wanted = self._control.desired.generation
+        late = [one for one in self._control.hosts if one.alive and one.state != "draining" and one.generation < wanted]
+        return f"host '{late[0].name}': has not read what it is to serve" if late else None
+
+    def _model_waits(self, name: str, looked: bool) -> str | None:
+        """Return what a model waits for; None if it is available."""
+        model = self._control.models.get(name)
+        versions = [] if model is None else list(model.versions.values())
+        if any(one.state == State.READY for one in versions):
+            return None
+        if any(one.active for one in versions):
+            return f"model '{name}': a version is being loaded"
+        failed = [one for one in versions if one.state == State.FAILED]
+        if failed:
+            last = max(failed, key=lambda one: one.number)
+            raise NotLoadedError(f"model '{name}' version {last.number}: did not become available: {last.reason}")
+        if looked:
+            where = "" if model is None or model.base_path is None else f" in {model.base_path}"
+            raise NotLoadedError(f"model '{name}': no version{where}, expected one to load")
+        return f"model '{name}': its versions are being looked for"
+
+    def _label_waits(self, name: str, label: str, number: int, looked: bool) -> str | None:
+        """Return what a label waits for; None if its version is available."""
+        model = self._control.models.get(name)
+        version = None if model is None else model.versions.get(number)
+        if version is not None and version.state == State.READY:
+            return None if _published(model, label) == number else f"model '{name}': label '{label}' is moving"
+        if version is not None and version.active:
+            return f"model '{name}': version {number} of label '{label}' is being loaded"
+        if looked or (version is not None and version.state == State.FAILED):
+            raise PreconditionError(
+                f"model '{name}': label '{label}' is for version {number}, which {_fate(version)}, "
+                "expected one that is available"
+            )
+        return f"model '{name}': version {number} of label '{label}' is being looked for"
+
+
+def _published(model: Model | None, label: str) -> int | None:
+    return None if model is None else model.published.get(label)
+
+
+def _fate(version: Version | None) -> str:
+    if version is None:
+        return "is not there"
+    return f"failed: {version.reason}" if version.state == State.FAILED else f"is {version.state}"
+
+
+async def _until_none(pending: Callable[[], str | None], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while (waits := pending()) is not None:
+        if time.monotonic() >= end:
+            raise LateError(f"{waits} after {seconds:g} s; it goes on")
+        await asyncio.sleep(_PERIOD_S)

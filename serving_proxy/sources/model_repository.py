@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models by name, as the Open Inference Protocol's repository has them: loaded and unloaded as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from serving_proxy.deploy.deployment import Deployment, check_name
+from serving_proxy.deploy.operations import Verbs
+from serving_proxy.deploy.reconciler import Control
+from serving_proxy.errors import NotFoundError
+from serving_proxy.records.models import Model
+from serving_proxy.sources.availability import Availability
+from serving_proxy.sources.base_directory import version_folders
+
+
+class ModelRepository:
+    """What a client may load: models that were deployed before, and folders `<model root>/<model>/<version>`."""
+
+    def __init__(self, control: Control, verbs: Verbs, availability: Availability) -> None:
+        self._control = control
+        self._verbs = verbs
+        self._availability = availability
+
+    async def load(self, name: str, seconds: float) -> None:
+        """Deploy a model unless it is deployed, and wait until it is available.
+
+        Raises
+        ------
+        ProxyError
+            As `Verbs.deploy` and `Availability.of_model`; NotFoundError if there is no such model.
+        """
+        model = self._control.models.get(check_name(name))
+        configured = model is not None and model.policy is not None
+        deployed = model is not None and any(one.active for one in model.versions.values())
+        if not (configured or deployed):
+            asked = _as_before(model)
+            if asked is None:
+                asked = await asyncio.to_thread(self._in_roots, name)
+            await self._verbs.deploy(name, asked)
+        await self._availability.of_model(name, seconds)
+
+    async def unload(self, name: str, seconds: float) -> None:
+        """Take a model out; its last requests are answered.
+
+        Parameters
+        ----------
+        seconds : float [s]
+            How long to wait until no host takes requests for it.
+
+        Raises
+        ------
+        ProxyError
+            As `Verbs.undeploy` and `Availability.of_hosts`; NotFoundError if it is not loaded.
+        """
+        model = self._control.models.get(check_name(name))
+        if model is None or not any(one.active or one.desired for one in model.versions.values()):
+            raise NotFoundError(f"model '{name}': not loaded, expected one that is")
+        self._verbs.undeploy(name)
+        if seconds > 0:
+            await self._availability.of_hosts(seconds)
+
+    def _in_roots(self, name: str) -> Deployment:
+        for root in self._control.options.model_roots:
+            folders = version_folders(Path(root) / name)
+            if folders:
+                newest = max(folders)
+                return Deployment(source=str(folders[newest]), number=newest)
+        raise NotFoundError(f"model '{name}': was never deployed and is no folder of a --model-root, expected either")
+
+
+def _as_before(model: Model | None) -> Deployment | None:
+    """Return what makes a model that was undeployed what it was; None if it never was."""
+    if model is None or not model.versions:
+        return None
+    version = model.versions.get(model.baseline or 0) or model.versions[max(model.versions)]
+    return Deployment(
+        source=version.source,
+        number=version.number,
+        settings=version.settings,
+        optimize=version.optimize,
+        slo_p99_ms=version.slo_p99_ms,
+        profile=version.profile,
+        other_signature=version.other_signature,
+        allowed_ops=version.allowed_ops,
+    )

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs `graph-tools optimize` in a process of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from serving_proxy.workers.process import Told, run_worker
+
+_WORKER = "serving_proxy.workers.optimize_worker"
+
+
+async def optimise(
+    source: Path,
+    target: Path,
+    *,
+    precision: str,
+    table_store: Path,
+    report: Path,
+    requests: Path | None = None,
+    cpus: str | None = None,
+    told: Told,
+) -> None:
+    """Optimise a model into `target`, verified against the source.
+
+    Cancelling the task ends the process, which leaves nothing half-written behind.
+
+    Raises
+    ------
+    PreconditionError
+        The model cannot be optimised, or its scores differ; with the tool's own message.
+    """
+    asked = {
+        "source": str(source),
+        "target": str(target),
+        "precision": precision,
+        "table_store": str(table_store),
+        "report": str(report),
+        "requests": [str(requests)] if requests else [],
+        "cpus": cpus,
+    }
+    await run_worker(_WORKER, asked, f"graph-tools optimize {source}", told)

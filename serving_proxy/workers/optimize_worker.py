@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m serving_proxy.workers.optimize_worker JSON`: one run of `graph-tools optimize`, with steps as JSON lines.
+
+It runs at the lowest priority, or on the maintenance CPUs, ends with the proxy, and on SIGTERM as on Ctrl-C: nothing
+half-written stays.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from serving_proxy.workers.low_priority import step_back
+
+_SECONDS_BETWEEN = 0.2
+
+
+class Lines:
+    """Tells progress as JSON lines, a few in a second."""
+
+    def __init__(self) -> None:
+        self._step, self._done, self._unit = "", 0, ""
+        self._total: int | None = None
+        self._told = 0.0
+
+    def begin(self, text: str, total: int | None = None, unit: str = "") -> None:
+        """Tell of a new step."""
+        self._step, self._done, self._total, self._unit = text, 0, total, unit
+        self._tell()
+
+    def advance(self, count: int) -> None:
+        """Count, and tell if the last line is some time ago."""
+        self._done += count
+        if time.monotonic() - self._told >= _SECONDS_BETWEEN:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._told = time.monotonic()
+        print(
+            json.dumps({"step": self._step, "done": self._done, "total": self._total, "unit": self._unit}), flush=True
+        )
+
+
+def main(text: str) -> int:
+    """Optimise as asked; 0 if it worked, else 1 after a line with the error."""
+    asked: dict[str, Any] = json.loads(text)
+    step_back(asked["cpus"])
+    from graph_tools import optimize
+    from graph_tools.errors import GraphToolsError, VerificationError
+    from graph_tools.report import write_json
+
+    report = Path(asked["report"])
+    try:
+        found = optimize(
+            asked["source"],
+            asked["target"],
+            precision=asked["precision"],
+            table_store=asked["table_store"],
+            requests=asked["requests"],
+            progress=Lines(),
+        )
+        write_json(found.to_json(), report)
+    except VerificationError as error:
+        write_json(error.report, report)
+        return _fail(str(error))
+    except GraphToolsError as error:
+        return _fail(str(error))
+    except OSError as error:
+        return _fail(f"{error.filename or asked['target']}: {error.strerror}, expected to read or write it")
+    return 0
+
+
+def _fail(message: str) -> int:
+    print(json.dumps({"error": " ".join(message.split())}), flush=True)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.proxies.proxy_support import write_model
+from serving_proxy.deploy import jobs, pipeline
+from serving_proxy.deploy.changes import undeploy
+from serving_proxy.deploy.deployment import Deployment, deploy
+from serving_proxy.deploy.jobs import Job, Jobs
+from serving_proxy.deploy.pipeline import Gates
+from serving_proxy.deploy.reconciler import Control, ControlOptions
+from serving_proxy.errors import ExhaustedError
+from serving_proxy.records.models import Model, Version
+from serving_proxy.records.states import State
+from serving_proxy.store import Database, Repository
+
+
+class Place:
+    """The gates of a control plane without hosts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.database = Database(folder / "db")
+        self.control = Control(ControlOptions(folder), Repository(self.database))
+        self.jobs = Jobs(self.control.repository, self.control.bus)
+        self.gates = Gates(self.control, self.jobs)
+
+    def deploy(self, optimize: str | None = None) -> None:
+        """Enter version 3."""
+        source = str(write_model(self.folder / "3"))
+        asked = Deployment(source=source, number=3, stamp="s", optimize=optimize)
+        model = self.control.models.get("ranking") or Model(name="ranking")
+        self.control.commit(deploy(model, asked, (), time.time())[0])
+
+    @property
+    def version(self) -> Version:
+        return self.control.model("ranking").versions[3]
+
+    async def becomes(self, state: State) -> None:
+        """Wait for a state of version 3."""
+        async with asyncio.timeout(20):
+            while self.version.state != state:
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path)
+    yield made
+    made.database.close()
+
+
+def test_a_fault_in_a_gate_fails_the_version(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("a fault")
+
+    async def run() -> None:
+        monkeypatch.setattr(pipeline, "validate", fail)
+        place.deploy()
+        place.gates.begin("ranking", 3)
+        await place.becomes(State.FAILED)
+        assert place.version.reason == "ZeroDivisionError: a fault"
+        await place.jobs.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("state", [State.NEW, State.VALIDATING])
+def test_a_version_without_a_job_is_picked_up(place: Place, state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise ExhaustedError("the disk is full")
+
+    async def run() -> None:
+        place.deploy()
+        with monkeypatch.context() as patch, pytest.raises(ExhaustedError):
+            patch.setattr(place.control.repository, "add_job", fail)
+            place.gates.begin("ranking", 3)
+        model = place.control.model("ranking")
+        place.control.store([model.with_version(place.version.model_copy(update={"state": state}))])
+        place.gates.pick_up()
+        place.gates.pick_up()
+        assert len(place.jobs.running()) == 1
+        await place.becomes(State.LOADING)
+        await place.jobs.close()
+
+    asyncio.run(run())
+
+
+def test_a_job_says_that_it_waits_only_where_it_does(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    class Heard(Job):
+        def told(self, step: str, *more: Any) -> None:
+            said.append(step)
+            super().told(step, *more)
+
+    async def says(step: str) -> None:
+        async with asyncio.timeout(20):
+            while said[-1:] != [step]:
+                await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(jobs, "Job", Heard)
+
+    async def run() -> None:
+        place.deploy(optimize="fp32")
+        async with place.gates.optimising:
+            place.gates.begin("ranking", 3)
+            await says("waiting for another optimisation")
+            assert "waiting for other validations" not in said
+        # From the first moment on, and not from the worker's first word.
+        await says("optimizing")
+        await place.jobs.close()
+
+    asyncio.run(run())
+
+
+def test_a_version_that_is_deployed_again_has_a_job_of_its_own(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended, validate = threading.Event(), pipeline.validate
+
+    def wait_and_validate(*arguments: Any, **options: Any) -> Any:
+        ended.wait(20)
+        return validate(*arguments, **options)
+
+    async def run() -> None:
+        monkeypatch.setattr(pipeline, "validate", wait_and_validate)
+        place.deploy()
+        first = place.gates.begin("ranking", 3)
+        assert place.gates.begin("ranking", 3) is first
+        await place.becomes(State.VALIDATING)
+        place.control.commit(undeploy(place.control.model("ranking"), 3, time.time()))
+        first.cancel()
+        place.deploy()
+        second = place.gates.begin("ranking", 3)
+        assert second is not first
+        ended.set()
+        await place.becomes(State.LOADING)
+        await place.jobs.close()
+        assert place.version.state == State.LOADING
+
+    asyncio.run(run())
+
+
+def test_a_second_cancel_leaves_the_cleaning_up_alone(place: Place) -> None:
+    async def run() -> None:
+        cleaned = asyncio.Event()
+
+        async def work(_: object) -> None:
+            try:
+                await asyncio.sleep(20)
+            finally:
+                await asyncio.sleep(0.1)
+                cleaned.set()
+
+        job = place.jobs.begin("deploy", "ranking", 3, work)
+        await asyncio.sleep(0)
+        await asyncio.gather(place.jobs.cancel(job.row.id), place.jobs.cancel(job.row.id))
+        assert cleaned.is_set()
+        assert place.jobs.get(job.row.id).row.state == "cancelled"
+
+    asyncio.run(run())

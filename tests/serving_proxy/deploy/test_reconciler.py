@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from helpers.proxies.lifecycle_support import deployed, host, settled
+from serving_proxy.deploy import reconciler as module
+from serving_proxy.deploy.changes import start_ramp
+from serving_proxy.deploy.reconciler import Control, ControlOptions
+from serving_proxy.store import Database, Repository
+
+
+def test_the_clock_of_a_ramp_stands_still_while_its_version_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        control = Control(ControlOptions(tmp_path), Repository(Database(tmp_path / "db")))
+        model = settled(deployed(deployed(deployed(None, 3), 4), 5))
+        for number in (4, 5):
+            model = start_ramp(model, number, 4000, 400.0, ()).model
+        control.store([model])
+        now = module.time.monotonic()
+        monkeypatch.setattr(module.time, "monotonic", lambda: now)
+        for second in range(60):
+            now += 1.0
+            states = {3: "ready", 4: "loading" if second < 40 else "ready", 5: "ready"}
+            monkeypatch.setattr(control.actual, "read", lambda states=states: (host(states),))
+            control.step()
+            weights = control.models["ranking"].weights
+            assert weights.get(4, 0) <= max(0, second - 39) * 10
+        assert 150 <= weights[4] <= 200
+        assert weights[5] >= 580
+
+    asyncio.run(run())

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+
+from helpers.proxies.lifecycle_support import host
+from serving_proxy.records.hosts import HostSeen, Seen, VersionSeen, held_anywhere, observe
+from serving_proxy.records.states import State
+
+PATH = "/models/3"
+
+
+@pytest.mark.parametrize(
+    ("states", "expected", "reason"),
+    [
+        (["ready", "ready"], State.READY, ""),
+        (["ready", "warming"], State.WARMING, "on host-1"),
+        (["loading", "warming"], State.LOADING, "on host-0"),
+        (["ready", None], State.LOADING, "on host-1"),
+        (["ready", "failed: no memory"], State.FAILED, "host-1: no memory"),
+        (["ready", "failed"], State.FAILED, "host-1: no reason given"),
+        ([None, None], State.STOPPED, "no host has it yet"),
+        ([], State.STOPPED, "no host is running"),
+    ],
+)
+def test_what_hosts_say_together(states: list[str | None], expected: State, reason: str) -> None:
+    hosts = [host({} if one is None else {3: one}, f"host-{place}") for place, one in enumerate(states)]
+    seen = observe(hosts, "ranking", 3, PATH)
+    assert (seen.state, seen.reason) == (expected, reason)
+
+
+def test_dead_hosts_do_not_count() -> None:
+    dead = host({3: "ready"}, alive=False)
+    assert observe([dead], "ranking", 3, PATH).state == State.STOPPED
+    assert not held_anywhere([dead], "ranking", 3)
+
+
+def test_a_host_that_goes_down_does_not_count() -> None:
+    hosts = [host({3: "draining"}, "host-0", state="draining"), host({3: "ready"}, "host-1")]
+    assert observe(hosts, "ranking", 3, PATH).state == State.READY
+    assert held_anywhere(hosts[:1], "ranking", 3)
+
+
+def entry(
+    state: str, path: str = PATH, error: str | None = None, other: VersionSeen | None = None, warmup: str = ""
+) -> HostSeen:
+    seen = VersionSeen(state, path, error, {"warmup": warmup}, replacement=other)
+    return host({}, models={"ranking": {3: seen}})
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (entry("ready", "/old"), Seen(State.LOADING, "on host-0")),
+        (entry("ready", "/old", other=VersionSeen("warming", PATH)), Seen(State.WARMING, "on host-0")),
+        (entry("ready", "/old", other=VersionSeen("failed", PATH, "corrupt")), Seen(State.FAILED, "host-0: corrupt")),
+        (
+            entry("ready", other=VersionSeen("failed", PATH, "bad config")),
+            Seen(State.READY, "host-0: other settings are failed bad config"),
+        ),
+        (entry("ready", error="cpuset: no CPU 9"), Seen(State.READY, "host-0: cpuset: no CPU 9")),
+        (entry("ready", warmup="generated: 5 runs on each session"), Seen(State.READY)),
+        (
+            entry("ready", warmup="generated request failed: INTERNAL: a\n b; not warmed up"),
+            Seen(State.READY, "host-0: generated request failed: INTERNAL: a b; not warmed up"),
+        ),
+        (
+            entry("ready", error="cpuset: no CPU 9", warmup="a" * 400 + "; not warmed up"),
+            Seen(State.READY, "host-0: cpuset: no CPU 9; " + "a" * 300 + "...; not warmed up"),
+        ),
+    ],
+)
+def test_what_is_replaced_and_what_replaces_it(seen: HostSeen, expected: Seen) -> None:
+    assert observe([seen], "ranking", 3, PATH) == expected
+
+
+def test_one_host_that_lacks_something_is_enough_to_say_it() -> None:
+    cold = entry("ready", warmup="generated request failed: INTERNAL: a; not warmed up")
+    seen = observe([host({3: "ready"}, "host-1"), cold], "ranking", 3, PATH)
+    assert seen == Seen(State.READY, "host-0: generated request failed: INTERNAL: a; not warmed up")
