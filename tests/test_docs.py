@@ -15,7 +15,7 @@ import pytest
 import processor
 from demo.model import WideDeep, export
 from demo.movielens import FEATURES
-from helpers.hosts.host_support import require
+from helpers.system.programs import require
 from helpers.system.tool_modules import load_tool
 from processor import errors
 

@@ -22,9 +22,9 @@ import pytest
 from packaging.requirements import Requirement
 
 import processor
-from helpers.hosts.host_support import require, run, run_ok
 from helpers.models.model_builders import linear_score
 from helpers.system.build_lock import build_lock
+from helpers.system.programs import require, run, run_ok
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = ROOT / "processor" / "libprocessor.so"

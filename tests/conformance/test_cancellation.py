@@ -15,9 +15,11 @@ import httpx
 import numpy as np
 import pytest
 
-from helpers.hosts.host_requests import in_flight, ranking_body, slow_body, wait_until
-from helpers.hosts.host_support import tfserving_request
+from helpers.hosts.host_requests import in_flight, ranking_body
 from helpers.hosts.served_hosts import ServedHost, model, version
+from helpers.hosts.tfserving_messages import tfserving_request
+from helpers.models.slow_requests import slow_request
+from helpers.system.waiting import wait_until
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 ENDLESS = 10**7  # loops of a millisecond
@@ -58,14 +60,14 @@ def slow_host(start_host, slow_model: Path) -> Iterator[ServedHost]:
         url = f"http://{host.rest}/api/predict/slow"
         # The host has learnt that such requests are short, and would run the next one on any thread.
         for _ in range(50):
-            assert httpx.post(url, content=slow_body(1), timeout=30).status_code == 200
+            assert httpx.post(url, content=slow_request(1), timeout=30).status_code == 200
         yield host
 
 
 def ask_quickly(host: ServedHost) -> None:
     """Ask the same session a question that takes a millisecond."""
     began = time.monotonic()
-    answer = httpx.post(f"http://{host.rest}/api/predict/slow", content=slow_body(1), timeout=30)
+    answer = httpx.post(f"http://{host.rest}/api/predict/slow", content=slow_request(1), timeout=30)
     assert answer.status_code == 200
     assert time.monotonic() - began < 1
 
@@ -77,7 +79,7 @@ def test_http_answers_at_the_deadline_and_the_session_is_free(slow_host: ServedH
 
         def attempt() -> float:
             began = time.monotonic()
-            answer = client.post("/api/predict/slow", content=slow_body(ENDLESS), headers={"x-timeout-ms": "200"})
+            answer = client.post("/api/predict/slow", content=slow_request(ENDLESS), headers={"x-timeout-ms": "200"})
             taken = time.monotonic() - began
             assert answer.status_code == 504, answer.text
             assert "deadline" in answer.text
@@ -118,7 +120,7 @@ def test_work_ends_with_its_grpc_call(slow_host: ServedHost) -> None:
 
 
 def test_work_ends_with_its_connection(slow_host: ServedHost) -> None:
-    body = slow_body(ENDLESS)
+    body = slow_request(ENDLESS)
     address, _, port = slow_host.rest.rpartition(":")
     with socket.create_connection((address, int(port))) as connection:
         head = f"POST /api/predict/slow HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -159,7 +161,7 @@ def test_a_slow_request_does_not_hold_quick_ones(start_host, slow_model: Path) -
             times = []
             for _ in range(10):
                 began = time.monotonic()
-                assert client.post(url, content=slow_body(1)).status_code == 200
+                assert client.post(url, content=slow_request(1)).status_code == 200
                 times.append(time.monotonic() - began)
             assert sorted(times)[5] < 0.5
             for call in calls:

@@ -19,9 +19,10 @@ from typing import Any
 import httpx
 import pytest
 
-from helpers.hosts.host_requests import ranking_body, wait_until
+from helpers.hosts.host_requests import ranking_body
 from helpers.hosts.served_hosts import ROOT, ServedHost, program, version
 from helpers.models.deadly_models import build_deadly
+from helpers.system.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -118,7 +119,7 @@ def kept(kind: str, state_dir: Path, models: dict[str, Any]) -> Iterator[Kept]:
     for thread in threads:
         thread.start()
     try:
-        wait_until(lambda: any(one.good for one in host.asked), 120)
+        wait_until(lambda: any(one.good for one in host.asked), timeout=120)
         yield host
     finally:
         host.ending = True
@@ -142,20 +143,20 @@ def test_a_version_that_aborts_is_found_out(
 ) -> None:
     with kept(host_kind, tmp_path, ranking(served_models)) as host:
         host.desire(ranking(served_models, deadly("abort")))
-        wait_until(lambda: host.state_of(2).get("state") == "failed", 180)
+        wait_until(lambda: host.state_of(2).get("state") == "failed", timeout=180)
         assert "the host died twice while it loaded this version (" in host.state_of(2)["error"]
-        wait_until(lambda: host.asked[-1].good, 60)
+        wait_until(lambda: host.asked[-1].good, timeout=60)
         seen = len(host.asked)
-        wait_until(lambda: len(host.asked) > seen + 50, 60)
+        wait_until(lambda: len(host.asked) > seen + 50, timeout=60)
         assert all(one.good for one in host.asked[seen:])
         assert host.deaths == [-signal.SIGABRT] * 2
         assert host.longest_gap() < _RECOVERY_S
         # An operator's restart changes nothing of that, another entry does.
         host.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: len(host.deaths) == 3 and host.state_of(2).get("state") == "failed", 120)
+        wait_until(lambda: len(host.deaths) == 3 and host.state_of(2).get("state") == "failed", timeout=120)
         assert host.deaths[2] == 0
         host.desire(ranking(served_models, Path(served_models["ranking"]["versions"]["2"]["path"])))
-        wait_until(lambda: host.state_of(2).get("state") == "ready", 120)
+        wait_until(lambda: host.state_of(2).get("state") == "ready", timeout=120)
         assert len(host.deaths) == 3
 
 
@@ -171,11 +172,11 @@ def test_a_version_whose_warm_up_ends_by_a_signal_is_found_out(
     with kept(host_kind, tmp_path, ranking(served_models)) as host:
         host.desire(ranking(served_models, deadly("endless")))
         for count in (1, 2):
-            wait_until(lambda: host.state_of(2).get("state") == "warming", 120)
+            wait_until(lambda: host.state_of(2).get("state") == "warming", timeout=120)
             assert host.state_of(1)["state"] == "ready"
             os.kill(host.pid, number)
-            wait_until(lambda count=count: len(host.deaths) == count, 60)
-        wait_until(lambda: host.state_of(2).get("state") == "failed", 120)
+            wait_until(lambda count=count: len(host.deaths) == count, timeout=60)
+        wait_until(lambda: host.state_of(2).get("state") == "failed", timeout=120)
         # Go's runtime ends by itself, with 2, on a SIGSEGV that another process sent.
         ended = 2 if (host_kind, number) == ("go", signal.SIGSEGV) else -number
         assert host.deaths == [ended] * 2
@@ -189,7 +190,9 @@ def test_several_that_abort_are_all_found_out(
     other = Path(served_models["ranking"]["versions"]["2"]["path"])
     with kept(host_kind, tmp_path, ranking(served_models)) as host:
         host.desire(ranking(served_models, path, path, other))
-        wait_until(lambda: [host.state_of(n).get("state") for n in (2, 3, 4)] == ["failed", "failed", "ready"], 240)
+        wait_until(
+            lambda: [host.state_of(n).get("state") for n in (2, 3, 4)] == ["failed", "failed", "ready"], timeout=240
+        )
         assert 2 <= len(host.deaths) <= 5
         assert host.longest_gap() < _RECOVERY_S
 
@@ -200,10 +203,10 @@ def test_a_host_that_is_told_to_end_blames_nobody(
     with kept(host_kind, tmp_path, ranking(served_models)) as host:
         host.desire(ranking(served_models, deadly("endless")))
         for count in (1, 2, 3):
-            wait_until(lambda: host.state_of(2).get("state") == "warming", 120)
+            wait_until(lambda: host.state_of(2).get("state") == "warming", timeout=120)
             os.kill(host.pid, signal.SIGTERM)
-            wait_until(lambda count=count: len(host.deaths) == count, 60)
-        wait_until(lambda: host.state_of(2).get("state") == "warming", 120)
+            wait_until(lambda count=count: len(host.deaths) == count, timeout=60)
+        wait_until(lambda: host.state_of(2).get("state") == "warming", timeout=120)
         assert host.deaths == [0, 0, 0]
 
 
@@ -216,6 +219,6 @@ def test_a_served_baseline_is_never_blamed(host_kind: str, tmp_path: Path, serve
             text = records.read_text(encoding="utf-8")
             assert '"good":true' in text
             records.write_text(text.replace('"loading":false', '"loading":true'), encoding="utf-8")
-            wait_until(lambda count=count: len(host.deaths) == count, 60)
-            wait_until(lambda: host.actual()["endpoints"] and host.asked[-1].good, 120)
+            wait_until(lambda count=count: len(host.deaths) == count, timeout=60)
+            wait_until(lambda: host.actual()["endpoints"] and host.asked[-1].good, timeout=120)
         assert host.state_of(1)["state"] == "ready"

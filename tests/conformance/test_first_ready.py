@@ -18,9 +18,10 @@ import grpc
 import httpx
 import pytest
 
-from helpers.hosts.host_requests import ranking_body, wait_until
+from helpers.hosts.host_requests import ranking_body
 from helpers.hosts.served_hosts import ROOT, ServedHost, program, served, version
 from helpers.models.deadly_models import build_deadly
+from helpers.system.waiting import wait_until
 
 
 def ports_of(host: ServedHost) -> tuple[str, ...]:

@@ -11,8 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from helpers.hosts.host_requests import ranking_body, wait_until
+from helpers.hosts.host_requests import ranking_body
 from helpers.hosts.served_hosts import ServedHost, model
+from helpers.system.waiting import wait_until
 from serving_proxy.system.cpus import parse_cpus
 
 CPUS = sorted(os.sched_getaffinity(0))

@@ -11,10 +11,10 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
-from helpers.hosts.host_support import run
 from helpers.hosts.served_hosts import ServedHost
 from helpers.models.model_builders import linear_score
 from helpers.system.go_programs import go_program
+from helpers.system.programs import run
 
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 

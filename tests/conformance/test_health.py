@@ -13,8 +13,9 @@ import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from helpers.hosts.host_requests import SlowRequest, wait_until
+from helpers.hosts.host_requests import SlowRequest
 from helpers.hosts.served_hosts import model, version
+from helpers.system.waiting import wait_until
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING

@@ -21,8 +21,9 @@ import grpc
 import httpx
 import pytest
 
-from helpers.hosts.host_requests import ranking_body, wait_until
+from helpers.hosts.host_requests import ranking_body
 from helpers.hosts.served_hosts import ServedHost, served
+from helpers.system.waiting import wait_until
 
 READ_SECONDS = 2
 MEGABYTE = 1024 * 1024
@@ -99,11 +100,11 @@ def test_idle_connections_leave_descriptors_to_models(host_kind: str, served_mod
             for address in [host.rest, host.grpc, host.actual()["endpoints"]["health"]] * 150:
                 with contextlib.suppress(OSError):
                     stack.enter_context(_connect(address))
-            wait_until(lambda: _descriptors(host) > before + 20, 5)
+            wait_until(lambda: _descriptors(host) > before + 20, timeout=5)
             host.desire({"ranking": served_models["ranking"]})
             # Before the host gives up waiting for what these clients do not send.
             host.wait_for(lambda state: _states(state) == {"ready"}, 15)
-        wait_until(lambda: _descriptors(host) < before + 20, 10)
+        wait_until(lambda: _descriptors(host) < before + 20, timeout=10)
         _check_serves(host)
 
 

@@ -10,8 +10,10 @@ import time
 import httpx
 import pytest
 
-from helpers.hosts.host_requests import in_flight, ranking_body, slow_body, wait_until
+from helpers.hosts.host_requests import in_flight, ranking_body
 from helpers.hosts.served_hosts import ServedHost
+from helpers.models.slow_requests import slow_request
+from helpers.system.waiting import wait_until
 
 GET_PATHS = ["/healthz", "/readyz", "/metrics", "/v1/models/ranking", "/v1/models/ranking/metadata"]
 GET_PATHS += ["/v2", "/v2/health/live", "/v2/models/ranking", "/v2/models/ranking/ready"]
@@ -153,7 +155,7 @@ def test_client_that_closes_its_sending_side_is_answered(host: ServedHost) -> No
             assert time.monotonic() - began < 5
     # The same if it takes some 200 ms.
     with _connect(host) as client:
-        client.sendall(_post("/api/predict/slow", slow_body(100)))
+        client.sendall(_post("/api/predict/slow", slow_request(100)))
         client.shutdown(socket.SHUT_WR)
         assert _read_all(client).startswith(b"HTTP/1.1 200 ")
 
@@ -161,9 +163,9 @@ def test_client_that_closes_its_sending_side_is_answered(host: ServedHost) -> No
 def test_client_that_is_gone_is_not_waited_for(host: ServedHost) -> None:
     wait_until(lambda: in_flight(host) == 0)
     running, waiting = _connect(host), _connect(host)
-    running.sendall(_post("/api/predict/slow", slow_body(3000)))
+    running.sendall(_post("/api/predict/slow", slow_request(3000)))
     wait_until(lambda: in_flight(host) == 1)
-    waiting.sendall(_post("/api/predict/slow", slow_body(3000)))
+    waiting.sendall(_post("/api/predict/slow", slow_request(3000)))
     wait_until(lambda: in_flight(host) == 2)
     waiting.close()
     began = time.monotonic()

@@ -12,8 +12,9 @@ import grpc
 import httpx
 import pytest
 
-from helpers.hosts.host_requests import SlowRequest, in_flight, ranking_body, wait_until
+from helpers.hosts.host_requests import SlowRequest, in_flight, ranking_body
 from helpers.hosts.served_hosts import ROOT, ServedHost, program, served
+from helpers.system.waiting import wait_until
 
 
 class Load:

@@ -26,10 +26,11 @@ from google.protobuf import text_format
 from tensorflow_serving.apis import predict_pb2
 
 from helpers.hosts.contract_messages import make_request
-from helpers.hosts.host_requests import ranking_body, wait_until
+from helpers.hosts.host_requests import ranking_body
 from helpers.hosts.partial_calls import PartialCall
 from helpers.hosts.served_hosts import ServedHost, model, version
 from helpers.models.model_builders import linear_score
+from helpers.system.waiting import wait_until
 
 MIB = 1024 * 1024
 BUDGET_MIB = 512

@@ -16,9 +16,11 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
-from helpers.hosts.host_requests import SlowRequest, in_flight, ranking_body, slow_body, wait_until
-from helpers.hosts.host_support import require
+from helpers.hosts.host_requests import SlowRequest, in_flight, ranking_body
 from helpers.hosts.served_hosts import ServedHost
+from helpers.models.slow_requests import slow_request
+from helpers.system.programs import require
+from helpers.system.waiting import wait_until
 from serving_proxy.experiments.assign import bucket
 
 NAMES = {"x-model-name", "x-model-version", "x-arm", "x-session", "x-cpuset", "x-queue-us", "x-run-us"}
@@ -101,7 +103,7 @@ def test_deadline_of_one_that_waits(host: ServedHost, stub, http: httpx.Client) 
     running = SlowRequest(host, loops=800)
     wait_until(lambda: in_flight(host) == 1)
     began = time.monotonic()
-    answer = http.post("/api/predict/slow", content=slow_body(1), headers={"x-timeout-ms": "100"})
+    answer = http.post("/api/predict/slow", content=slow_request(1), headers={"x-timeout-ms": "100"})
     with pytest.raises(grpc.RpcError) as caught:
         stub.Predict(_slow(1), timeout=0.1)
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -141,7 +143,7 @@ def test_deadline_that_is_none(http: httpx.Client) -> None:
 
 def test_refusal_says_when_to_come_again(host: ServedHost, stub, http: httpx.Client) -> None:
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: http.post("/api/predict/slow", content=slow_body(300)), range(8)))
+        answers = list(pool.map(lambda _: http.post("/api/predict/slow", content=slow_request(300)), range(8)))
     statuses = [answer.status_code for answer in answers]
     assert 200 in statuses
     refused = [answer for answer in answers if answer.status_code == 429]
@@ -175,7 +177,7 @@ def test_http_client_that_goes_away_cancels_what_waits(host: ServedHost) -> None
     running = SlowRequest(host, loops=1000)
     wait_until(lambda: in_flight(host) == 1)
     address, _, port = host.rest.rpartition(":")
-    body = slow_body(2000)
+    body = slow_request(2000)
     with socket.create_connection((address, int(port))) as client:
         head = f"POST /api/predict/slow HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
         client.sendall(head.encode() + body)

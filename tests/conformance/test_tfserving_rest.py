@@ -14,9 +14,9 @@ import httpx
 import numpy as np
 import pytest
 
-from helpers.hosts.host_support import require
 from helpers.hosts.served_hosts import ServedHost
 from helpers.models.model_builders import linear_score
+from helpers.system.programs import require
 
 ROWS = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
 SCORES = linear_score(np.array(ROWS, np.float32)).tolist()

@@ -16,7 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from helpers.hosts.host_requests import ranking_body
 from helpers.hosts.served_hosts import ServedHost
 from helpers.system.certificates import Certificate, make_authority, make_certificate
-from helpers.system.process_state import wait_until
+from helpers.system.waiting import wait_until
 
 
 @pytest.fixture(scope="module")

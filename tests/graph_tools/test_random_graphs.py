@@ -19,8 +19,8 @@ from graph_tools.readers import read_model
 from graph_tools.verbs.cut import rewrite
 from graph_tools.writer import write_saved_model
 from helpers.graph_tools.pass_checks import all_answers
-from helpers.hosts.host_support import LIBRARY
 from helpers.models.idiom_models import KEY, export_graph
+from helpers.system.programs import LIBRARY
 
 DIM, LENGTH, ROWS, NODES = 4, 3, 11, 26
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.hosts.host_support import LIBRARY, export_host_model
+from helpers.models.host_model import export_host_model
+from helpers.system.programs import LIBRARY
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +23,7 @@ def library() -> Path:
 
 @pytest.fixture(scope="session")
 def host_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of a SavedModel, version 7; see `host_support.export_host_model`."""
+    """Folder of a SavedModel, version 7; see `helpers.models.host_model`."""
     return export_host_model(tmp_path_factory.mktemp("host_model") / "7")
 
 

@@ -11,22 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.hosts.host_support import (
-    INCLUDE,
-    ROOT,
-    assert_same,
-    drop_in_config,
-    eas_outputs,
-    eas_request,
-    frame,
-    require,
-    run,
-    run_ok,
-    tfserving_outputs,
-    tfserving_request,
-    unframe,
-    write_pkg_config,
-)
+from helpers.hosts.contract_messages import decode, encode
+from helpers.hosts.deeprec_abi import drop_in_config
+from helpers.hosts.message_files import frame, unframe
+from helpers.hosts.tfserving_messages import tfserving_outputs, tfserving_request
+from helpers.oracles.outputs import assert_same_outputs
+from helpers.system.programs import INCLUDE, ROOT, require, run, run_ok, write_pkg_config
 
 EXAMPLES = ROOT / "libprocessor" / "examples" / "c"
 CONFIG = '{"session_num": 2, "intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 1}'
@@ -83,7 +73,7 @@ def test_host_answers_requests_as_tensorflow_does(
 ) -> None:
     write, read = {
         "tfserving": (tfserving_request, tfserving_outputs),
-        "eas": (eas_request, eas_outputs),
+        "eas": (encode, decode),
     }[protocol]
     requests, output = tmp_path / "requests", tmp_path / "responses"
     requests.write_bytes(frame(write(one) for one in inputs))
@@ -93,14 +83,14 @@ def test_host_answers_requests_as_tensorflow_does(
     responses = unframe(output.read_bytes())
     assert len(responses) == len(inputs)
     for one, response in zip(inputs, responses, strict=True):
-        assert_same(read(response), stock(one))
+        assert_same_outputs(read(response), stock(one))
 
 
 def test_host_answers_a_single_request(
     programs: Path, host_model: Path, inputs: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     request = tmp_path / "request"
-    request.write_bytes(eas_request(inputs[0]))
+    request.write_bytes(encode(inputs[0]))
     text = run_ok([programs / "host", host_model, "--protocol", "eas", "--request", request, "--seconds", 0])
     assert text.startswith("response 0: ")
 
@@ -141,7 +131,7 @@ def test_host_reports_requests_that_fail_under_load(
 ) -> None:
     # The first answer is right; then 16 threads want into a queue that holds one request.
     requests = tmp_path / "requests"
-    requests.write_bytes(frame([eas_request(inputs[-1])]))
+    requests.write_bytes(frame([encode(inputs[-1])]))
     config = '{"session_num": 1, "execution": "pinned", "max_queue_size": 1}'
     options = ["--protocol", "eas", "--requests", requests, "--config", config, "--threads", 16, "--seconds", 1]
     ended = run([programs / "host", host_model, *options])
@@ -157,18 +147,18 @@ def test_drop_in_answers_as_tensorflow_does(
     tmp_path: Path,
 ) -> None:
     request, response = tmp_path / "request", tmp_path / "response"
-    request.write_bytes(eas_request(inputs[3]))
-    run_ok([programs / "drop_in", drop_in_config(host_model), request, response])
-    assert_same(eas_outputs(response.read_bytes()), stock(inputs[3]))
+    request.write_bytes(encode(inputs[3]))
+    run_ok([programs / "drop_in", json.dumps(drop_in_config(host_model)), request, response])
+    assert_same_outputs(decode(response.read_bytes()), stock(inputs[3]))
 
 
 def test_drop_in_reports_failures(programs: Path, host_model: Path, tmp_path: Path) -> None:
     request = tmp_path / "request"
     request.write_bytes(b"\xff")
-    ended = run([programs / "drop_in", drop_in_config(host_model), request])
+    ended = run([programs / "drop_in", json.dumps(drop_in_config(host_model)), request])
     assert ended.returncode == 1
     assert "500: [TensorFlow]" in ended.stderr
-    ended = run([programs / "drop_in", drop_in_config(Path("/nowhere")), request])
+    ended = run([programs / "drop_in", json.dumps(drop_in_config(Path("/nowhere"))), request])
     assert ended.returncode == 1
     assert "/nowhere" in ended.stderr
     assert "cannot be loaded" in ended.stderr

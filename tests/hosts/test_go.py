@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,21 +18,11 @@ import grpc
 import numpy as np
 import pytest
 
-from helpers.hosts.host_support import (
-    ROOT,
-    assert_same,
-    build_environment,
-    drop_in_config,
-    eas_outputs,
-    eas_request,
-    require,
-    require_serving_stubs,
-    run,
-    run_ok,
-    tfserving_outputs,
-    tfserving_request,
-    write_pkg_config,
-)
+from helpers.hosts.contract_messages import decode, encode
+from helpers.hosts.deeprec_abi import drop_in_config
+from helpers.hosts.tfserving_messages import require_serving_stubs, tfserving_outputs, tfserving_request
+from helpers.oracles.outputs import assert_same_outputs
+from helpers.system.programs import ROOT, build_environment, require, run, run_ok, write_pkg_config
 
 MODULE = ROOT / "libprocessor" / "go"
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
@@ -129,7 +120,7 @@ def test_module_passes_its_own_tests(go: Callable[..., str], host_model: Path) -
 
 def test_host_answers_raw_bytes_as_tensorflow_does(host: Host, inputs: list[dict[str, Any]], stock: Stock) -> None:
     for one in inputs:
-        assert_same(tfserving_outputs(host.predict(tfserving_request(one, name="ranking"))), stock(one))
+        assert_same_outputs(tfserving_outputs(host.predict(tfserving_request(one, name="ranking"))), stock(one))
 
 
 def test_host_answers_clients_of_tensorflow_serving(host: Host, inputs: list[dict[str, Any]], stock: Stock) -> None:
@@ -157,7 +148,7 @@ def test_host_answers_compressed_and_large_requests(host: Host, stock: Stock) ->
     with grpc.insecure_channel(host.address, options=options, compression=grpc.Compression.Gzip) as channel:
         response = channel.unary_unary(PREDICT)(tfserving_request(large), timeout=120)
     assert len(response) > 4 << 20
-    assert_same(tfserving_outputs(response), stock(large))
+    assert_same_outputs(tfserving_outputs(response), stock(large))
 
 
 @pytest.mark.parametrize("flags", [(), ("--async",)], ids=["direct", "async"])
@@ -172,7 +163,7 @@ def test_host_keeps_concurrent_clients_apart(
         def client(number: int) -> None:
             for i in range(60):
                 choice = (number + i) % len(requests)
-                assert_same(tfserving_outputs(call(requests[choice], timeout=60)), expected[choice])
+                assert_same_outputs(tfserving_outputs(call(requests[choice], timeout=60)), expected[choice])
 
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(client, range(8)))
@@ -191,14 +182,16 @@ def test_host_maps_statuses_number_for_number(host: Host, inputs: list[dict[str,
     host.expect(tfserving_request(inputs[0], name="other"), codes.NOT_FOUND, "other")
     host.expect(tfserving_request(inputs[0], version=8), codes.NOT_FOUND, "8")
     host.expect(good, codes.UNIMPLEMENTED, path="/tensorflow.serving.PredictionService/Classify")
-    assert_same(tfserving_outputs(host.predict(good)), stock(inputs[0]))
+    assert_same_outputs(tfserving_outputs(host.predict(good)), stock(inputs[0]))
 
 
 def test_host_routes_by_model_name(
     programs: Path, host_model: Path, tiny_model: Path, inputs: list[dict[str, Any]], stock: Stock
 ) -> None:
     with serving(programs, host_model, "--model", f"tiny={tiny_model}") as host:
-        assert_same(tfserving_outputs(host.predict(tfserving_request(inputs[1], name="ranking"))), stock(inputs[1]))
+        assert_same_outputs(
+            tfserving_outputs(host.predict(tfserving_request(inputs[1], name="ranking"))), stock(inputs[1])
+        )
         outputs = tfserving_outputs(host.predict(tfserving_request({"x": inputs[1]["x"]}, name="tiny")))
         assert outputs["y"].shape == (2, 1)
         host.expect(
@@ -216,7 +209,7 @@ def test_host_passes_deadlines_on_and_bounds_its_queue(
         with in_flight(host, slow_request(2500), good) as slow:
             pass
         assert len(slow.result()) > 0
-        assert_same(tfserving_outputs(host.predict(good)), stock(inputs[0]))
+        assert_same_outputs(tfserving_outputs(host.predict(good)), stock(inputs[0]))
     with serving(programs, host_model, "--config", config) as host:
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(host.predict, slow_request(2500))
@@ -224,7 +217,7 @@ def test_host_passes_deadlines_on_and_bounds_its_queue(
             # A client that has not looked at its clock calls a stream that the server ends at the deadline cancelled.
             until_fails(host, good, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED, timeout=0.1)
             running.result()
-        assert_same(tfserving_outputs(host.predict(good)), stock(inputs[0]))
+        assert_same_outputs(tfserving_outputs(host.predict(good)), stock(inputs[0]))
 
 
 @contextmanager
@@ -311,11 +304,11 @@ def test_drop_in_example_answers_as_tensorflow_does(
     programs: Path, host_model: Path, inputs: list[dict[str, Any]], stock: Stock, tmp_path: Path
 ) -> None:
     request, response, config = tmp_path / "request", tmp_path / "response", tmp_path / "config.json"
-    request.write_bytes(eas_request(inputs[4]))
-    config.write_text(drop_in_config(host_model))
+    request.write_bytes(encode(inputs[4]))
+    config.write_text(json.dumps(drop_in_config(host_model)))
     text = run_ok([programs / "drop-in-example", f"@{config}", request, response])
     assert '"signature_name":"serving_default"' in text.replace(" ", "")
-    assert_same(eas_outputs(response.read_bytes()), stock(inputs[4]))
+    assert_same_outputs(decode(response.read_bytes()), stock(inputs[4]))
     request.write_bytes(b"\xff")
     ended = run([programs / "drop-in-example", config.read_text(), request])
     assert ended.returncode == 1

@@ -15,9 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.hosts.host_support import eas_request, frame, require, run_ok, tfserving_request
+from helpers.hosts.contract_messages import encode
+from helpers.hosts.message_files import frame
 from helpers.hosts.served_hosts import ServedHost, model, served, version
+from helpers.hosts.tfserving_messages import tfserving_request
 from helpers.system.go_programs import go_program
+from helpers.system.programs import require, run_ok
 
 ROWS = 20_000
 
@@ -46,7 +49,7 @@ def load(host: ServedHost, folder: Path, requests: list[bytes], *arguments: str)
 def test_load_over_grpc_and_rest(host: ServedHost, inputs: list[dict[str, Any]], tmp_path: Path) -> None:
     over_grpc = [tfserving_request(one, name="ranking") for one in inputs]
     load(host, tmp_path, over_grpc, "--address", host.grpc, "--clients", "4", "--time", "1s")
-    raw = [eas_request(one) for one in inputs]
+    raw = [encode(one) for one in inputs]
     rest = ("--address", host.rest, "--over", "rest", "--path", "/v1/models/ranking:eas", "--clients", "8")
     report = load(host, tmp_path, raw, *rest, "--time", "1s", "--rate", "100", "--interval", "250ms")
     assert len(report["intervals"]) == 4

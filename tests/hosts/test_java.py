@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -12,7 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.hosts.host_support import ROOT, assert_same, drop_in_config, eas_outputs, eas_request, require, run, run_ok
+from helpers.hosts.contract_messages import decode, encode
+from helpers.hosts.deeprec_abi import drop_in_config
+from helpers.oracles.outputs import assert_same_outputs
+from helpers.system.programs import ROOT, require, run, run_ok
 
 
 @pytest.fixture(scope="module")
@@ -35,19 +39,19 @@ def test_java_answers_as_tensorflow_does(
     tmp_path: Path,
 ) -> None:
     request, response = tmp_path / "request", tmp_path / "response"
-    request.write_bytes(eas_request(inputs[2]))
-    text = run_ok([*java, library, drop_in_config(host_model), request, response])
+    request.write_bytes(encode(inputs[2]))
+    text = run_ok([*java, library, json.dumps(drop_in_config(host_model)), request, response])
     assert "OK: libprocessor " in text
     assert '"serving_default"' in text
-    assert_same(eas_outputs(response.read_bytes()), stock(inputs[2]))
+    assert_same_outputs(decode(response.read_bytes()), stock(inputs[2]))
 
 
 def test_java_reports_failures(java: list[str], library: Path, host_model: Path, tmp_path: Path) -> None:
     request = tmp_path / "request"
     request.write_bytes(b"\xff")
-    ended = run([*java, library, drop_in_config(host_model), request, tmp_path / "response"])
+    ended = run([*java, library, json.dumps(drop_in_config(host_model)), request, tmp_path / "response"])
     assert ended.returncode != 0
     assert "500: [TensorFlow]" in ended.stderr
-    ended = run([*java, library, drop_in_config(Path("/nowhere")), request, tmp_path / "response"])
+    ended = run([*java, library, json.dumps(drop_in_config(Path("/nowhere"))), request, tmp_path / "response"])
     assert ended.returncode != 0
     assert "initialize: state -1" in ended.stderr

@@ -16,11 +16,11 @@ import pytest
 
 import processor
 from helpers.hosts.abi_model import AbiModel, StatusError
-from helpers.hosts.eas_response import decode_response
+from helpers.hosts.contract_messages import decode
 from helpers.models.batched_answers import Inputs, batches, batching_config, build_batched, same_answers
 from helpers.models.gate import Gate, build_gated_rows
 from helpers.models.model_builders import VOCABULARY, linear_score
-from helpers.system.process_state import wait_until
+from helpers.system.waiting import wait_until
 from load_tests.request_files import encode_request
 
 
@@ -245,7 +245,7 @@ def test_many_at_once_are_one_run(gated_rows: Path) -> None:
         for _ in range(2):  # the trial, and what comes after it
             answers = model.process_many([encode_request(request, "eas") for request in requests])
             for request, answer in zip(requests, answers, strict=True):
-                np.testing.assert_array_equal(decode_response(answer)["y"], expected(request))
+                np.testing.assert_array_equal(decode(answer)["y"], expected(request))
         assert batches(model) == {"1": 12, "16": 1}
 
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Uses every function of processor.h from plain C99: test_c_api MODEL, where MODEL is the folder that
- * tests/helpers/hosts/host_support.py exports. Exits with 0 if all is as the headers say, else it prints what is not.
+ * tests/helpers/models/host_model.py exports. Exits with 0 if all is as the headers say, else it prints what is not.
  */
 #include <poll.h>
 #include <stdio.h>

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.hosts.host_support import INCLUDE, LIBRARY, export_host_model, require, run, run_ok
+from helpers.models.host_model import export_host_model
+from helpers.system.programs import INCLUDE, LIBRARY, require, run, run_ok
 
 SOURCES = Path(__file__).parent
 STRICT = ["cc", "-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror"]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Uses every function of hosts in processor.h from plain C99: test_c_api_host MODEL STATE, where MODEL is the folder that
- * tests/helpers/hosts/host_support.py exports and STATE a folder for the host. Exits with 0 if all is as the header says, else
+ * tests/helpers/models/host_model.py exports and STATE a folder for the host. Exits with 0 if all is as the header says, else
  * it prints what is not.
  */
 #include <poll.h>

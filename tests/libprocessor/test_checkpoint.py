@@ -15,7 +15,8 @@ import pytest
 import processor
 from helpers.hosts.abi_model import AbiModel
 from helpers.models.checkpoint_trainer import CheckpointTrainer, files_of, link_checkpoint, score
-from helpers.system.process_state import num_fds, num_threads, resident_mb, wait_until
+from helpers.system.process_state import num_fds, num_threads, resident_mb
+from helpers.system.waiting import wait_until
 
 X = np.array([[1.0, 2.0, 3.0], [4.0, 0.0, 1.0]], np.float32)
 
@@ -321,7 +322,7 @@ def test_fifty_switches_of_twenty_megabytes_keep_memory_threads_and_files(tmp_pa
         before: tuple[float, int, int] | None = None
         for step in range(2, 53):
             link_checkpoint(written[(step - 1) % 2], folder, step)
-            wait_until(lambda: model.info["version"] == step, f"step {step}", 60)  # noqa: B023
+            wait_until(lambda: model.info["version"] == step, f"step {step}", timeout=60)  # noqa: B023
             np.testing.assert_array_equal(model.run({"x": X})["y"], score(X, 1 + (step - 1) % 2))
             for file in folder.glob(f"model.ckpt-{step - 1}.*"):
                 file.unlink()

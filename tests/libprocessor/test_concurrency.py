@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.hosts.host_support import INCLUDE, LIBRARY, require
+from helpers.system.programs import INCLUDE, LIBRARY, require
 
 STRESS = Path(__file__).parent / "stress" / "stress.cc"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.hosts.host_support import run_ok
 from helpers.system.build_lock import build_lock
+from helpers.system.programs import run_ok
 
 BUILD = Path("build") / "release"
 PROGRAMS = ["processor_tests", "processor_kernel_tests"]

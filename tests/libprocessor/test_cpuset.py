@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from helpers.hosts.contract_messages import encode
-from helpers.hosts.deeprec_abi import DropInModel, drop_in_config, refusal, run_python
+from helpers.hosts.deeprec_abi import DropInModel, drop_in_config, refusal
+from helpers.system.programs import run_python
 
 ONE = encode({"x": np.array([[1, 2, 3]], np.float32)})
 CPUS = sorted(os.sched_getaffinity(0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from helpers.hosts.deeprec_abi import run_python
+from helpers.system.programs import run_python
 
 
 def test_environment_is_not_touched(tiny_model: Path) -> None:

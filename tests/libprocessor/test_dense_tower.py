@@ -10,17 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from graph_tools.graph.op_library import load_library
 from graph_tools.tensors import Array
-from helpers.hosts.host_support import LIBRARY
-from helpers.oracles.dense_towers import Tower
+from helpers.oracles.op_graphs import Tower
 
 BATCHES = (0, 1, 2, 7, 33, 200)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ops() -> None:
-    load_library(LIBRARY)
 
 
 def numbers(*shape: int, seed: int = 0, scale: float = 1.0) -> Array:

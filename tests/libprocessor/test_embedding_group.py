@@ -10,27 +10,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from graph_tools.graph.op_library import load_library
 from graph_tools.plans import EmbeddingPlan
 from graph_tools.plans.embedding_plan import Add, Copy, FastHash, GroupOutput, Key, Linear, Lookup, Mod
 from graph_tools.store import TableReader
 from graph_tools.store.layout import ROW_TYPES
 from graph_tools.tensors import Array, ArrayTensor
-from helpers.hosts.host_support import LIBRARY
 from helpers.models.embedding_tables import rows_of
 from helpers.oracles.embedding_groups import Group, table_of
+from helpers.oracles.op_graphs import assert_close
 
 BATCHES = (0, 1, 2, 17, 128, 509)
 COMBINERS = ("sum", "mean", "sqrtn")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ops() -> None:
-    load_library(LIBRARY)
-
-
-def assert_close(found: Array, expected: Any) -> None:
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def words(batch: int, seed: int, empty: bool = True) -> Array:

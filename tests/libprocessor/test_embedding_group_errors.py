@@ -10,17 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from graph_tools.graph.op_library import load_library
 from graph_tools.plans import EmbeddingPlan
 from graph_tools.plans.embedding_plan import Copy, FastHash, GroupOutput, Key, Linear, Lookup
-from helpers.hosts.host_support import LIBRARY
 from helpers.models.embedding_tables import rows_of
 from helpers.oracles.embedding_groups import Group, table_of
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ops() -> None:
-    load_library(LIBRARY)
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from graph_tools.graph.op_library import load_library
 from graph_tools.plans import EmbeddingPlan
 from graph_tools.plans import embedding_plan as plans
 from graph_tools.plans.embedding_plan import GroupOutput, Key, Lookup
 from graph_tools.tensors import Array
-from helpers.hosts.host_support import LIBRARY
 from helpers.oracles.embedding_groups import Group, table_of
 
 ROWS = 5003
@@ -24,11 +22,6 @@ ROWS = 5003
 WORDS = [bytes((7 * i + n) % 256 for i in range(n)) for n in [*range(70), 100, 127, 128, 129, 200, 1000]]
 INTEGERS = np.array([0, 1, -1, 9, -10, 12345, 2**31, -(2**31) - 1, 2**62, -(2**63), 2**63 - 1], np.int64)
 REALS = np.array([-np.inf, -2.5, -1, 0, 0.1, 0.5, 1, 2, 2.0000001, 3, 1e30, np.inf, np.nan])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ops() -> None:
-    load_library(LIBRARY)
 
 
 @pytest.fixture(scope="module")

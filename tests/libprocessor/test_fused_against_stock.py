@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from graph_tools.graph.op_library import load_library
-from helpers.hosts.host_support import LIBRARY
-from helpers.oracles.dense_towers import Ops
 from helpers.oracles.embedding_groups import Group, table_of
+from helpers.oracles.op_graphs import OpGraph
 from helpers.oracles.stock_cases import CASES, cases, stock_answers
 from helpers.oracles.stock_draws import Array, Case
+from helpers.system.programs import LIBRARY
 
 #: More graphs of each op, and others.
 COUNT = int(os.environ.get("FUSED_GRAPHS", "100"))
@@ -49,12 +49,12 @@ def fused_answers(case: Case, folder: Path) -> list[Array]:
         group.close()
         return found
     if case.op == "RecExpandRows":
-        collapse = Ops("RecCollapseRows", [np.float32] * 2, {"T": [np.float32], "Tlike": np.float32})
+        collapse = OpGraph("RecCollapseRows", [np.float32] * 2, {"T": [np.float32], "Tlike": np.float32})
         (few,) = collapse(*case.inputs)
         collapse.close()
         assert len(few) in {1, len(case.inputs[0])}
         case = replace(case, inputs=[few, case.inputs[1]])
-    ops = Ops(case.op, [one.dtype for one in case.inputs], case.attributes, outputs=case.outputs)
+    ops = OpGraph(case.op, [one.dtype for one in case.inputs], case.attributes, outputs=case.outputs)
     found = ops(*case.inputs)
     ops.close()
     return found

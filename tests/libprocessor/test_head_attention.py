@@ -3,32 +3,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from graph_tools.graph.op_library import load_library
 from graph_tools.tensors import Array
-from helpers.hosts.host_support import LIBRARY
-from helpers.oracles.dense_towers import Ops
+from helpers.oracles.op_graphs import error_of, run_op, uniform
 
-
-@pytest.fixture(scope="module", autouse=True)
-def ops() -> None:
-    load_library(LIBRARY)
-
-
-def floats(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed + len(shape)).uniform(-1, 1, shape).astype(np.float32)
-
-
-def run(inputs: list[Array], threads: int = 1, **attributes: Any) -> Array:
-    ops = Ops("RecHeadAttention", [one.dtype for one in inputs], attributes, threads=threads)
-    (found,) = ops(*inputs)
-    ops.close()
-    return found
+run = partial(run_op, "RecHeadAttention")
 
 
 def reference(query: Array, key: Array, value: Array, heads: int, scale: float, masked: Any) -> Any:
@@ -47,16 +32,16 @@ def reference(query: Array, key: Array, value: Array, heads: int, scale: float, 
 @pytest.mark.parametrize("heads", [1, 3])
 def test_equals_stock(sizes: tuple[int, int, int], heads: int, threads: int) -> None:
     rows, positions, dim = sizes
-    query, key = (floats(rows, positions + more, heads * dim, seed=more) for more in (0, 2))
-    value = floats(rows, positions + 2, heads * (dim + 1), seed=7)
+    query, key = (uniform(rows, positions + more, heads * dim, seed=more) for more in (0, 2))
+    value = uniform(rows, positions + 2, heads * (dim + 1), seed=7)
     expected = reference(query, key, value, heads, 0.3, lambda x: x)
     found = run([query, key, value], threads, heads=heads, scale=0.3)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_masks() -> None:
-    query, key, value = (floats(4, 6, 8, seed=i) for i in range(3))
-    bias, gate = floats(1, 2, 6, 6, seed=4), floats(4, 6, seed=5)
+    query, key, value = (uniform(4, 6, 8, seed=i) for i in range(3))
+    bias, gate = uniform(1, 2, 6, 6, seed=4), uniform(4, 6, seed=5)
     condition = np.random.default_rng(0).random((4, 1, 1, 6)) < 0.5
     attributes = {"heads": 2, "padding": -1e9, "num_biases": 1, "num_conditions": 1, "num_gates": 1}
     found = run([query, key, value, bias, condition, gate], **attributes)
@@ -65,7 +50,7 @@ def test_masks() -> None:
 
 
 def test_dimensions_of_heads() -> None:
-    query, key, value = (floats(3, 4, 6, seed=i) for i in range(3))
+    query, key, value = (uniform(3, 4, 6, seed=i) for i in range(3))
     whole = run([query, key, value], heads=2)
     apart = run([one.reshape(3, 4, 2, 3) for one in (query, key, value)], heads=2, keep_dims=True)
     assert apart.shape == (3, 4, 2, 3)
@@ -73,16 +58,12 @@ def test_dimensions_of_heads() -> None:
 
 
 def test_refuses() -> None:
-    def refusal(inputs: list[Array], **attributes: Any) -> str:
-        with pytest.raises((tf.errors.InvalidArgumentError, ValueError)) as caught:
-            run(inputs, **attributes)
-        return str(caught.value)
-
-    x = floats(2, 3, 6)
+    refusal = partial(error_of, "RecHeadAttention")
+    x = uniform(2, 3, 6)
     assert "[batch, queries, 4 * dim]" in refusal([x, x, x], heads=4)
-    assert "[batch, keys, 2 * value_dim]" in refusal([x, x, floats(2, 4, 6)], heads=2)
-    assert "[batch, keys, 2 * dim]" in refusal([x, floats(2, 3, 4), x], heads=2)
-    assert "bias: shape [3,3], expected [2, 2, 3, 3]" in refusal([x, x, x, floats(3, 3)], heads=2, num_biases=1)
-    assert "gate: shape [2,2], expected [2, 3]" in refusal([x, x, x, floats(2, 2)], heads=2, num_gates=1)
-    bias = floats(1, 1, 1, 1)
+    assert "[batch, keys, 2 * value_dim]" in refusal([x, x, uniform(2, 4, 6)], heads=2)
+    assert "[batch, keys, 2 * dim]" in refusal([x, uniform(2, 3, 4), x], heads=2)
+    assert "bias: shape [3,3], expected [2, 2, 3, 3]" in refusal([x, x, x, uniform(3, 3)], heads=2, num_biases=1)
+    assert "gate: shape [2,2], expected [2, 3]" in refusal([x, x, x, uniform(2, 2)], heads=2, num_gates=1)
+    bias = uniform(1, 1, 1, 1)
     assert "expected at most one of each" in refusal([x, x, x, bias, bias], heads=2, num_biases=2)

@@ -9,40 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from graph_tools.graph.op_library import load_library
 from graph_tools.tensors import Array
-from helpers.hosts.host_support import LIBRARY
-from helpers.oracles.dense_towers import Ops
+from helpers.oracles.op_graphs import assert_close, error_of, run_op, uniform
 
 SHAPES = [(0, 3, 4), (1, 1, 1), (1, 26, 16), (2, 5, 7), (67, 13, 8), (300, 6, 32)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ops() -> None:
-    load_library(LIBRARY)
-
-
-def floats(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed + len(shape)).uniform(-1, 1, shape).astype(np.float32)
-
-
-def run(op: str, inputs: list[Array], threads: int = 1, **attributes: Any) -> Array:
-    ops = Ops(op, [one.dtype for one in inputs], attributes, threads=threads)
-    (found,) = ops(*inputs)
-    ops.close()
-    return found
-
-
-def assert_close(found: Array, expected: Any) -> None:
-    expected = np.asarray(expected)
-    assert found.shape == expected.shape
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-
-
-def refusal(op: str, inputs: list[Array], **attributes: Any) -> str:
-    with pytest.raises((tf.errors.InvalidArgumentError, ValueError)) as caught:
-        run(op, inputs, **attributes)
-    return str(caught.value)
 
 
 # RecFmInteraction
@@ -55,18 +25,18 @@ def pairwise(x: Array) -> Any:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_fm(shape: tuple[int, int, int], threads: int) -> None:
-    x = floats(*shape)
+    x = uniform(*shape)
     expected = pairwise(x)
     flat = x.reshape(shape[0], shape[1] * shape[2])
-    assert_close(run("RecFmInteraction", [x], threads), tf.reduce_sum(expected, 1, keepdims=True))
-    assert_close(run("RecFmInteraction", [x], threads, output="vector", keep_dims=True), expected[:, None])
-    assert_close(run("RecFmInteraction", [flat], threads, output="vector", dim=shape[2]), expected)
+    assert_close(run_op("RecFmInteraction", [x], threads), tf.reduce_sum(expected, 1, keepdims=True))
+    assert_close(run_op("RecFmInteraction", [x], threads, output="vector", keep_dims=True), expected[:, None])
+    assert_close(run_op("RecFmInteraction", [flat], threads, output="vector", dim=shape[2]), expected)
 
 
 @pytest.mark.parametrize(("shape", "dim"), [((2, 7), 3), ((2, 6), 0), ((6,), 3), ((2, 3, 4, 5), 0)])
 def test_fm_refuses_other_shapes(shape: tuple[int, ...], dim: int) -> None:
-    assert "expected [rows, fields, dim], or rows of fields * dim elements" in refusal(
-        "RecFmInteraction", [floats(*shape)], dim=dim
+    assert "expected [rows, fields, dim], or rows of fields * dim elements" in error_of(
+        "RecFmInteraction", [uniform(*shape)], dim=dim
     )
 
 
@@ -76,23 +46,23 @@ def test_fm_refuses_other_shapes(shape: tuple[int, ...], dim: int) -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_dot(shape: tuple[int, int, int], threads: int) -> None:
-    x, count = floats(*shape), shape[1]
+    x, count = uniform(*shape), shape[1]
     pairs = [i * count + j for i in range(count) for j in range(i + 1)]
     everything = tf.reshape(tf.matmul(x, x, transpose_b=True), [shape[0], count * count])
     attributes: dict[str, Any] = {"num_fields": count, "dim": shape[2]}
-    found = run("RecDotInteraction", [x.reshape(shape[0], shape[1] * shape[2])], threads, pairs=pairs, **attributes)
+    found = run_op("RecDotInteraction", [x.reshape(shape[0], shape[1] * shape[2])], threads, pairs=pairs, **attributes)
     assert_close(found, tf.gather(everything, pairs, axis=1))
     some = np.random.default_rng(0).integers(-1, count * count, 7)
     expected = np.where(some < 0, 0, np.asarray(everything)[:, some])
-    assert_close(run("RecDotInteraction", [x], threads, pairs=some.tolist(), num_fields=count), expected)
+    assert_close(run_op("RecDotInteraction", [x], threads, pairs=some.tolist(), num_fields=count), expected)
 
 
 def test_dot_refuses_what_does_not_fit() -> None:
-    x = floats(2, 3, 4)
-    assert "pairs: 9, expected a number from -1 to 8" in refusal("RecDotInteraction", [x], pairs=[9], num_fields=3)
-    assert "pairs: -2" in refusal("RecDotInteraction", [x], pairs=[-2], num_fields=3)
-    assert "fields: 3 fields, expected 4" in refusal("RecDotInteraction", [x], pairs=[0], num_fields=4)
-    large = refusal("RecDotInteraction", [x], pairs=[0], num_fields=1 << 40)
+    x = uniform(2, 3, 4)
+    assert "pairs: 9, expected a number from -1 to 8" in error_of("RecDotInteraction", [x], pairs=[9], num_fields=3)
+    assert "pairs: -2" in error_of("RecDotInteraction", [x], pairs=[-2], num_fields=3)
+    assert "fields: 3 fields, expected 4" in error_of("RecDotInteraction", [x], pairs=[0], num_fields=4)
+    large = error_of("RecDotInteraction", [x], pairs=[0], num_fields=1 << 40)
     assert "num_fields: 1099511627776, expected a number from 1 to 16383" in large
 
 
@@ -103,26 +73,28 @@ def test_dot_refuses_what_does_not_fit() -> None:
 @pytest.mark.parametrize("shape", [one for one in SHAPES if one[1] > 1])
 def test_products(shape: tuple[int, int, int], threads: int) -> None:
     count, dim = shape[1:]
-    x = floats(*shape)
+    x = uniform(*shape)
     first, second = np.triu_indices(count, 1)
     pairs = (first * count + second).tolist()
     p, q = x[:, first], x[:, second]
     attributes: dict[str, Any] = {"pairs": pairs, "num_fields": count}
     for kind, size in (("scalar", 1), ("vector", dim)):
-        kernel = floats(len(pairs), size)
+        kernel = uniform(len(pairs), size)
         expected = tf.reduce_sum(p * q * kernel, -1)
-        assert_close(run("RecProduct", [x, kernel], threads, kind=kind, **attributes), expected)
-    kernel = floats(dim, len(pairs), dim)
+        assert_close(run_op("RecProduct", [x, kernel], threads, kind=kind, **attributes), expected)
+    kernel = uniform(dim, len(pairs), dim)
     inner = tf.reduce_sum(tf.expand_dims(p, 1) * kernel, -1)
     expected = tf.reduce_sum(tf.transpose(inner, [0, 2, 1]) * q, -1)
-    assert_close(run("RecProduct", [x, kernel], threads, kind="matrix", **attributes), expected)
+    assert_close(run_op("RecProduct", [x, kernel], threads, kind="matrix", **attributes), expected)
 
 
 def test_products_refuse_what_does_not_fit() -> None:
-    x, kernel = floats(2, 3, 4), floats(2, 4)
+    x, kernel = uniform(2, 3, 4), uniform(2, 4)
     attributes: dict[str, Any] = {"kind": "vector", "num_fields": 3}
-    assert "expected 12 elements" in refusal("RecProduct", [x, kernel], pairs=[1, 2, 5], **attributes)
-    assert "pairs: -1, expected a number from 0 to 8" in refusal("RecProduct", [x, kernel], pairs=[-1, 2], **attributes)
+    assert "expected 12 elements" in error_of("RecProduct", [x, kernel], pairs=[1, 2, 5], **attributes)
+    assert "pairs: -1, expected a number from 0 to 8" in error_of(
+        "RecProduct", [x, kernel], pairs=[-1, 2], **attributes
+    )
 
 
 # RecFieldOuter
@@ -131,15 +103,15 @@ def test_products_refuse_what_does_not_fit() -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_outer(shape: tuple[int, int, int], threads: int) -> None:
-    x, y = floats(*shape), floats(shape[0], shape[1] + 2, shape[2], seed=1)
+    x, y = uniform(*shape), uniform(shape[0], shape[1] + 2, shape[2], seed=1)
     expected = np.einsum("bie,bje->beij", x, y).reshape(shape[0], shape[2], shape[1] * y.shape[1])
-    np.testing.assert_array_equal(run("RecFieldOuter", [x, y], threads), expected)
+    np.testing.assert_array_equal(run_op("RecFieldOuter", [x, y], threads), expected)
 
 
 def test_outer_refuses() -> None:
-    x = floats(2, 3, 4)
-    assert "expected [rows, fields, dim] with equal rows and dim" in refusal("RecFieldOuter", [x, floats(1, 3, 4)])
-    assert "expected [rows, fields, dim] with equal rows and dim" in refusal("RecFieldOuter", [x, floats(2, 3, 5)])
+    x = uniform(2, 3, 4)
+    assert "expected [rows, fields, dim] with equal rows and dim" in error_of("RecFieldOuter", [x, uniform(1, 3, 4)])
+    assert "expected [rows, fields, dim] with equal rows and dim" in error_of("RecFieldOuter", [x, uniform(2, 3, 5)])
 
 
 # RecCrossNetwork
@@ -163,8 +135,8 @@ def crossed(x: Array, kernels: list[Array], biases: list[Array], version: str, t
 @pytest.mark.parametrize("rows", [0, 1, 7, 200])
 @pytest.mark.parametrize(("width", "rank", "layers"), [(1, 1, 1), (17, 3, 2), (64, 8, 3), (131, 16, 1)])
 def test_cross(width: int, rank: int, layers: int, rows: int, threads: int) -> None:
-    x = floats(rows, width)
-    biases = [floats(width, seed=i) for i in range(layers)]
+    x = uniform(rows, width)
+    biases = [uniform(width, seed=i) for i in range(layers)]
     scale = np.float32(1 / np.sqrt(width))
     shapes: dict[str, list[tuple[int, ...]]] = {
         "vector": [(width, 1)] * layers,
@@ -173,10 +145,10 @@ def test_cross(width: int, rank: int, layers: int, rows: int, threads: int) -> N
     }
     for version, sizes in shapes.items():
         for transposed in (False, True) if version != "vector" else (False,):
-            given = [floats(*(one[::-1] if transposed else one), seed=i) * scale for i, one in enumerate(sizes)]
+            given = [uniform(*(one[::-1] if transposed else one), seed=i) * scale for i, one in enumerate(sizes)]
             for some in (biases, []):
                 expected = crossed(x, given, some, version, transposed)
-                found = run(
+                found = run_op(
                     "RecCrossNetwork", [x, *given, *some], threads, num_kernels=len(given), num_biases=len(some),
                     version=version, transposed=transposed,
                 )  # fmt: skip
@@ -186,17 +158,17 @@ def test_cross(width: int, rank: int, layers: int, rows: int, threads: int) -> N
 def test_cross_refuses_what_does_not_fit() -> None:
     def said(x: Array, *weights: Array, version: str = "matrix", biases: int = 0) -> str:
         attributes = {"num_kernels": len(weights) - biases, "num_biases": biases, "version": version}
-        return refusal("RecCrossNetwork", [x, *weights], **attributes)
+        return error_of("RecCrossNetwork", [x, *weights], **attributes)
 
-    assert "x: shape [2,5], expected [rows, 4]" in said(floats(2, 5), floats(4, 4))
-    assert "kernel 1: shape [4,5], expected one for width 4" in said(floats(2, 4), floats(4, 4), floats(4, 5))
-    assert "bias 0: shape [3], expected one for width 4" in said(floats(2, 4), floats(4, 4), floats(3), biases=1)
-    assert "num_biases: 2, expected none or 1" in said(floats(2, 4), floats(4, 4), floats(4), floats(4), biases=2)
-    assert "expected two for each layer" in said(floats(2, 4), floats(4, 4), version="low_rank")
+    assert "x: shape [2,5], expected [rows, 4]" in said(uniform(2, 5), uniform(4, 4))
+    assert "kernel 1: shape [4,5], expected one for width 4" in said(uniform(2, 4), uniform(4, 4), uniform(4, 5))
+    assert "bias 0: shape [3], expected one for width 4" in said(uniform(2, 4), uniform(4, 4), uniform(3), biases=1)
+    assert "num_biases: 2, expected none or 1" in said(uniform(2, 4), uniform(4, 4), uniform(4), uniform(4), biases=2)
+    assert "expected two for each layer" in said(uniform(2, 4), uniform(4, 4), version="low_rank")
     assert "kernel 1: shape [2,4], expected one for width 4 and rank 3" in said(
-        floats(2, 4), floats(4, 3), floats(2, 4), version="low_rank"
+        uniform(2, 4), uniform(4, 3), uniform(2, 4), version="low_rank"
     )
-    assert "kernel 0" in said(floats(2, 0), floats(0), version="vector")
+    assert "kernel 0" in said(uniform(2, 0), uniform(0), version="vector")
 
 
 def test_shapes_are_known_before() -> None:

@@ -12,16 +12,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from graph_tools.graph.op_library import load_library
-from helpers.hosts.host_support import LIBRARY
-from helpers.oracles.dense_towers import Ops, Tower
+from helpers.oracles.op_graphs import OpGraph, Tower
 
 ROWS = 10_000
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ops() -> None:
-    load_library(LIBRARY)
 
 
 def numbers(*shape: int) -> np.ndarray[Any, Any]:
@@ -41,7 +34,7 @@ def tower() -> tuple[Any, tuple[Any, ...]]:
 def crosses() -> tuple[Any, tuple[Any, ...]]:
     """Six crosses of 65,536 products a row."""
     layers = 6
-    made = Ops(
+    made = OpGraph(
         "RecCrossNetwork",
         [np.float32] * (1 + 2 * layers),
         {"num_kernels": layers, "num_biases": layers, "version": "matrix"},

@@ -8,7 +8,6 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +17,14 @@ import pytest
 
 import processor
 from helpers.hosts.contract_messages import encode
-from helpers.hosts.host_clients import ONE, QUICK, X, build_scaled, scale_of, slow_request
-from helpers.hosts.host_support import tfserving_outputs, tfserving_request
-from helpers.hosts.state_directory import StateDirectory, entry, one, wait_for
+from helpers.hosts.host_clients import ONE, QUICK, X, scale_of
+from helpers.hosts.state_directory import StateDirectory, entry, one, wait_for_status
+from helpers.hosts.tfserving_messages import tfserving_outputs, tfserving_request
 from helpers.models import model_builders
-from helpers.system.process_state import wait_until
+from helpers.models.slow_requests import slow_request
+from helpers.system.waiting import wait_until
 
 CPUS = sorted(os.sched_getaffinity(0))
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    return build_scaled(tmp_path_factory.mktemp("scaled"))
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> StateDirectory:
-    return StateDirectory(tmp_path / "state")
-
-
-@pytest.fixture
-def host(state: StateDirectory) -> Iterator[processor.Host]:
-    with processor.Host(state.path) as host:
-        yield host
 
 
 def test_host_without_a_desired_state_is_ready_and_serves_nothing(host: processor.Host, state: StateDirectory) -> None:
@@ -53,9 +37,9 @@ def test_host_without_a_desired_state_is_ready_and_serves_nothing(host: processo
 
 
 def test_host_loads_and_answers_in_both_protocols(
-    host: processor.Host, state: StateDirectory, models: dict[int, Path]
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
-    state.serve(host, {"tiny": one(models[2], 7)})
+    state.serve(host, {"tiny": one(scaled_models[2], 7)})
     answer = host.process("eas", ONE)
     assert scale_of(answer) == 2.0
     assert (answer.model_name, answer.model_version, answer.arm) == ("tiny", 7, "baseline")
@@ -74,7 +58,7 @@ def test_host_loads_and_answers_in_both_protocols(
 
 
 def test_files_follow_their_schemas(
-    host: processor.Host, state: StateDirectory, models: dict[int, Path], repository: Path
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path], repository: Path
 ) -> None:
     schemas = {
         name: json.loads((repository / "docs/schemas" / f"{name}.schema.json").read_text(encoding="utf-8"))
@@ -95,9 +79,9 @@ def test_files_follow_their_schemas(
             for version in example["models"]["ranking"]["versions"].values():
                 version["since"] = example["started"]
         jsonschema.validate(example, schemas[name])
-    state.serve(host, {"tiny": one(models[1]), "broken": one(models[2])})
-    state.desire({"tiny": one(models[2]), "broken": one(Path("/nowhere"))})
-    wait_for(host, lambda status: status["models"]["broken"]["versions"]["1"]["replacement"] is not None)
+    state.serve(host, {"tiny": one(scaled_models[1]), "broken": one(scaled_models[2])})
+    state.desire({"tiny": one(scaled_models[2]), "broken": one(Path("/nowhere"))})
+    wait_for_status(host, lambda status: status["models"]["broken"]["versions"]["1"]["replacement"] is not None)
     jsonschema.validate(host.status(), schemas["actual"])
     wait_until(lambda: state.actual()["generation"] == state.generation, "actual.json")
     jsonschema.validate(state.actual(), schemas["actual"])
@@ -139,7 +123,7 @@ def test_schema_and_library_refuse_the_same(
         jsonschema.validate(changed, schema)
     state.write(json.dumps(changed))
     # The folder /m is not there either, which is told of a version that is not refused before.
-    wait_for(host, lambda status: any("desired.json: " in one for one in refusals(status)))
+    wait_for_status(host, lambda status: any("desired.json: " in one for one in refusals(status)))
     (refusal,) = (one for one in refusals(host.status()) if "desired.json: " in one)
     assert next(iter(value)) in refusal
 
@@ -150,8 +134,10 @@ def refusals(status: dict[str, Any]) -> list[str]:
     return [error for error in (status["desired_error"], *errors) if error is not None]
 
 
-def test_what_is_not_served_is_told(host: processor.Host, state: StateDirectory, models: dict[int, Path]) -> None:
-    state.serve(host, {"a": one(models[1], 3), "b": one(models[2])})
+def test_what_is_not_served_is_told(
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
+) -> None:
+    state.serve(host, {"a": one(scaled_models[1], 3), "b": one(scaled_models[2])})
     for request, kind, words in [
         ({"model_name": "c"}, processor.NotFoundError, "model 'c': not served"),
         ({}, processor.InvalidArgumentError, "no model named"),
@@ -175,8 +161,12 @@ def test_what_is_not_served_is_told(host: processor.Host, state: StateDirectory,
     assert failure.value.answer.model_version == 3
 
 
-def test_numbers_and_labels_pin_a_version(host: processor.Host, state: StateDirectory, models: dict[int, Path]) -> None:
-    versions = {str(n): {"path": str(models[n])} for n in (1, 2)} | {"3": {"path": str(models[3]), "traffic": False}}
+def test_numbers_and_labels_pin_a_version(
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
+) -> None:
+    versions = {str(n): {"path": str(scaled_models[n])} for n in (1, 2)} | {
+        "3": {"path": str(scaled_models[3]), "traffic": False}
+    }
     state.serve(host, {"m": {"baseline": 1, "versions": versions, "labels": {"canary": 2, "spare": 3}}})
     assert scale_of(host.process("eas", ONE)) == 1.0
     for request in ({"model_version": 2}, {"version_label": "canary"}):
@@ -248,7 +238,7 @@ def test_limits_answer_when_to_try_again(host: processor.Host, state: StateDirec
         assert failure.answer.retry_after_us > 10_000
         assert failure.answer.model_name == "m"
     generation = state.desire({"m": one(slow_model, config=QUICK, cpuset=str(CPUS[0]), limits={"max_in_flight": 3})})
-    wait_for(host, lambda status: status["generation"] == generation)
+    wait_for_status(host, lambda status: status["generation"] == generation)
     assert len(refused(asyncio.run(ask(4)))) == 1
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import processor
-from helpers.hosts.state_directory import StateDirectory, entry, one, versions_in, wait_for
+from helpers.hosts.state_directory import StateDirectory, entry, one, versions_in, wait_for_status
 from helpers.models.deadly_models import build_deadly
-from helpers.system.process_state import wait_until
+from helpers.system.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -21,17 +20,6 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def endless(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_deadly(tmp_path_factory.mktemp("endless") / "1", "endless")
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> StateDirectory:
-    return StateDirectory(tmp_path / "state")
-
-
-@pytest.fixture
-def host(state: StateDirectory) -> Iterator[processor.Host]:
-    with processor.Host(state.path) as opened:
-        yield opened
 
 
 def both_warm_up(host: processor.Host) -> bool:
@@ -42,14 +30,14 @@ def test_endless_warm_ups_keep_nobody_waiting(
     host: processor.Host, state: StateDirectory, endless: Path, tiny_model: Path
 ) -> None:
     state.desire({"a": one(endless), "b": one(endless)}, load_timeout_seconds=0)
-    wait_for(host, lambda status: set(status["models"]) == {"a", "b"} and both_warm_up(host))
+    wait_for_status(host, lambda status: set(status["models"]) == {"a", "b"} and both_warm_up(host))
     # Once both have taken longer than a load usually does; that they do is not waited for a second time below.
     state.desire({"a": one(endless), "b": one(endless), "c": one(tiny_model)}, load_timeout_seconds=0)
-    wait_for(host, lambda status: "c" in status["models"] and entry(host, "c", 1)["state"] == "ready", 90)
+    wait_for_status(host, lambda status: "c" in status["models"] and entry(host, "c", 1)["state"] == "ready", 90)
     assert both_warm_up(host)
     # Who is not wanted any more stops, and burns nothing.
     state.desire({"c": one(tiny_model)})
-    wait_for(host, lambda status: set(status["models"]) == {"c"} and status["stuck_loads"] == 0)
+    wait_for_status(host, lambda status: set(status["models"]) == {"c"} and status["stuck_loads"] == 0)
     began = time.process_time()
     time.sleep(2)
     assert time.process_time() - began < 1.0
@@ -58,26 +46,26 @@ def test_endless_warm_ups_keep_nobody_waiting(
 def test_a_load_has_a_limit(host: processor.Host, state: StateDirectory, endless: Path, tiny_model: Path) -> None:
     models = {"a": one(endless, config={"load_timeout_seconds": 1}), "b": one(endless), "c": one(tiny_model)}
     state.desire(models, load_timeout_seconds=3)
-    wait_for(host, lambda status: versions_in(status, "failed", "ready") == {("a", 1), ("b", 1), ("c", 1)}, 60)
+    wait_for_status(host, lambda status: versions_in(status, "failed", "ready") == {("a", 1), ("b", 1), ("c", 1)}, 60)
     for name, seconds in (("a", 1), ("b", 3)):
         assert entry(host, name, 1)["error"] == (
             f"DEADLINE_EXCEEDED: load: not ready after {seconds} s, expected within load_timeout_seconds"
         )
     assert entry(host, "c", 1)["state"] == "ready"
-    wait_for(host, lambda status: status["stuck_loads"] == 0)
+    wait_for_status(host, lambda status: status["stuck_loads"] == 0)
     began = time.process_time()
     time.sleep(2)
     assert time.process_time() - began < 1.0
     # Nobody tries it again by itself, but one that is given more time is another version.
     state.desire({"a": one(endless, config={"load_timeout_seconds": 2})})
-    wait_for(host, lambda _: "a" in host.status()["models"] and entry(host, "a", 1)["state"] == "warming")
-    wait_for(host, lambda _: "after 2 s" in (entry(host, "a", 1)["error"] or ""))
+    wait_for_status(host, lambda _: "a" in host.status()["models"] and entry(host, "a", 1)["state"] == "warming")
+    wait_for_status(host, lambda _: "after 2 s" in (entry(host, "a", 1)["error"] or ""))
 
 
 def test_the_end_of_a_host_does_not_wait_for_an_endless_load(state: StateDirectory, endless: Path) -> None:
     state.desire({"a": one(endless)})
     with processor.Host(state.path) as host:
-        wait_for(host, lambda _: "a" in host.status()["models"] and entry(host, "a", 1)["state"] == "warming")
+        wait_for_status(host, lambda _: "a" in host.status()["models"] and entry(host, "a", 1)["state"] == "warming")
         records = json.loads((state.path / "hosts" / "host-0" / "loads.json").read_text(encoding="utf-8"))
         assert [one_["loading"] for one_ in records["versions"]] == [True]
         host.prepare_end()

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +13,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import processor
-from helpers.hosts.host_clients import ONE, QUICK, X, build_scaled
-from helpers.hosts.host_support import tfserving_request
+from helpers.hosts.host_clients import ONE, QUICK, X
 from helpers.hosts.state_directory import StateDirectory, one
-from helpers.system.process_state import wait_until
+from helpers.hosts.tfserving_messages import tfserving_request
+from helpers.system.waiting import wait_until
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    return build_scaled(tmp_path_factory.mktemp("scaled"))
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> StateDirectory:
-    return StateDirectory(tmp_path / "state")
-
-
-@pytest.fixture
-def host(state: StateDirectory) -> Iterator[processor.Host]:
-    with processor.Host(state.path) as host:
-        yield host
 
 
 def samples_of(host: processor.Host) -> Samples:
@@ -48,21 +31,21 @@ def value(samples: Samples, name: str, **labels: str) -> float:
 
 
 def test_every_documented_metric_is_there(
-    host: processor.Host, state: StateDirectory, models: dict[int, Path], repository: Path
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path], repository: Path
 ) -> None:
     document = (repository / "docs/model_host.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"`((?:recprocessor|:tensorflow)[\w:]+)`", document))
     assert len(documented) > 15
-    state.serve(host, {"m": one(models[1])})
+    state.serve(host, {"m": one(scaled_models[1])})
     host.process("eas", ONE)
     written = {line.split()[2] for line in host.metrics().splitlines() if line.startswith("# TYPE")}
     assert documented - written == set()
 
 
 def test_requests_are_counted_where_they_belong(
-    host: processor.Host, state: StateDirectory, models: dict[int, Path]
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
-    versions = {str(n): {"path": str(models[n])} for n in (1, 2)}
+    versions = {str(n): {"path": str(scaled_models[n])} for n in (1, 2)}
     state.serve(host, {"m": {"baseline": 1, "versions": versions}})
     for _ in range(3):
         host.process("eas", ONE)
@@ -105,8 +88,8 @@ def test_requests_are_counted_where_they_belong(
     assert value(samples, alias, model_name="m", version="2", status="OK", API="Predict", entrypoint="GRPC") == 1
 
 
-def test_histograms_are_cumulative(host: processor.Host, state: StateDirectory, models: dict[int, Path]) -> None:
-    state.serve(host, {"m": one(models[1])})
+def test_histograms_are_cumulative(host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]) -> None:
+    state.serve(host, {"m": one(scaled_models[1])})
     for _ in range(50):
         host.process("eas", ONE)
     buckets: dict[Any, list[tuple[float, float]]] = {}
@@ -122,20 +105,22 @@ def test_histograms_are_cumulative(host: processor.Host, state: StateDirectory, 
 
 
 def test_counters_go_on_when_a_version_is_replaced_and_go_when_it_goes(
-    host: processor.Host, state: StateDirectory, models: dict[int, Path]
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
     labels = {"model": "m", "version": "1", "protocol": "eas", "outcome": "OK"}
-    state.serve(host, {"m": one(models[1], config=QUICK)})
+    state.serve(host, {"m": one(scaled_models[1], config=QUICK)})
     host.process("eas", ONE)
-    state.serve(host, {"m": one(models[2], config=QUICK)})
+    state.serve(host, {"m": one(scaled_models[2], config=QUICK)})
     host.process("eas", ONE)
     assert value(samples_of(host), "recprocessor_requests_total", **labels) == 2
-    state.serve(host, {"m": one(models[2], 2, config=QUICK)})
+    state.serve(host, {"m": one(scaled_models[2], 2, config=QUICK)})
     wait_until(lambda: 'version="1"' not in host.metrics(), "counters that go")
 
 
-def test_stats_are_written_every_second(host: processor.Host, state: StateDirectory, models: dict[int, Path]) -> None:
-    state.serve(host, {"m": one(models[1])})
+def test_stats_are_written_every_second(
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
+) -> None:
+    state.serve(host, {"m": one(scaled_models[1])})
     for _ in range(7):
         host.process("eas", ONE)
     path = state.path / "hosts" / "host-0" / "stats.json"
@@ -157,9 +142,9 @@ def test_stats_are_written_every_second(host: processor.Host, state: StateDirect
 
 
 def test_what_is_known_of_rows_and_how_often_it_was_checked(
-    host: processor.Host, state: StateDirectory, models: dict[int, Path]
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
-    state.serve(host, {"m": one(models[1], batching={"mode": "zero_wait"})})
+    state.serve(host, {"m": one(scaled_models[1], batching={"mode": "zero_wait"})})
     samples = samples_of(host)
     labels = {"model": "m", "version": "1"}
     for name in ("recprocessor_batch_checks_total", "recprocessor_batch_differs"):

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +14,11 @@ import pytest
 
 import processor
 from helpers.hosts.contract_messages import decode, encode
-from helpers.hosts.state_directory import StateDirectory, entry, one, wait_for
+from helpers.hosts.state_directory import StateDirectory, entry, one, wait_for_status
 from helpers.models import model_builders
-from helpers.system.process_state import wait_until
+from helpers.system.waiting import wait_until
 
 X = np.array([[1.0, 2.0, 3.0]], np.float32)
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> StateDirectory:
-    return StateDirectory(tmp_path / "state")
-
-
-@pytest.fixture
-def host(state: StateDirectory) -> Iterator[processor.Host]:
-    with processor.Host(state.path) as made:
-        yield made
 
 
 @pytest.fixture
@@ -70,11 +58,11 @@ def test_a_version_that_is_wrong_fails_alone(
     arms = [{"version": 2, "offset": 0, "weight": 10000}]
     models = {"m": {"baseline": 1, "versions": versions, "routing": {"arms": arms}}, "n": one(other, 2)}
     generation = state.desire(models)
-    wait_for(host, lambda status: status["generation"] == generation and "n" in status["models"])
-    wait_for(host, lambda status: status["models"]["n"]["versions"]["2"]["state"] == "ready")
+    wait_for_status(host, lambda status: status["generation"] == generation and "n" in status["models"])
+    wait_for_status(host, lambda status: status["models"]["n"]["versions"]["2"]["state"] == "ready")
     status = host.status()
     assert (status["state"], status["desired_error"]) == ("ready", None)
-    wait_for(host, lambda _: entry(host, "m", 2)["state"] == "failed")
+    wait_for_status(host, lambda _: entry(host, "m", 2)["state"] == "failed")
     bad = entry(host, "m", 2)
     assert "desired.json: models.m.versions.2" in bad["error"]
     assert message in bad["error"]
@@ -92,8 +80,8 @@ def test_settings_that_are_wrong_leave_the_version_as_it_was(
 ) -> None:
     state.serve(host, {"m": one(tiny_model, priority=3)})
     generation = state.desire({"m": one(tiny_model, priority=3, config={"session_num": 0}, traffic=False)})
-    wait_for(host, lambda status: status["generation"] == generation)
-    wait_for(host, lambda _: (entry(host, "m", 1)["replacement"] or {}).get("state") == "failed")
+    wait_for_status(host, lambda status: status["generation"] == generation)
+    wait_for_status(host, lambda _: (entry(host, "m", 1)["replacement"] or {}).get("state") == "failed")
     found = entry(host, "m", 1)
     assert found["state"] == "ready"
     assert "session_num" in found["replacement"]["error"]
@@ -108,19 +96,19 @@ def test_a_model_that_is_wrong_stays_as_it_was_and_the_others_move_on(
     state.serve(host, {"m": one(tiny_model), "n": one(tiny_model)})
     wrong = one(other, 2) | {"labels": {"next": 9}}
     generation = state.desire({"m": wrong, "n": one(other, 2), "new": wrong})
-    wait_for(host, lambda status: status["generation"] == generation and list(status["models"]) == ["m", "n"])
-    wait_for(host, lambda status: list(status["models"]["n"]["versions"]) == ["2"])
+    wait_for_status(host, lambda status: status["generation"] == generation and list(status["models"]) == ["m", "n"])
+    wait_for_status(host, lambda status: list(status["models"]["n"]["versions"]) == ["2"])
     assert (served(host, "m"), served(host, "n")) == (1, 2)
     error = host.status()["desired_error"]
     assert "models.m.labels.next: 9 found" in error
     assert "models.new.labels.next: 9 found" in error
     assert host.status()["state"] == "ready"
     with processor.Host(state.path, "host-1") as late:
-        wait_for(late, lambda status: status["state"] == "ready")
+        wait_for_status(late, lambda status: status["state"] == "ready")
         assert list(late.status()["models"]) == ["n"], "a host that never knew better"
     host.close()
     with processor.Host(state.path) as again:
-        wait_for(again, lambda status: status["state"] == "ready")
+        wait_for_status(again, lambda status: status["state"] == "ready")
         assert (served(again, "m"), served(again, "n")) == (1, 2), "the same after a restart"
         state.serve(again, {"m": one(other, 2), "n": one(other, 2)})
         assert again.status()["desired_error"] is None
@@ -144,11 +132,11 @@ def test_a_file_that_is_refused_stops_nothing_also_after_a_restart(
     with processor.Host(state.path) as host:
         state.serve(host, {"m": one(tiny_model)})
         state.write(text)
-        wait_for(host, lambda status: status["desired_error"] is not None)
+        wait_for_status(host, lambda status: status["desired_error"] is not None)
         assert host.status()["state"] == "ready"
         assert served(host) == 1
     with processor.Host(state.path) as host:
-        wait_for(host, lambda status: status["state"] == "ready")
+        wait_for_status(host, lambda status: status["state"] == "ready")
         assert served(host) == 1
         assert "what was desired before stays" in host.status()["desired_error"]
         state.serve(host, {"m": one(other, 2)})
@@ -156,7 +144,7 @@ def test_a_file_that_is_refused_stops_nothing_also_after_a_restart(
         assert host.status()["desired_error"] is None
     (state.path / "desired.json").unlink()
     with processor.Host(state.path) as host:
-        wait_for(host, lambda status: status["state"] == "ready")
+        wait_for_status(host, lambda status: status["state"] == "ready")
         assert served(host) == 2, "also where the file is gone"
         assert "No such file" in host.status()["desired_error"]
 
@@ -165,7 +153,7 @@ def test_a_file_that_is_refused_stops_nothing_also_after_a_restart(
 def test_a_host_that_never_accepted_anything_is_not_ready(state: StateDirectory, tiny_model: Path, text: str) -> None:
     state.write(text)
     with processor.Host(state.path) as host:
-        wait_for(host, lambda status: status["desired_error"] is not None)
+        wait_for_status(host, lambda status: status["desired_error"] is not None)
         time.sleep(0.5)
         assert host.status()["state"] == "starting"
         state.serve(host, {"m": one(tiny_model)})
@@ -179,7 +167,7 @@ def test_a_kept_state_that_is_damaged_is_as_none(state: StateDirectory, tiny_mod
         (folder / "accepted.json").write_text(text, encoding="utf-8")
         state.write("{")
         with processor.Host(state.path) as host:
-            wait_for(host, lambda status: status["desired_error"] is not None)
+            wait_for_status(host, lambda status: status["desired_error"] is not None)
             assert host.status()["state"] == "starting"
             state.serve(host, {"m": one(tiny_model)})
         assert json.loads((folder / "accepted.json").read_text(encoding="utf-8"))["models"]["m"]["baseline"] == 1
@@ -216,8 +204,8 @@ class TestFiles:
                 os.utime(place, ns=(times.st_atime_ns, times.st_mtime_ns))
         found = self.deployed(changing)["files"]["sha256"]
         with processor.Host(state.path) as host:
-            wait_for(host, lambda status: status["models"]["m"]["versions"]["1"]["state"] == "failed")
-            wait_for(host, lambda status: status["models"]["n"]["versions"]["2"]["state"] == "ready")
+            wait_for_status(host, lambda status: status["models"]["m"]["versions"]["1"]["state"] == "failed")
+            wait_for_status(host, lambda status: status["models"]["n"]["versions"]["2"]["state"] == "ready")
             assert served(host, "n") == 2
             error = entry(host, "m", 1)["error"]
             assert f"SHA-256 {found} found, expected {deployed['files']['sha256']}" in error

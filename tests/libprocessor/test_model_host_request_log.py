@@ -22,22 +22,13 @@ from graph_tools.graph import Output
 from graph_tools.model import Endpoint, Signature
 from graph_tools.verification.requests import read_requests
 from helpers.hosts.contract_messages import encode
-from helpers.hosts.host_clients import ONE, QUICK, build_scaled, scale_of
-from helpers.hosts.host_support import tfserving_request
+from helpers.hosts.host_clients import ONE, QUICK, scale_of
 from helpers.hosts.state_directory import StateDirectory, one
-from helpers.system.process_state import threads_named, wait_until
+from helpers.hosts.tfserving_messages import tfserving_request
+from helpers.system.process_state import threads_named
+from helpers.system.waiting import wait_until
 
 SIGNATURES = {"serving_default": Signature({"x": Endpoint(Output("x"), tf.float32, tf.TensorShape([None, 3]))}, {})}
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    return build_scaled(tmp_path_factory.mktemp("scaled"))
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> StateDirectory:
-    return StateDirectory(tmp_path / "state")
 
 
 @pytest.fixture
@@ -79,9 +70,9 @@ def wait_for_written(host: processor.Host, number: int) -> None:
 
 
 def test_all_are_written_with_the_version_that_answered(
-    host: processor.Host, state: StateDirectory, models: dict[int, Path]
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
-    versions = {str(scale): {"path": str(models[scale]), "config": QUICK} for scale in (1, 2)}
+    versions = {str(scale): {"path": str(scaled_models[scale]), "config": QUICK} for scale in (1, 2)}
     state.serve(host, {"m": {"baseline": 1, "versions": versions, "request_log": {"sample": 10_000}}})
     sent = [tfserving_request({"x": row(number)}, name="m", version=1 + number % 2) for number in range(10)]
     for request in sent:
@@ -110,9 +101,9 @@ def test_all_are_written_with_the_version_that_answered(
 
 
 def test_other_protocols_are_written_as_predict_requests(
-    host: processor.Host, state: StateDirectory, models: dict[int, Path]
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
-    state.serve(host, {"m": logged(models[1])})
+    state.serve(host, {"m": logged(scaled_models[1])})
     body = {"name": "x", "shape": [1, 3], "datatype": "FP32", "data": [2.0, 2.0, 2.0]}
     host.process("eas", encode({"x": row(1)}))
     host.process("kserve_json", json.dumps({"inputs": [body]}).encode(), model_name="m")
@@ -128,9 +119,9 @@ def test_other_protocols_are_written_as_predict_requests(
 
 
 def test_files_warm_up_a_version_and_are_verified_with(
-    host: processor.Host, state: StateDirectory, models: dict[int, Path]
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
-    state.serve(host, {"m": logged(models[1])})
+    state.serve(host, {"m": logged(scaled_models[1])})
     for number in range(5):
         host.process("eas", encode({"x": row(number)}))
         host.process("tfserving", tfserving_request({"x": row(number)}))
@@ -138,42 +129,42 @@ def test_files_warm_up_a_version_and_are_verified_with(
     (file,) = files(state)
     asked = read_requests(file, SIGNATURES)
     assert [float(one.inputs["x"][0, 0]) for one in asked] == [number // 2 for number in range(10)]
-    with processor.Model(models[2], QUICK | {"warmup_file_name": str(file)}) as other:
+    with processor.Model(scaled_models[2], QUICK | {"warmup_file_name": str(file)}) as other:
         assert other.info["warmup"] == "file: 10 records on each session"
-    state.serve(host, {"m": one(models[2], 2, config=QUICK, warmup_file=str(file))})
+    state.serve(host, {"m": one(scaled_models[2], 2, config=QUICK, warmup_file=str(file))})
     assert scale_of(host.process("eas", ONE)) == 2.0
 
 
 def test_what_is_desired_is_in_force_at_once(
-    host: processor.Host, state: StateDirectory, models: dict[int, Path]
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
     def written_of(requests: int) -> int:
         before = len(logs(state))
         for _ in range(requests):
             host.process("eas", ONE)
-        state.serve(host, {"m": logged(models[1])})
+        state.serve(host, {"m": logged(scaled_models[1])})
         # Those before are written once this one is.
         host.process("eas", encode({"x": row(1000 + before)}))
         wait_until(lambda: 1000 + before in {first(log) for log in logs(state)}, "the last one")
         return len(logs(state)) - before - 1
 
-    state.serve(host, {"m": one(models[1], config=QUICK)})
+    state.serve(host, {"m": one(scaled_models[1], config=QUICK)})
     assert counts(host) == {}
     assert not threads_named("request-log")
     assert written_of(50) == 0
     assert written_of(50) == 50
-    state.serve(host, {"m": logged(models[1], 0)})
+    state.serve(host, {"m": logged(scaled_models[1], 0)})
     assert written_of(50) == 0
-    state.serve(host, {"m": one(models[1], config=QUICK)})
+    state.serve(host, {"m": one(scaled_models[1], config=QUICK)})
     assert written_of(50) == 0
-    state.serve(host, {"m": logged(models[1], 1000)})
+    state.serve(host, {"m": logged(scaled_models[1], 1000)})
     assert 20 < written_of(500) < 90
     rates = Counter(log.log_metadata.sampling_config.sampling_rate for log in logs(state))
     assert set(rates) == {1.0, 0.1}
 
 
-def test_files_are_bounded(host: processor.Host, state: StateDirectory, models: dict[int, Path]) -> None:
-    state.serve(host, {"m": logged(models[1], max_bytes=4096, max_files=3)})
+def test_files_are_bounded(host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]) -> None:
+    state.serve(host, {"m": logged(scaled_models[1], max_bytes=4096, max_files=3)})
     for number in range(300):
         host.process("eas", encode({"x": row(number)}))
     wait_for_written(host, 300)
@@ -184,11 +175,11 @@ def test_files_are_bounded(host: processor.Host, state: StateDirectory, models: 
 
 
 def test_a_host_that_ends_writes_what_waits_and_the_next_begins_a_file(
-    state: StateDirectory, models: dict[int, Path]
+    state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
     for begun in (1, 2):
         with processor.Host(state.path, maintenance_cpus="0") as host:
-            state.serve(host, {"m": logged(models[1])})
+            state.serve(host, {"m": logged(scaled_models[1])})
             for number in range(100):
                 host.process("eas", encode({"x": row(number)}))
             if begun == 1:
@@ -200,9 +191,9 @@ def test_a_host_that_ends_writes_what_waits_and_the_next_begins_a_file(
 
 
 def test_whoever_removes_files_disturbs_nobody(
-    host: processor.Host, state: StateDirectory, models: dict[int, Path]
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
-    state.serve(host, {"m": logged(models[1])})
+    state.serve(host, {"m": logged(scaled_models[1])})
     host.process("eas", ONE)
     wait_for_written(host, 1)
     shutil.rmtree(state.path / "hosts" / "host-0" / "requests")
@@ -213,11 +204,11 @@ def test_whoever_removes_files_disturbs_nobody(
 
 
 def test_a_folder_that_cannot_be_is_no_concern_of_requests(
-    host: processor.Host, state: StateDirectory, models: dict[int, Path]
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
     blocker = state.path / "hosts" / "host-0" / "requests"
     blocker.write_text("")
-    state.serve(host, {"m": logged(models[1])})
+    state.serve(host, {"m": logged(scaled_models[1])})
     for _ in range(20):
         assert scale_of(host.process("eas", ONE)) == 1.0
     wait_until(lambda: counts(host)["dropped"] == 20, "what is dropped")
@@ -231,9 +222,9 @@ def test_a_folder_that_cannot_be_is_no_concern_of_requests(
 
 
 def test_many_threads_lose_no_answer_and_no_record(
-    host: processor.Host, state: StateDirectory, models: dict[int, Path]
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
-    state.serve(host, {"m": logged(models[1])})
+    state.serve(host, {"m": logged(scaled_models[1])})
     failures: list[Exception] = []
 
     def send(thread: int) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from helpers.hosts.contract_messages import decode, encode
 from helpers.hosts.state_directory import StateDirectory, one
 from helpers.models import model_builders
-from helpers.system.process_state import wait_until
+from helpers.system.waiting import wait_until
 
 X = np.array([[1.0, 2.0, 3.0]], np.float32)
 

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +16,15 @@ import pytest
 
 import processor
 from helpers.hosts.contract_messages import encode
-from helpers.hosts.host_clients import ONE, QUICK, X, build_scaled, scale_of, slow_request
+from helpers.hosts.host_clients import ONE, QUICK, X, scale_of
 from helpers.hosts.state_directory import StateDirectory, one
 from helpers.models.model_builders import linear_score
-from helpers.system.process_state import threads_named, wait_until
+from helpers.models.slow_requests import slow_request
+from helpers.system.process_state import threads_named
+from helpers.system.waiting import wait_until
 
 # Without CPUs of its own a shadow gets the idle time, of which there is none while other tests run.
 CPU = str(max(os.sched_getaffinity(0)))
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    return build_scaled(tmp_path_factory.mktemp("scaled"))
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> StateDirectory:
-    return StateDirectory(tmp_path / "state")
-
-
-@pytest.fixture
-def host(state: StateDirectory) -> Iterator[processor.Host]:
-    with processor.Host(state.path) as host:
-        yield host
 
 
 def shadowed(baseline: Path, shadow: Path, weight: int = 10_000, number: int = 2, **version: Any) -> dict[str, Any]:
@@ -71,9 +57,9 @@ def compared(host: processor.Host, outcome: str = "compared") -> int:
 
 
 def test_copies_for_a_version_that_is_not_ready_are_no_failures(
-    host: processor.Host, state: StateDirectory, models: dict[int, Path], tmp_path: Path
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path], tmp_path: Path
 ) -> None:
-    state.desire({"m": shadowed(models[1], tmp_path / "nothing")})
+    state.desire({"m": shadowed(scaled_models[1], tmp_path / "nothing")})
 
     def states() -> dict[str, str]:
         versions = host.status()["models"].get("m", {"versions": {}})["versions"]
@@ -87,9 +73,9 @@ def test_copies_for_a_version_that_is_not_ready_are_no_failures(
 
 
 def test_scores_are_compared(
-    host: processor.Host, state: StateDirectory, models: dict[int, Path], told: Callable[[], dict[str, Any]]
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path], told: Callable[[], dict[str, Any]]
 ) -> None:
-    state.serve(host, {"m": shadowed(models[1], models[2])})
+    state.serve(host, {"m": shadowed(scaled_models[1], scaled_models[2])})
     rows = np.array([[1, 2, 3], [4, 5, 6], [0, 0, 1]], np.float32)
     for i in range(10):
         # One after another: a copy that meets the lane at work may be dropped.
@@ -114,8 +100,8 @@ def test_scores_are_compared(
     assert 'recprocessor_shadow_total{model="m",version="2",outcome="compared"} 20' in host.metrics()
 
 
-def test_a_share_is_copied(host: processor.Host, state: StateDirectory, models: dict[int, Path]) -> None:
-    state.serve(host, {"m": shadowed(models[1], models[2], weight=1000)})
+def test_a_share_is_copied(host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]) -> None:
+    state.serve(host, {"m": shadowed(scaled_models[1], scaled_models[2], weight=1000)})
     for _ in range(200):
         host.process("eas", ONE)
     wait_until(lambda: compared(host) + compared(host, "dropped") >= 15, "about twenty copies")
@@ -124,9 +110,9 @@ def test_a_share_is_copied(host: processor.Host, state: StateDirectory, models: 
 
 
 def test_a_shadow_that_becomes_the_baseline_has_threads_as_others(
-    host: processor.Host, state: StateDirectory, models: dict[int, Path]
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
-    model = shadowed(models[1], models[2])
+    model = shadowed(scaled_models[1], scaled_models[2])
     state.serve(host, {"m": model})
     host.process("eas", ONE)
     wait_until(lambda: compared(host) == 1, "the comparison")
@@ -137,17 +123,17 @@ def test_a_shadow_that_becomes_the_baseline_has_threads_as_others(
 
 
 def test_another_baseline_begins_anew(
-    host: processor.Host, state: StateDirectory, models: dict[int, Path], told: Callable[[], dict[str, Any]]
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path], told: Callable[[], dict[str, Any]]
 ) -> None:
-    model = shadowed(models[1], models[2])
+    model = shadowed(scaled_models[1], scaled_models[2])
     state.serve(host, {"m": model})
     host.process("eas", ONE)
     wait_until(lambda: told().get("requests") == 1, "the comparison")
-    model["versions"]["3"] = {"path": str(models[3]), "config": QUICK}
+    model["versions"]["3"] = {"path": str(scaled_models[3]), "config": QUICK}
     state.serve(host, {"m": model | {"baseline": 3}})
     wait_until(lambda: told().get("baseline") == 3, "the new baseline")
     assert told()["requests"] == 0
-    state.serve(host, {"m": one(models[1])})
+    state.serve(host, {"m": one(scaled_models[1])})
     assert "recprocessor_shadow_total{" not in host.metrics()
 
 
@@ -176,11 +162,11 @@ def test_live_requests_wait_for_nothing(
 def test_failures_of_the_shadow_are_its_own(
     host: processor.Host,
     state: StateDirectory,
-    models: dict[int, Path],
+    scaled_models: dict[int, Path],
     string_model: Path,
     told: Callable[[], dict[str, Any]],
 ) -> None:
-    state.serve(host, {"m": shadowed(models[1], string_model)})
+    state.serve(host, {"m": shadowed(scaled_models[1], string_model)})
     for _ in range(5):
         assert scale_of(host.process("eas", ONE)) == 1.0
     wait_until(lambda: told().get("errors") == 5, "the failures")

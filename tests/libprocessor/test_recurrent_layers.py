@@ -3,34 +3,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from graph_tools.graph.op_library import load_library
-from graph_tools.tensors import Array
-from helpers.hosts.host_support import LIBRARY
-from helpers.oracles.dense_towers import Ops
+from helpers.oracles.op_graphs import error_of, run_op, uniform
 
+floats = partial(uniform, bound=0.5)
 CELLS = {"gru": 3, "gru_reset_before": 3, "lstm": 4}
 
-
-@pytest.fixture(scope="module", autouse=True)
-def ops() -> None:
-    load_library(LIBRARY)
-
-
-def floats(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed + len(shape)).uniform(-0.5, 0.5, shape).astype(np.float32)
-
-
-def run(inputs: list[Array], threads: int = 1, **attributes: Any) -> Array:
-    ops = Ops("RecRecurrentLayer", [one.dtype for one in inputs], attributes, threads=threads)
-    (found,) = ops(*inputs)
-    ops.close()
-    return found
+run = partial(run_op, "RecRecurrentLayer")
 
 
 def layer(cell: str, units: int, **more: Any) -> Any:
@@ -71,11 +56,7 @@ def test_lengths_are_masks() -> None:
 
 
 def test_refuses() -> None:
-    def refusal(inputs: list[Array], **attributes: Any) -> str:
-        with pytest.raises((tf.errors.InvalidArgumentError, ValueError)) as caught:
-            run(inputs, **attributes)
-        return str(caught.value)
-
+    refusal = partial(error_of, "RecRecurrentLayer")
     x, kernel, recurrent = floats(2, 3, 4), floats(4, 15), floats(5, 15)
     bias = floats(15)
     assert "expected [inputs, 4 * units] and [units, 4 * units]" in refusal([x, kernel, recurrent], cell="lstm")

@@ -9,17 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from graph_tools.graph.op_library import load_library
 from graph_tools.tensors import Array
-from helpers.hosts.host_support import LIBRARY
-from helpers.oracles.dense_towers import Ops
+from helpers.oracles.op_graphs import OpGraph
 
 DTYPES = [np.float32, np.float64, np.int8, np.int32, np.int64, np.bool_, np.complex128, np.float16, object]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ops() -> None:
-    load_library(LIBRARY)
 
 
 def values(dtype: Any, *shape: int, seed: int = 0) -> Array:
@@ -35,12 +28,12 @@ def collapse(*inputs: Array, rows: int | None = None) -> list[Array]:
     types = [object if one is np.object_ else one for one in types]
     like = np.zeros(max(len(one) for one in inputs) if rows is None else rows, np.float32)
     attrs = {"T": types, "Tlike": np.float32}
-    return Ops("RecCollapseRows", [*types, np.float32], attrs, outputs=len(inputs))(*inputs, like)
+    return OpGraph("RecCollapseRows", [*types, np.float32], attrs, outputs=len(inputs))(*inputs, like)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_equal_rows_collapse_and_expand_again(dtype: Any) -> None:
-    expand = Ops("RecExpandRows", [dtype, np.float32], {"T": dtype, "Tlike": np.float32})
+    expand = OpGraph("RecExpandRows", [dtype, np.float32], {"T": dtype, "Tlike": np.float32})
     for shape in ((), (1,), (3,), (2, 5)):
         row = values(dtype, 1, *shape)
         rows = np.repeat(row, 7, 0)
@@ -100,6 +93,6 @@ def test_wrong_shapes_are_refused() -> None:
             collapse(np.zeros((users, 2), np.float32), rows=1)
     with pytest.raises(tf.errors.InvalidArgumentError, match="input 0: a scalar"):
         collapse(np.array(1.0, np.float32), rows=1)
-    expand = Ops("RecExpandRows", [np.float32, np.int64], {"T": np.float32, "Tlike": np.int64})
+    expand = OpGraph("RecExpandRows", [np.float32, np.int64], {"T": np.float32, "Tlike": np.int64})
     with pytest.raises(tf.errors.InvalidArgumentError, match="value: 2 rows, expected 1 or 3 as like has"):
         expand(np.zeros((2, 2), np.float32), np.zeros(3, np.int64))

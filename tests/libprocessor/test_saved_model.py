@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from helpers.hosts.contract_messages import decode, encode
-from helpers.hosts.deeprec_abi import DropInModel, drop_in_config, load, refusal, run_python
+from helpers.hosts.deeprec_abi import DropInModel, drop_in_config, load, refusal
 from helpers.models import model_builders, special_models
+from helpers.system.programs import run_python
 
 X = np.array([[1, 2, 3]], np.float32)
 

@@ -9,40 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from graph_tools.graph.op_library import load_library
 from graph_tools.tensors import Array
-from helpers.hosts.host_support import LIBRARY
-from helpers.oracles.dense_towers import Ops
+from helpers.oracles.op_graphs import assert_close, error_of, run_op, uniform
 
 SHAPES = [(0, 3, 4), (1, 1, 1), (1, 20, 16), (3, 7, 5), (67, 13, 8), (40, 50, 32)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ops() -> None:
-    load_library(LIBRARY)
-
-
-def floats(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed + len(shape)).uniform(-1, 1, shape).astype(np.float32)
-
-
-def run(op: str, inputs: list[Array], threads: int = 1, **attributes: Any) -> Array:
-    ops = Ops(op, [one.dtype for one in inputs], attributes, threads=threads)
-    (found,) = ops(*inputs)
-    ops.close()
-    return found
-
-
-def assert_close(found: Array, expected: Any) -> None:
-    expected = np.asarray(expected)
-    assert found.shape == expected.shape
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-
-
-def refusal(op: str, inputs: list[Array], **attributes: Any) -> str:
-    with pytest.raises((tf.errors.InvalidArgumentError, ValueError)) as caught:
-        run(op, inputs, **attributes)
-    return str(caught.value)
 
 
 def masks(rows: int, length: int) -> dict[str, Array]:
@@ -54,7 +24,7 @@ def masks(rows: int, length: int) -> dict[str, Array]:
     return {
         "bool": bools,
         "float": bools.astype(np.float32)[:, :, None],
-        "weights": floats(rows, length, seed=3),
+        "weights": uniform(rows, length, seed=3),
         "int32": lengths.astype(np.int32),
         "int64": lengths.astype(np.int64)[:, None],
     }
@@ -73,13 +43,13 @@ def weights_of(mask: Array, length: int) -> Any:
 @pytest.mark.parametrize("kind", ["bool", "float", "weights", "int32", "int64"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_pooling(shape: tuple[int, int, int], kind: str, threads: int) -> None:
-    x = floats(*shape)
+    x = uniform(*shape)
     mask = masks(*shape[:2])[kind]
     weights = weights_of(mask, shape[1])[:, :, None]
     attributes: dict[str, Any] = {"Tmask": mask.dtype}
 
     def pooled(combiner: str, **more: Any) -> Array:
-        return run("RecSequencePooling", [x, mask], threads, combiner=combiner, **attributes, **more)
+        return run_op("RecSequencePooling", [x, mask], threads, combiner=combiner, **attributes, **more)
 
     sums = tf.reduce_sum(x * weights, 1)
     count = tf.reduce_sum(weights, 1)
@@ -100,22 +70,22 @@ def test_pooling(shape: tuple[int, int, int], kind: str, threads: int) -> None:
 
 
 def test_mean_of_nothing_is_not_a_number() -> None:
-    x, mask = floats(2, 3, 4), np.array([[True, False, True], [False, False, False]])
-    found = run("RecSequencePooling", [x, mask], combiner="mean", Tmask=mask.dtype)
+    x, mask = uniform(2, 3, 4), np.array([[True, False, True], [False, False, False]])
+    found = run_op("RecSequencePooling", [x, mask], combiner="mean", Tmask=mask.dtype)
     assert np.isfinite(found[0]).all()
     assert np.isnan(found[1]).all()
 
 
 def test_pooling_refuses_what_does_not_fit() -> None:
-    x = floats(2, 3, 4)
+    x = uniform(2, 3, 4)
 
     def said(values: Array, mask: Array) -> str:
-        return refusal("RecSequencePooling", [values, mask], combiner="sum", Tmask=mask.dtype)
+        return error_of("RecSequencePooling", [values, mask], combiner="sum", Tmask=mask.dtype)
 
     assert "mask: shape [2,4], expected a mask of 2 sequences of 3" in said(x, np.ones((2, 4), bool))
     assert "mask: shape [3], expected lengths of 2 sequences" in said(x, np.ones(3, np.int64))
-    assert "rank 3" in said(floats(2, 3), np.ones((2, 3), bool)) or "expected [rows, length, dim]" in said(
-        floats(2, 3), np.ones((2, 3), bool)
+    assert "rank 3" in said(uniform(2, 3), np.ones((2, 3), bool)) or "expected [rows, length, dim]" in said(
+        uniform(2, 3), np.ones((2, 3), bool)
     )
 
 
@@ -149,8 +119,8 @@ class Unit:
         self.weights: list[Array] = []
         inputs = len(parts) * dim
         for i, (size, name) in enumerate(zip(units, self.activations, strict=True)):
-            self.weights += [floats(inputs, size, seed=i) * np.float32(2 / np.sqrt(inputs)), floats(size, seed=i)]
-            self.weights += [floats(size if j else 1, seed=10 * i + j) for j in range(COUNTS.get(name, 0))]
+            self.weights += [uniform(inputs, size, seed=i) * np.float32(2 / np.sqrt(inputs)), uniform(size, seed=i)]
+            self.weights += [uniform(size if j else 1, seed=10 * i + j) for j in range(COUNTS.get(name, 0))]
             inputs = size
 
     def expected(self, query: Array, keys: Array, weights: Any, softmax: bool, padding: float, scale: float) -> Any:
@@ -167,7 +137,7 @@ class Unit:
     def run(self, query: Array, keys: Array, mask: Array | None, threads: int = 1, **attributes: Any) -> Array:
         # A second mask lets everything count.
         given = [] if mask is None else [mask, np.full(mask.shape, 1000, mask.dtype)] if len(mask) % 2 else [mask]
-        return run(
+        return run_op(
             "RecTargetAttention", [query, keys, *given, *self.weights], threads, num_masks=len(given),
             Tmask=np.bool_ if mask is None else mask.dtype.type, num_weights=len(self.weights), parts=self.parts,
             activations=self.activations, alphas=[0.25] * len(self.activations), **attributes,
@@ -182,7 +152,7 @@ ALL = ["query", "key", "query-key", "product"]
 @pytest.mark.parametrize("shape", SHAPES)
 def test_attention(shape: tuple[int, int, int], kind: str, threads: int) -> None:
     rows, length, dim = shape
-    query, keys = floats(rows, dim, seed=1), floats(*shape)
+    query, keys = uniform(rows, dim, seed=1), uniform(*shape)
     mask = masks(rows, length)[kind] if kind else None
     weights = np.ones((rows, length), np.float32) if mask is None else weights_of(mask, length)
     unit = Unit(dim, ALL, [16, 8, 1], "sigmoid")
@@ -196,7 +166,7 @@ def test_attention(shape: tuple[int, int, int], kind: str, threads: int) -> None
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("parts", [["key-query", "product"], ["product"], ["query"], ["key", "key", "query"]])
 def test_attention_networks(parts: list[str], activation: str) -> None:
-    query, keys = floats(9, 6, seed=1), floats(9, 11, 6)
+    query, keys = uniform(9, 6, seed=1), uniform(9, 11, 6)
     mask = masks(9, 11)["bool"]
     for units in ([1], [80, 40, 1], [5, 1]):
         unit = Unit(6, parts, units, activation)
@@ -206,7 +176,7 @@ def test_attention_networks(parts: list[str], activation: str) -> None:
 
 def test_attention_refuses_what_does_not_fit() -> None:
     unit = Unit(4, ALL, [8, 1], "prelu")
-    query, keys, mask = floats(2, 4), floats(2, 3, 4), np.ones((2, 3), bool)
+    query, keys, mask = uniform(2, 4), uniform(2, 3, 4), np.ones((2, 3), bool)
 
     def said(place: int, weight: Array) -> str:
         other = Unit(4, ALL, [8, 1], "prelu")
@@ -215,12 +185,12 @@ def test_attention_refuses_what_does_not_fit() -> None:
             other.run(query, keys, mask)
         return str(caught.value)
 
-    assert "weight 0: shape [17,8], expected [a multiple of 4, units]" in said(0, floats(17, 8))
-    assert "weight 1: shape [7], expected [8]" in said(1, floats(7))
-    assert "weight 2: shape [7], expected [8]" in said(2, floats(7))
-    assert "weight 3: shape [8,2], expected [8, 1]" in said(3, floats(8, 2))
-    assert "keys: shape [2,3,5], expected [rows, length, 4]" in _failure(unit, query, floats(2, 3, 5), mask)
-    assert "query: shape [3,4], expected 2 of 4 elements" in _failure(unit, floats(3, 4), keys, mask)
+    assert "weight 0: shape [17,8], expected [a multiple of 4, units]" in said(0, uniform(17, 8))
+    assert "weight 1: shape [7], expected [8]" in said(1, uniform(7))
+    assert "weight 2: shape [7], expected [8]" in said(2, uniform(7))
+    assert "weight 3: shape [8,2], expected [8, 1]" in said(3, uniform(8, 2))
+    assert "keys: shape [2,3,5], expected [rows, length, 4]" in _failure(unit, query, uniform(2, 3, 5), mask)
+    assert "query: shape [3,4], expected 2 of 4 elements" in _failure(unit, uniform(3, 4), keys, mask)
     assert "mask: shape [2,4]" in _failure(unit, query, keys, np.ones((2, 4), bool))
     unit.weights.pop()
     assert "num_weights: 4, expected 5 for these activations" in _failure(unit, query, keys, mask)

@@ -19,10 +19,11 @@ import pytest
 
 import processor
 from helpers.hosts.abi_model import AbiModel, StatusError
-from helpers.hosts.deeprec_abi import run_python
 from helpers.models import model_builders
 from helpers.models.gate import Gate, build_gated, passing
-from helpers.system.process_state import num_threads, resident_mb, threads_named, wait_until
+from helpers.system.process_state import num_threads, resident_mb, threads_named
+from helpers.system.programs import run_python
+from helpers.system.waiting import wait_until
 
 X = np.ones((2, 3), np.float32)
 CPUS = sorted(os.sched_getaffinity(0))

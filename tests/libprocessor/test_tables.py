@@ -14,9 +14,9 @@ import tensorflow as tf
 
 from graph_tools.store.layout import ROW_TYPES
 from graph_tools.tensors import ArrayTensor
-from helpers.hosts.host_support import LIBRARY
 from helpers.models.embedding_tables import INDEX_KINDS, rows_of, spec_of, written
 from helpers.models.table_files import direct_table, write_direct_table
+from helpers.system.programs import LIBRARY
 
 tf1 = tf.compat.v1
 DIM = 8

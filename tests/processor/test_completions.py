@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import processor
-from helpers.hosts.eas_response import decode_response
+from helpers.hosts.contract_messages import decode
 from helpers.models import model_builders
 from helpers.models.slow_requests import loops_for
 from load_tests.request_files import encode_request
@@ -42,7 +42,7 @@ def test_arun_answers_what_run_does(tiny: Model) -> None:
 def test_aprocess_answers_what_process_does(tiny: Model) -> None:
     request = encode_request({"x": X}, "eas")
     answer = asyncio.run(tiny.aprocess(request))
-    np.testing.assert_allclose(decode_response(answer)["y"], model_builders.linear_score(X), rtol=1e-5)
+    np.testing.assert_allclose(decode(answer)["y"], model_builders.linear_score(X), rtol=1e-5)
 
 
 def test_arun_raises_what_run_does(tiny: Model) -> None:

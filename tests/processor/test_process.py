@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import processor
-from helpers.hosts.eas_response import decode_response
+from helpers.hosts.contract_messages import decode
 from helpers.models import model_builders
 from load_tests.request_files import encode_request
 from processor import Model
@@ -20,7 +20,7 @@ X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 
 
 def test_process_answers_eas(tiny: Model) -> None:
-    answer = decode_response(tiny.process(encode_request({"x": X}, "eas")))
+    answer = decode(tiny.process(encode_request({"x": X}, "eas")))
     np.testing.assert_allclose(answer["y"], model_builders.linear_score(X), rtol=1e-5)
 
 
@@ -36,7 +36,7 @@ def test_process_of_nothing_answers_the_signature(tiny: Model) -> None:
 
 def test_process_signature_goes_before_that_of_the_request(multi: Model) -> None:
     request = encode_request({"a": np.array([5]), "b": np.array([1])}, "eas")
-    assert decode_response(multi.process(request, signature="total"))["sum"].tolist() == [6]
+    assert decode(multi.process(request, signature="total"))["sum"].tolist() == [6]
 
 
 @pytest.mark.parametrize("data", ["text", 5, None, [1], memoryview(b"abcd")[::2]])
@@ -53,7 +53,7 @@ def test_process_refuses_an_unknown_protocol(tiny: Model) -> None:
 def test_process_many_keeps_the_order(tiny: Model) -> None:
     requests = [encode_request({"x": X * i}, "eas") for i in range(20)]
     for i, answer in enumerate(tiny.process_many(iter(requests))):
-        np.testing.assert_allclose(decode_response(answer)["y"], model_builders.linear_score(X * i), rtol=1e-5)
+        np.testing.assert_allclose(decode(answer)["y"], model_builders.linear_score(X * i), rtol=1e-5)
     assert tiny.process_many([]) == []
 
 

@@ -14,8 +14,8 @@ from graph_tools.readers import read_model
 from graph_tools.verbs.fuse import fuse
 from graph_tools.verification.timing import measure
 from helpers.graph_tools.interaction_checks import floats
-from helpers.hosts.host_support import LIBRARY
 from helpers.models.idiom_models import export_function
+from helpers.system.programs import LIBRARY
 
 WIDTH = 64
 WEIGHTS = [tf.Variable(floats(WIDTH, WIDTH, seed=i, scale=0.1)) for i in range(2)]

@@ -22,8 +22,9 @@ from graph_tools.verbs.cut import rewrite
 from graph_tools.writer import write_saved_model
 from helpers.graph_tools.graph_tools_support import Feeds
 from helpers.graph_tools.pass_checks import KEY, all_answers
-from helpers.hosts.host_support import LIBRARY
 from helpers.models.idiom_models import export_function
+from helpers.oracles.outputs import assert_same_outputs
+from helpers.system.programs import LIBRARY
 
 _PLAIN = {"Placeholder", "Const", "VarHandleOp", "ReadVariableOp", "Identity", "IdentityN"}
 ROWS = (1, 2, 7)
@@ -100,8 +101,6 @@ def fuse_model(source: Path, out: Path, feeds: list[Feeds], *passes: Pass) -> Fu
     assert len(model.graph) == len(names), "a pass leaves what nothing uses"
     write_saved_model(model, out)
     for before, after in zip(all_answers(source, feeds, KEY), all_answers(out, feeds, KEY), strict=True):
-        for key, value in before.items():
-            assert (value.dtype, value.shape) == (after[key].dtype, after[key].shape)
-            np.testing.assert_allclose(after[key], value, rtol=1e-5, atol=1e-5, err_msg=key)
+        assert_same_outputs(after, before)
     ops = Counter(node.op for node in model.graph if node.op not in _PLAIN)
     return Fused(model, ops, [why for one in results for _, why in one.refused])

@@ -16,6 +16,7 @@ from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.writer import write_saved_model
 from helpers.graph_tools.graph_tools_support import Feeds
 from helpers.models.idiom_models import KEY, export_function, export_graph
+from helpers.oracles.outputs import assert_same_outputs
 
 ROWS = (1, 3, 7)
 
@@ -68,13 +69,7 @@ def checked(
     out = next(path for path in map(source.with_name, map("out_{}".format, range(9))) if not path.exists())
     write_saved_model(model, out)
     for before, after in zip(all_answers(source, feeds, signature), all_answers(out, feeds, signature), strict=True):
-        assert before.keys() == after.keys()
-        for key, value in before.items():
-            assert value.dtype == after[key].dtype
-            if exact or value.dtype.kind not in "fc":
-                np.testing.assert_array_equal(value, after[key], err_msg=key)
-            else:
-                np.testing.assert_allclose(after[key], value, rtol=1e-5, atol=1e-5, err_msg=key)
+        assert_same_outputs(after, before, exact=exact)
     return model, results[-1]
 
 

@@ -19,9 +19,10 @@ from graph_tools.verbs.cut import rewrite
 from graph_tools.writer import write_saved_model
 from helpers.graph_tools.graph_tools_support import Feeds
 from helpers.graph_tools.pass_checks import all_answers
-from helpers.hosts.host_support import LIBRARY
 from helpers.models.idiom_models import KEY
+from helpers.oracles.outputs import assert_same_outputs
 from helpers.oracles.tower_reference import TOWER, plans_of, reference_answers
+from helpers.system.programs import LIBRARY
 
 #: Ops that hold what others compute with, or only pass it on.
 PLAIN = {"Placeholder", "Const", "VarHandleOp", "ReadVariableOp", "Identity", "IdentityN", TOWER}
@@ -65,11 +66,7 @@ def towers(
 
 def _assert_alike(wanted: list[dict[str, np.ndarray]], found: list[dict[str, np.ndarray]]) -> None:
     for before, after in zip(wanted, found, strict=True):
-        assert before.keys() == after.keys()
-        for key, value in before.items():
-            assert value.dtype == after[key].dtype
-            assert value.shape == after[key].shape
-            np.testing.assert_allclose(after[key], value, rtol=1e-5, atol=1e-5, err_msg=key)
+        assert_same_outputs(after, before)
 
 
 def layers(plans: list[dict[str, Any]]) -> list[str]:

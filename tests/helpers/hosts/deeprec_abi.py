@@ -8,10 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint32, c_void_p
@@ -225,17 +221,3 @@ def load(path: str | Path | None, config: dict[str, Any] | None = None) -> tuple
     assert (handle.value is None) == (status != 0)
     library().processor_model_free(handle)
     return status_name(status), error.message.decode()
-
-
-def run_python(code: str, *arguments: object, **environment: str) -> str:
-    """Run a program that has the helpers at hand, in a process of its own; return what it prints."""
-    folders = [str(Path(__file__).resolve().parents[3]), str(Path(__file__).resolve().parents[2])]
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(folders), "TF_CPP_MIN_LOG_LEVEL": "3"} | environment,
-    )
-    assert run.returncode == 0, run.stderr
-    return run.stdout

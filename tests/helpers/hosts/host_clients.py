@@ -13,7 +13,7 @@ import numpy as np
 import processor
 from helpers.hosts.contract_messages import decode, encode
 from helpers.models import model_builders
-from helpers.system.process_state import wait_until
+from helpers.system.waiting import wait_until
 
 X = np.array([[1.0, 2.0, 3.0]], np.float32)
 ONE = encode({"x": X})
@@ -29,11 +29,6 @@ QUICK = {
 def build_scaled(folder: Path) -> dict[int, Path]:
     """Export models that multiply by 1, 2 and 3, by that number."""
     return {scale: model_builders.build_linear(folder / f"scale{scale}", float(scale)) for scale in (1, 2, 3)}
-
-
-def slow_request(loops: int) -> bytes:
-    """Return a request for `slow_model` that takes about so many milliseconds."""
-    return encode({"x": np.zeros(1, np.float32), "loops": np.int32(loops)})
 
 
 def scale_of(answer: processor.Answer) -> float:

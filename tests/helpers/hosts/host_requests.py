@@ -5,23 +5,18 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 
 import httpx
 import numpy as np
 
 from helpers.hosts.contract_messages import make_request
 from helpers.hosts.served_hosts import ServedHost
+from helpers.models.slow_requests import slow_request
 
 
 def ranking_body(rows: int = 1) -> bytes:
     """Return a raw request (EAS) for the model `ranking`."""
     return make_request({"x": np.ones((rows, 3), np.float32)}).SerializeToString()
-
-
-def slow_body(loops: int) -> bytes:
-    """Return a raw request (EAS) for the model `slow`; a loop takes about a millisecond."""
-    return make_request({"x": np.ones(1, np.float32), "loops": np.int32(loops)}).SerializeToString()
 
 
 class SlowRequest:
@@ -30,7 +25,7 @@ class SlowRequest:
     def __init__(self, host: ServedHost, loops: int) -> None:
         self._answer: httpx.Response | None = None
         self._url = f"http://{host.rest}/api/predict/slow"
-        self._thread = threading.Thread(target=self._run, args=(slow_body(loops),))
+        self._thread = threading.Thread(target=self._run, args=(slow_request(loops),))
         self._thread.start()
 
     def _run(self, body: bytes) -> None:
@@ -58,11 +53,3 @@ def in_flight(host: ServedHost) -> int:
     text = httpx.get(f"http://{host.rest}/metrics", timeout=10).text
     lines = [line for line in text.splitlines() if line.startswith("recprocessor_in_flight{") and '"slow"' in line]
     return int(float(lines[0].rpartition(" ")[2])) if lines else 0
-
-
-def wait_until(condition, seconds: float = 30.0) -> None:
-    """Wait until something is so."""
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.02)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import processor
-from helpers.system.process_state import wait_until
+from helpers.system.waiting import wait_until
 
 _ALL_CPUS = ",".join(map(str, sorted(os.sched_getaffinity(0))))
 
@@ -47,7 +47,9 @@ class StateDirectory:
         """Replace desired.json and wait until everything in it is ready, and nothing else is there."""
         generation = self.desire(models, **more)
         wanted = {(name, int(number)) for name, model in models.items() for number in model["versions"]}
-        wait_for(host, lambda status: status["generation"] == generation and versions_in(status, "ready") == wanted)
+        wait_for_status(
+            host, lambda status: status["generation"] == generation and versions_in(status, "ready") == wanted
+        )
 
 
 def one(path: Path, number: int = 1, **more: Any) -> dict[str, Any]:
@@ -72,6 +74,6 @@ def versions_in(status: dict[str, Any], *states: str) -> set[tuple[str, int]]:
     return set(found) if settled else set()
 
 
-def wait_for(host: processor.Host, condition: Callable[[dict[str, Any]], bool], timeout: float = 30.0) -> None:
+def wait_for_status(host: processor.Host, condition: Callable[[dict[str, Any]], bool], timeout: float = 30.0) -> None:
     """Wait until the status of a host is as wanted."""
-    wait_until(lambda: condition(host.status()), f"{host.status()}", timeout)
+    wait_until(lambda: condition(host.status()), f"{host.status()}", timeout=timeout)

@@ -8,9 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import processor
+from helpers.oracles.outputs import assert_same_outputs
 
 Inputs = dict[str, Any]
 
@@ -44,15 +43,7 @@ def same_answers(
         for _ in range(rounds):
             futures = [pool.submit(model.run, request, signature) for request in requests]
             for request, future in zip(requests, futures, strict=True):
-                answer, wanted = future.result(60), alone.run(request, signature)
-                assert answer.keys() == wanted.keys()
-                for name, value in wanted.items():
-                    assert answer[name].dtype == value.dtype
-                    assert answer[name].shape == value.shape
-                    if value.dtype == object:
-                        assert answer[name].tolist() == value.tolist()
-                    else:
-                        np.testing.assert_allclose(answer[name], value, rtol=1e-5, atol=atol)
+                assert_same_outputs(future.result(60), alone.run(request, signature), atol=atol)
         return model
 
 

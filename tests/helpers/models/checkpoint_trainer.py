@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from helpers.models.quiet_tensorflow import tensorflow
+
 WEIGHTS = np.array([[1.0], [2.0], [3.0]], np.float32)
 
 
@@ -28,8 +30,7 @@ class CheckpointTrainer:
     """
 
     def __init__(self, root: Path, ballast: int = 16) -> None:
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-        import tensorflow as tf
+        tf = tensorflow()
 
         self.model = root / "model"
         self._v1: Any = tf.compat.v1

@@ -3,18 +3,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-
-def _tensorflow() -> Any:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import tensorflow as tf
-
-    return tf
+from helpers.models.quiet_tensorflow import tensorflow
 
 
 def scores(x: np.ndarray) -> np.ndarray:
@@ -29,7 +22,7 @@ def build_classifier(path: Path) -> Path:
     Signatures: serving_default (classify: classes and scores), scores_only and classes_only (classify), regress
     (2 * (x + bias), [batch, 1]), and predict (the serialised examples -> "sum").
     """
-    tf = _tensorflow()
+    tf = tensorflow()
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
         serialized = v1.placeholder(tf.string, [None], name="examples")

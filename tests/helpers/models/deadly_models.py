@@ -3,17 +3,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
-
-def _tensorflow() -> Any:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import tensorflow as tf
-
-    return tf
+from helpers.models.quiet_tensorflow import tensorflow
 
 
 def build_deadly(path: Path, kind: str) -> Path:
@@ -22,7 +16,7 @@ def build_deadly(path: Path, kind: str) -> Path:
     `abort` ends the process by an op that is made for that, `memory` takes more than any machine has, piece by piece,
     and `endless` loops for ever.
     """
-    tf = _tensorflow()
+    tf = tensorflow()
     module = tf.Module()
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])

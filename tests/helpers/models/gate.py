@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from helpers.models.quiet_tensorflow import tensorflow
+
 _OPEN = b"/dev/null"
 
 
 def build_gated(path: Path) -> Path:
     """x float32 [batch], gate string [] -> y = x, when the file `gate` has been written."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import tensorflow as tf
+    tf = tensorflow()
 
     module = tf.Module()
 
@@ -37,8 +38,7 @@ def build_gated_rows(path: Path) -> Path:
     serving_default: x float32 [batch, columns] -> y float32 [batch], twice the sum of each row, or an error if one
     begins with a negative number; gate: as `build_gated`.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import tensorflow as tf
+    tf = tensorflow()
 
     module = tf.Module()
 

@@ -3,26 +3,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from helpers.models.quiet_tensorflow import tensorflow
+
 WORDS = ("apple", "pear", "plum")
-
-
-def _tensorflow() -> Any:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import tensorflow as tf
-
-    return tf
 
 
 def build_tf1(path: Path, body: Callable[[Any, Any, Any], Any], dtype: str = "float32", v1_flow: bool = False) -> Path:
     """x [batch] of `dtype` -> y = body(v1, x, w), with a variable w = 2; `v1_flow` makes Switch, Merge, Enter, Exit."""
-    v1 = _tensorflow().compat.v1
+    v1 = tensorflow().compat.v1
     if v1_flow:
         v1.disable_control_flow_v2()
     try:
@@ -57,7 +51,7 @@ def look_up_in_asset(folder: Path) -> Callable[[Any, Any, Any], Any]:
     vocabulary.write_text("\n".join(WORDS) + "\n", encoding="utf-8")
 
     def body(v1: Any, x: Any, w: Any) -> Any:
-        lookup = _tensorflow().lookup
+        lookup = tensorflow().lookup
         initializer = lookup.TextFileInitializer(
             str(vocabulary), v1.string, lookup.TextFileIndex.WHOLE_LINE, v1.int64, lookup.TextFileIndex.LINE_NUMBER
         )
@@ -69,7 +63,7 @@ def look_up_in_asset(folder: Path) -> Callable[[Any, Any, Any], Any]:
 
 def build_without_variables(path: Path) -> Path:
     """x float32 [batch] -> y = x * x."""
-    tf = _tensorflow()
+    tf = tensorflow()
     module = tf.Module()
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
@@ -83,7 +77,7 @@ def build_without_variables(path: Path) -> Path:
 
 def build_keras(path: Path) -> tuple[Path, np.ndarray, np.ndarray]:
     """Export a Keras 3 model; return its folder, an input and what Keras answers."""
-    tf = _tensorflow()
+    tf = tensorflow()
     keras = tf.keras
     keras.utils.set_random_seed(1)
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)])

@@ -16,6 +16,7 @@ from graph_tools.readers import read_model
 from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.writer import write_saved_model
 from helpers.graph_tools.graph_tools_support import Feeds, answers
+from helpers.oracles.outputs import assert_same_outputs
 
 KEY = "serving_default"
 
@@ -90,11 +91,7 @@ def assert_same(source: Path, model: Model, out: Path, feeds: Iterable[Feeds], r
 
     write_saved_model(model, out)
     for one in feeds:
-        wanted, found = answers(source, one, KEY), answers(out, one, KEY)
-        assert wanted.keys() == found.keys()
-        for key, value in wanted.items():
-            assert value.dtype == found[key].dtype
-            np.testing.assert_array_equal(value, found[key], err_msg=f"{key} of {one}")
+        assert_same_outputs(answers(out, one, KEY), answers(source, one, KEY), exact=True, label=f"of {one}")
     for one in refused:
         for path in (source, out):
             with pytest.raises(tf.errors.InvalidArgumentError):

@@ -6,13 +6,14 @@ TensorFlow is imported by the first of them that is called.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from helpers.models.quiet_tensorflow import tensorflow
 
 VOCABULARY = ("apple", "pear", "plum", "m\u00fcsli")
 # DataType name -> what tf.as_dtype takes.
@@ -36,13 +37,6 @@ DTYPES = {
 }
 
 
-def _tensorflow() -> Any:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import tensorflow as tf
-
-    return tf
-
-
 def linear_score(x: np.ndarray, scale: float = 1.0) -> np.ndarray:
     """What `build_linear` computes: [batch, 3] float32 to [batch, 1] float32."""
     return (x @ (scale * np.array([[1.0], [2.0], [3.0]], np.float32)) + np.float32(scale * 0.5)).astype(np.float32)
@@ -50,7 +44,7 @@ def linear_score(x: np.ndarray, scale: float = 1.0) -> np.ndarray:
 
 def build_linear(path: str | Path, scale: float = 1.0) -> Path:
     """x float32 [batch, 3] -> y float32 [batch, 1]; variables `w` and `b`, whatever the scale."""
-    tf = _tensorflow()
+    tf = tensorflow()
     module = tf.Module()
     module.w = tf.Variable(scale * np.array([[1.0], [2.0], [3.0]], np.float32), name="w")
     module.b = tf.Variable(np.array([scale * 0.5], np.float32), name="b")
@@ -70,7 +64,7 @@ def build_string(path: str | Path) -> Path:
     The ids come from a vocabulary file in the assets, 4 for what is not in it; score = 10 * id + price;
     label = item + b"!".
     """
-    tf = _tensorflow()
+    tf = tensorflow()
     vocabulary = Path(path).with_name(Path(path).name + ".vocabulary.txt")
     vocabulary.parent.mkdir(parents=True, exist_ok=True)
     vocabulary.write_text("\n".join(VOCABULARY) + "\n", encoding="utf-8")
@@ -103,7 +97,7 @@ def build_string(path: str | Path) -> Path:
 
 def build_tf1(path: str | Path, use_resource: bool = True, scale: float = 1.0) -> Path:
     """The same as `build_linear` from a TF 1 graph; without resources its variables are VariableV2, reference-typed."""
-    v1 = _tensorflow().compat.v1
+    v1 = tensorflow().compat.v1
     with v1.Graph().as_default(), v1.Session() as session:
         x = v1.placeholder(v1.float32, [None, 3], name="x")
         weights = scale * np.array([[1.0], [2.0], [3.0]], np.float32)
@@ -117,7 +111,7 @@ def build_tf1(path: str | Path, use_resource: bool = True, scale: float = 1.0) -
 
 def build_parallel(path: str | Path) -> Path:
     """x float32 [batch, 256] -> y float32 [batch, 1024]: the sum of eight products that do not wait for each other."""
-    tf = _tensorflow()
+    tf = tensorflow()
     module = tf.Module()
     module.w = [tf.Variable(tf.fill([256, 1024], np.float32(i + 1)), name=f"w{i}") for i in range(8)]
 
@@ -137,7 +131,7 @@ def build_multi_signature(path: str | Path) -> Path:
     total: a int64 [batch], b int64 [batch] -> sum int64 [batch], difference int64 [batch];
     length: text string [batch] -> bytes int32 [batch].
     """
-    tf = _tensorflow()
+    tf = tensorflow()
     module = tf.Module()
     module.factor = tf.Variable(2.0, name="factor")
 
@@ -162,7 +156,7 @@ def build_multi_signature(path: str | Path) -> Path:
 
 def build_echo(path: str | Path) -> Path:
     """One signature per dtype, named as the dtype ("DT_FLOAT"): x, of any shape -> y, the same."""
-    tf = _tensorflow()
+    tf = tensorflow()
     module = tf.Module()
     signatures = {}
     for name, dtype in DTYPES.items():
@@ -182,7 +176,7 @@ def build_slow(path: str | Path) -> Path:
 
     One loop takes about a millisecond.
     """
-    tf = _tensorflow()
+    tf = tensorflow()
     module = tf.Module()
     module.matrix = tf.Variable(np.full((384, 384), 1e-4, np.float32), name="matrix")
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a request to `model_builders.build_slow` takes."""
+"""Requests to `model_builders.build_slow`, and how long they take."""
 
 from __future__ import annotations
 
 import time
 
+import numpy as np
+
+from helpers.hosts.contract_messages import encode
 from processor import Model
 
 
@@ -19,3 +22,8 @@ def loops_for(model: Model, seconds: float) -> int:
     run(1)  # the first request makes what later ones find
     # A busy machine makes a run longer, never shorter: the shortest one says what a loop costs.
     return max(int(20 * seconds / min(run(20) for _ in range(5))), 1)
+
+
+def slow_request(loops: int) -> bytes:
+    """Return a request for `slow_model` that takes about so many milliseconds."""
+    return encode({"x": np.zeros(1, np.float32), "loops": np.int32(loops)})

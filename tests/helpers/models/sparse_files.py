@@ -16,29 +16,12 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from helpers.models.plain_crc import masked_crc32c
+
 Row = Sequence[float]
 
 
 # ---- TFRecord
-
-
-@cache
-def _crc_table() -> list[int]:
-    table = []
-    for byte in range(256):
-        crc = byte
-        for _ in range(8):
-            crc = crc >> 1 ^ 0x82F63B78 * (crc & 1)
-        table.append(crc)
-    return table
-
-
-def masked_crc32c(data: bytes) -> int:
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = crc >> 8 ^ _crc_table()[(crc ^ byte) & 0xFF]
-    crc ^= 0xFFFFFFFF
-    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) % 2**32
 
 
 def tfrecord(messages: Iterable[bytes]) -> bytes:

@@ -3,20 +3,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from helpers.models.model_builders import DTYPES
-
-
-def _tensorflow() -> Any:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import tensorflow as tf
-
-    return tf
+from helpers.models.quiet_tensorflow import tensorflow
 
 
 def build_counter(path: Path) -> Path:
@@ -24,7 +17,7 @@ def build_counter(path: Path) -> Path:
 
     The signature "twice" does the same with double amounts, "now" (nothing -> total) adds nothing.
     """
-    tf = _tensorflow()
+    tf = tensorflow()
     module = tf.Module()
     module.total = tf.Variable(0, dtype=tf.int64, name="total")
     inputs = [tf.TensorSpec([None], tf.int64, name="amount"), tf.TensorSpec([None], tf.string, name="note")]
@@ -49,7 +42,7 @@ def build_counter(path: Path) -> Path:
 
 def build_parser(path: Path) -> Path:
     """text string [batch] -> number float32 [batch], which fails for a text that is no number."""
-    tf = _tensorflow()
+    tf = tensorflow()
     module = tf.Module()
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
@@ -63,7 +56,7 @@ def build_parser(path: Path) -> Path:
 
 def build_every_dtype(path: Path) -> Path:
     """An input of every dtype, of open rank, named as the dtype -> outputs of the same names and values."""
-    tf = _tensorflow()
+    tf = tensorflow()
     module = tf.Module()
     specs = {name: tf.TensorSpec(None, tf.as_dtype(dtype), name=name) for name, dtype in DTYPES.items()}
 
@@ -78,7 +71,7 @@ def build_every_dtype(path: Path) -> Path:
 
 def build_hungry(path: Path) -> Path:
     """x float32 [batch] -> y: 32 GiB a row are filled on the way; signature `plain`: the same x twice as large."""
-    tf = _tensorflow()
+    tf = tensorflow()
     module = tf.Module()
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
@@ -96,7 +89,7 @@ def build_hungry(path: Path) -> Path:
 
 def edit_model(source: Path, path: Path, edit: Callable[[Any], object]) -> Path:
     """Copy a SavedModel and change its MetaGraphDef."""
-    _tensorflow()
+    tensorflow()
     from tensorflow.core.protobuf import saved_model_pb2
 
     shutil.copytree(source, path)
@@ -109,7 +102,7 @@ def edit_model(source: Path, path: Path, edit: Callable[[Any], object]) -> Path:
 
 def add_embedding_variable(nodes: Any) -> None:
     """Append to a list of nodes those that look a row up in DeepRec's EmbeddingVariable."""
-    _tensorflow()
+    tensorflow()
     from tensorflow.core.framework import types_pb2
 
     handle = nodes.add(name="embedding", op="KvVarHandleOp")

@@ -4,28 +4,11 @@
 from __future__ import annotations
 
 import struct
-from functools import cache
 from pathlib import Path
 
+from helpers.models.plain_crc import crc32c
+
 _ROWS_AT = 4096
-
-
-@cache
-def _crc_table() -> tuple[int, ...]:
-    made = []
-    for value in range(256):
-        for _ in range(8):
-            value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
-        made.append(value)
-    return tuple(made)
-
-
-def crc32c(data: bytes) -> int:
-    """CRC-32C (Castagnoli), a byte at a time."""
-    table, crc = _crc_table(), 0xFFFFFFFF
-    for byte in data:
-        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    return crc ^ 0xFFFFFFFF
 
 
 def direct_table(rows: int, dim: int, *, version: int = 1) -> bytes:

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from graph_tools.graph.op_library import load_library
 from graph_tools.plans import EmbeddingPlan
 from graph_tools.store import TableSpec
 from graph_tools.store.reader import read_header
 from graph_tools.tensors import Array, ArrayTensor
 from helpers.models.embedding_tables import written
+from helpers.system.programs import LIBRARY
 
 
 class Group:
@@ -47,6 +49,7 @@ class Group:
     ) -> None:
         import tensorflow as tf
 
+        load_library(LIBRARY)
         tf1 = tf.compat.v1
         graph = tf.Graph()
         with graph.as_default():

@@ -3,19 +3,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
+from helpers.system.programs import ROOT, skip_or_fail
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-ROOT = Path(__file__).resolve().parents[3]
 PICTURES = ROOT / "results" / "page"
 _COMMANDS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 # Root, as in a container, has no sandbox; names are not looked up anywhere.
@@ -32,10 +29,7 @@ def chromium() -> str:
     """Return the command of a Chromium; skip without one, or fail where CI=true promises it."""
     found = next((path for name in _COMMANDS if (path := shutil.which(name))), None)
     if found is None:
-        message = f"{' or '.join(_COMMANDS)}: not found, expected one in PATH"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+        skip_or_fail(f"{' or '.join(_COMMANDS)}: not found, expected one in PATH")
     return found
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers.hosts.host_support import require, run_ok
+from helpers.system.programs import require, run_ok
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from helpers.hosts.host_support import ROOT, require, run_ok
 from helpers.system.build_lock import build_lock
+from helpers.system.programs import ROOT, require, run_ok
 
 FOLDER = ROOT / "build" / "host-go"
 

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 
@@ -35,11 +33,3 @@ def threads_named(prefix: str) -> dict[int, set[int]]:
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended
     return found
-
-
-def wait_until(condition: Callable[[], bool], what: str, timeout: float = 30.0) -> None:
-    """Wait for a condition, looking every 10 ms."""
-    end = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < end, f"{what}: not within {timeout} s"
-        time.sleep(0.01)

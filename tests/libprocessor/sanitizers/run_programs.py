@@ -31,10 +31,10 @@ def export_models(folder: Path) -> None:
         return
     script = (
         f"import sys; sys.path.insert(0, {str(TESTS)!r})\n"
-        "from pathlib import Path; from helpers.hosts import host_support; from helpers.models import model_builders\n"
+        "from pathlib import Path; from helpers.models import host_model, model_builders\n"
         f"folder = Path({str(folder)!r})\n"
         "model_builders.build_linear(folder / 'linear')\n"
-        "host_support.export_host_model(folder / 'host' / '7')\n"
+        "host_model.export_host_model(folder / 'host' / '7')\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
 

@@ -12,7 +12,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from helpers.hosts.host_support import run_ok
+from helpers.system.programs import run_ok
 from serving_proxy.host.grpc_methods import LOAD, RELOAD, SERVICES, STREAM, UNARY, UNLOAD
 from serving_proxy.host.reflection import descriptors
 

@@ -7,8 +7,9 @@ import httpx
 import pytest
 
 from helpers.hosts.contract_messages import make_request
-from helpers.hosts.host_requests import ranking_body, wait_until
+from helpers.hosts.host_requests import ranking_body
 from helpers.hosts.served_hosts import model, served, version
+from helpers.system.waiting import wait_until
 from processor import FailedPreconditionError
 from serving_proxy.host.tracing import chosen_exporter
 

@@ -14,8 +14,8 @@ import tensorflow as tf
 from graph_tools.passes.fuse.fuse_sequence_pooling import FuseSequencePooling
 from graph_tools.verbs.fuse import fuse as whole_fuse
 from helpers.graph_tools.interaction_checks import Fused, floats, fuse, requests
-from helpers.hosts.host_support import LIBRARY
 from helpers.models.idiom_models import export_function
+from helpers.system.programs import LIBRARY
 
 OP = "RecSequencePooling"
 LENGTH, DIM = 6, 5

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs `RecDenseTower` and the ops beside it in stock TensorFlow."""
+"""Run single ops of libprocessor in stock TensorFlow."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
 from graph_tools.graph import attr_value
+from graph_tools.graph.op_library import load_library
 from graph_tools.tensors import Array
+from helpers.system.programs import LIBRARY
 
 
-class Ops:
+class OpGraph:
     """A graph of one op, all of whose inputs are fed.
 
     Parameters
@@ -33,6 +36,7 @@ class Ops:
     ) -> None:
         import tensorflow as tf
 
+        load_library(LIBRARY)
         tf1 = tf.compat.v1
         definition = tf1.GraphDef()
         node = definition.node.add(name="node", op=op)
@@ -87,11 +91,40 @@ class Tower:
             "precision": precision,
         }
         types = [np.float32] * (inputs + len(weights))
-        self._op = Ops("RecDenseTower", types, attributes, outputs=len(outputs), threads=threads)
+        self._op = OpGraph("RecDenseTower", types, attributes, outputs=len(outputs), threads=threads)
 
     def __call__(self, *inputs: Array, options: Any = None) -> list[Array]:
-        """Run it; `options` as of `Ops`."""
+        """Run it; `options` as of `OpGraph`."""
         return self._op(*inputs, *self._weights, options=options)
+
+
+def run_op(op: str, inputs: Sequence[Array], threads: int = 1, **attributes: Any) -> Array:
+    """Run an op of one output once."""
+    graph = OpGraph(op, [array.dtype for array in inputs], attributes, threads=threads)
+    (output,) = graph(*inputs)
+    graph.close()
+    return output
+
+
+def error_of(op: str, inputs: Sequence[Array], **attributes: Any) -> str:
+    """Return the message of an op that must refuse its inputs or attributes."""
+    import tensorflow as tf
+
+    with pytest.raises((tf.errors.InvalidArgumentError, ValueError)) as caught:
+        run_op(op, inputs, **attributes)
+    return str(caught.value)
+
+
+def uniform(*shape: int, seed: int = 0, bound: float = 1.0) -> Array:
+    """Draw float32 numbers between -bound and bound."""
+    return np.random.default_rng(seed + len(shape)).uniform(-bound, bound, shape).astype(np.float32)
+
+
+def assert_close(actual: Array, expected: Any) -> None:
+    """Check that the shapes are equal and |actual - expected| <= 1e-5 + 1e-5 * |expected|."""
+    expected = np.asarray(expected)
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that tests build and run: this checkout's folders, tools that may be missing, and a run to the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+INCLUDE = ROOT / "libprocessor" / "include"
+LIBRARY = Path(os.environ.get("PROCESSOR_LIBRARY", ROOT / "processor" / "libprocessor.so")).resolve()
+
+
+def require(*tools: str) -> None:
+    """Skip the test if a tool is missing; in CI that is a failure."""
+    missing = [tool for tool in tools if shutil.which(tool) is None]
+    if missing:
+        skip_or_fail(f"{', '.join(missing)}: not installed, so this host is not tested")
+
+
+def skip_or_fail(message: str) -> NoReturn:
+    """Skip the test, or fail it in CI, where everything is installed."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+def run(command: Iterable[object], *, timeout: float = 300, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end and return it with its output, which a failing assert then shows."""
+    texts = [str(part) for part in command]
+    return subprocess.run(texts, capture_output=True, text=True, timeout=timeout, check=False, **options)
+
+
+def run_ok(command: Iterable[object], **options: Any) -> str:
+    """Run a program that must succeed, and return what it wrote to its standard output."""
+    ended = run(command, **options)
+    assert ended.returncode == 0, f"{ended.args}\n{ended.stdout}\n{ended.stderr}"
+    return ended.stdout
+
+
+def build_environment() -> dict[str, str]:
+    """Environment in which cgo finds the library of this checkout."""
+    return os.environ | {
+        "CGO_CFLAGS": f"-I{INCLUDE}",
+        "CGO_LDFLAGS": f"-L{LIBRARY.parent} -Wl,-rpath,{LIBRARY.parent}",
+    }
+
+
+def write_pkg_config(folder: Path) -> None:
+    """Write a recprocessor.pc for the library of this checkout."""
+    (folder / "recprocessor.pc").write_text(
+        f"libdir={LIBRARY.parent}\nName: recprocessor\nDescription: of a checkout\nVersion: 0\n"
+        f"Cflags: -I{INCLUDE}\nLibs: -L${{libdir}} -lprocessor -Wl,-rpath,${{libdir}}\n"
+    )
+
+
+def run_python(code: str, *arguments: object, **environment: str) -> str:
+    """Run a program that has the helpers at hand, in a process of its own; return what it prints."""
+    variables = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return run_ok([sys.executable, "-c", textwrap.dedent(code), *arguments], timeout=120, env=variables | environment)
