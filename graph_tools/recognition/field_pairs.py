@@ -6,7 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graph_tools.analysis.flat import Flat
-from graph_tools.graph import Output, attribute, skip
+from graph_tools.graph import Output, skip
+from graph_tools.recognition.flat_patterns import PRODUCT, rank, sum_over, transposed, view_of
+from graph_tools.rewriting.pattern import Value, op
 
 
 @dataclass
@@ -62,24 +64,13 @@ def _joined(flat: Flat, output: Output) -> list[Output] | None:
     return parts if all(len(flat.known(one)) == 3 and flat.known(one)[1] == 1 for one in parts) else None
 
 
-def sum_of_products(flat: Flat, root: Output) -> tuple[Output, Output] | None:
-    """Return the operands of `Sum(a * b, -1)` over [rows, pairs, dim]."""
-    node = flat.direct(root, "Sum")
-    times = None if node is None else flat.direct(node.inputs[0], "Mul")
-    if node is None or times is None or flat.reduced(node) != (2,) or len(flat.known(times.output())) != 3:
-        return None
-    return skip(flat.graph, times.inputs[0]), skip(flat.graph, times.inputs[1])
+def sum_of_products(first: Value, second: Value) -> Value:
+    """Match `Sum(first * second, -1)` over [rows, pairs, dim]."""
+    return sum_over(op("Mul", first, second).where(rank(3)), 2)
 
 
-def own_products(flat: Flat, output: Output) -> Output | None:
-    """Return x [rows, fields, dim] of the products of all its vectors with each other, [rows, fields, fields]."""
-    node = flat.node(output, "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
-    if node is None or attribute(node, "adj_x", False):
-        return None
-    x, other = (skip(flat.graph, one) for one in node.inputs)
-    if not attribute(node, "adj_y", False):
-        turned = flat.direct(other, "Transpose")
-        if turned is None or flat.shapes.numbers(turned.inputs[1]) != [0, 2, 1]:
-            return None
-        other = skip(flat.graph, turned.inputs[0])
-    return x if x == other and len(flat.known(x)) == 3 else None
+def own_products(x: Value) -> Value:
+    """Match the products of all vectors of x [rows, fields, dim] with each other, [rows, fields, fields]."""
+    x = x.where(rank(3))
+    adjoint = op(PRODUCT, x, x, adj_x=False, adj_y=bool)
+    return view_of(adjoint | op(PRODUCT, x, transposed(x, [0, 2, 1]), adj_x=False, adj_y=False))

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
+from types import MappingProxyType
 from typing import Any
 
 from graph_tools.graph import Graph, Node, Output, constant, skip
@@ -72,10 +73,12 @@ class Pattern:
         """List the nodes that may be the first root."""
         return graph.of(*self.root.ops)
 
-    def match(self, facts: Facts, output: Output) -> Outcome[Match]:
-        """Look for the pattern with its first root at an output."""
+    def match(
+        self, facts: Facts, output: Output, given: Mapping[Value, Output] = MappingProxyType({})
+    ) -> Outcome[Match]:
+        """Look for the pattern with its first root at an output, and with values that are given in their places."""
         refused: Outcome[Match] = NoMatch()
-        for state in self.root.matches(facts, output, State()):
+        for state in self.root.matches(facts, output, State(given)):
             for whole in _with_others(facts, self.others, state):
                 outcome = _settle(facts, whole)
                 if isinstance(outcome, Found):

@@ -59,7 +59,7 @@ class State(NamedTuple):
         What must hold besides once the rest has matched.
     """
 
-    bound: Mapping[object, Any] = MappingProxyType({})
+    bound: Mapping[Any, Any] = MappingProxyType({})
     expected: tuple[tuple[Expected, Output], ...] = ()
 
     def bind(self, pattern: object, found: object) -> State:
@@ -83,6 +83,10 @@ class Value:
     def where(self, test: Test) -> Value:
         """Match only where a test holds."""
         return _Where(self, test)
+
+    def __and__(self, other: Value) -> Value:
+        """Match where both of two patterns do."""
+        return _Both(self, other)
 
     def __or__(self, other: Value) -> Value:
         """Match either of two patterns, the first one first."""
@@ -111,6 +115,14 @@ class _Where(Value):
         for found in self.inner.matches(facts, output, state):
             if self.test(facts, output):
                 yield found
+
+
+class _Both(Value):
+    def __init__(self, one: Value, other: Value) -> None:
+        super().__init__([one, other], one.ops)
+
+    def _matches(self, facts: Facts, output: Output, state: State) -> Iterator[State]:
+        return _match_all(facts, [(part, output) for part in self.parts], state)
 
 
 class _Either(Value):

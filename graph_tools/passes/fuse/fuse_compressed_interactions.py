@@ -7,7 +7,36 @@ from collections.abc import Iterable
 
 from graph_tools.analysis.flat import Flat
 from graph_tools.graph import Node, Output, attribute, skip
+from graph_tools.recognition.flat_patterns import PRODUCT, rank, transposed, view_of
 from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, reshapable
+from graph_tools.rewriting.matcher import Pattern
+from graph_tools.rewriting.outcome import Found, Outcome, Refused
+from graph_tools.rewriting.pattern import expected, op, through, value
+
+
+def _vectors(flat: Flat, output: Output) -> Output | None:
+    """Return the tensor [rows, fields, dim] whose elements are stacked, each as [rows, fields, 1]."""
+    stacked = flat.direct(output, "Pack")
+    if stacked is None or attribute(stacked, "axis", 0) != 0:
+        return None
+    parts = [skip(flat.graph, one) for one in stacked.inputs]
+    node = flat.graph[parts[0].node]
+    if node.controls or node.op not in {"Split", "SplitV"} or parts != [node.output(i) for i in range(len(parts))]:
+        return None
+    value, axis = (node.inputs[0], node.inputs[2]) if node.op == "SplitV" else (node.inputs[1], node.inputs[0])
+    sizes = flat.known(value)
+    whole = len(sizes) == 3 and sizes[1] and sizes[2] == len(parts) and flat.shapes.numbers(axis) in ([2], [-1])
+    return skip(flat.graph, value) if whole and attribute(node, "num_split", 0) == len(parts) else None
+
+
+_ONE, _TWO = value(), value()
+_STACKS = through(_vectors, _ONE), through(_vectors, _TWO)
+_PRODUCT = op(PRODUCT, *_STACKS).where(rank(4))
+_COLUMNS_BY_ROWS = expected(
+    op(PRODUCT, ..., adj_x=False, adj_y=bool),
+    "'{0.node}' multiplies no column with a row, expected all products of fields",
+)
+_PATTERN = Pattern(transposed(view_of(_PRODUCT & _COLUMNS_BY_ROWS), [1, 0, 2]).where(rank(3)))
 
 
 class FuseCompressedInteractions(InteractionPass):
@@ -24,41 +53,18 @@ class FuseCompressedInteractions(InteractionPass):
     name = "fuse_compressed_interactions"
 
     def roots(self, flat: Flat) -> Iterable[Node]:
-        return flat.graph.of("Transpose")
+        return _PATTERN.sites(flat.graph)
 
-    def match(self, flat: Flat, node: Node) -> Fusion | str | None:
-        sizes = flat.known(node.output())
-        if flat.shapes.numbers(node.inputs[1]) != [1, 0, 2] or len(sizes) != 3:
-            return None
-        product = flat.node(node.inputs[0], "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
-        if product is None or len(flat.known(product.output())) != 4:
-            return None
-        both = [_vectors(flat, one) for one in product.inputs]
-        if both[0] is None or both[1] is None:
-            return None
-        one, two = both[0], both[1]
-        if attribute(product, "adj_x", False) or not attribute(product, "adj_y", False):
-            return f"'{product.name}' multiplies no column with a row, expected all products of fields"
+    def match(self, flat: Flat, node: Node) -> Outcome[Fusion]:
+        found = _PATTERN.match(flat, node.output())
+        if not isinstance(found, Found):
+            return found
+        one, two = found.value[_ONE], found.value[_TWO]
         if not flat.is_float(one) or not flat.is_float(two):
-            return f"'{one.node}' is not float32"
+            return Refused(f"'{one.node}' is not float32")
         fields, others, dim = flat.known(one)[1], flat.known(two)[1], flat.known(one)[2]
-        if sizes[1:] != [dim, (fields or 0) * (others or 0)] or flat.known(two)[2] != dim:
-            return f"shape of '{node.name}' is not that of all products"
+        if flat.known(node.output())[1:] != [dim, (fields or 0) * (others or 0)] or flat.known(two)[2] != dim:
+            return Refused(f"shape of '{node.name}' is not that of all products")
         if not reshapable(flat, node.output()):
-            return f"shape of '{node.name}' is not known"
-        return Fusion(node.output(), "RecFieldOuter", [one, two], {}, (None, dim, (fields or 0) * (others or 0)))
-
-
-def _vectors(flat: Flat, output: Output) -> Output | None:
-    """Return the tensor [rows, fields, dim] whose elements are stacked, each as [rows, fields, 1]."""
-    stacked = flat.direct(output, "Pack")
-    if stacked is None or attribute(stacked, "axis", 0) != 0:
-        return None
-    parts = [skip(flat.graph, one) for one in stacked.inputs]
-    node = flat.graph[parts[0].node]
-    if node.controls or node.op not in {"Split", "SplitV"} or parts != [node.output(i) for i in range(len(parts))]:
-        return None
-    value, axis = (node.inputs[0], node.inputs[2]) if node.op == "SplitV" else (node.inputs[1], node.inputs[0])
-    sizes = flat.known(value)
-    whole = len(sizes) == 3 and sizes[1] and sizes[2] == len(parts) and flat.shapes.numbers(axis) in ([2], [-1])
-    return skip(flat.graph, value) if whole and attribute(node, "num_split", 0) == len(parts) else None
+            return Refused(f"shape of '{node.name}' is not known")
+        return Found(Fusion(node.output(), "RecFieldOuter", [one, two], {}, (None, dim, (fields or 0) * (others or 0))))

@@ -8,10 +8,40 @@ from collections.abc import Iterable
 import numpy as np
 
 from graph_tools.analysis.flat import Flat
-from graph_tools.graph import Node, Output, attribute, skip
+from graph_tools.graph import Node, Output, attribute
 from graph_tools.recognition.field_pairs import field_pairs, own_products, sum_of_products
+from graph_tools.recognition.flat_patterns import PRODUCT, alone, rank, transposed, view_of
 from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, fields_input, joined
+from graph_tools.rewriting.matcher import Match, Pattern
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
+from graph_tools.rewriting.pattern import expected, op, optional, value
 from graph_tools.tensors import Array
+
+# Some of all products.
+_FIELDS, _CHOICE, _OTHER = value(), value(), value()
+_ALL = own_products(_FIELDS)
+_GATHERED = op("GatherV2", _ALL, _CHOICE, ..., batch_dims=False)
+_MASKED = op("Mul", _ALL, _CHOICE)
+_SELECTED, _SELECTED_ELSE = op("Select|SelectV2", _CHOICE, _ALL, _OTHER), op("Select|SelectV2", _CHOICE, _OTHER, _ALL)
+_PICKED = Pattern(_GATHERED | _MASKED | _SELECTED | _SELECTED_ELSE)
+
+# transpose(gather_nd(transpose(products, [1, 2, 0]), places))
+_ALL_IN_ANY_ORDER = optional(lambda products: op("Transpose", products, value()), _ALL)
+_BY_PLACE = op("GatherNd", _ALL_IN_ANY_ORDER, _CHOICE) & expected(
+    op("GatherNd", transposed(_ALL, [1, 2, 0]), _CHOICE),
+    "'{0.node}' picks products of each row in another way than by constant places of a transposed matrix",
+)
+_IN_ROWS = transposed(alone(_BY_PLACE), [1, 0])
+
+# Products of two joined lists.
+_FIRST, _SECOND = value(), value()
+_INNER = Pattern(sum_of_products(_FIRST, _SECOND))
+
+# One of the terms that FwFM, as DeepCTR writes it, sums up.
+_TENSOR = value().where(rank(3))
+_VECTORS = view_of(op("StridedSlice", _TENSOR, ...)), view_of(op("StridedSlice", _TENSOR, ...))
+_PRODUCT = view_of(op(PRODUCT, *_VECTORS) | op("Sum", view_of(op("Mul", *_VECTORS)), ...))
+_TERM = Pattern(optional(lambda product: view_of(op("Mul", product, value())), _PRODUCT))
 
 
 class FuseDotInteractions(InteractionPass):
@@ -27,97 +57,87 @@ class FuseDotInteractions(InteractionPass):
     name = "fuse_dot_interactions"
 
     def roots(self, flat: Flat) -> Iterable[Node]:
-        return flat.graph.of("GatherV2", "GatherNd", "Select", "SelectV2", "Mul", "Sum", "AddN")
+        return flat.graph.of("AddN", *_INNER.root.ops, *_PICKED.root.ops, *_BY_PLACE.ops)
 
-    def match(self, flat: Flat, node: Node) -> Fusion | str | None:
-        if node.op == "Sum":
-            return _inner_products(flat, node)
-        if node.op == "GatherNd":
-            return _gathered_by_place(flat, node)
+    def match(self, flat: Flat, node: Node) -> Outcome[Fusion]:
         if node.op == "AddN":
             return _why_pairs_stay(flat, node)
-        source = _all_products(flat, node)
-        if source is None:
-            return None
-        fields = own_products(flat, source)
-        if fields is None:
-            return None
-        count = flat.known(fields)[1]
-        if not count or not flat.is_float(fields):
-            return f"'{fields.node}' is not float32 with a known number of vectors"
-        picked = _picked(flat, node, source, count)
-        if isinstance(picked, str):
-            return picked
-        given, dim = fields_input(flat, fields)
-        attrs = {"pairs": picked, "num_fields": count, "dim": dim}
-        return Fusion(node.output(), "RecDotInteraction", [given], attrs, (None, len(picked)))
+        look = {"Sum": _inner_products, "GatherNd": _gathered_by_place}.get(node.op, _picked_products)
+        return look(flat, node.output())
 
 
-def _inner_products(flat: Flat, node: Node) -> Fusion | str | None:
-    operands = sum_of_products(flat, node.output())
-    found = None if operands is None else field_pairs(flat, *operands)
-    if found is None or isinstance(found, str):
-        return found
-    given = joined(flat, found.fields)
-    attrs = {"pairs": found.numbers(), "num_fields": len(found.fields), "dim": found.dim}
-    return Fusion(node.output(), "RecDotInteraction", [given], attrs, (None, len(found.pairs)))
+def _inner_products(flat: Flat, root: Output) -> Outcome[Fusion]:
+    found = _INNER.match(flat, root)
+    pairs = field_pairs(flat, found.value[_FIRST], found.value[_SECOND]) if isinstance(found, Found) else None
+    if pairs is None or isinstance(pairs, str):
+        return Refused(pairs) if pairs else NoMatch()
+    given = joined(flat, pairs.fields)
+    attrs = {"pairs": pairs.numbers(), "num_fields": len(pairs.fields), "dim": pairs.dim}
+    return Found(Fusion(root, "RecDotInteraction", [given], attrs, (None, len(pairs.pairs))))
 
 
-def _why_pairs_stay(flat: Flat, node: Node) -> str | None:
+def _why_pairs_stay(flat: Flat, node: Node) -> Outcome[Fusion]:
     """Say why a sum of weighted products of pairs (FwFM, as DeepCTR writes it) stays as it is."""
-    source, *others = (_source_of_pair(flat, one) for one in node.inputs)
-    if source is None or not others or any(one != source for one in others):
-        return None
-    pairs = f"{len(node.inputs)} pairs of vectors of '{source.node}'"
-    return f"{pairs} are multiplied and weighted one by one, expected one product of all vectors with each other"
+    terms = [_TERM.match(flat, term) for term in node.inputs]
+    tensors = {term.value[_TENSOR] if isinstance(term, Found) else None for term in terms}
+    tensor = tensors.pop()
+    if tensor is None or tensors or len(terms) < 2:
+        return NoMatch()
+    pairs = f"{len(terms)} pairs of vectors of '{tensor.node}'"
+    return Refused(
+        f"{pairs} are multiplied and weighted one by one, expected one product of all vectors with each other"
+    )
 
 
-def _source_of_pair(flat: Flat, output: Output) -> Output | None:
-    """Return the tensor of which a term multiplies two vectors, and the product by a weight."""
-    weighted = flat.node(output, "Mul")
-    given = [output] if weighted is None else weighted.inputs
-    product = next(filter(None, (_product_of_vectors(flat, one) for one in given)), None)
-    slices = [] if product is None else [flat.node(one, "StridedSlice") for one in product.inputs]
-    sources = {skip(flat.graph, one.inputs[0]) for one in slices if one is not None}
-    if len(sources) != 1 or None in slices:
-        return None
-    (source,) = sources
-    return source if len(flat.known(source)) == 3 else None
+def _gathered_by_place(flat: Flat, root: Output) -> Outcome[Fusion]:
+    found = Pattern(_BY_PLACE).match(flat, root)
+    if not isinstance(found, Found):
+        return found
+    fields, choice = found.value[_FIELDS], found.value[_CHOICE]
+    count, places = flat.known(fields)[1], flat.values.constant(choice)
+    if places is None or places.ndim != 2 or places.shape[1] != 2 or not count:
+        return Refused(f"places '{choice.node}' do not follow from constants")
+    whole = found.value.above(_IN_ROWS)
+    if whole is None:
+        return Refused(f"products that '{root.node}' picks are not put in rows again")
+    if not flat.is_float(fields) or not ((places >= 0) & (places < count)).all():
+        return Refused(f"'{fields.node}' is not float32, or places are beyond its vectors")
+    given, dim = fields_input(flat, fields)
+    pairs = [int(i) * count + int(j) for i, j in places]
+    attrs = {"pairs": pairs, "num_fields": count, "dim": dim}
+    return Found(Fusion(whole[_IN_ROWS], "RecDotInteraction", [given], attrs, (None, len(pairs))))
 
 
-def _product_of_vectors(flat: Flat, output: Output) -> Node | None:
-    """Return the node that multiplies two vectors: a product of matrices, or elements that a sum adds up."""
-    summed = flat.node(output, "Sum")
-    if summed is not None:
-        return flat.node(summed.inputs[0], "Mul")
-    return flat.node(output, "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+def _picked_products(flat: Flat, root: Output) -> Outcome[Fusion]:
+    found = _PICKED.match(flat, root)
+    if not isinstance(found, Found):
+        return found
+    fields = found.value[_FIELDS]
+    count = flat.known(fields)[1]
+    if not count or not flat.is_float(fields):
+        return Refused(f"'{fields.node}' is not float32 with a known number of vectors")
+    picked = _picked(flat, found.value, root, count)
+    if isinstance(picked, str):
+        return Refused(picked)
+    given, dim = fields_input(flat, fields)
+    attrs = {"pairs": picked, "num_fields": count, "dim": dim}
+    return Found(Fusion(root, "RecDotInteraction", [given], attrs, (None, len(picked))))
 
 
-def _all_products(flat: Flat, node: Node) -> Output | None:
-    """Return the operand of a node that may be all products."""
-    if node.op == "GatherV2":
-        return node.inputs[0] if not attribute(node, "batch_dims", 0) else None
-    candidates = node.inputs if node.op == "Mul" else node.inputs[1:]
-    return next((one for one in candidates if own_products(flat, one) is not None), None)
-
-
-def _picked(flat: Flat, node: Node, source: Output, count: int) -> list[int] | str:
+def _picked(flat: Flat, match: Match, root: Output, count: int) -> list[int] | str:
     """List the pairs whose products a node gives for each row, -1 for a zero."""
-    if node.op == "GatherV2":
-        return _gathered(flat, node, count)
-    others = [one for one in node.inputs if one != source]
-    mask = None if not others else matrix_of(flat, others[0], count)
+    choice = match[_CHOICE]
+    if _GATHERED in match:
+        return _gathered(flat, flat.graph[root.node], count)
+    mask = matrix_of(flat, choice, count)
     if mask is None:
-        return f"mask '{others[0].node if others else node.name}' does not follow from constants"
-    if node.op == "Mul":
+        return f"mask '{choice.node}' does not follow from constants"
+    if _MASKED in match:
         if not np.isin(mask, (0, 1)).all():
-            return f"'{others[0].node}' has other numbers than 0 and 1"
-        keeps = mask != 0
-    else:
-        zero = others[-1] if len(others) == 2 else node.inputs[0]
-        if flat.scalar(zero) != 0.0 or node.op == "Select":
-            return f"'{zero.node}' is not zero, expected so of what is not picked"
-        keeps = (mask != 0) == (source == node.inputs[1])
+            return f"'{choice.node}' has other numbers than 0 and 1"
+    elif flat.scalar(match[_OTHER]) != 0.0 or flat.graph[root.node].op == "Select":
+        return f"'{match[_OTHER].node}' is not zero, expected so of what is not picked"
+    keeps = (mask != 0) != (_SELECTED_ELSE in match)
     return [int(i) if keep else -1 for i, keep in enumerate(keeps.ravel())]
 
 
@@ -136,29 +156,6 @@ def _gathered(flat: Flat, node: Node, count: int) -> list[int] | str:
         if indices is not None:
             return [int(one) for one in indices]
     return f"'{node.name}' picks rows, expected products of each row"
-
-
-def _gathered_by_place(flat: Flat, node: Node) -> Fusion | str | None:
-    """Recognise `transpose(gather_nd(transpose(products, [1, 2, 0]), places))`."""
-    turned = flat.direct(node.inputs[0], "Transpose")
-    source = node.inputs[0] if turned is None else turned.inputs[0]
-    fields = own_products(flat, source)
-    if fields is None:
-        return None
-    count, places = flat.known(fields)[1], flat.values.constant(node.inputs[1])
-    if turned is None or flat.shapes.numbers(turned.inputs[1]) != [1, 2, 0]:
-        return f"'{node.name}' picks products of each row in another way than by constant places of a transposed matrix"
-    if places is None or places.ndim != 2 or places.shape[1] != 2 or not count:
-        return f"places '{node.inputs[1].node}' do not follow from constants"
-    user = flat.only_user(node.output())
-    if user is None or user.op != "Transpose" or flat.shapes.numbers(user.inputs[1]) != [1, 0]:
-        return f"products that '{node.name}' picks are not put in rows again"
-    if not flat.is_float(fields) or not ((places >= 0) & (places < count)).all():
-        return f"'{fields.node}' is not float32, or places are beyond its vectors"
-    given, dim = fields_input(flat, fields)
-    pairs = [int(i) * count + int(j) for i, j in places]
-    attrs = {"pairs": pairs, "num_fields": count, "dim": dim}
-    return Fusion(user.output(), "RecDotInteraction", [given], attrs, (None, len(pairs)))
 
 
 def _where(flat: Flat, output: Output, count: int) -> Array | None:

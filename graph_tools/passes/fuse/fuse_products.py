@@ -6,9 +6,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from graph_tools.analysis.flat import Flat
-from graph_tools.graph import Node, Output, skip
-from graph_tools.recognition.field_pairs import FieldPairs, field_pairs, sum_of_products
+from graph_tools.graph import Node, Output
+from graph_tools.recognition.field_pairs import field_pairs, sum_of_products
+from graph_tools.recognition.flat_patterns import rank, sum_over, transposed
 from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, joined
+from graph_tools.rewriting.matcher import Pattern
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
+from graph_tools.rewriting.pattern import op, value
+
+
+def _kernel(flat: Flat, output: Output) -> tuple[Output, list[int]] | None:
+    """Return constant weights, and the shape in which they are used."""
+    found = flat.kernel(output)
+    if found is not None:
+        return found
+    inner, shape = flat.source(output), flat.known(output)
+    return (inner, [one or 0 for one in shape]) if flat.kernel(inner) is not None and None not in shape else None
+
+
+_FIRST, _SECOND, _KERNEL = value(), value(), value().where(_kernel)
+_WEIGHTED = sum_of_products(op("Mul", _FIRST, _SECOND), _KERNEL)
+_EXPANDED = op("ExpandDims|Reshape", _FIRST, ...).where(lambda flat, output: flat.known(output)[1] == 1)
+_TIMES_MATRIX = sum_over(op("Mul", _EXPANDED, _KERNEL).where(rank(4)), 3)
+_BILINEAR = sum_of_products(transposed(_TIMES_MATRIX, [0, 2, 1]), _SECOND)
+_PATTERN = Pattern(_WEIGHTED | _BILINEAR)
 
 
 class FuseProducts(InteractionPass):
@@ -24,75 +45,32 @@ class FuseProducts(InteractionPass):
     name = "fuse_products"
 
     def roots(self, flat: Flat) -> Iterable[Node]:
-        return flat.graph.of("Sum")
+        return _PATTERN.sites(flat.graph)
 
-    def match(self, flat: Flat, node: Node) -> Fusion | str | None:
-        operands = sum_of_products(flat, node.output())
-        if operands is None:
-            return None
-        for one, other in (operands, operands[::-1]):
-            found = _weighted(flat, one, other) or _bilinear(flat, one, other)
-            if isinstance(found, str):
-                return found
-            if found is not None:
-                pairs, kind, kernel = found
-                given = joined(flat, pairs.fields)
-                attrs = {"kind": kind, "pairs": pairs.numbers(), "num_fields": len(pairs.fields), "dim": pairs.dim}
-                return Fusion(node.output(), "RecProduct", [given, kernel], attrs, (None, len(pairs.pairs)))
-        return None
-
-
-_Found = tuple[FieldPairs, str, Output] | str | None
-
-
-def _weighted(flat: Flat, product: Output, weights: Output) -> _Found:
-    """`p * q` and weights [pairs, dim] or [pairs, 1], under any shape that does so for each row."""
-    times = flat.direct(product, "Mul")
-    kernel = _kernel(flat, weights)
-    if times is None or kernel is None:
-        return None
-    pairs = field_pairs(flat, times.inputs[0], times.inputs[1])
-    if pairs is None or isinstance(pairs, str):
-        return pairs
-    output, shape = kernel
-    while len(shape) > 2 and shape[0] == 1:
-        shape = shape[1:]
-    count = len(pairs.pairs)
-    if shape == [count, pairs.dim]:
-        return pairs, "vector", output
-    if shape == [count, 1]:
-        return pairs, "scalar", output
-    return f"weights '{output.node}' have the shape {shape}, expected one for each pair"
-
-
-def _bilinear(flat: Flat, inner: Output, second: Output) -> _Found:
-    """`Transpose(Sum(ExpandDims(p, 1) * kernel, -1), [0, 2, 1])` with a kernel [dim, pairs, dim]."""
-    turned = flat.direct(inner, "Transpose")
-    if turned is None or flat.shapes.numbers(turned.inputs[1]) != [0, 2, 1]:
-        return None
-    summed = flat.direct(turned.inputs[0], "Sum")
-    times = None if summed is None else flat.direct(summed.inputs[0], "Mul")
-    if summed is None or times is None or flat.reduced(summed) != (3,) or len(flat.known(times.output())) != 4:
-        return None
-    for side, other in ((0, 1), (1, 0)):
-        kernel = _kernel(flat, times.inputs[other])
-        expanded = flat.direct(times.inputs[side], "ExpandDims", "Reshape")
-        if kernel is None or expanded is None or flat.known(times.inputs[side])[1] != 1:
-            continue
-        pairs = field_pairs(flat, skip(flat.graph, expanded.inputs[0]), second)
-        if pairs is None or isinstance(pairs, str):
-            return pairs
-        expected = [pairs.dim, len(pairs.pairs), pairs.dim]
-        if kernel[1] != expected:
-            return f"weights '{kernel[0].node}' have the shape {kernel[1]}, expected {expected}"
-        return pairs, "matrix", kernel[0]
-    return None
-
-
-def _kernel(flat: Flat, output: Output) -> tuple[Output, list[int]] | None:
-    """Return constant weights, and the shape in which they are used."""
-    found = flat.kernel(output)
-    if found is not None:
-        return found
-    inner, shape = flat.source(output), flat.known(output)
-    return (inner, [one or 0 for one in shape]) if flat.kernel(inner) is not None and None not in shape else None
+    def match(self, flat: Flat, node: Node) -> Outcome[Fusion]:
+        found = _PATTERN.match(flat, node.output())
+        if not isinstance(found, Found):
+            return found
+        match = found.value
+        pairs, kernel = field_pairs(flat, match[_FIRST], match[_SECOND]), _kernel(flat, match[_KERNEL])
+        if pairs is None or kernel is None:
+            return NoMatch()
+        if isinstance(pairs, str):
+            return Refused(pairs)
+        weights, shape = kernel
+        count = len(pairs.pairs)
+        kinds: dict[tuple[int, ...], str]
+        if _BILINEAR in match:
+            kinds = {(pairs.dim, count, pairs.dim): "matrix"}
+            wanted = f"{[pairs.dim, count, pairs.dim]}"
+        else:
+            while len(shape) > 2 and shape[0] == 1:
+                shape = shape[1:]
+            kinds = {(count, pairs.dim): "vector", (count, 1): "scalar"}
+            wanted = "one for each pair"
+        kind = kinds.get(tuple(shape))
+        if kind is None:
+            return Refused(f"weights '{weights.node}' have the shape {shape}, expected {wanted}")
+        attrs = {"kind": kind, "pairs": pairs.numbers(), "num_fields": len(pairs.fields), "dim": pairs.dim}
+        given = joined(flat, pairs.fields)
+        return Found(Fusion(node.output(), "RecProduct", [given, weights], attrs, (None, count)))

@@ -338,3 +338,24 @@ def test_sites_are_the_nodes_of_the_ops_of_a_root() -> None:
     program.Neg("n", "e")
     root = (op("Relu", value()) | op("Neg", value())).where(lambda facts, output: True)
     assert [node.name for node in Pattern(root).sites(program.graph)] == ["r", "n"]
+
+
+def test_two_patterns_may_hold_of_one_value() -> None:
+    program = Program("x", "y")
+    program.MatMul("plain", "x", "y")
+    program.MatMul("turned", "x", "y", transpose_b=True)
+    x = value()
+    pattern = op("MatMul", x, ...) & expected(op("MatMul", ..., transpose_b=False), "'{0.node}' transposes")
+    assert program.found(pattern, "plain")[x] == Output("x")
+    assert program.match(pattern, "turned") == Refused("'turned' transposes")
+
+
+def test_a_value_may_be_given() -> None:
+    program = Program("x", "y")
+    program.Mul("product", "x", "y")
+    x, other = value(), value()
+    pattern, facts = Pattern(op("Mul", x, other)), GraphFacts(program.graph)
+    outcome = pattern.match(facts, Output("product"), {x: Output("y")})
+    assert isinstance(outcome, Found)
+    assert outcome.value[other] == Output("x")
+    assert pattern.match(facts, Output("product"), {x: Output("product")}) == NoMatch()
