@@ -31,17 +31,21 @@ class GraphFacts:
 class Match:
     """What a pattern found, by the patterns that it is made of."""
 
-    def __init__(self, facts: Facts, state: State) -> None:
-        self._facts, self._state = facts, state
+    def __init__(self, facts: Facts, bound: Mapping[Any, Any]) -> None:
+        self._facts, self._bound = facts, bound
 
     def __getitem__(self, pattern: Value) -> Output:
         """Return the output that a pattern matched, behind nodes that only pass it on."""
-        found: Output = self._state.bound[pattern]
+        found: Output = self._bound[pattern]
         return found
+
+    def get(self, pattern: Value) -> Output | None:
+        """Return the output that a pattern matched, None where it has no part in the match."""
+        return self._bound.get(pattern)
 
     def __contains__(self, pattern: Value) -> bool:
         """Say whether a pattern has a part in the match, of alternatives and what is optional."""
-        return pattern in self._state.bound
+        return pattern in self._bound
 
     def node(self, pattern: Value) -> Node:
         """Return the node whose output a pattern matched."""
@@ -49,7 +53,7 @@ class Match:
 
     def attribute(self, pattern: AnyAttribute) -> Any:
         """Return the value of an attribute, None where the node has none."""
-        return self._state.bound[pattern]
+        return self._bound[pattern]
 
     def elements(self, pattern: Value) -> Array:
         """Return the elements of a constant."""
@@ -59,8 +63,8 @@ class Match:
 
     def above(self, root: Value) -> Match | None:
         """Return the match with one more root, which uses what is matched already, None where nothing does so."""
-        state = next(_above(self._facts, root, self._state), None)
-        return None if state is None else Match(self._facts, state)
+        state = next(_above(self._facts, root, State(self._bound)), None)
+        return None if state is None else Match(self._facts, state.bound)
 
 
 class Pattern:
@@ -103,7 +107,7 @@ def _settle(facts: Facts, state: State) -> Outcome[Match]:
         if found is None:
             return Refused(expected.reason.format(output))
         state = found
-    return Found(Match(facts, state))
+    return Found(Match(facts, state.bound))
 
 
 def _above(facts: Facts, root: Value, state: State) -> Iterator[State]:
@@ -117,17 +121,16 @@ def _above(facts: Facts, root: Value, state: State) -> Iterator[State]:
         level = tuple(part for one in level for part in one.parts)
         steps += anchor is None
     if anchor is not None:
-        for output in dict.fromkeys(_users(facts, state.bound[anchor], steps)):
+        for output in dict.fromkeys(_users(facts, state.bound[anchor].node, steps)):
             yield from root.matches(facts, output, state)
 
 
-def _users(facts: Facts, output: Output, steps: int) -> Iterator[Output]:
-    """Yield the first outputs of the nodes that use an output by at most so many nodes; identities do not count."""
-    for user, _ in facts.graph.uses(output):
+def _users(facts: Facts, name: str, steps: int) -> Iterator[Output]:
+    """Yield the first outputs of the nodes that use a node by at most so many nodes; identities do not count."""
+    for user in facts.graph.users(name):
         result = user.output()
-        if facts.origin(result) != result:
-            yield from _users(facts, result, steps)
-            continue
-        yield result
-        if steps > 1:
-            yield from _users(facts, result, steps - 1)
+        passes_on = facts.origin(result) != result
+        if not passes_on:
+            yield result
+        if passes_on or steps > 1:
+            yield from _users(facts, user.name, steps if passes_on else steps - 1)

@@ -2,8 +2,8 @@
 """Patterns of subgraphs, written as the programs that they match.
 
     x, keep = value(), any_attribute()
-    total = op("Sum", x, constant(1), keep_dims=keep)
-    squares = op("Sum", squared(x), constant(1), keep_dims=keep)
+    total = op("Sum", x, const(1), keep_dims=keep)
+    squares = op("Sum", squared(x), const(1), keep_dims=keep)
     fm = op("Sub", squared(total), squares)
 
 A pattern that stands in two places matches one and the same value in both. What is found is read with the patterns
@@ -270,11 +270,16 @@ def op(ops: str, *inputs: Value | EllipsisType, waits: bool = False, **attribute
     return Op(ops.split("|"), inputs, attributes, waits)
 
 
-def constant(*numbers: float | bytes, accepts: Callable[[Array], object] | None = None) -> Constant:
+def const(*numbers: float | bytes, accepts: Callable[[Array], object] | None = None) -> Constant:
     """Match a constant: any, one whose only element is among `numbers`, or one that passes a test."""
     if accepts is not None:
         return Constant(accepts)
     return Constant(lambda elements: not numbers or (elements.size == 1 and elements.ravel()[0] in numbers))
+
+
+def integers(*numbers: int) -> Constant:
+    """Match a constant list of integers."""
+    return Constant(lambda elements: elements.dtype.kind in "iu" and elements.ravel().tolist() == list(numbers))
 
 
 def any_attribute() -> AnyAttribute:

@@ -38,7 +38,7 @@ class CollapseSafeEmbeddingLookup(Pass):
         return [node.name for node in model.graph.of(*SEGMENTS)]
 
     def check(self, model: Model, site: str) -> str | None:
-        finders = Finders.of(model)
+        finders = Finders(model)
         lookup = find_safe_lookup(model, site, finders)
         if isinstance(lookup, str):
             return lookup
@@ -59,7 +59,7 @@ class CollapseSafeEmbeddingLookup(Pass):
         lookup = self._found.pop(site)
         graph = model.graph
         name = lookup.output.node
-        if lookup.drops_negative and Finders.of(model).ranges.is_nonnegative(lookup.ids):
+        if lookup.drops_negative and Finders(model).ranges.is_nonnegative(lookup.ids):
             lookup.mask = None
         if lookup.default is None and lookup.is_ordered(graph):
             made = _with_count(model, lookup, name)

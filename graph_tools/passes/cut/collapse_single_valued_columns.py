@@ -38,7 +38,7 @@ class CollapseSingleValuedColumns(Pass):
         return [node.name for node in model.graph.of(*SEGMENTS)]
 
     def check(self, model: Model, site: str) -> str | None:
-        finders = Finders.of(model)
+        finders = Finders(model)
         lookup = find_safe_lookup(model, site, finders)
         if isinstance(lookup, str):
             return lookup
@@ -55,7 +55,7 @@ class CollapseSingleValuedColumns(Pass):
 
     def rewrite(self, model: Model, site: str) -> None:
         lookup, column = self._found.pop(site)
-        graph, ranges = model.graph, Finders.of(model).ranges
+        graph, ranges = model.graph, Finders(model).ranges
         dtype = lookup.rows.dtype(graph)
         name = lookup.output.node
         negative = lookup.drops_negative and not ranges.is_nonnegative(lookup.ids)
@@ -92,7 +92,7 @@ def _flat(model: Model, dense: Output) -> Output:
     """Return a column [batch, 1] as a vector [batch]."""
     graph: Graph = model.graph
     node = graph[dense.node]
-    finders = Finders.of(model)
+    finders = Finders(model)
     if node.op in {"ExpandDims", "Reshape"} and finders.sizes.of(node.inputs[0]) == (finders.sizes.of(dense) or ())[:1]:
         return node.inputs[0]
     user = next((u for u in graph.users(dense.node) if u.name == f"{dense.node}/flat"), None)

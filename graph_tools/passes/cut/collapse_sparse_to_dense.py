@@ -31,7 +31,7 @@ class CollapseSparseToDense(Pass):
 
     def check(self, model: Model, site: str) -> str | None:
         node = model.graph[site]
-        finders = Finders.of(model)
+        finders = Finders(model)
         found = find_column(model, node.inputs[0], node.inputs[2], node.inputs[1], finders)
         if isinstance(found, str):
             return found

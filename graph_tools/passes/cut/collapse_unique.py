@@ -37,7 +37,7 @@ class CollapseUnique(Pass):
         users = [user for user, _ in graph.uses(unique.output(1))]
         if not users:
             return ""
-        finders = Finders.of(model)
+        finders = Finders(model)
         found: Rows | None = None
         for user in users:
             if user.op not in {"GatherV2", *SEGMENTS}:

@@ -8,19 +8,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from graph_tools.analysis.sizes import SizeFinder, drop_same_shape_reshapes
+from graph_tools.analysis.sizes import drop_same_shape_reshapes
 from graph_tools.graph import Graph, Node, Output, attribute, is_constant, operand, skip, source
 from graph_tools.model import Model
 from graph_tools.recognition.lookups.safe_lookup import (
+    MASK,
     Finders,
     Rows,
     find_rows,
+    kept,
     kept_entries,
-    mask_of,
     peel_reshapes,
-    select_zeros,
+    zeroed,
 )
 from graph_tools.rewriting.add_nodes import int32_scalar, shared_const
+from graph_tools.rewriting.matcher import GraphFacts, Match, Pattern
+from graph_tools.rewriting.outcome import Found
+from graph_tools.rewriting.pattern import const, op, value
 from graph_tools.rewriting.protocol import Pass
 from graph_tools.rewriting.replace import replace_output
 
@@ -56,6 +60,20 @@ class Weighted:
     rows: Rows
     gathered: Node
     column: Output
+
+
+def _is_column(finders: Finders, output: Output) -> bool:
+    sizes = finders.sizes.of(output)
+    return sizes is not None and len(sizes) == 2 and sizes[1] == 1
+
+
+_WEIGHTS_FILL, _IDS_FILL = (op("SparseFillEmptyRows", ..., waits=True) for _ in range(2))
+_COMBINED, _WEIGHTS = value(), value()
+_COLUMN = op("Reshape", _WEIGHTS_FILL.output(1), ..., waits=True).where(_is_column)
+_GATHERED = op("GatherV2", ..., waits=True)
+_PRODUCT = op("Mul", _GATHERED, _COLUMN, waits=True)
+_POSITIVE = op("Greater", kept(_WEIGHTS), const(0), waits=True)
+_ZEROED = Pattern(zeroed(_COMBINED, _IDS_FILL))
 
 
 class CollapseWeightedLookup(Pass):
@@ -123,78 +141,59 @@ class CollapseWeightedLookup(Pass):
 
 
 def _find(model: Model, weights_fill: Node) -> Weighted | str:
-    graph, finders = model.graph, Finders.of(model)
-    product = _product(model, weights_fill, finders.sizes)
+    graph, finders = model.graph, Finders(model)
+    product = Match(finders, {_WEIGHTS_FILL: weights_fill.output()}).above(_PRODUCT)
     if product is None:
         return ""
-    gathered, column = product
+    gathered, column = product.node(_GATHERED), product[_COLUMN]
     rows = find_rows(model, gathered.inputs[0], gathered.inputs[1], finders)
     if isinstance(rows, str):
         return rows
     ids_fill = source(graph, rows.ids, "SparseFillEmptyRows")
     if ids_fill is None or skip(graph, rows.ids).port != 1:
         return f"ids '{rows.ids}' are not filled, expected SparseFillEmptyRows as of their weights"
-    ids, weights = _entries(graph, ids_fill), _entries(graph, weights_fill)
+    ids, weights = _entries(finders, ids_fill), _entries(finders, weights_fill)
     shapes = [operand(graph, one, 2) for one in (ids_fill, weights_fill)]
     if ids[0] != weights[0] or shapes[0] != shapes[1] or len(ids[2]) != len(weights[2]):
         return f"ids of '{ids_fill.name}' and weights of '{weights_fill.name}' are not of one sparse tensor"
     if ids[2] != weights[2]:
         return f"ids of '{ids_fill.name}' and weights of '{weights_fill.name}' are dropped by different masks"
-    checks = _checks(graph, ids[2], weights[1])
+    checks = _checks(finders, ids[2], weights[1])
     if isinstance(checks, str):
         return checks
     indices, shape, _ = peel_reshapes(graph, ids[0], shapes[0], finders.sizes)
     return Weighted(ids_fill, weights_fill, indices, ids[1], weights[1], shape, checks, rows, gathered, column)
 
 
-def _product(model: Model, fill: Node, sizes: SizeFinder) -> tuple[Node, Output] | None:
-    """Return the gather of rows and the column of weights that are multiplied with each other."""
-    graph = model.graph
-    for reshape, index in graph.uses(fill.output(1)):
-        shape = sizes.of(reshape.output()) if index == 0 and reshape.op == "Reshape" else None
-        if shape is None or len(shape) != 2 or shape[1] != 1:
-            continue
-        for product in graph.users(reshape.name):
-            if product.op != "Mul":
-                continue
-            for one in product.inputs:
-                gathered = source(graph, one, "GatherV2")
-                if gathered is not None:
-                    return gathered, reshape.output()
-    return None
-
-
-def _entries(graph: Graph, fill: Node) -> tuple[Output, Output, list[Output]]:
+def _entries(facts: GraphFacts, fill: Node) -> tuple[Output, Output, list[Output]]:
     """Return indices and values of a sparse tensor before entries were dropped, and the masks, last one first."""
-    indices, values = operand(graph, fill, 0), operand(graph, fill, 1)
+    indices, values = (facts.origin(output) for output in fill.inputs[:2])
     masks: list[Output] = []
     while True:
-        indices, values, mask = kept_entries(graph, indices, values)
+        indices, values, mask = kept_entries(facts, indices, values)
         if mask is None:
             return indices, values, masks
         masks.append(mask)
 
 
-def _checks(graph: Graph, masks: list[Output], weights: Output) -> list[Output | Node] | str:
+def _checks(facts: GraphFacts, masks: list[Output], weights: Output) -> list[Output | Node] | str:
     """Return the masks as ones over all entries; a Node stands for `weights > 0` of what an earlier mask left."""
     if len(masks) > 2:
         return f"entries are dropped {len(masks)} times, expected two at most"
     checks: list[Output | Node] = list(masks[-1:])
     if len(masks) == 2:
-        positive = source(graph, masks[0], "Greater")
-        dropped = source(graph, positive.inputs[0], "GatherV2") if positive is not None else None
-        known = positive is not None and is_constant(graph, positive.inputs[1], 0)
-        if positive is None or not known or dropped is None or mask_of(graph, dropped) != masks[1]:
+        positive = Pattern(_POSITIVE).match(facts, masks[0], {MASK: masks[1]})
+        if not isinstance(positive, Found):
             return f"mask '{masks[0]}' is not one of weights above zero"
-        if operand(graph, dropped, 0) != weights:
+        if positive.value[_WEIGHTS] != weights:
             return f"mask '{masks[0]}' looks at other weights than '{weights}'"
-        checks.append(positive)
+        checks.append(positive.value.node(_POSITIVE))
     return checks
 
 
 def _mask(model: Model, found: Weighted, name: str) -> Output | None:
     """Add what says which entries stay; None: all."""
-    graph, ranges = model.graph, Finders.of(model).ranges
+    graph, ranges = model.graph, Finders(model).ranges
     parts: list[Output] = []
     for check in found.checks:
         if isinstance(check, Node):
@@ -232,10 +231,11 @@ def _always(graph: Graph, check: Output, ids: Output, nonnegative: object) -> bo
 
 def _shorten_select(model: Model, fill: Node) -> None:
     """Give the Select that zeroes empty rows a condition that broadcasts, instead of a tiled one."""
-    graph = model.graph
-    for node in graph.of("Select", "SelectV2"):
-        combined = node.inputs[2]
-        if select_zeros(graph, combined, fill) is node:
+    graph, facts = model.graph, GraphFacts(model.graph)
+    for node in _ZEROED.sites(graph):
+        outcome = _ZEROED.match(facts, node.output(), {_IDS_FILL: fill.output()})
+        if isinstance(outcome, Found):
+            combined = outcome.value[_COMBINED]
             dtype = attribute(node, "T")
             attrs = {"T": np.bool_, "Tdim": np.int32}
             inputs = [fill.output(2), int32_scalar(graph, 1)]

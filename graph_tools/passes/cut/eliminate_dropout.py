@@ -12,23 +12,21 @@ from graph_tools.graph import Output
 from graph_tools.model import Model
 from graph_tools.rewriting.matcher import GraphFacts, Match, Pattern
 from graph_tools.rewriting.outcome import Found, Outcome, Refused
-from graph_tools.rewriting.pattern import constant, op, repeated, value
+from graph_tools.rewriting.pattern import const, op, repeated, value
 from graph_tools.rewriting.protocol import PassResult, SitePass
 from graph_tools.rewriting.sweep import anchors_branch, sweep
 
 _X, _RATE, _KEPT, _SIZE = value(), value(), value(), value()
 _UNIFORM = op("RandomUniform|StatelessRandomUniform|StatelessRandomUniformV2", _SIZE, ..., waits=True)
 # TF 1 scales the numbers to [0, 1).
-_NUMBERS = repeated(
-    lambda x: op("Mul", x, constant(1), waits=True) | op("Add|AddV2", x, constant(0), waits=True), _UNIFORM
-)
+_NUMBERS = repeated(lambda x: op("Mul", x, const(1), waits=True) | op("Add|AddV2", x, const(0), waits=True), _UNIFORM)
 _FLOOR = op("Floor", op("Add|AddV2", _NUMBERS, _KEPT, waits=True), waits=True)
 _COMPARED = op("GreaterEqual", _NUMBERS, _RATE, waits=True)
 _MASK = repeated(lambda mask: op("Cast|Identity", mask, waits=True), _COMPARED | _FLOOR)
 _PATTERN = Pattern(op("Mul", _X, _MASK, waits=True) | op("Select|SelectV2", _MASK, _X, ..., waits=True))
 
 # What has the shape of a tensor, being the tensor times numbers.
-_TENSOR, _NUMBER = value(), constant(accepts=lambda elements: elements.size == 1)
+_TENSOR, _NUMBER = value(), const(accepts=lambda elements: elements.size == 1)
 _SCALED = Pattern(
     repeated(lambda x: op("Mul|RealDiv|Div", x, _NUMBER, waits=True) | op("Identity", x, waits=True), _TENSOR)
 )
@@ -87,7 +85,7 @@ class EliminateDropout(SitePass[Output]):
         found = _SCALED.match(self._facts, scaled)
         return found.value[_TENSOR] if isinstance(found, Found) else scaled
 
-    def rewrite(self, model: Model, site: str, found: Output) -> None:
+    def rewrite(self, model: Model, site: str, found: Output) -> None:  # type: ignore[override]
         graph = model.graph
         node = graph[site]
         before = [one.node for one in node.inputs]

@@ -12,6 +12,7 @@ What an export lacks of this (no reshape, no check of ids, a default id instead 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import EllipsisType
 
 import numpy as np
 
@@ -33,6 +34,9 @@ from graph_tools.graph import (
 from graph_tools.model import Model
 from graph_tools.rewriting.add_nodes import read_variable
 from graph_tools.rewriting.chains import chain_between, clone_chain
+from graph_tools.rewriting.matcher import GraphFacts, Pattern
+from graph_tools.rewriting.outcome import Found
+from graph_tools.rewriting.pattern import Facts, Op, Value, const, integers, op, repeated, through, value
 
 SEGMENTS = ("SparseSegmentMean", "SparseSegmentSum", "SparseSegmentSqrtN")
 _ORDERED = {
@@ -41,16 +45,12 @@ _ORDERED = {
 }  # fmt: skip
 
 
-@dataclass
-class Finders:
+class Finders(GraphFacts):
     """What is found out of a graph once, between two changes."""
 
-    sizes: SizeFinder
-    ranges: RangeFinder
-
-    @classmethod
-    def of(cls, model: Model) -> Finders:
-        return cls(SizeFinder(model), RangeFinder(model))
+    def __init__(self, model: Model) -> None:
+        super().__init__(model.graph)
+        self.sizes, self.ranges = SizeFinder(model), RangeFinder(model)
 
 
 @dataclass
@@ -152,20 +152,48 @@ class SafeLookup:
 
     def is_ordered(self, graph: Graph) -> bool:
         """Say whether the rows of the entries never go down, in every request."""
-        node = graph[skip(graph, self.indices).node]
-        while node.op == "SparseReshape" or (node.op in {"GatherV2", "GatherNd"} and mask_of(graph, node) is not None):
-            node = graph[operand(graph, node, 0).node]
-        return node.op in _ORDERED
+        source = repeated(lambda indices: kept(indices) | _op("SparseReshape", indices, ...), _INDICES)
+        outcome = Pattern(source).match(GraphFacts(graph), self.indices)
+        return isinstance(outcome, Found) and outcome.value.node(_INDICES).op in _ORDERED
+
+
+def _op(ops: str, *inputs: Value | EllipsisType) -> Op:
+    """Match a node of the idiom; what it waits for, a check of ids for example, goes with it."""
+    return op(ops, *inputs, waits=True)
+
+
+def kept(x: Value) -> Value:
+    """Match the elements of x at the places where `MASK` holds."""
+    places = _op("Where", MASK)
+    vector = _op("Reshape", places, const(-1)) | _op("Squeeze", places)
+    return _op("GatherNd", x, places) | _op("GatherV2", x, vector, const(0))
+
+
+def zeroed(rows: Value, fill: Op) -> Value:
+    """Match the Select that puts zeros into those of some rows that `fill` says were empty."""
+    empty = fill.output(2)
+    column = _op("Reshape", empty, integers(-1, 1)) | _op("ExpandDims", empty, const(1, -1))
+    zeros = value().where(lambda facts, output: is_zeros(facts.graph, output))
+    return _op("Select|SelectV2", empty | column | _op("Tile", column, ...), zeros, rows)
+
+
+MASK, IDS = value(), value()
+_INDICES, _SHAPE = value(), value()
+_FILL = _op("SparseFillEmptyRows", ...)
+_ENTRIES = _op("SparseFillEmptyRows", kept(_INDICES), kept(IDS), ...) | _op("SparseFillEmptyRows", _INDICES, IDS, ...)
+_SPARSE = _FILL & _op("SparseFillEmptyRows", ..., _SHAPE, value()) & _ENTRIES
+_FIRST_COLUMN = through(lambda facts, output: first_column(facts.graph, output), _SPARSE)
+_LOOKUP = _op("|".join(SEGMENTS), ..., _FIRST_COLUMN)
+_ZEROED = zeroed(_LOOKUP, _FILL)
 
 
 def find_safe_lookup(model: Model, site: str, finders: Finders) -> SafeLookup | str:
-    """Recognise the lookup that ends in a SparseSegment op; "" where it is none, else why it is not understood."""
-    graph, sizes = model.graph, finders.sizes
-    segment = graph[site]
-    matrix = first_column(graph, segment.inputs[2])
-    fill = source(graph, matrix, "SparseFillEmptyRows") if matrix is not None else None
-    if matrix is None or fill is None or skip(graph, matrix).port != 0:
+    """Recognize the lookup that ends in a SparseSegment op; "" if it is none, else why it is not understood."""
+    graph, sizes, segment = model.graph, finders.sizes, model.graph[site]
+    outcome = Pattern(_LOOKUP).match(finders, segment.output())
+    if not isinstance(outcome, Found):
         return ""
+    match, fill = outcome.value, outcome.value.node(_FILL)
     rows = find_rows(model, segment.inputs[0], segment.inputs[1], finders)
     if isinstance(rows, str):
         return rows
@@ -176,17 +204,17 @@ def find_safe_lookup(model: Model, site: str, finders: Finders) -> SafeLookup | 
         return f"rows of '{segment.inputs[0]}' have no known length, expected a matrix of known width"
     if constant(graph, fill.inputs[3]) is None:
         return f"default id '{fill.inputs[3]}' is no constant"
-    indices, ids, shape = (operand(graph, fill, i) for i in range(3))
-    indices, ids, mask = kept_entries(graph, indices, ids)
-    found = SafeLookup(segment, segment.output(), fill, indices, ids, shape, mask, False, fill.inputs[3], rows, data[1])
-    found.drops_negative = mask is not None and _is_nonnegative_check(graph, mask, ids)
-    found.indices, found.shape, found.reshapes = peel_reshapes(graph, found.indices, found.shape, sizes)
+    mask = match.get(MASK)
+    indices, shape, reshapes = peel_reshapes(graph, match[_INDICES], match[_SHAPE], sizes)
+    select = match.above(_ZEROED)
+    output, default = (segment.output(), fill.inputs[3]) if select is None else (select[_ZEROED], None)
+    negative = mask is not None and _is_nonnegative_check(finders, mask, match[IDS])
+    found = SafeLookup(
+        segment, output, fill, indices, match[IDS], shape, mask, negative, default, rows, data[1], reshapes
+    )
     width, axes = sizes.of(found.indices), sizes.vector(found.shape)
     if (width is None or width[-1] != 2) and (axes is None or len(axes) != 2):
         return f"sparse tensor of '{found.indices}' is not known to have two axes"
-    select = select_zeros(graph, segment.output(), fill)
-    if select is not None:
-        found.output, found.default = select.output(), None
     return found
 
 
@@ -231,34 +259,21 @@ def attribute_of_numbers(graph: Graph, numbers: Output, default: object) -> obje
     return default
 
 
-def kept_entries(graph: Graph, indices: Output, ids: Output) -> tuple[Output, Output, Output | None]:
+def kept_entries(facts: Facts, indices: Output, ids: Output) -> tuple[Output, Output, Output | None]:
     """See through the drop of entries: return indices and ids before it, and the mask of those that stay."""
-    one, other = source(graph, indices, "GatherV2", "GatherNd"), source(graph, ids, "GatherV2", "GatherNd")
-    if one is None or other is None:
-        return indices, ids, None
-    mask = mask_of(graph, one)
-    if mask is None or mask != mask_of(graph, other):
-        return indices, ids, None
-    return operand(graph, one, 0), operand(graph, other, 0), mask
+    first = Pattern(kept(_INDICES)).match(facts, indices)
+    if isinstance(first, Found):
+        match = first.value
+        second = Pattern(kept(IDS)).match(facts, ids, {MASK: match[MASK]})
+        if isinstance(second, Found):
+            return match[_INDICES], second.value[IDS], match[MASK]
+    return indices, ids, None
 
 
-def mask_of(graph: Graph, gather: Node) -> Output | None:
-    """Return the mask of a gather of the places where a vector is true."""
-    if gather.op == "GatherNd":
-        where = source(graph, gather.inputs[1], "Where")
-        return operand(graph, where, 0) if where is not None else None
-    places = source(graph, gather.inputs[1], "Reshape", "Squeeze")
-    if places is None or constant_list(graph, gather.inputs[2]) != [0]:
-        return None
-    if places.op == "Reshape" and constant_list(graph, places.inputs[1]) != [-1]:
-        return None
-    where = source(graph, places.inputs[0], "Where")
-    return operand(graph, where, 0) if where is not None else None
-
-
-def _is_nonnegative_check(graph: Graph, mask: Output, ids: Output) -> bool:
-    node = graph[mask.node]
-    return node.op == "GreaterEqual" and operand(graph, node, 0) == ids and is_constant(graph, node.inputs[1], 0)
+def _is_nonnegative_check(facts: Facts, mask: Output, ids: Output) -> bool:
+    """Say whether a mask lets pass the ids that are not negative."""
+    check = Pattern(_op("GreaterEqual", IDS, const(0)))
+    return isinstance(check.match(facts, mask, {IDS: ids}), Found)
 
 
 def peel_reshapes(graph: Graph, indices: Output, shape: Output, sizes: SizeFinder) -> tuple[Output, Output, list[Node]]:
@@ -270,28 +285,6 @@ def peel_reshapes(graph: Graph, indices: Output, shape: Output, sizes: SizeFinde
             return indices, shape, peeled
         peeled.append(node)
         indices, shape = operand(graph, node, 0), operand(graph, node, 1)
-
-
-def select_zeros(graph: Graph, combined: Output, fill: Node) -> Node | None:
-    """Return the Select that puts zeros into rows that were empty, if there is one."""
-    for user, index in graph.uses(combined):
-        if user.op in {"Select", "SelectV2"} and index == 2:
-            empty = _condition(graph, user.inputs[0])
-            if empty == fill.output(2) and is_zeros(graph, user.inputs[1]):
-                return user
-    return None
-
-
-def _condition(graph: Graph, condition: Output) -> Output:
-    """See through what gives a condition [rows] the shape of a matrix."""
-    node = graph[skip(graph, condition).node]
-    if node.op == "Tile":
-        node = graph[operand(graph, node, 0).node]
-    if node.op == "Reshape" and constant_list(graph, node.inputs[1]) == [-1, 1]:
-        return operand(graph, node, 0)
-    if node.op == "ExpandDims" and constant_list(graph, node.inputs[1]) in ([1], [-1]):
-        return operand(graph, node, 0)
-    return condition
 
 
 def is_zeros(graph: Graph, output: Output) -> bool:

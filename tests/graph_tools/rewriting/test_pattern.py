@@ -13,7 +13,7 @@ from graph_tools.rewriting.outcome import Found, NoMatch, Refused
 from graph_tools.rewriting.pattern import (
     Value,
     any_attribute,
-    constant,
+    const,
     expected,
     op,
     optional,
@@ -125,7 +125,7 @@ def test_of_alternatives_the_one_that_is_there_is_in_the_match() -> None:
     assert product in match
     assert square not in match
     assert match[x] == Output("x")
-    assert program.match(square | product | op("Pow", x, constant(2)), "x") == NoMatch()
+    assert program.match(square | product | op("Pow", x, const(2)), "x") == NoMatch()
 
 
 def test_what_is_optional_may_be_absent() -> None:
@@ -147,11 +147,11 @@ def test_links_of_a_chain_match_as_often_as_they_are_there() -> None:
     program.Add("b", "a", 0.0)
     program.Add("c", "b", 2.0)
     x = value()
-    pattern = repeated(lambda inner: op("Mul", inner, constant(1.0)) | op("Add", inner, constant(0.0)), x)
+    pattern = repeated(lambda inner: op("Mul", inner, const(1.0)) | op("Add", inner, const(0.0)), x)
     assert program.found(pattern, "b")[x] == Output("x")
     assert program.found(pattern, "c")[x] == Output("c")
     placeholder = op("Placeholder")
-    assert program.found(repeated(lambda inner: op("Add|Mul", inner, constant()), placeholder), "c")[placeholder]
+    assert program.found(repeated(lambda inner: op("Add|Mul", inner, const()), placeholder), "c")[placeholder]
 
 
 def test_identities_are_seen_through_unless_they_wait() -> None:
@@ -177,20 +177,20 @@ def test_constants_are_told_by_their_elements() -> None:
     program = Program("x")
     program.Mul("half", "x", 0.5)
     program.Mul("product", "x", "x")
-    factor = constant(0.5, 2.0)
+    factor = const(0.5, 2.0)
     match = program.found(op("Mul", value(), factor), "half")
     assert match.elements(factor) == 0.5
-    assert program.match(op("Mul", value(), constant(1.0)), "half") == NoMatch()
-    assert program.found(op("Mul", value(), constant()), "half")
-    assert program.found(op("Mul", value(), constant(accepts=lambda found: found < 1)), "half")
-    assert program.match(op("Mul", value(), constant()), "product") == NoMatch()
+    assert program.match(op("Mul", value(), const(1.0)), "half") == NoMatch()
+    assert program.found(op("Mul", value(), const()), "half")
+    assert program.found(op("Mul", value(), const(accepts=lambda found: found < 1)), "half")
+    assert program.match(op("Mul", value(), const()), "product") == NoMatch()
 
 
 def test_one_constant_pattern_may_stand_for_two_constants() -> None:
     program = Program("x")
     program.Add("a", "x", 0.0)
     program.Add("b", "a", 0.0)
-    zero = constant(0.0)
+    zero = const(0.0)
     assert program.found(op("Add", op("Add", value(), zero), zero), "b")
 
 
@@ -220,7 +220,7 @@ def test_one_attribute_in_two_places_has_one_value() -> None:
 def test_an_ellipsis_stands_for_any_number_of_inputs() -> None:
     program = Program("x", "y", "z")
     program.ConcatV2("joined", "x", "y", "z", 1)
-    first, axis = value(), constant()
+    first, axis = value(), const()
     match = program.found(op("ConcatV2", first, ..., axis), "joined")
     assert match[first] == Output("x")
     assert match.elements(axis) == 1
@@ -269,7 +269,7 @@ def test_a_site_that_lacks_what_is_expected_is_refused() -> None:
     program.Mul("scaled", "r", "y")
     program.Mul("halved", "r", 0.5)
     program.Mul("other", "x", "y")
-    factor = constant()
+    factor = const()
     pattern = op("Mul", op("Relu", value()), expected(factor, "'{0.node}' is not constant"))
     assert program.found(pattern, "halved").elements(factor) == 0.5
     assert program.match(pattern, "scaled") == Refused("'y' is not constant")
@@ -280,7 +280,7 @@ def test_what_is_expected_is_looked_at_last_and_in_order() -> None:
     program = Program("x", "y")
     program.Exp("e", "y")
     program.Select("s", "x", "y", "e")
-    one, other = expected(constant(), "first"), expected(constant(), "second")
+    one, other = expected(const(), "first"), expected(const(), "second")
     assert program.match(op("Select", one, other, op("Exp", value())), "s") == Refused("first")
     assert program.match(op("Select", one, other, op("Log", value())), "s") == NoMatch()
 
@@ -324,11 +324,11 @@ def test_a_match_grows_by_what_may_be_there() -> None:
     program.Mul("half", "r", 0.5)
     relu = op("Relu", value())
     match = program.found(relu, "r")
-    half = op("Mul", relu, constant(0.5))
+    half = op("Mul", relu, const(0.5))
     larger = match.above(half)
     assert larger is not None
     assert larger[half] == Output("half")
-    assert match.above(op("Mul", relu, constant(2.0))) is None
+    assert match.above(op("Mul", relu, const(2.0))) is None
 
 
 def test_sites_are_the_nodes_of_the_ops_of_a_root() -> None:
