@@ -14,9 +14,10 @@ function(add_test_program name)
 endfunction()
 
 file(GLOB PROCESSOR_TEST_SOURCES CONFIGURE_DEPENDS tests/libprocessor/base/test_*.cc
-                                                   tests/libprocessor/runtime/test_*.cc
+                                                   tests/libprocessor/runtime/*/test_*.cc
                                                    tests/libprocessor/codec/test_*.cc
-                                                   tests/libprocessor/host/test_*.cc)
+                                                   tests/libprocessor/host/*/test_*.cc
+                                                   tests/libprocessor/c_api/test_*.cc)
 add_test_program(processor_tests ${PROCESSOR_TEST_SOURCES} tests/libprocessor/codec/oracle.cc
                  tests/libprocessor/codec/kserve_oracle.cc
                  tests/libprocessor/codec/differential.cc tests/libprocessor/runtime/failing_allocations.cc)
@@ -59,42 +60,42 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   libprocessor/src/kernels/huge_memory.cc
   libprocessor/src/kernels/tower_team.cc
   tests/libprocessor/kernels/test_tower_team.cc
-  libprocessor/src/runtime/batcher.cc
+  libprocessor/src/runtime/batching/batcher.cc
   libprocessor/src/base/byte_budget.cc
-  libprocessor/src/host/idle_time.cc
-  libprocessor/src/host/maintenance.cc
-  libprocessor/src/host/sample_queue.cc
-  tests/libprocessor/host/test_idle_time.cc
-  tests/libprocessor/host/test_maintenance.cc
-  tests/libprocessor/host/test_sample_queue.cc
-  libprocessor/src/runtime/cancellation.cc
-  libprocessor/src/runtime/cpuset.cc
-  libprocessor/src/runtime/exception_status.cc
-  libprocessor/src/runtime/histogram.cc
+  libprocessor/src/host/control/idle_time.cc
+  libprocessor/src/host/control/maintenance.cc
+  libprocessor/src/host/request_log/sample_queue.cc
+  tests/libprocessor/host/control/test_idle_time.cc
+  tests/libprocessor/host/control/test_maintenance.cc
+  tests/libprocessor/host/request_log/test_sample_queue.cc
+  libprocessor/src/runtime/requests/cancellation.cc
+  libprocessor/src/runtime/threads/cpuset.cc
+  libprocessor/src/runtime/requests/exception_status.cc
+  libprocessor/src/runtime/stats/histogram.cc
   libprocessor/src/base/log.cc
   libprocessor/src/base/machine_memory.cc
-  libprocessor/src/runtime/pinned_pool.cc
-  libprocessor/src/runtime/placed_threads.cc
-  libprocessor/src/runtime/process_threads.cc
-  libprocessor/src/runtime/request_threads.cc
-  libprocessor/src/runtime/request_watch.cc
-  libprocessor/src/runtime/session_slot.cc
-  libprocessor/src/runtime/stats.cc
-  libprocessor/src/runtime/step_runner.cc
-  libprocessor/src/runtime/thread_slice.cc
-  libprocessor/src/runtime/thread_starter.cc
-  tests/libprocessor/runtime/test_batcher.cc
+  libprocessor/src/runtime/threads/pinned_pool.cc
+  libprocessor/src/runtime/threads/placed_threads.cc
+  libprocessor/src/runtime/threads/process_threads.cc
+  libprocessor/src/runtime/threads/request_threads.cc
+  libprocessor/src/runtime/requests/request_watch.cc
+  libprocessor/src/runtime/session/session_slot.cc
+  libprocessor/src/runtime/stats/stats.cc
+  libprocessor/src/runtime/executor/step_runner.cc
+  libprocessor/src/runtime/threads/thread_slice.cc
+  libprocessor/src/runtime/threads/thread_starter.cc
+  tests/libprocessor/runtime/batching/test_batcher.cc
   tests/libprocessor/base/test_byte_budget.cc
-  tests/libprocessor/runtime/test_cancellation.cc
-  tests/libprocessor/runtime/test_cpuset.cc
-  tests/libprocessor/runtime/test_histogram.cc
+  tests/libprocessor/runtime/requests/test_cancellation.cc
+  tests/libprocessor/runtime/threads/test_cpuset.cc
+  tests/libprocessor/runtime/stats/test_histogram.cc
   tests/libprocessor/base/test_log.cc
-  tests/libprocessor/runtime/test_process_threads.cc
-  tests/libprocessor/runtime/test_request_threads.cc
-  tests/libprocessor/runtime/test_request_watch.cc
-  tests/libprocessor/runtime/test_session_slot.cc
-  tests/libprocessor/runtime/test_step_runner.cc
-  tests/libprocessor/runtime/test_thread_starter.cc)
+  tests/libprocessor/runtime/threads/test_process_threads.cc
+  tests/libprocessor/runtime/threads/test_request_threads.cc
+  tests/libprocessor/runtime/requests/test_request_watch.cc
+  tests/libprocessor/runtime/session/test_session_slot.cc
+  tests/libprocessor/runtime/executor/test_step_runner.cc
+  tests/libprocessor/runtime/threads/test_thread_starter.cc)
 target_include_directories(processor_thread_tests PRIVATE tests/libprocessor/runtime)
 target_link_options(processor_thread_tests PRIVATE -Wl,--no-as-needed)
 target_link_libraries(processor_thread_tests PRIVATE processor_flags ${TENSORFLOW_LIBRARIES} GTest::gtest_main)

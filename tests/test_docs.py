@@ -126,7 +126,7 @@ def _refusal(model: Path, key: str, value: object) -> str:
 
 def _keys_in_source() -> list[str]:
     """Return the string literals of the configuration's source that look like keys; some are values."""
-    source = (ROOT / "libprocessor" / "src" / "runtime" / "model_config.cc").read_text(encoding="utf-8")
+    source = (ROOT / "libprocessor" / "src" / "runtime" / "config" / "model_config.cc").read_text(encoding="utf-8")
     return sorted(set(re.findall(r'"([a-z][a-z_]+)"', source)))
 
 

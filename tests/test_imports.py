@@ -136,7 +136,7 @@ def test_import_of_processor_loads_neither_tensorflow_nor_the_library() -> None:
 @pytest.mark.parametrize("folder", INCLUDES)
 def test_library_folder_includes_only_what_it_may(folder: str) -> None:
     source = ROOT / "libprocessor" / "src" / folder
-    files = [path for path in sorted(source.iterdir()) if path.suffix in {".h", ".cc"}]
+    files = [path for path in sorted(source.rglob("*")) if path.suffix in {".h", ".cc"}]
     assert files
     allowed = (*sorted(INCLUDES[folder]), f"src/{folder}/")
     wrong = [

@@ -17,21 +17,23 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-_LIBRARY = tuple(f"libprocessor/src/{folder}/*.cc" for folder in ("base", "c_api", "codec", "host", "runtime"))
+_LIBRARY = tuple(f"libprocessor/src/{folder}/**/*.cc" for folder in ("base", "c_api", "codec", "host", "runtime"))
 # Targets that CMake compiles in batches, and where their sources are; of some there are more than these.
 TARGETS = {
     "processor_objects": _LIBRARY,
     "processor_rules_objects": _LIBRARY,
     "processor_kernels": ("libprocessor/src/kernels/*.cc", "libprocessor/src/tables/*.cc"),
-    "processor_tests": tuple(f"tests/libprocessor/{folder}/*.cc" for folder in ("base", "codec", "host", "runtime")),
+    "processor_tests": tuple(
+        f"tests/libprocessor/{folder}/**/*.cc" for folder in ("base", "c_api", "codec", "host", "runtime")
+    ),
     "processor_kernel_tests": ("tests/libprocessor/kernels/*.cc", "tests/libprocessor/tables/*.cc"),
     "processor_thread_tests": (
         "libprocessor/src/base/*.cc",
-        "libprocessor/src/host/*.cc",
-        "libprocessor/src/runtime/*.cc",
+        "libprocessor/src/host/**/*.cc",
+        "libprocessor/src/runtime/**/*.cc",
         "tests/libprocessor/base/*.cc",
-        "tests/libprocessor/host/*.cc",
-        "tests/libprocessor/runtime/*.cc",
+        "tests/libprocessor/host/**/*.cc",
+        "tests/libprocessor/runtime/**/*.cc",
     ),
     "bench_serving": ("libprocessor/bench/bench_serving.cc", "libprocessor/bench/[!b]*.cc"),
 }

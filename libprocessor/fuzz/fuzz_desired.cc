@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "src/host/accepted_state.h"
-#include "src/host/desired_check.h"
-#include "src/host/version_config.h"
+#include "src/host/desired/accepted_state.h"
+#include "src/host/desired/desired_check.h"
+#include "src/host/desired/version_config.h"
 
 namespace {
 

@@ -73,7 +73,7 @@ def stamp_of(folder: Path) -> str:
 def seal_of(folder: Path) -> str:
     """Return a text that changes when anything is written below a folder, though sizes and times be put back.
 
-    Hosts compute the same (`libprocessor/src/host/model_files.h`), and read all files again where it is another.
+    Hosts compute the same (`libprocessor/src/host/versions/model_files.h`), and read all files again if it changed.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from typing import Any
 from serving_proxy.records.states import State
 
 HUNG = "hung"
-# How `warmup` of actual.json ends then; libprocessor/src/runtime/warmup.cc writes it.
+# How `warmup` of actual.json ends then; libprocessor/src/runtime/version/warmup.cc writes it.
 _NOT_WARMED_UP = "; not warmed up"
 _MOST_SHOWN = 300
 _GOING_DOWN = "every host is going down"

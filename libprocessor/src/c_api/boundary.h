@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "processor/processor.h"
-#include "src/runtime/exception_status.h"
+#include "src/runtime/requests/exception_status.h"
 
 namespace processor {
 

@@ -8,8 +8,8 @@
 #include "processor/processor.h"
 #include "src/base/json_text.h"
 #include "src/c_api/boundary.h"
-#include "src/host/desired_check.h"
-#include "src/runtime/cpuset.h"
+#include "src/host/desired/desired_check.h"
+#include "src/runtime/threads/cpuset.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "processor/processor.h"
-#include "src/runtime/model.h"
+#include "src/runtime/model/model.h"
 
 struct processor_model {
   mutable std::mutex mutex;

@@ -10,8 +10,8 @@
 #include "src/base/log.h"
 #include "src/c_api/boundary.h"
 #include "src/codec/codec.h"
-#include "src/runtime/cpuset.h"
-#include "src/runtime/stats.h"
+#include "src/runtime/stats/stats.h"
+#include "src/runtime/threads/cpuset.h"
 #include "tensorflow/c/c_api.h"
 
 namespace {

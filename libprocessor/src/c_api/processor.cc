@@ -9,7 +9,7 @@
 #include "src/c_api/handle.h"
 #include "src/c_api/request_work.h"
 #include "src/c_api/result.h"
-#include "src/runtime/model.h"
+#include "src/runtime/model/model.h"
 
 namespace {
 

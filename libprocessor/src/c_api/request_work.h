@@ -9,7 +9,7 @@
 
 #include "processor/processor.h"
 #include "src/c_api/result.h"
-#include "src/runtime/model.h"
+#include "src/runtime/model/model.h"
 
 namespace processor {
 

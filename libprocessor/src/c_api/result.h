@@ -10,8 +10,8 @@
 #include "processor/processor.h"
 #include "src/c_api/tensor_view.h"
 #include "src/codec/buffer.h"
-#include "src/host/route_table.h"
-#include "src/runtime/stats.h"
+#include "src/host/requests/route_table.h"
+#include "src/runtime/stats/stats.h"
 
 struct processor_result {
   bool holds_bytes = false;

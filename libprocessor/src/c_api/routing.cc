@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The modern ABI's view of the routing of experiments.
-#include "src/host/routing.h"
+#include "src/host/desired/routing.h"
 
 #include "processor/processor.h"
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "src/codec/descriptions.h"
-#include "src/host/host_stats.h"
 #include "src/host/model_host.h"
+#include "src/host/requests/host_stats.h"
 
 namespace processor {
 namespace {

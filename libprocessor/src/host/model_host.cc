@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/codec/message_text.h"
-#include "src/host/shadow_lane.h"
-#include "src/runtime/deadline.h"
-#include "src/runtime/exception_status.h"
+#include "src/host/requests/shadow_lane.h"
+#include "src/runtime/requests/deadline.h"
+#include "src/runtime/requests/exception_status.h"
 
 namespace processor {
 namespace {

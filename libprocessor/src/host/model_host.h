@@ -11,9 +11,9 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "src/host/host_call.h"
-#include "src/host/host_control.h"
-#include "src/host/host_metrics.h"
+#include "src/host/control/host_control.h"
+#include "src/host/reports/host_metrics.h"
+#include "src/host/requests/host_call.h"
 
 namespace processor {
 

@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "src/runtime/batcher.h"
-#include "src/runtime/session_slot.h"
+#include "src/runtime/batching/batcher.h"
+#include "src/runtime/session/session_slot.h"
 
 namespace processor {
 

@@ -12,7 +12,7 @@ from processor._ffi import ffi
 from processor._lib import get_lib
 from serving_proxy.experiments.assign import BUCKETS, Arm, assign, bucket, buckets
 
-# As in tests/libprocessor/host/test_routing.cc.
+# As in tests/libprocessor/host/desired/test_routing.cc.
 VECTORS = [
     (b"", b"", 7227),
     (b"", b"0", 2051),

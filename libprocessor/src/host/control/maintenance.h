@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where versions are loaded, warmed up and unloaded: a few jobs at a time, on CPUs of their own or when nobody else has
+// work.
+#ifndef PROCESSOR_HOST_CONTROL_MAINTENANCE_H_
+#define PROCESSOR_HOST_CONTROL_MAINTENANCE_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "src/runtime/threads/cpuset.h"
+#include "src/runtime/threads/thread_starter.h"
+
+namespace processor {
+
+/// A number of lanes, each with one job at a time. Used by one thread.
+class Maintenance {
+ public:
+  /// `done` is called at the end of each job, on its thread.
+  explicit Maintenance(std::function<void()> done, int lanes = 1);
+  ~Maintenance() { Wait(); }
+  Maintenance(const Maintenance&) = delete;
+  Maintenance& operator=(const Maintenance&) = delete;
+
+  int lanes() const { return static_cast<int>(lanes_.size()); }
+  bool busy(int lane = 0) const { return lanes_[lane]->busy.load(); }
+
+  /// Starts a job, which must not throw, on a lane that is not busy. `cpus` empty: on all CPUs, with SCHED_IDLE.
+  /// \return RESOURCE_EXHAUSTED if no thread is to be had.
+  absl::Status Start(const CpuSet& cpus, std::function<void()> job, int lane = 0);
+
+  /// Waits for the jobs that are running.
+  void Wait();
+
+ private:
+  struct Lane {
+    std::atomic<bool> busy{false};
+    // Of each job a new one: a thread without privileges that has once been idle stays so.
+    std::thread thread;
+  };
+
+  const std::function<void()> done_;
+  ThreadStarter starter_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_HOST_CONTROL_MAINTENANCE_H_

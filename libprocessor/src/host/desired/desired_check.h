@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether hosts would serve a desired state, by the rules with which they read it, and before anybody writes it.
+#ifndef PROCESSOR_HOST_DESIRED_DESIRED_CHECK_H_
+#define PROCESSOR_HOST_DESIRED_DESIRED_CHECK_H_
+
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "src/host/desired/desired_state.h"
+#include "src/runtime/threads/cpuset.h"
+
+namespace processor {
+
+/// Tells what hosts would refuse. No file is opened: whether there is a model behind a path, only a load can tell.
+///
+/// \param allowed  the CPUs that hosts may use
+/// \return as ParseDesiredState().
+absl::Status CheckDesired(std::string_view text, const CpuSet& allowed, std::vector<DesiredFault>* faults);
+
+}  // namespace processor
+
+#endif  // PROCESSOR_HOST_DESIRED_DESIRED_CHECK_H_

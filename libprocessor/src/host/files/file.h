@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file descriptor with one owner, and what the system says of files as statuses.
+#ifndef PROCESSOR_HOST_FILES_FILE_H_
+#define PROCESSOR_HOST_FILES_FILE_H_
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+
+namespace processor {
+
+class File {
+ public:
+  explicit File(int descriptor = -1) : descriptor_(descriptor) {}
+  ~File() { Close(); }
+  File(File&& other) noexcept : descriptor_(other.Release()) {}
+  File& operator=(File&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+
+  bool is_open() const { return descriptor_ >= 0; }
+  int get() const { return descriptor_; }
+  int Release() { return std::exchange(descriptor_, -1); }
+  void Close() {
+    if (is_open()) close(Release());
+  }
+
+ private:
+  int descriptor_;
+};
+
+/// "'/path': cannot be read: No such file or directory"; `error` is an errno.
+absl::Status FileError(std::string_view path, std::string_view what, int error);
+
+/// Reads a file at once. Nothing that is put in its place, such as a FIFO or a device, makes it wait.
+/// \return NOT_FOUND; INVALID_ARGUMENT if it is no regular file of at most `most_bytes`; what the system says.
+absl::Status ReadSmallFile(const std::string& path, int64_t most_bytes, std::string* text);
+
+}  // namespace processor
+
+#endif  // PROCESSOR_HOST_FILES_FILE_H_

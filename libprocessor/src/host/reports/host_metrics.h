@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The statistics of a host as texts: for Prometheus, and stats.json.
+#ifndef PROCESSOR_HOST_REPORTS_HOST_METRICS_H_
+#define PROCESSOR_HOST_REPORTS_HOST_METRICS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/host/reports/actual_state.h"
+#include "src/host/requests/host_stats.h"
+#include "src/host/requests/route_table.h"
+
+namespace processor {
+
+/// Upper ends of the buckets of durations, in nanoseconds: 10 us to 10 s.
+const std::vector<int64_t>& DurationBounds();
+
+/// "OK", "INVALID_ARGUMENT" and so on.
+std::string CodeName(int code);
+
+/// What docs/model_host.md lists under "Statistics".
+std::string HostMetricsText(const ActualState& actual, const RouteTable& table, const HostStats& stats);
+
+/// The content of stats.json.
+std::string HostStatsJson(const ActualState& actual, const RouteTable& table, const HostStats& stats);
+
+}  // namespace processor
+
+#endif  // PROCESSOR_HOST_REPORTS_HOST_METRICS_H_

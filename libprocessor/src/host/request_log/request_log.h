@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// A sample of the requests that were answered, written down as TFRecords of PredictionLog (docs/model_host.md, "Request
+// log"). Requests are copied into a queue and wait for nothing; one thread, which gives way to all others, writes.
+#ifndef PROCESSOR_HOST_REQUEST_LOG_REQUEST_LOG_H_
+#define PROCESSOR_HOST_REQUEST_LOG_REQUEST_LOG_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "src/codec/codec.h"
+#include "src/host/desired/desired_state.h"
+#include "src/host/desired/routing.h"
+#include "src/host/request_log/record_folder.h"
+#include "src/host/request_log/sample_queue.h"
+
+namespace processor {
+
+/// Of one model. Any thread may sample and read the counts.
+class ModelLog : public std::enable_shared_from_this<ModelLog> {
+ public:
+  ModelLog(std::string model, std::string folder, SampleQueue* queue)
+      : model_(std::move(model)), queue_(queue), folder_(std::move(folder)) {}
+
+  /// From now on.
+  void Configure(const RequestLogSettings& settings);
+
+  /// Is the next request one of the sample?
+  bool Samples() {
+    const int sample = sample_.load(std::memory_order_relaxed);
+    return sample > 0 && DrawnBucket(seen_.fetch_add(1, std::memory_order_relaxed)) < static_cast<uint32_t>(sample);
+  }
+
+  /// Copies a request: the bytes that came if they are a PredictRequest, else one with the same tensors. Null, and
+  /// counted, if there is no room or no such request.
+  std::unique_ptr<SampledRequest> Copy(const Method& method, std::string_view bytes, const DecodedRequest& request,
+                                       int64_t version) noexcept;
+  /// Takes a copy to be written; null: none.
+  void Offer(std::unique_ptr<SampledRequest> sampled) noexcept;
+
+  /// For the thread that writes: a request that was offered.
+  void Write(const SampledRequest& sampled) noexcept;
+  void Drop() { dropped_.fetch_add(1, std::memory_order_relaxed); }
+
+  uint64_t written() const { return written_.load(std::memory_order_relaxed); }
+  uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
+  uint64_t unsupported() const { return unsupported_.load(std::memory_order_relaxed); }
+
+ private:
+  absl::Status Append(const SampledRequest& sampled);
+
+  const std::string model_;
+  SampleQueue* const queue_;  // outlives all requests
+  std::atomic<int> sample_{0};
+  std::atomic<int64_t> max_bytes_{0};
+  std::atomic<int> max_files_{0};
+  std::atomic<uint64_t> seen_{0}, written_{0}, dropped_{0}, unsupported_{0};
+
+  // Of the thread that writes.
+  RecordFolder folder_;
+  absl::Status fault_;
+  int64_t retry_at_ns_ = 0;
+};
+
+/// Of a host.
+class RequestLog {
+ public:
+  /// `folder`: where the folders of the models are; made when there is something to write.
+  explicit RequestLog(std::string folder) : folder_(std::move(folder)), queue_(kMaxRequests, kMaxBytes) {}
+  ~RequestLog() { Stop(); }
+  RequestLog(const RequestLog&) = delete;
+  RequestLog& operator=(const RequestLog&) = delete;
+
+  /// The log of a model, with those settings from now on; null for one that never had any. The first begins the thread.
+  std::shared_ptr<ModelLog> Of(const std::string& model, const RequestLogSettings& settings);
+  /// Forgets models that are not served any more.
+  void Keep(const std::map<std::string, DesiredModel, std::less<>>& models);
+
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  /// Writes all that was offered, for no longer than kLongestFlush.
+  void Flush() noexcept { FlushUntil(TimePoint::max()); }
+  void FlushUntil(TimePoint deadline) noexcept;
+  /// Flushes, drops what is left and ends the thread.
+  void Stop() noexcept;
+
+  static constexpr int64_t kMaxRequests = 1024;
+  static constexpr int64_t kMaxBytes = int64_t{64} << 20;
+  static constexpr std::chrono::seconds kLongestFlush{2};
+
+ private:
+  void StartThread();
+  void Work() noexcept;
+  /// The next that waits; null: none. For one thread at a time.
+  std::unique_ptr<SampledRequest> PopNext();
+  /// Writes it. False if there was none, or another thread was writing until the deadline.
+  bool WriteNext(TimePoint deadline) noexcept;
+
+  const std::string folder_;
+  SampleQueue queue_;
+  std::map<std::string, std::shared_ptr<ModelLog>> logs_;  // of the control thread
+  std::string thread_error_;
+
+  std::timed_mutex writing_;  // no request takes it
+  SampledRequest* taken_ = nullptr;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_HOST_REQUEST_LOG_REQUEST_LOG_H_

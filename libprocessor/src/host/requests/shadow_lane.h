@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies of live requests for one shadow version: they wait in a short queue, run on a thread that gives way to all
+// others, and their scores are compared with those that the client got. A live request waits for nothing of it.
+#ifndef PROCESSOR_HOST_REQUESTS_SHADOW_LANE_H_
+#define PROCESSOR_HOST_REQUESTS_SHADOW_LANE_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "absl/types/span.h"
+#include "nlohmann/json.hpp"
+#include "src/host/desired/routing.h"
+#include "src/host/requests/host_call.h"
+#include "src/host/requests/score_comparison.h"
+#include "src/runtime/threads/thread_starter.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace processor {
+
+class ShadowLane {
+ public:
+  /// `find` answers the shadow version as it is now, or null while it is not ready.
+  explicit ShadowLane(std::function<std::shared_ptr<const Servable>()> find) : find_(std::move(find)) {}
+  ~ShadowLane();
+  ShadowLane(const ShadowLane&) = delete;
+  ShadowLane& operator=(const ShadowLane&) = delete;
+
+  /// Is the next request of those that get copies? `weight` in hundredths of a percent.
+  bool Samples(int weight) {
+    return KeylessBucket(seen_.fetch_add(1, std::memory_order_relaxed)) < static_cast<uint32_t>(weight);
+  }
+
+  /// Takes a copy of a request that was answered, with its scores; drops it if the queue is full or busy.
+  void Offer(const HostCall& call) noexcept;
+
+  /// Drops what waits. The thread ends after the request that it runs.
+  void Stop() noexcept;
+  /// Has it ended, so that destroying takes no time?
+  bool ended() const { return ended_.load(); }
+
+  uint64_t compared() const { return compared_.load(std::memory_order_relaxed); }
+  uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
+  uint64_t failed() const { return failed_.load(std::memory_order_relaxed); }
+  /// The comparison so far, and what was dropped.
+  nlohmann::ordered_json Json() const;
+
+ private:
+  struct Copy {
+    std::string protocol, method, data;
+    HostRequest request;  // of these
+    const Method* run_as = nullptr;
+    tensorflow::Tensor scores;    // that the client got
+    tensorflow::Tensor answered;  // by the shadow version
+  };
+
+  struct Job {
+    std::unique_ptr<Copy> copy;
+    std::shared_ptr<const Servable> servable;
+    absl::Status status;
+  };
+
+  void Add(std::unique_ptr<Copy> copy);
+  void Count(size_t requests, size_t bytes) noexcept;
+  void Work() noexcept;
+  void Take(Job* job);
+  static absl::Status Run(Copy& copy, const Servable& servable);
+  void Record(Job* job);
+
+  static constexpr size_t kCapacity = 256;
+  static constexpr size_t kMaxBytes = size_t{64} << 20;
+
+  const std::function<std::shared_ptr<const Servable>()> find_;
+  std::atomic<uint64_t> seen_{0}, compared_{0}, dropped_{0}, failed_{0};
+  std::atomic<bool> ended_{true};
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::unique_ptr<Copy>> queue_;
+  std::atomic<size_t> num_queued_{0}, queued_bytes_{0};  // of queue_, to be looked at without the lock
+  bool stopped_ = false;
+  ThreadStarter starter_;  // with the scheduling of the thread that makes the lane: does for thread_ what takes locks
+  std::thread thread_;     // begins with the first request
+
+  mutable std::mutex comparison_mutex_;
+  ScoreComparison comparison_;
+};
+
+/// The first output of a response that is float; an empty tensor if none is.
+tensorflow::Tensor FirstFloat(const std::vector<tensorflow::Tensor>& outputs);
+/// Its numbers.
+absl::Span<const float> Floats(const tensorflow::Tensor& tensor);
+
+}  // namespace processor
+
+#endif  // PROCESSOR_HOST_REQUESTS_SHADOW_LANE_H_

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several decoded requests in one run of the graph: inputs are put one below the other, outputs are cut apart again.
+//
+// It presumes that the first dimension of all inputs and outputs counts rows, and that a row's outputs do not depend on
+// other rows: output_rows.h says whether that is known, has to be tried, or is to be checked.
+// A request hears of no other's failure: if a run fails, each is repeated alone.
+#ifndef PROCESSOR_RUNTIME_BATCHING_BATCH_RUN_H_
+#define PROCESSOR_RUNTIME_BATCHING_BATCH_RUN_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "src/codec/codec.h"
+#include "src/runtime/rows/output_rows.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace processor {
+
+/// Rows of a request: the first dimension of all its inputs. 0 if they differ, if one has none or the signature fixes it,
+/// or if an input is of a dtype that cannot be copied.
+int64_t RowsOf(const DecodedRequest& request);
+
+/// Could they be run together: same signature, outputs, and dimensions but for the first?
+bool SameKind(const DecodedRequest& a, const DecodedRequest& b);
+
+/// Equal for requests of the same kind, nearly always unequal for others.
+uint64_t KindOf(const DecodedRequest& request);
+
+/// One request of a run.
+struct JointRequest {
+  const DecodedRequest* request = nullptr;
+  int64_t rows = 0;
+  std::vector<tensorflow::Tensor> outputs;
+  absl::Status status;
+};
+
+using RunRequest = std::function<absl::Status(const DecodedRequest&, std::vector<tensorflow::Tensor>*)>;
+
+/// How it went.
+struct JointOutcome {
+  bool together = false;  // the answers are those of one run
+  bool repeated = false;  // of runs one by one, after one of all had failed or was not to be trusted
+};
+
+/// Runs requests of one kind, and sets outputs and status of each. `run`: runs one decoded request.
+JointOutcome RunTogether(const RunRequest& run, OutputRows* known, std::vector<JointRequest>* requests) noexcept;
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_BATCHING_BATCH_RUN_H_

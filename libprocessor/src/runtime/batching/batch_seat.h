@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a thread that has brought a request to a batcher hears what became of it.
+#ifndef PROCESSOR_RUNTIME_BATCHING_BATCH_SEAT_H_
+#define PROCESSOR_RUNTIME_BATCHING_BATCH_SEAT_H_
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "src/runtime/batching/batcher.h"
+
+namespace processor {
+
+/// Where a thread waits for its entry to be run, or for a place to run it. One wait and one wake are all that it costs:
+/// there are as many of both as requests.
+class BatchEntry::Seat {
+ public:
+  static constexpr int64_t kNever = INT64_MAX;
+
+  /// What has become of it, once.
+  void Lead(int session) { Settle(session, absl::OkStatus()); }
+  void End(const absl::Status& status) { Settle(-1, status); }
+
+  /// False if the time came first. `until_ns`: on CLOCK_MONOTONIC, or kNever for as long as it takes.
+  bool WaitUntil(int64_t until_ns) {
+    until_ns = std::max<int64_t>(until_ns, 0);
+    const timespec until = {static_cast<time_t>(until_ns / 1'000'000'000), static_cast<long>(until_ns % 1'000'000'000)};
+    while (settled_.load(std::memory_order_acquire) == 0) {
+      const long answer = syscall(SYS_futex, &settled_, FUTEX_WAIT_BITSET_PRIVATE, 0,
+                                  until_ns == kNever ? nullptr : &until, nullptr, FUTEX_BITSET_MATCH_ANY);
+      if (answer != 0 && errno == ETIMEDOUT) return settled_.load(std::memory_order_acquire) != 0;
+    }
+    return true;
+  }
+
+  int session() const { return session_; }  // -1: it has ended
+  const absl::Status& status() const { return status_; }
+
+ private:
+  void Settle(int session, const absl::Status& status) {
+    session_ = session;
+    status_ = status;
+    settled_.store(1, std::memory_order_release);
+    // The thread may have seen it and gone, and the seat with it: then this wakes nobody, or somebody who looks again.
+    syscall(SYS_futex, &settled_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  }
+
+  std::atomic<uint32_t> settled_{0};
+  int session_ = -1;
+  absl::Status status_;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_BATCHING_BATCH_SEAT_H_

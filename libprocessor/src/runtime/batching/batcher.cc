@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/batching/batcher.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/runtime/batching/batch_seat.h"
+#include "src/runtime/requests/deadline.h"
+#include "src/runtime/stats/stats.h"
+
+namespace processor {
+namespace {
+
+constexpr int64_t kNever = BatchEntry::Seat::kNever;
+// A request that has come meanwhile is worth giving way to other threads for so long; about what a run of it costs.
+constexpr int64_t kWorthNs = 50'000;
+constexpr uint32_t kMostBackoff = 512;
+
+// Deadlines that nanoseconds cannot hold are as good as none.
+int64_t DeadlineNs(int64_t deadline_us) {
+  return deadline_us == 0 || deadline_us > INT64_MAX / 1000 ? kNever : 1000 * std::max<int64_t>(deadline_us, 0);
+}
+
+}  // namespace
+
+Batcher::Batcher(Setup setup)
+    : setup_(std::move(setup)),
+      places_(static_cast<size_t>(setup_.sessions), setup_.places),
+      free_places_(setup_.sessions * setup_.places) {}
+
+void Batcher::SetOptions(const BatchOptions& options) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  options_ = options;
+  on_.store(options.mode != BatchMode::kOff, std::memory_order_relaxed);
+  // What was not due may be now, and threads that wait have the old options in mind.
+  for (BatchEntry* entry = waiting_.front(); entry != nullptr; entry = entry->next_) entry->overdue_ = true;
+  for (int i = free_places_; i >= 0; --i) HandOut(-1).IgnoreError();
+  wake_.notify_all();
+}
+
+BatchOptions Batcher::options() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return options_;
+}
+
+absl::Status Batcher::Prepare(BatchEntry& entry) {
+  entry.prepared_ = true;
+  return entry.Prepare();
+}
+
+absl::Status Batcher::Run(BatchEntry& entry, int preferred) {
+  int session = -1;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (stopped_) return stop_status_;
+    if (options_.mode != BatchMode::kTimed) session = TakePlace(preferred);
+  }
+  // Who has to wait reads the request meanwhile.
+  if (absl::Status s = Prepare(entry); !s.ok()) {
+    if (session >= 0) PassOn(session);
+    return s;
+  }
+  if (session < 0) {
+    Seat seat;
+    absl::Status ended;
+    if (!WaitForPlace(entry, seat, preferred, &ended, &session)) return ended;
+  }
+  Lead(&entry, session);
+  // The next run begins before this one's answers are looked at.
+  PassOn(session);
+  Deliver(entry.next_);
+  return absl::OkStatus();
+}
+
+// True: `session` is for this entry to be run on. False: it has ended, by `status`.
+bool Batcher::WaitForPlace(BatchEntry& entry, Seat& seat, int preferred, absl::Status* status, int* session) {
+  entry.seat_ = &seat;
+  int64_t due_ns = kNever;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (stopped_) {
+      *status = stop_status_;
+      return false;
+    }
+    List(&entry);
+    HandOut(preferred).IgnoreError();
+    if (options_.mode == BatchMode::kTimed) due_ns = DueNs(entry);
+  }
+  const int64_t deadline_ns = DeadlineNs(entry.deadline_us);
+  while (!seat.WaitUntil(std::min(due_ns, deadline_ns))) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!entry.listed_) {
+      lock.unlock();
+      seat.WaitUntil(kNever);  // somebody runs it
+      break;
+    }
+    const int64_t now_ns = NowNs();
+    if (now_ns >= deadline_ns) {
+      Unlist(&entry);
+      *status = DeadlinePassed();
+      return false;
+    }
+    if (now_ns < due_ns) continue;
+    *session = TakePlace(preferred);
+    if (*session >= 0) {
+      Unlist(&entry);
+      return true;
+    }
+    entry.overdue_ = true;
+    due_ns = kNever;  // whoever ends a run sees that it is due
+  }
+  *session = seat.session();
+  *status = seat.status();
+  return *session >= 0;
+}
+
+absl::Status Batcher::Start(BatchEntry* entry, int preferred) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (stopped_) return stop_status_;
+  if (num_started_ >= setup_.max_waiting) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("model: ", num_started_, " requests wait, expected fewer than max_queue_size for each session"));
+  }
+  List(entry);
+  const absl::Status status = HandOut(preferred);
+  if (!status.ok() && entry->listed_) Unlist(entry);
+  return status;
+}
+
+BatchEntry* Batcher::Remove(uint64_t id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (BatchEntry* entry = waiting_.front(); entry != nullptr; entry = entry->next_) {
+    if (entry->seat_ != nullptr || entry->id != id) continue;
+    Unlist(entry);
+    return entry;
+  }
+  return nullptr;
+}
+
+void Batcher::Serve(int session) noexcept {
+  for (;;) {
+    BatchEntry* first = nullptr;
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      for (int64_t when_ns = kNever; (first = Due(&when_ns)) == nullptr; when_ns = kNever) {
+        if (num_started_ == 0 || watchers_ > 0) return FreePlace(session);
+        ++watchers_;
+        wake_.wait_until(lock, DeadlinePoint(when_ns / 1000 + 1));
+        --watchers_;
+      }
+      Unlist(first);
+      // Somebody else has to look after what still waits to be due.
+      if (options_.mode == BatchMode::kTimed) HandOut(-1).IgnoreError();
+    }
+    if (first->seat_ != nullptr) return first->seat_->Lead(session);
+    if (!first->prepared_) {
+      if (const absl::Status s = Prepare(*first); !s.ok()) {
+        first->Fail(s);
+        continue;
+      }
+    }
+    Lead(first, session);
+    Deliver(first);
+  }
+}
+
+void Batcher::ReturnPlace(int session) noexcept {
+  std::lock_guard<std::mutex> lock(mutex_);
+  FreePlace(session);
+}
+
+void Batcher::Stop(const absl::Status& status) {
+  BatchEntry* left = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stopped_ = true;
+    stop_status_ = status;
+    while (BatchEntry* entry = waiting_.front()) {
+      Unlist(entry);
+      entry->next_ = left;
+      left = entry;
+    }
+    wake_.notify_all();
+  }
+  while (left != nullptr) {
+    BatchEntry* const entry = std::exchange(left, left->next_);
+    if (entry->seat_ != nullptr) {
+      entry->seat_->End(status);
+    } else {
+      entry->Fail(status);
+    }
+  }
+}
+
+// Takes along what waits and fits, and runs it with `first`.
+void Batcher::Lead(BatchEntry* first, int session) noexcept {
+  first->next_ = nullptr;
+  if (first->rows > 0) LetOthersCome(first);
+  int64_t requests = 0;
+  for (const BatchEntry* entry = first; entry != nullptr; entry = entry->next_) ++requests;
+  running_.fetch_add(requests, std::memory_order_relaxed);
+  const int64_t start_ns = NowNs();
+  setup_.run(session, first);
+  running_.fetch_sub(requests, std::memory_order_relaxed);
+  const int64_t usual_ns = usual_run_ns_.load(std::memory_order_relaxed);
+  usual_run_ns_.store(usual_ns + (NowNs() - start_ns - usual_ns) / 8, std::memory_order_relaxed);
+}
+
+// Where more threads want to send requests than there are CPUs, one that finds a free place at every turn would run
+// request after request alone, until its time slice ends, while others are ready to send theirs. So it gives way to threads
+// that are ready to run: no CPU is idle meanwhile, and if there are none it comes back at once. Where that brings nothing,
+// or the CPU is given to somebody else for long, it is tried rarely.
+void Batcher::LetOthersCome(BatchEntry* first) noexcept {
+  const uint32_t patience = patience_.load(std::memory_order_relaxed);
+  if (patience > 0) patience_.store(patience - 1, std::memory_order_relaxed);
+  if (num_waiting_.load(std::memory_order_relaxed) > 0) {
+    Gather(first);
+    return;
+  }
+  if (patience > 0) return;
+  const int64_t before_ns = NowNs();
+  sched_yield();
+  const int64_t taken_ns = NowNs() - before_ns;
+  const int64_t company = num_waiting_.load(std::memory_order_relaxed) > 0 ? Gather(first) : 0;
+  const int64_t old_gain_ns = gain_ns_.load(std::memory_order_relaxed);
+  const int64_t gain_ns = old_gain_ns + (company * kWorthNs - taken_ns - old_gain_ns) / 8;
+  gain_ns_.store(gain_ns, std::memory_order_relaxed);
+  const uint32_t backoff = gain_ns >= 0 ? 0 : backoff_.load(std::memory_order_relaxed);
+  patience_.store(backoff, std::memory_order_relaxed);
+  backoff_.store(std::clamp<uint32_t>(2 * backoff, 1, kMostBackoff), std::memory_order_relaxed);
+}
+
+// \return how many requests have joined.
+int64_t Batcher::Gather(BatchEntry* first) noexcept {
+  BatchEntry* last = first;
+  BatchEntry* unread = nullptr;  // to be read before it is known whether they fit
+  BatchEntry** last_unread = &unread;
+  int64_t rows = first->rows, max_rows = 0, joined = 0;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    max_rows = options_.max_rows;
+    int64_t expected = rows;
+    int64_t most = Share();
+    for (BatchEntry *entry = waiting_.front(), *next = nullptr; entry != nullptr; entry = next) {
+      if (expected >= max_rows || most == 0) break;
+      next = entry->next_;
+      if (!entry->prepared_) {
+        --most;
+        Unlist(entry);
+        *last_unread = entry;
+        last_unread = &entry->next_;
+        ++expected;
+      } else if (entry->rows > 0 && expected + entry->rows <= max_rows && entry->kind == first->kind) {
+        --most;
+        Unlist(entry);
+        last = last->next_ = entry;
+        rows += entry->rows;
+        expected += entry->rows;
+        ++joined;
+      }
+    }
+  }
+  while (unread != nullptr) {
+    BatchEntry* const entry = std::exchange(unread, unread->next_);
+    entry->next_ = nullptr;
+    if (const absl::Status s = Prepare(*entry); !s.ok()) {
+      entry->Fail(s);
+    } else if (entry->rows > 0 && rows + entry->rows <= max_rows && entry->kind == first->kind) {
+      last = last->next_ = entry;
+      rows += entry->rows;
+      ++joined;
+    } else {
+      GiveBack(entry);
+    }
+  }
+  return joined;
+}
+
+void Batcher::GiveBack(BatchEntry* entry) noexcept {
+  absl::Status stopped;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!stopped_) {
+      List(entry);
+      // If no worker is to be had, this thread's place comes to it.
+      HandOut(-1).IgnoreError();
+      return;
+    }
+    stopped = stop_status_;
+  }
+  entry->Fail(stopped);
+}
+
+// Hands on a place whose run has ended, on a thread that has other things to do.
+void Batcher::PassOn(int session) noexcept {
+  Seat* seat = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    int64_t when_ns = kNever;
+    BatchEntry* const next = Due(&when_ns);
+    if (next == nullptr && (num_started_ == 0 || watchers_ > 0)) return FreePlace(session);
+    if (next != nullptr && next->seat_ != nullptr) {
+      seat = next->seat_;
+      Unlist(next);
+    }
+  }
+  if (seat != nullptr) {
+    seat->Lead(session);
+  } else if (!setup_.call_worker(session).ok()) {
+    Serve(session);
+  }
+}
+
+void Batcher::Deliver(BatchEntry* first) noexcept {
+  while (first != nullptr) {
+    BatchEntry* const entry = std::exchange(first, first->next_);
+    if (entry->seat_ != nullptr) {
+      entry->seat_->End(absl::OkStatus());
+    } else {
+      entry->Ran();
+    }
+  }
+}
+
+void Batcher::List(BatchEntry* entry) {
+  if (entry->sequence_ == 0) {
+    entry->sequence_ = ++sequence_;
+    entry->arrived_ns_ = NowNs();
+  }
+  waiting_.Insert(entry);
+  waiting_rows_ += std::max<int64_t>(entry->rows, 1);
+  if (entry->seat_ == nullptr) ++num_started_;
+  num_waiting_.store(waiting_.size(), std::memory_order_relaxed);
+}
+
+void Batcher::Unlist(BatchEntry* entry) {
+  waiting_.Remove(entry);
+  waiting_rows_ -= std::max<int64_t>(entry->rows, 1);
+  if (entry->seat_ == nullptr) --num_started_;
+  num_waiting_.store(waiting_.size(), std::memory_order_relaxed);
+}
+
+// -1 if none is free.
+int Batcher::TakePlace(int preferred) {
+  if (free_places_ == 0) return -1;
+  const int n = setup_.sessions;
+  int session = std::max(preferred, 0) % n;
+  while (places_[session] == 0) session = (session + 1) % n;
+  --places_[session];
+  --free_places_;
+  return session;
+}
+
+void Batcher::FreePlace(int session) {
+  ++places_[session];
+  ++free_places_;
+}
+
+// When an entry may not wait for company any longer: in the mode kTimed.
+int64_t Batcher::DueNs(const BatchEntry& entry) const {
+  if (entry.overdue_ || (entry.prepared_ && (entry.rows == 0 || entry.rows >= options_.max_rows)))
+    return entry.arrived_ns_;
+  int64_t due_ns = entry.arrived_ns_ + 1000 * options_.max_wait_us;
+  const int64_t deadline_ns = DeadlineNs(entry.deadline_us);
+  if (deadline_ns != kNever) due_ns = std::min(due_ns, deadline_ns - usual_run_ns_.load(std::memory_order_relaxed));
+  return due_ns;
+}
+
+// How many of those that wait should join a run that is about to begin: such that all places have as much to do. A place
+// that is busy now with less than its share is free before a run of all would end.
+int64_t Batcher::Share() const {
+  if (options_.mode == BatchMode::kTimed) return INT64_MAX;
+  const int64_t places = int64_t{setup_.sessions} * setup_.places;
+  const int64_t all = 1 + static_cast<int64_t>(waiting_.size()) + running_.load(std::memory_order_relaxed);
+  return (all + places - 1) / places - 1;
+}
+
+// What a free place should begin with now; null if nothing is due before `when_ns`.
+BatchEntry* Batcher::Due(int64_t* when_ns) const {
+  BatchEntry* const front = waiting_.front();
+  if (front == nullptr || options_.mode != BatchMode::kTimed || waiting_rows_ >= options_.max_rows) return front;
+  const int64_t now_ns = NowNs();
+  for (BatchEntry* entry = front; entry != nullptr; entry = entry->next_) {
+    const int64_t due_ns = DueNs(*entry);
+    if (due_ns <= now_ns) return entry;
+    *when_ns = std::min(*when_ns, due_ns);
+  }
+  return nullptr;
+}
+
+// After something has come to wait: sees to it that somebody runs it, or looks after it until it is due.
+absl::Status Batcher::HandOut(int preferred) {
+  int64_t when_ns = kNever;
+  BatchEntry* const next = Due(&when_ns);
+  if (watchers_ > 0) {
+    wake_.notify_all();  // they have places, and look again
+    return absl::OkStatus();
+  }
+  if (free_places_ == 0 || (next == nullptr && num_started_ == 0)) return absl::OkStatus();
+  const int session = TakePlace(preferred);
+  if (next != nullptr && next->seat_ != nullptr) {
+    Unlist(next);
+    next->seat_->Lead(session);
+    return absl::OkStatus();
+  }
+  const absl::Status status = setup_.call_worker(session);
+  if (!status.ok()) FreePlace(session);
+  return status;
+}
+
+}  // namespace processor

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/executor/cancellable_executor.h"
+
+#include <memory>
+#include <utility>
+
+#include "src/runtime/executor/step_cancellation.h"
+#include "src/runtime/executor/step_runner.h"
+#include "tensorflow/core/common_runtime/executor.h"
+#include "tensorflow/core/common_runtime/executor_factory.h"
+#include "tensorflow/core/common_runtime/local_executor_params.h"
+#include "tensorflow/core/graph/graph.h"
+#include "tsl/platform/denormal.h"
+
+namespace processor {
+namespace {
+
+constexpr char kWithPool[] = "PROCESSOR_CANCELLABLE_EXECUTOR";
+constexpr char kOnCaller[] = "PROCESSOR_CANCELLABLE_EXECUTOR_ON_CALLER";
+constexpr char kDefault[] = "DEFAULT";
+
+class CancellableExecutor : public tensorflow::Executor {
+ public:
+  CancellableExecutor(std::unique_ptr<tensorflow::Executor> executor, bool has_pool)
+      : executor_(std::move(executor)), has_pool_(has_pool) {}
+
+  absl::Status Run(const Args& args) override {
+    const StepCancellation cancellation(args.cancellation_manager);
+    if (!has_pool_) return executor_->Run(args);
+    const auto runner = std::make_shared<StepRunner>(args.runner);
+    Args own = args;
+    own.runner = [runner](StepRunner::Closure closure) { runner->Schedule(std::move(closure)); };
+    absl::Status result;
+    executor_->RunAsync(own, [runner, &result](const absl::Status& status) {
+      result = status;
+      runner->Finish();
+    });
+    {
+      // As on threads of TensorFlow's pools: results must not depend on where a kernel runs.
+      const tsl::port::ScopedFlushDenormal flush;
+      runner->Help();
+    }
+    return result;
+  }
+
+ private:
+  // Of functions, which run within a step that is looked after.
+  void RunAsyncInternal(const Args& args, DoneCallback done) override { executor_->RunAsync(args, std::move(done)); }
+
+  const std::unique_ptr<tensorflow::Executor> executor_;
+  const bool has_pool_;
+};
+
+class CancellableExecutorFactory : public tensorflow::ExecutorFactory {
+ public:
+  explicit CancellableExecutorFactory(bool has_pool) : has_pool_(has_pool) {}
+
+  absl::Status NewExecutor(const tensorflow::LocalExecutorParams& params, const tensorflow::Graph& graph,
+                           std::unique_ptr<tensorflow::Executor>* executor) override {
+    std::unique_ptr<tensorflow::Executor> made;
+    if (absl::Status s = tensorflow::NewExecutor(kDefault, params, graph, &made); !s.ok()) return s;
+    *executor = std::make_unique<CancellableExecutor>(std::move(made), has_pool_);
+    return absl::OkStatus();
+  }
+
+ private:
+  const bool has_pool_;
+};
+
+}  // namespace
+
+const char* CancellableExecutorType(bool has_pool) {
+  static const bool registered = [] {
+    tensorflow::ExecutorFactory::Register(kWithPool, new CancellableExecutorFactory(true));
+    tensorflow::ExecutorFactory::Register(kOnCaller, new CancellableExecutorFactory(false));
+    return true;
+  }();
+  (void)registered;
+  return has_pool ? kWithPool : kOnCaller;
+}
+
+}  // namespace processor

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/executor/sequential_executor.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "src/kernels/prepared_kernel.h"
+#include "src/runtime/executor/step_cancellation.h"
+#include "tensorflow/core/common_runtime/executor.h"
+#include "tensorflow/core/common_runtime/executor_factory.h"
+#include "tensorflow/core/common_runtime/local_executor_params.h"
+#include "tensorflow/core/framework/function.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_handle.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/resource_var.h"
+#include "tensorflow/core/graph/algorithm.h"
+#include "tensorflow/core/graph/graph.h"
+
+namespace processor {
+namespace {
+
+using tensorflow::Edge;
+using tensorflow::Graph;
+using tensorflow::Node;
+using tensorflow::OpKernel;
+using tensorflow::Tensor;
+using tensorflow::TensorValue;
+
+const std::string& TypeName(bool variables_are_constant) {
+  static const std::string* const constant = new std::string("PROCESSOR_SEQUENTIAL_EXECUTOR");
+  static const std::string* const changing = new std::string("PROCESSOR_SEQUENTIAL_EXECUTOR_CHANGING_VARIABLES");
+  return variables_are_constant ? *constant : *changing;
+}
+
+// How many nodes ahead the kernels are fetched, and how much of each: the object with the fields that all kernels have.
+constexpr size_t kFetchAhead = 4;
+constexpr size_t kFetchBytes = 320;
+
+// One kernel. Its inputs are `inputs[first_input ... + num_inputs)` of a step; where output j goes is said by
+// `consumers[first_consumer[j] ... first_consumer[j + 1])`.
+struct NodeState {
+  OpKernel* kernel;
+  uint32_t first_input;
+  uint32_t num_inputs;
+  uint32_t num_outputs;
+  uint32_t first_output;  // in consumer_begin_
+};
+
+// The tensors on their way between the kernels of one step. Kept from step to step: the values of constants stay.
+struct Step {
+  explicit Step(size_t num_inputs) : values(num_inputs), slots(std::make_unique<Slot[]>(num_inputs)) {}
+  ~Step() {
+    for (size_t i = 0; i < values.size(); ++i) Drop(i);
+  }
+
+  Tensor* At(size_t input) { return reinterpret_cast<Tensor*>(&slots[input]); }
+
+  void Put(size_t input, const Tensor& tensor) { values[input].tensor = new (&slots[input]) Tensor(tensor); }
+  void Put(size_t input, Tensor&& tensor) { values[input].tensor = new (&slots[input]) Tensor(std::move(tensor)); }
+
+  // Drops the tensor of an input, if it is not a constant.
+  void Drop(size_t input) {
+    Tensor* tensor = At(input);
+    if (values[input].tensor != tensor) return;
+    tensor->~Tensor();
+    values[input].tensor = nullptr;
+  }
+
+  struct alignas(Tensor) Slot {
+    unsigned char bytes[sizeof(Tensor)];
+  };
+  std::vector<TensorValue> values;
+  std::unique_ptr<Slot[]> slots;
+};
+
+class SequentialExecutor : public tensorflow::Executor {
+ public:
+  SequentialExecutor(const tensorflow::LocalExecutorParams& params, bool variables_are_constant)
+      : params_(params), variables_are_constant_(variables_are_constant) {}
+
+  ~SequentialExecutor() override {
+    for (OpKernel* kernel : kernels_) params_.delete_kernel(kernel);
+  }
+
+  absl::Status Initialize(const Graph& graph);
+
+  absl::Status Run(const Args& args) override {
+    const StepCancellation cancellation(args.cancellation_manager);
+    std::unique_ptr<Step> step = TakeStep();
+    const absl::Status status = RunStep(args, *step);
+    // After a fault there are tensors left in the step; they go with it.
+    if (status.ok()) GiveBack(std::move(step));
+    return status;
+  }
+
+ private:
+  struct Argument {
+    int index;
+    uint32_t output;  // in consumer_begin_
+  };
+
+  void RunAsyncInternal(const Args& args, DoneCallback done) override { done(Run(args)); }
+
+  absl::Status CheckNode(const Node& node) const;
+  const Tensor* ConstantOf(const Node& node, OpKernel* kernel);
+  absl::Status PrepareKernels();
+
+  std::unique_ptr<Step> TakeStep();
+  void GiveBack(std::unique_ptr<Step> step);
+  absl::Status RunStep(const Args& args, Step& step);
+  absl::Status FeedArguments(const Args& args, Step& step) const;
+  void Deliver(Tensor&& tensor, uint32_t output, Step& step) const;
+
+  const tensorflow::LocalExecutorParams params_;
+  const bool variables_are_constant_;
+  std::vector<OpKernel*> kernels_;  // all that were made, also those of constants, which are not run
+  std::vector<NodeState> nodes_;
+  std::vector<uint32_t> consumer_begin_;  // [outputs + 1]
+  std::vector<uint32_t> consumers_;       // inputs that an output goes to
+  std::vector<Argument> arguments_;
+  // A reference of ours besides the kernel's or variable's: a tensor with one reference would be overwritten.
+  std::deque<Tensor> constants_;
+  std::vector<std::pair<uint32_t, const Tensor*>> constant_inputs_;
+  std::vector<tensorflow::AllocatorAttributes> attributes_;  // plain ones, as many as any node has inputs or outputs
+  size_t num_inputs_ = 0;
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Step>> idle_steps_;
+};
+
+absl::Status SequentialExecutor::CheckNode(const Node& node) const {
+  const auto refuse = [&](const char* what) {
+    return absl::UnimplementedError(absl::StrCat("node '", node.name(), "': ", what));
+  };
+  if (node.IsControlFlow()) return refuse("control flow, which one thread cannot run in order");
+  if (node.IsSend() || node.IsRecv()) return refuse("a transfer between devices");
+  for (tensorflow::DataType type : node.output_types()) {
+    if (tensorflow::IsRefType(type)) return refuse("an output by reference");
+  }
+  return absl::OkStatus();
+}
+
+// The value of a node that is the same in every step; null if it is not known to be.
+const Tensor* SequentialExecutor::ConstantOf(const Node& node, OpKernel* kernel) {
+  if (const Tensor* constant = kernel->const_tensor()) {
+    constants_.push_back(*constant);
+    return &constants_.back();
+  }
+  if (!variables_are_constant_ || node.type_string() != "ReadVariableOp") return nullptr;
+  const Edge* handle_edge = nullptr;
+  if (!node.input_edge(0, &handle_edge).ok()) return nullptr;
+  const Node& source = *handle_edge->src();
+  std::string container, name;
+  if (source.type_string() != "VarHandleOp" || !GetNodeAttr(source.attrs(), "container", &container).ok() ||
+      !GetNodeAttr(source.attrs(), "shared_name", &name).ok()) {
+    return nullptr;
+  }
+  tensorflow::ResourceMgr* resources = params_.device->resource_manager();
+  if (container.empty()) container = resources->default_container();
+  if (name.empty()) name = source.name();
+  tensorflow::Var* found = nullptr;
+  if (!resources->Lookup(container, name, &found).ok()) return nullptr;
+  const tensorflow::core::RefCountPtr<tensorflow::Var> variable(found);
+  tensorflow::tf_shared_lock lock(*variable->mu());
+  if (!variable->is_initialized || variable->tensor()->dtype() != node.output_type(0)) return nullptr;
+  constants_.push_back(*variable->tensor());
+  return &constants_.back();
+}
+
+absl::Status SequentialExecutor::Initialize(const Graph& graph) {
+  std::vector<Node*> order;
+  tensorflow::GetReversePostOrder(graph, &order);
+
+  // Where the inputs and outputs of each node lie, before what they are connected to.
+  std::vector<uint32_t> first_input(graph.num_node_ids(), 0), first_output(graph.num_node_ids(), 0);
+  uint32_t num_outputs = 0;
+  size_t widest = 1;
+  for (const Node* node : order) {
+    if (!node->IsOp()) continue;
+    if (absl::Status s = CheckNode(*node); !s.ok()) return s;
+    first_input[node->id()] = static_cast<uint32_t>(num_inputs_);
+    first_output[node->id()] = num_outputs;
+    num_inputs_ += node->num_inputs();
+    num_outputs += node->num_outputs();
+    widest =
+        std::max<size_t>({widest, static_cast<size_t>(node->num_inputs()), static_cast<size_t>(node->num_outputs())});
+  }
+  attributes_.resize(widest);
+
+  for (const Node* node : order) {
+    if (!node->IsOp()) continue;
+    // Outputs are visited in the order of their numbers, so that consumer_begin_ grows with them.
+    std::vector<std::vector<uint32_t>> destinations(node->num_outputs());
+    for (const Edge* edge : node->out_edges()) {
+      if (edge->IsControlEdge() || !edge->dst()->IsOp()) continue;
+      destinations[edge->src_output()].push_back(first_input[edge->dst()->id()] +
+                                                 static_cast<uint32_t>(edge->dst_input()));
+    }
+    for (const auto& list : destinations) {
+      consumer_begin_.push_back(static_cast<uint32_t>(consumers_.size()));
+      consumers_.insert(consumers_.end(), list.begin(), list.end());
+    }
+
+    if (node->IsArg()) {
+      int index = 0;
+      if (absl::Status s = GetNodeAttr(node->attrs(), "index", &index); !s.ok()) return s;
+      arguments_.push_back({index, first_output[node->id()]});
+      continue;
+    }
+    OpKernel* kernel = nullptr;
+    if (absl::Status s = params_.create_kernel(node->properties(), &kernel); !s.ok()) {
+      return absl::Status(s.code(), absl::StrCat("node '", node->name(), "': ", s.message()));
+    }
+    kernels_.push_back(kernel);
+    if (const Tensor* constant = ConstantOf(*node, kernel)) {
+      for (uint32_t input : destinations[0]) constant_inputs_.emplace_back(input, constant);
+      continue;
+    }
+    nodes_.push_back({kernel, first_input[node->id()], static_cast<uint32_t>(node->num_inputs()),
+                      static_cast<uint32_t>(node->num_outputs()), first_output[node->id()]});
+  }
+  consumer_begin_.push_back(static_cast<uint32_t>(consumers_.size()));
+  return PrepareKernels();
+}
+
+// Lets kernels make of their constants what they need, so that no request waits for it.
+absl::Status SequentialExecutor::PrepareKernels() {
+  std::vector<const Tensor*> constants(num_inputs_, nullptr);
+  for (const auto& [input, constant] : constant_inputs_) constants[input] = constant;
+  for (const NodeState& node : nodes_) {
+    auto* prepared = dynamic_cast<PreparedKernel*>(node.kernel);
+    if (prepared == nullptr) continue;
+    const auto inputs = absl::MakeConstSpan(constants).subspan(node.first_input, node.num_inputs);
+    if (absl::Status s = prepared->Prepare(inputs, params_.device->resource_manager()); !s.ok()) {
+      return absl::Status(s.code(), absl::StrCat("node '", node.kernel->name(), "': ", s.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::unique_ptr<Step> SequentialExecutor::TakeStep() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!idle_steps_.empty()) {
+      std::unique_ptr<Step> step = std::move(idle_steps_.back());
+      idle_steps_.pop_back();
+      return step;
+    }
+  }
+  auto step = std::make_unique<Step>(num_inputs_);
+  // TensorValue has no const; kernels cannot write to a tensor with more than one reference.
+  for (const auto& [input, constant] : constant_inputs_) step->values[input].tensor = const_cast<Tensor*>(constant);
+  return step;
+}
+
+void SequentialExecutor::GiveBack(std::unique_ptr<Step> step) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  idle_steps_.push_back(std::move(step));
+}
+
+void SequentialExecutor::Deliver(Tensor&& tensor, uint32_t output, Step& step) const {
+  const uint32_t begin = consumer_begin_[output], end = consumer_begin_[output + 1];
+  if (begin == end) return;
+  for (uint32_t i = begin; i + 1 < end; ++i) step.Put(consumers_[i], tensor);
+  // Moved to the last, so that it may be the only reference and be overwritten in place.
+  step.Put(consumers_[end - 1], std::move(tensor));
+}
+
+absl::Status SequentialExecutor::FeedArguments(const Args& args, Step& step) const {
+  const int given = args.call_frame == nullptr ? 0 : static_cast<int>(args.call_frame->num_args());
+  for (const Argument& argument : arguments_) {
+    if (argument.index < 0 || argument.index >= given) {
+      return absl::InvalidArgumentError(absl::StrCat("argument ", argument.index, ": ", given, " were given"));
+    }
+    const Tensor* value = nullptr;
+    if (absl::Status s = args.call_frame->GetArg(argument.index, &value); !s.ok()) return s;
+    Deliver(Tensor(*value), argument.output, step);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SequentialExecutor::RunStep(const Args& args, Step& step) {
+  tensorflow::OpKernelContext::Params params;
+  params.step_id = args.step_id;
+  params.start_time_usecs = args.start_time_usecs;
+  params.deadline = args.deadline;
+  params.device = params_.device;
+  params.rendezvous = args.rendezvous;
+  params.collective_executor = args.collective_executor;
+  params.session_config = args.session_config;
+  params.session_state = args.session_state;
+  params.session_handle = args.session_handle;
+  params.session_metadata = params_.session_metadata;
+  params.tensor_store = args.tensor_store;
+  params.cancellation_manager = args.cancellation_manager;
+  params.coordination_service_agent = args.coordination_service_agent;
+  params.call_frame = args.call_frame;
+  params.function_library = params_.function_library;
+  params.resource_manager = params_.device->resource_manager();
+  params.step_container = args.step_container;
+  Args::Runner runner = args.runner;
+  params.runner = &runner;
+  params.run_all_kernels_inline = args.run_all_kernels_inline;
+  params.stats_collector = args.stats_collector;
+  params.executor_type = &TypeName(variables_are_constant_);
+  params.frame_iter = tensorflow::FrameAndIter(0, 0);
+  params.output_attr_array = attributes_.data();
+
+  if (absl::Status s = FeedArguments(args, step); !s.ok()) return s;
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    if (n + kFetchAhead < nodes_.size()) {
+      const char* next = reinterpret_cast<const char*>(nodes_[n + kFetchAhead].kernel);
+      for (size_t byte = 0; byte < kFetchBytes; byte += 64) __builtin_prefetch(next + byte);
+    }
+    const NodeState& node = nodes_[n];
+    params.op_kernel = node.kernel;
+    params.inputs = absl::MakeConstSpan(&step.values[node.first_input], node.num_inputs);
+    params.input_alloc_attrs = absl::MakeConstSpan(attributes_.data(), node.num_inputs);
+    tensorflow::OpKernelContext context(&params, static_cast<int>(node.num_outputs));
+    params_.device->Compute(node.kernel, &context);
+    if (!context.status().ok()) return context.status();
+    for (uint32_t i = 0; i < node.num_inputs; ++i) step.Drop(node.first_input + i);
+    for (uint32_t j = 0; j < node.num_outputs; ++j) {
+      const std::unique_ptr<Tensor> output(context.release_output(static_cast<int>(j)).tensor);
+      const uint32_t at = node.first_output + j;
+      if (output != nullptr) {
+        Deliver(std::move(*output), at, step);
+      } else if (consumer_begin_[at] != consumer_begin_[at + 1]) {
+        return absl::InternalError(absl::StrCat("node '", node.kernel->name(), "': output ", j, " was not set"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+class SequentialExecutorFactory : public tensorflow::ExecutorFactory {
+ public:
+  explicit SequentialExecutorFactory(bool variables_are_constant) : variables_are_constant_(variables_are_constant) {}
+
+ private:
+  absl::Status NewExecutor(const tensorflow::LocalExecutorParams& params, const Graph& graph,
+                           std::unique_ptr<tensorflow::Executor>* executor) override {
+    auto made = std::make_unique<SequentialExecutor>(params, variables_are_constant_);
+    if (absl::Status s = made->Initialize(graph); !s.ok()) return s;
+    *executor = std::move(made);
+    return absl::OkStatus();
+  }
+
+  const bool variables_are_constant_;
+};
+
+}  // namespace
+
+const char* SequentialExecutorType(bool variables_are_constant) {
+  static const bool registered = [] {
+    for (bool constant : {false, true}) {
+      tensorflow::ExecutorFactory::Register(TypeName(constant), new SequentialExecutorFactory(constant));
+    }
+    return true;
+  }();
+  (void)registered;
+  return TypeName(variables_are_constant).c_str();
+}
+
+}  // namespace processor

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// A TensorFlow executor that runs a graph's kernels one after another on the thread that asks.
+//
+// TensorFlow has one (SINGLE_THREADED_EXECUTOR). In graphs of thousands of small ops most of its time goes into waiting
+// for memory: the state of a kernel was last touched a request ago. This one keeps its own state dense, fetches the
+// kernels that come next while one runs, and takes variables for constants where they never change after loading.
+//
+// Like TensorFlow's it refuses control flow and reference edges.
+#ifndef PROCESSOR_RUNTIME_EXECUTOR_SEQUENTIAL_EXECUTOR_H_
+#define PROCESSOR_RUNTIME_EXECUTOR_SEQUENTIAL_EXECUTOR_H_
+
+namespace processor {
+
+/// Registers the executor (once) and answers its name, for ConfigProto.experimental.executor_type.
+/// `variables_are_constant`: nothing that shares the variables changes them. A graph cannot tell: what another signature
+/// runs is not in it.
+const char* SequentialExecutorType(bool variables_are_constant);
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_EXECUTOR_SEQUENTIAL_EXECUTOR_H_

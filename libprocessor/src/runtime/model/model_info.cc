@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a model tells of itself, as JSON.
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+#include "src/base/byte_budget.h"
+#include "src/base/json_text.h"
+#include "src/runtime/model/model.h"
+
+namespace processor {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const char* PolicyName(SelectPolicy policy) {
+  switch (policy) {
+    case SelectPolicy::kMod:
+      return "MOD";
+    case SelectPolicy::kRoundRobin:
+      return "RR";
+    case SelectPolicy::kLeastLoaded:
+      return "LEAST_LOADED";
+  }
+  return "";
+}
+
+Json ShapeJson(const tensorflow::PartialTensorShape& shape) {
+  if (shape.unknown_rank()) return nullptr;
+  Json dims = Json::array();
+  for (int i = 0; i < shape.dims(); ++i) dims.push_back(shape.dim_size(i));
+  return dims;
+}
+
+Json SpecsJson(const std::vector<TensorSpec>& specs) {
+  Json list = Json::array();
+  for (const TensorSpec& spec : specs) {
+    list.push_back({{"name", spec.alias},
+                    {"tensor", spec.tensor_name},
+                    {"dtype", tensorflow::DataType_Name(spec.dtype)},
+                    {"shape", ShapeJson(spec.shape)}});
+    if (spec.default_value.has_value()) list.back()["optional"] = true;
+  }
+  return list;
+}
+
+Json SignaturesList(const ModelVersion& version) {
+  Json list = Json::array();
+  for (const auto& signature : version.signatures().all()) {
+    list.push_back({{"signature_name", signature->name()},
+                    {"method_name", signature->method_name()},
+                    {"default", signature.get() == version.signatures().default_signature()},
+                    {"inputs", SpecsJson(signature->inputs())},
+                    {"outputs", SpecsJson(signature->outputs())}});
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string Model::SignaturesJson() const {
+  const std::shared_ptr<ModelVersion> version = this->version();
+  return JsonText(version == nullptr ? Json::array() : SignaturesList(*version));
+}
+
+std::string Model::DropInSignatureJson() const {
+  const std::shared_ptr<ModelVersion> version = this->version();
+  if (version == nullptr) return "{}";
+  const Signature& signature = *version->signatures().default_signature();
+  const auto list = [](const std::vector<TensorSpec>& specs) {
+    Json items = Json::array();
+    for (const TensorSpec& spec : specs) {
+      const Json shape = ShapeJson(spec.shape);
+      items.push_back({{"name", spec.alias},
+                       {"shape", shape.is_null() ? Json::array() : shape},
+                       {"type", tensorflow::DataType_Name(spec.dtype)}});
+    }
+    return items;
+  };
+  return JsonText(Json{{"signature_name", signature.name()},
+                       {"inputs", list(signature.inputs())},
+                       {"outputs", list(signature.outputs())}});
+}
+
+std::string Model::InfoJson() const {
+  const std::shared_ptr<ModelVersion> version = this->version();
+  Json info;
+  const State state = state_.load();
+  info["state"] = state == State::kServing ? "ready" : state == State::kDraining ? "draining" : "closed";
+  if (version != nullptr) {
+    const VersionSource& source = version->source();
+    info["path"] = source.saved_model_dir;
+    info["version"] = source.number.has_value() ? Json(*source.number) : Json(nullptr);
+    info["generation"] = version->generation;
+    info["checkpoint"] = source.checkpoint_prefix.empty() ? Json(nullptr) : Json(source.checkpoint_prefix);
+    info["default_signature"] = version->signatures().default_signature()->name();
+    info["executor"] = ExecutorName(version->executor());
+    const PrecisionChoice& precision = version->precision();
+    info["precision"] = precision.precision.empty() ? Json(nullptr) : Json(precision.precision);
+    info["precision_reason"] = precision.precision.empty() ? Json(nullptr) : Json(precision.reason);
+    info["warmup"] = version->warmup_outcome;
+    info["load_ms"] = version->load_ms;
+    info["zero_copy_inputs"] = version->may_borrow_inputs();
+  }
+  if (version != nullptr) info["batching_rows"] = version->output_rows.Json(version->signatures().all());
+  info["execution"] = execution() == Execution::kInline ? "inline" : "pinned";
+  info["select_session_policy"] = PolicyName(config_.select_session_policy);
+  info["sessions"] = slots_.size();
+  info["intra_op_threads"] = config_.intra_op_parallelism_threads;
+  info["batching"] = BatchOptionsJson(batcher_.options());
+  info["cpusets"] = Cpusets();
+  {
+    std::lock_guard<std::mutex> lock(version_mutex_);
+    info["update"] = {{"checkpoint_dir", config_.checkpoint_dir},
+                      {"error", update_error_},
+                      {"refused", refused_update_},
+                      {"retired_versions", retired_.size()}};
+  }
+  if (version != nullptr) info["signatures"] = SignaturesList(*version);
+  info["config"] = config_.source;
+  return JsonText(info);
+}
+
+size_t Model::queued() const {
+  size_t queued = batcher_.waiting();
+  for (const auto& slot : slots_) queued += slot->queued();
+  return queued;
+}
+
+std::string Model::StatsJson() const {
+  Json stats;
+  stats["in_flight"] = in_flight_.load();
+  size_t queued = batcher_.waiting();
+  nlohmann::json total;
+  std::vector<const SessionStats*> all = {&refused_};
+  Json sessions = Json::array();
+  for (const auto& slot : slots_) {
+    nlohmann::json session;
+    SessionStats::Describe({&slot->stats()}, &session);
+    const size_t waiting = slot->queued();
+    session["queued"] = waiting;
+    session["load"] = slot->load().load();
+    session["cpuset"] = FormatCpuset(slot->cpus());
+    queued += waiting;
+    sessions.push_back(Json(session));
+    all.push_back(&slot->stats());
+  }
+  SessionStats::Describe(all, &total);
+  for (const auto& item : total.items()) stats[item.key()] = Json(item.value());
+  stats["queued"] = queued;
+  Json batching = BatchOptionsJson(batcher_.options());
+  batching["rows"] = batch_stats_.rows.Json();
+  batching["requests"] = batch_stats_.requests.Json();
+  batching["repeated"] = batch_stats_.repeated.load();
+  if (const std::shared_ptr<ModelVersion> version = this->version(); version != nullptr) {
+    batching["checks"] = version->output_rows.checks();
+    batching["differed"] = version->output_rows.differed();
+  }
+  stats["batching"] = batching;
+  stats["request_bytes"] = RequestBytesJson();
+  stats["sessions"] = sessions;
+  return JsonText(stats);
+}
+
+}  // namespace processor

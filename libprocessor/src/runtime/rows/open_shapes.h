@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes that the shape functions of ops leave open.
+#ifndef PROCESSOR_RUNTIME_ROWS_OPEN_SHAPES_H_
+#define PROCESSOR_RUNTIME_ROWS_OPEN_SHAPES_H_
+
+#include "src/runtime/rows/row_graph.h"
+
+namespace processor {
+
+/// Tells the graph the shapes of a tower's outputs, of tensors of which RecCollapseRows has kept all rows, and of what is
+/// found in a table of the initialiser. Nothing happens for other ops.
+void SetOpenShapes(const tensorflow::Node& node, RowGraph* graph);
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_ROWS_OPEN_SHAPES_H_

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// May requests for certain outputs of a version be run together? What the graph says of it, and what trials have shown.
+//
+// Outputs that the graph proves to depend on their own row alone take one trial, which shows that they have rows. Those
+// that it proves to depend on other rows are never run together. All others take trials, until the evidence is enough:
+// requests that differ in what they ask and in what they are answered count for much, requests of equal answers for
+// little, and those that are copies of one another only for further copies. Afterwards a sample of all runs is checked for
+// as long as the version serves; the first difference ends batching for the whole version.
+#ifndef PROCESSOR_RUNTIME_ROWS_OUTPUT_ROWS_H_
+#define PROCESSOR_RUNTIME_ROWS_OUTPUT_ROWS_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+#include "src/codec/codec.h"
+#include "src/runtime/rows/answers_agree.h"
+#include "src/runtime/rows/row_proof.h"
+
+namespace processor {
+
+/// What is known of the outputs of a version of a model. Any thread may ask and tell.
+class OutputRows {
+ public:
+  /// How to run requests that could be run together.
+  enum class Plan {
+    kAlone,     // one by one
+    kTry,       // one by one, and together to see whether that may be
+    kTogether,  // in one run
+    kCheck,     // in one run, and one of them alone as well
+  };
+  /// What requests of a trial have in common.
+  enum class Likeness {
+    kDifferent,    // neither all inputs nor all answers are equal
+    kSameAnswers,  // all answers are equal, inputs are not
+    kCopies,       // all inputs are equal
+  };
+
+  /// Before the first request: what the graph says of a signature's outputs. Without it nothing is proved.
+  void SetProofs(const Signature& signature, std::vector<RowProof> proofs);
+  /// Before the first request: what may differ.
+  void SetTolerance(const Tolerance& tolerance) { tolerance_ = tolerance; }
+  const Tolerance& tolerance() const { return tolerance_; }
+
+  /// Is it of use to put the request together with others?
+  bool MayJoin(const DecodedRequest& request) const;
+  /// `copies`: whether the inputs of all requests are equal; asked only where it decides.
+  template <typename Copies>
+  Plan Ask(const DecodedRequest& request, Copies&& copies);
+  /// What a trial has shown. A difference stays.
+  void Tried(const DecodedRequest& request, bool agree, Likeness likeness);
+  /// What a check has shown: `differs` names an output, or is empty.
+  void Checked(const DecodedRequest& request, const std::string& differs);
+  /// Does the graph prove that each row depends on itself alone?
+  bool IsProved(const DecodedRequest& request) const;
+
+  uint64_t checks() const { return checks_.load(std::memory_order_relaxed); }
+  /// 1 once a check has shown a difference.
+  bool differed() const { return off_.load(std::memory_order_relaxed); }
+  /// For each signature whether its requests are run together, and why not.
+  nlohmann::ordered_json Json(const std::vector<std::unique_ptr<Signature>>& signatures) const;
+
+ private:
+  static constexpr size_t kMaxKept = 256;
+  static constexpr int kEnough = 64, kMostCopies = 4;
+  static constexpr std::array<int, 3> kWorth = {16, 1, 0};  // of a trial, by Likeness
+  // One run in so many is checked: where a proof stands behind it, and where only trials do.
+  static constexpr uint64_t kProvedCheck = 1024, kTriedCheck = 64;
+
+  struct Entry {
+    std::atomic<bool> other{false};
+    std::atomic<int> needed{kEnough};  // less what has been shown
+    std::atomic<int> needed_copies{kMostCopies};
+    std::atomic<uint64_t> runs{0};
+    bool proved = false;
+    std::string reason;  // of `other`; with the mutex
+  };
+  using Key = std::pair<const Signature*, std::vector<int>>;
+
+  Entry* Find(const DecodedRequest& request) const;
+  Entry* FindOrAdd(const DecodedRequest& request);
+  void MakeEntry(const Key& key, Entry* entry) const;
+  void Refuse(const DecodedRequest& request, Entry* entry, const std::string& reason);
+  static bool IsTurn(uint64_t run, uint64_t every);
+
+  Tolerance tolerance_;
+  std::map<const Signature*, std::vector<RowProof>> proofs_;
+  std::atomic<bool> off_{false};
+  std::atomic<uint64_t> checks_{0};
+
+  mutable std::shared_mutex mutex_;
+  mutable std::map<Key, std::unique_ptr<Entry>> entries_;
+  std::string difference_;
+};
+
+template <typename Copies>
+OutputRows::Plan OutputRows::Ask(const DecodedRequest& request, Copies&& copies) {
+  if (differed()) return Plan::kAlone;
+  Entry* const entry = FindOrAdd(request);
+  if (entry == nullptr || entry->other.load(std::memory_order_relaxed)) return Plan::kAlone;
+  if (entry->needed.load(std::memory_order_relaxed) > 0) {
+    if (entry->needed_copies.load(std::memory_order_relaxed) > 0 || !copies()) return Plan::kTry;
+  }
+  const uint64_t run = entry->runs.fetch_add(1, std::memory_order_relaxed);
+  return IsTurn(run, entry->proved ? kProvedCheck : kTriedCheck) ? Plan::kCheck : Plan::kTogether;
+}
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_ROWS_OUTPUT_ROWS_H_

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/rows/row_rules.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "nlohmann/json.hpp"
+#include "src/runtime/rows/row_rules_internal.h"
+#include "tensorflow/core/framework/node_def_util.h"
+
+namespace processor {
+namespace row_rules {
+namespace {
+
+// Places of equal index of inputs of equal shape, or that are broadcast from the last dimension on.
+RowValue Elementwise(const RowNode& n) {
+  int rank = 0;
+  for (int i = 0; i < n.size(); ++i) {
+    if (n.rank(i) < 0) return UnknownRank();
+    rank = std::max(rank, n.rank(i));
+  }
+  int from_end = 0;
+  SizePair rows;
+  for (int i = 0; i < n.size(); ++i) {
+    if (n.IsSizes(i)) return OfFloats(n.node.input_type(i), "depends on the number of rows");
+    if (!n.IsRows(i)) continue;
+    const int at = n.rank(i) - n.inputs[i].axis;
+    const SizePair size = (*n.shapes[i])[n.inputs[i].axis];
+    if (from_end != 0 && at != from_end) return OfFloats(n.node.input_type(i), kCombines);
+    if (from_end != 0 && !(size.known() && size == rows)) return RowValue::Unknown(kNotSeen);
+    from_end = at;
+    rows = size;
+  }
+  for (int i = 0; i < n.size(); ++i) {
+    const int at = n.rank(i) - from_end;
+    if (n.IsFree(i) && at >= 0 && !((*n.shapes[i])[at] == SizePair{1, 1})) return RowValue::Unknown(kNotSeen);
+  }
+  return RowValue::Rows(rank - from_end);
+}
+
+// The first Select, whose condition may be a vector with an element for each row of the others.
+RowValue Select(const RowNode& n) {
+  if (n.rank(0) != 1 || n.rank(1) < 2) return Elementwise(n);
+  for (int i = 0; i < 3; ++i) {
+    if (!(n.IsRows(i) && n.inputs[i].axis == 0)) return RowValue::Unknown(kNotSeen);
+  }
+  return RowValue::Rows(0);
+}
+
+RowValue First(const RowNode& n) { return OnlyRows(n, 0) ? n.inputs[0] : RowValue::Unknown(kNotSeen); }
+RowValue FirstOfAxisZero(const RowNode& n) {
+  return OnlyRows(n, 0) && n.inputs[0].axis == 0 ? RowValue::Rows(0) : RowValue::Unknown(kNotSeen);
+}
+RowValue LookUp(const RowNode& n) { return OnlyRows(n, 1) ? n.inputs[1] : RowValue::Unknown(kNotSeen); }
+
+// Inputs that have the same rows at the same dimension.
+std::optional<int> CommonAxis(const RowNode& n, int begin, int end) {
+  for (int i = begin; i < end; ++i) {
+    if (!n.IsRows(i) || n.inputs[i].axis != n.inputs[begin].axis || n.rank(i) < 0) return std::nullopt;
+  }
+  return n.inputs[begin].axis;
+}
+
+RowValue AddN(const RowNode& n) {
+  const std::optional<int> axis = CommonAxis(n, 0, n.size());
+  return axis.has_value() ? RowValue::Rows(*axis) : RowValue::Unknown(kNotSeen);
+}
+
+RowValue Concat(const RowNode& n) {
+  const std::optional<int> rows = CommonAxis(n, 0, n.size() - 1);
+  const std::optional<int> axis = AxisOf(n, n.size() - 1, n.rank(0));
+  return rows.has_value() && axis.has_value() && *axis != *rows ? RowValue::Rows(*rows) : RowValue::Unknown(kNotSeen);
+}
+
+RowValue Pack(const RowNode& n) {
+  const std::optional<int> rows = CommonAxis(n, 0, n.size());
+  if (!rows.has_value()) return RowValue::Unknown(kNotSeen);
+  const int axis = Wrap(IntAttr(n, "axis", 0), n.rank(0) + 1);
+  return RowValue::Rows(*rows + (axis <= *rows ? 1 : 0));
+}
+
+RowValue Unpack(const RowNode& n) {
+  if (n.rank(0) < 0) return UnknownRank();
+  const int axis = Wrap(IntAttr(n, "axis", 0), n.rank(0)), rows = n.inputs[0].axis;
+  return axis == rows ? RowValue::Unknown(kNotSeen) : RowValue::Rows(rows - (axis < rows ? 1 : 0));
+}
+
+RowValue SplitInto(const RowNode& n, int data, int dimension) {
+  if (!OnlyRows(n, data)) return RowValue::Unknown(kNotSeen);
+  const std::optional<int> axis = AxisOf(n, dimension, n.rank(data));
+  return axis.has_value() && *axis != n.inputs[data].axis ? n.inputs[data] : RowValue::Unknown(kNotSeen);
+}
+RowValue Split(const RowNode& n) { return SplitInto(n, 1, 0); }
+RowValue SplitV(const RowNode& n) { return SplitInto(n, 0, 2); }
+
+RowValue ExpandDims(const RowNode& n) {
+  if (!OnlyRows(n, 0)) return RowValue::Unknown(kNotSeen);
+  const std::optional<int> axis = AxisOf(n, 1, n.rank(0) < 0 ? -1 : n.rank(0) + 1);
+  if (!axis.has_value()) return UnknownRank();
+  return RowValue::Rows(n.inputs[0].axis + (*axis <= n.inputs[0].axis ? 1 : 0));
+}
+
+RowValue Squeeze(const RowNode& n) {
+  std::vector<int64_t> axes;
+  if (!tensorflow::GetNodeAttr(n.node.attrs(), "squeeze_dims", &axes).ok()) return RowValue::Unknown(kNotSeen);
+  if (axes.empty()) return RowValue::Mixed("drops every dimension of 1, of a single row too");
+  if (n.rank(0) < 0) return UnknownRank();
+  int before = 0;
+  for (const int64_t one : axes) {
+    const int axis = Wrap(one, n.rank(0));
+    if (axis == n.inputs[0].axis) return RowValue::Mixed("drops the dimension of rows");
+    before += axis < n.inputs[0].axis ? 1 : 0;
+  }
+  return RowValue::Rows(n.inputs[0].axis - before);
+}
+
+RowValue Reduce(const RowNode& n) {
+  const SizePairs axes = n.numbers(1);
+  if (!OnlyRows(n, 0) || !axes.has_value()) return RowValue::Unknown(kNotSeen);
+  if (n.rank(0) < 0) return UnknownRank();
+  bool keep = false;
+  (void)tensorflow::GetNodeAttr(n.node.attrs(), "keep_dims", &keep);
+  int before = 0;
+  for (const SizePair& one : *axes) {
+    const int axis = Wrap(one.first, n.rank(0));
+    if (axis == n.inputs[0].axis) return OfFloats(n.node.input_type(0), "reduces over rows");
+    before += axis < n.inputs[0].axis ? 1 : 0;
+  }
+  return RowValue::Rows(n.inputs[0].axis - (keep ? 0 : before));
+}
+
+// Ops along the axis that input 1 names.
+RowValue Along(const RowNode& n) {
+  const SizePairs axes = n.numbers(1);
+  if (!OnlyRows(n, 0) || !axes.has_value() || n.rank(0) < 0) return RowValue::Unknown(kNotSeen);
+  for (const SizePair& one : *axes) {
+    if (Wrap(one.first, n.rank(0)) == n.inputs[0].axis) return OfFloats(n.node.input_type(0), "goes along the rows");
+  }
+  return n.inputs[0];
+}
+
+RowValue ArgMax(const RowNode& n) {
+  const RowValue found = Along(n);
+  if (found.kind != RowValue::Kind::kRows) return found;
+  const std::optional<int> axis = AxisOf(n, 1, n.rank(0));
+  return RowValue::Rows(found.axis - (*axis < found.axis ? 1 : 0));
+}
+
+RowValue LastAxis(const RowNode& n) {
+  if (!n.IsRows(0)) return RowValue::Unknown(kNotSeen);
+  if (n.rank(0) < 0) return UnknownRank();
+  if (n.inputs[0].axis + 1 == n.rank(0)) return OfFloats(n.node.input_type(0), "goes along the rows");
+  return OnlyRows(n, 0) ? n.inputs[0] : RowValue::Unknown(kNotSeen);
+}
+
+RowValue BiasAdd(const RowNode& n) {
+  std::string format;
+  (void)tensorflow::GetNodeAttr(n.node.attrs(), "data_format", &format);
+  if (format == "NCHW") return FirstOfAxisZero(n);
+  return OnlyRows(n, 0) && n.rank(0) >= 0 && n.inputs[0].axis + 1 < n.rank(0) ? n.inputs[0]
+                                                                              : RowValue::Unknown(kNotSeen);
+}
+
+RowValue BatchNorm(const RowNode& n) {
+  bool training = true;
+  (void)tensorflow::GetNodeAttr(n.node.attrs(), "is_training", &training);
+  return training ? RowValue::Mixed("normalizes over the rows") : FirstOfAxisZero(n);
+}
+
+RowValue OneHot(const RowNode& n) {
+  if (!OnlyRows(n, 0)) return RowValue::Unknown(kNotSeen);
+  const int axis = IntAttr(n, "axis", -1), rows = n.inputs[0].axis;
+  return RowValue::Rows(rows + (axis >= 0 && axis <= rows ? 1 : 0));
+}
+
+RowValue IdentityN(const RowNode& n) {
+  const std::optional<int> axis = CommonAxis(n, 0, n.size());
+  return axis.has_value() ? RowValue::Rows(*axis) : RowValue::Unknown(kNotSeen);
+}
+
+// Fused ops take tensors of rows, whose first dimension these are, beside weights.
+RowValue Fused(const RowNode& n) {
+  for (int i = 0; i < n.size(); ++i) {
+    if (n.IsFree(i)) continue;
+    if (!n.IsRows(i) || n.inputs[i].axis != 0) return RowValue::Unknown(kNotSeen);
+  }
+  return RowValue::Rows(0);
+}
+
+// Features of rows: those of other layouts have a place for each value.
+RowValue Lookups(const RowNode& n) {
+  std::string plan;
+  (void)tensorflow::GetNodeAttr(n.node.attrs(), "plan", &plan);
+  const nlohmann::json parsed = nlohmann::json::parse(plan, nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_object() || !parsed.contains("keys")) return RowValue::Unknown(kNotSeen);
+  for (const nlohmann::json& key : parsed["keys"]) {
+    if (key.value("layout", "dense") != "dense") return RowValue::Unknown("takes features that are no dense tensors");
+  }
+  return Fused(n);
+}
+
+RowValue FusedTower(const RowNode& n) {
+  for (int i = 0; i < n.size(); ++i) {
+    if (n.IsRows(i) && n.rank(i) == 1) return RowValue::Unknown(kNotSeen);
+  }
+  return Fused(n);
+}
+
+std::map<std::string, RowRule> MakeRules() {
+  std::map<std::string, RowRule> rules = ShapedRules();
+  const auto add = [&](RowRule rule, std::initializer_list<const char*> ops) {
+    for (const char* op : ops) rules[op] = rule;
+  };
+  add(First, {"Abs",
+              "Acos",
+              "Acosh",
+              "AsString",
+              "Asin",
+              "Asinh",
+              "Atan",
+              "Atanh",
+              "Bucketize",
+              "Cast",
+              "Ceil",
+              "CheckNumerics",
+              "Cos",
+              "Cosh",
+              "DecodeBase64",
+              "Digamma",
+              "Elu",
+              "EncodeBase64",
+              "Erf",
+              "Erfc",
+              "Erfinv",
+              "Exp",
+              "Expm1",
+              "Floor",
+              "Identity",
+              "Inv",
+              "Invert",
+              "IsFinite",
+              "IsInf",
+              "IsNan",
+              "LeakyRelu",
+              "Lgamma",
+              "Log",
+              "Log1p",
+              "LogicalNot",
+              "Neg",
+              "OnesLike",
+              "PreventGradient",
+              "Reciprocal",
+              "RegexFullMatch",
+              "RegexReplace",
+              "Relu",
+              "Relu6",
+              "Rint",
+              "Round",
+              "Rsqrt",
+              "Selu",
+              "Sigmoid",
+              "Sign",
+              "Sin",
+              "Sinh",
+              "Snapshot",
+              "Softplus",
+              "Softsign",
+              "Sqrt",
+              "Square",
+              "StaticRegexFullMatch",
+              "StaticRegexReplace",
+              "StopGradient",
+              "StringLength",
+              "StringLower",
+              "StringStrip",
+              "StringToHashBucket",
+              "StringToHashBucketFast",
+              "StringToHashBucketStrong",
+              "StringToNumber",
+              "StringUpper",
+              "Substr",
+              "Tan",
+              "Tanh",
+              "ZerosLike",
+              "EnsureShape"});
+  add(Elementwise, {"Add",         "AddV2",        "Atan2",       "BitwiseAnd",  "BitwiseOr", "BitwiseXor",
+                    "ClipByValue", "Div",          "DivNoNan",    "Equal",       "FloorDiv",  "FloorMod",
+                    "Greater",     "GreaterEqual", "LeftShift",   "Less",        "LessEqual", "LogicalAnd",
+                    "LogicalOr",   "Maximum",      "Minimum",     "Mod",         "Mul",       "MulNoNan",
+                    "NotEqual",    "Pow",          "RealDiv",     "RightShift",  "SelectV2",  "SquaredDifference",
+                    "StringJoin",  "Sub",          "TruncateDiv", "TruncateMod", "Xdivy",     "Xlog1py",
+                    "Xlogy"});
+  add(Reduce, {"All", "Any", "EuclideanNorm", "Max", "Mean", "Min", "Prod", "Sum", "ReduceJoin"});
+  add(Along, {"Cumsum", "Cumprod", "CumulativeLogsumexp", "ReverseV2"});
+  add(ArgMax, {"ArgMax", "ArgMin"});
+  add(LastAxis, {"LogSoftmax", "Softmax", "TopKV2", "TopK"});
+  add(FirstOfAxisZero, {"AvgPool", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "MaxPool"});
+  add(BatchNorm, {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"});
+  add(LookUp, {"LookupTableFind", "LookupTableFindV2"});
+  add(Fused,
+      {"RecCrossNetwork", "RecDotInteraction", "RecFieldOuter", "RecFmInteraction", "RecHeadAttention", "RecProduct",
+       "RecRecurrentLayer", "RecSequencePooling", "RecTargetAttention", "RecCollapseRows", "RecExpandRows"});
+  rules["RecDenseTower"] = FusedTower;
+  rules["RecEmbeddingGroup"] = Lookups;
+  rules["AddN"] = AddN;
+  rules["BiasAdd"] = BiasAdd;
+  rules["ConcatV2"] = Concat;
+  rules["ExpandDims"] = ExpandDims;
+  rules["IdentityN"] = IdentityN;
+  rules["OneHot"] = OneHot;
+  rules["Pack"] = Pack;
+  rules["Select"] = Select;
+  rules["Split"] = Split;
+  rules["SplitV"] = SplitV;
+  rules["Squeeze"] = Squeeze;
+  rules["Unpack"] = Unpack;
+  rules["L2Loss"] = [](const RowNode&) { return RowValue::Mixed("reduces over rows"); };
+  return rules;
+}
+
+}  // namespace
+}  // namespace row_rules
+
+RowRule FindRowRule(const std::string& op) {
+  static const auto* const rules = new std::map<std::string, RowRule>(row_rules::MakeRules());
+  const auto found = rules->find(op);
+  return found == rules->end() ? nullptr : found->second;
+}
+
+}  // namespace processor

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the rules of row_rules.h share.
+#ifndef PROCESSOR_RUNTIME_ROWS_ROW_RULES_INTERNAL_H_
+#define PROCESSOR_RUNTIME_ROWS_ROW_RULES_INTERNAL_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "src/runtime/rows/row_rules.h"
+
+namespace processor::row_rules {
+
+inline constexpr char kNotSeen[] = "is not seen to act on each row alone";
+inline constexpr char kCombines[] = "combines rows with each other";
+
+inline RowValue UnknownRank() { return RowValue::Unknown("takes a tensor of a rank that is not known"); }
+
+/// Whole numbers that depend on all rows are mostly sizes (the longest of the lists), after which scores may still depend
+/// on their own row alone; a float that does is taken for one that the scores depend on.
+inline RowValue OfFloats(tensorflow::DataType dtype, const char* why) {
+  return tensorflow::DataTypeIsFloating(tensorflow::BaseType(dtype)) ? RowValue::Mixed(why) : RowValue::Unknown(why);
+}
+
+/// Are all other inputs the same for all requests?
+inline bool OnlyRows(const RowNode& n, int data) {
+  for (int i = 0; i < n.size(); ++i) {
+    if (i == data ? !n.IsRows(i) : !n.IsFree(i)) return false;
+  }
+  return true;
+}
+
+inline int Wrap(int64_t axis, int rank) { return static_cast<int>(axis < 0 ? axis + rank : axis); }
+
+/// The axis that an input names; nothing where it is not known, or counted from the last of an unknown rank (-1).
+inline std::optional<int> AxisOf(const RowNode& n, int input, int rank) {
+  const SizePairs axis = n.numbers(input);
+  if (!axis.has_value() || axis->size() != 1 || axis->front().open()) return std::nullopt;
+  if (rank < 0 && axis->front().first < 0) return std::nullopt;
+  return Wrap(axis->front().first, rank);
+}
+
+int IntAttr(const RowNode& n, const char* name, int missing);
+
+/// Rules of ops that change shapes: products, reshapes, slices, gathers.
+std::map<std::string, RowRule> ShapedRules();
+
+}  // namespace processor::row_rules
+
+#endif  // PROCESSOR_RUNTIME_ROWS_ROW_RULES_INTERNAL_H_

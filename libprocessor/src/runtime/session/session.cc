@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/session/session.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/runtime/executor/cancellable_executor.h"
+#include "src/runtime/executor/sequential_executor.h"
+#include "src/runtime/requests/cancellation.h"
+#include "src/runtime/session/session_device.h"
+#include "tensorflow/core/common_runtime/device_mgr.h"
+#include "tensorflow/core/public/session_options.h"
+
+namespace processor {
+namespace {
+
+tensorflow::SessionOptions TensorFlowOptions(const SessionOptions& options) {
+  tensorflow::SessionOptions result;
+  tensorflow::ConfigProto& config = result.config;
+  config.set_allow_soft_placement(true);  // graphs may name devices that were there in training
+  // The device's pool is used, not TensorFlow's own; but the process's first session decides how large that is.
+  config.set_inter_op_parallelism_threads(options.inter_op_pool == nullptr ? -1 : options.inter_op_pool->NumThreads());
+  config.mutable_experimental()->set_executor_type(CancellableExecutorType(options.inter_op_pool != nullptr));
+  if (options.executor == Executor::kSingleThreaded) {
+    config.mutable_experimental()->set_executor_type(SequentialExecutorType(options.variables_are_constant));
+    config.set_inter_op_parallelism_threads(-1);
+  }
+  // Nobody extends the graph: the copy that extending needs is not kept.
+  config.mutable_experimental()->set_optimize_for_static_graph(true);
+  config.mutable_experimental()->set_disable_output_partition_graphs(true);
+  return result;
+}
+
+// Does a failure say nothing about the graph?
+bool IsTransient(const absl::Status& status) { return absl::IsResourceExhausted(status); }
+
+// Runs a callable unless nobody wants what comes of it. A step that was cancelled while its last kernel ran may say that
+// all is well, and kernels that stop midway leave their outputs unfinished: nothing of it is given out.
+template <typename Callable>
+absl::Status RunWanted(const Callable& callable) {
+  Cancellation* const cancellation = Cancellation::Current();
+  if (cancellation == nullptr) return callable();
+  if (cancellation->requested()) return cancellation->why();
+  const absl::Status status = callable();
+  return cancellation->requested() ? cancellation->why() : status;
+}
+
+}  // namespace
+
+const char* ExecutorName(Executor executor) {
+  return executor == Executor::kSingleThreaded ? "single_threaded" : "default";
+}
+
+absl::Status Session::Create(const tensorflow::GraphDef& graph, const SessionOptions& options, tensorflow::Device* base,
+                             tensorflow::thread::ThreadPoolInterface* intra_op_pool,
+                             std::unique_ptr<Session>* session) {
+  std::unique_ptr<Session> result(new Session);
+  std::vector<std::unique_ptr<tensorflow::Device>> devices;
+  auto* const inter_op_pool = options.executor == Executor::kDefault ? options.inter_op_pool : nullptr;
+  auto device = std::make_unique<SessionDevice>(base, intra_op_pool, inter_op_pool);
+  result->device_ = device.get();
+  devices.push_back(std::move(device));
+  result->session_ = std::make_unique<tensorflow::DirectSession>(
+      TensorFlowOptions(options), new tensorflow::StaticDeviceMgr(std::move(devices)), nullptr);
+  result->handles_ = std::make_unique<std::atomic<int64_t>[]>(kMaxCallables);
+  for (int i = 0; i < kMaxCallables; ++i) result->handles_[i].store(kNotMade, std::memory_order_relaxed);
+  if (absl::Status status = result->session_->Create(graph); !status.ok()) return status;
+  *session = std::move(result);
+  return absl::OkStatus();
+}
+
+Session::~Session() {
+  if (session_ != nullptr) session_->Close().IgnoreError();
+}
+
+void Session::Claim(ScratchUse use) { device_->Claim(use); }
+
+absl::Status Session::Make(const Signature& signature, const std::vector<int>& outputs, bool traced,
+                           tensorflow::Session::CallableHandle* handle) {
+  tensorflow::CallableOptions options;
+  for (const TensorSpec& input : signature.inputs()) options.add_feed(input.tensor_name);
+  for (int output : outputs) options.add_fetch(signature.outputs()[output].tensor_name);
+  if (traced) options.mutable_run_options()->set_trace_level(tensorflow::RunOptions::FULL_TRACE);
+  const absl::Status status = session_->MakeCallable(options, handle);
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("signature '", signature.name(), "': ", status.message()));
+}
+
+absl::Status Session::Prepare(int callable, const Signature& signature, const std::vector<int>& outputs) {
+  std::atomic<int64_t>& made = handles_[callable];
+  int64_t known = made.load(std::memory_order_acquire);
+  if (known >= 0) return absl::OkStatus();
+  if (known == kFailed) return Failure(callable);
+  std::lock_guard<std::mutex> lock(mutex_);
+  known = made.load(std::memory_order_relaxed);
+  if (known >= 0) return absl::OkStatus();
+  if (known == kFailed) return Failure(callable);
+  tensorflow::Session::CallableHandle handle = kNotMade;
+  if (absl::Status status = Make(signature, outputs, /*traced=*/false, &handle); !status.ok()) {
+    if (IsTransient(status)) return status;
+    {
+      std::lock_guard<std::mutex> failures_lock(failures_mutex_);
+      failures_.emplace(callable, status);
+    }
+    made.store(kFailed, std::memory_order_release);
+    return status;
+  }
+  made.store(handle, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+absl::Status Session::Failure(int callable) {
+  std::lock_guard<std::mutex> lock(failures_mutex_);
+  return failures_.at(callable);
+}
+
+absl::Status Session::Run(int callable, const std::vector<tensorflow::Tensor>& feeds,
+                          std::vector<tensorflow::Tensor>* outputs) {
+  const int64_t handle = handles_[callable].load(std::memory_order_acquire);
+  return RunWanted([&] { return session_->RunCallable(handle, feeds, outputs, nullptr); });
+}
+
+absl::Status Session::RunTraced(const Signature& signature, const std::vector<tensorflow::Tensor>& feeds,
+                                std::vector<tensorflow::Tensor>* outputs, tensorflow::StepStats* stats) {
+  tensorflow::Session::CallableHandle handle = -1;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = traced_.find(&signature);
+    if (found == traced_.end()) {
+      std::vector<int> all;
+      for (size_t i = 0; i < signature.outputs().size(); ++i) all.push_back(static_cast<int>(i));
+      const absl::Status status = Make(signature, all, /*traced=*/true, &handle);
+      if (IsTransient(status)) return status;
+      found = status.ok() ? traced_.emplace(&signature, handle).first : traced_.emplace(&signature, status).first;
+    }
+    if (!found->second.ok()) return found->second.status();
+    handle = *found->second;
+  }
+  tensorflow::RunMetadata metadata;
+  const absl::Status status = RunWanted([&] { return session_->RunCallable(handle, feeds, outputs, &metadata); });
+  stats->Swap(metadata.mutable_step_stats());
+  return status;
+}
+
+}  // namespace processor

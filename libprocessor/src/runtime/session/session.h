@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// One TensorFlow session over devices that it does not own: its part of a model version.
+//
+// It runs callables, made once per set of outputs: no name is looked up and no graph is pruned for a request. Any
+// number of threads may run at once.
+#ifndef PROCESSOR_RUNTIME_SESSION_SESSION_H_
+#define PROCESSOR_RUNTIME_SESSION_SESSION_H_
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "src/base/signature.h"
+#include "src/runtime/config/model_config.h"
+#include "src/runtime/executor/scratch_allocator.h"
+#include "tensorflow/core/common_runtime/direct_session.h"
+#include "tensorflow/core/framework/device.h"
+#include "tensorflow/core/framework/graph.pb.h"
+#include "tensorflow/core/framework/step_stats.pb.h"
+
+namespace processor {
+
+class SessionDevice;
+
+enum class Executor { kSingleThreaded, kDefault };
+const char* ExecutorName(Executor executor);
+
+struct SessionOptions {
+  Executor executor = Executor::kSingleThreaded;
+  /// Of the default executor: where ops run that do not wait for each other. Null: on the calling thread. Must outlive
+  /// the session.
+  tensorflow::thread::ThreadPoolInterface* inter_op_pool = nullptr;
+  /// Of the single-threaded executor: no signature changes a variable, so that each is read once.
+  bool variables_are_constant = false;
+};
+
+class Session {
+ public:
+  /// Creates the session on a device that wraps `base` with the pools of a slot. All must outlive it.
+  static absl::Status Create(const tensorflow::GraphDef& graph, const SessionOptions& options, tensorflow::Device* base,
+                             tensorflow::thread::ThreadPoolInterface* intra_op_pool, std::unique_ptr<Session>* session);
+  ~Session();
+
+  /// Makes the callable with that number, which the caller chooses in [0, kMaxCallables), unless it is made already.
+  /// `outputs`: positions in the signature. What cannot be made is not tried again: the first answer is given at once,
+  /// unless memory was short.
+  absl::Status Prepare(int callable, const Signature& signature, const std::vector<int>& outputs);
+
+  /// Runs a prepared callable. `feeds` [signature inputs]. Whatever is Cancellation::Current() stops it.
+  /// \return the reason of a cancellation that has stopped it, among others.
+  absl::Status Run(int callable, const std::vector<tensorflow::Tensor>& feeds,
+                   std::vector<tensorflow::Tensor>* outputs);
+
+  /// Runs all outputs of a signature with full tracing.
+  absl::Status RunTraced(const Signature& signature, const std::vector<tensorflow::Tensor>& feeds,
+                         std::vector<tensorflow::Tensor>* outputs, tensorflow::StepStats* stats);
+
+  /// Of whom the memory of runs is claimed from now on; at first of nobody.
+  void Claim(ScratchUse use);
+
+  /// For restoring, by name.
+  tensorflow::Session* tensorflow_session() { return session_.get(); }
+
+  static constexpr int kMaxCallables = 4096;
+
+ private:
+  static constexpr int64_t kNotMade = -1;
+  static constexpr int64_t kFailed = -2;
+
+  Session() = default;
+  absl::Status Make(const Signature& signature, const std::vector<int>& outputs, bool traced,
+                    tensorflow::Session::CallableHandle* handle);
+  /// Why a callable could not be made: for one whose handle is kFailed.
+  absl::Status Failure(int callable);
+
+  SessionDevice* device_ = nullptr;  // of the session
+  std::unique_ptr<tensorflow::DirectSession> session_;
+  std::mutex mutex_;                                 // held while callables are made
+  std::unique_ptr<std::atomic<int64_t>[]> handles_;  // or one of the constants above
+  std::map<const Signature*, absl::StatusOr<tensorflow::Session::CallableHandle>> traced_;
+
+  std::mutex failures_mutex_;  // held briefly, unlike the other
+  std::map<int, absl::Status> failures_;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_SESSION_SESSION_H_

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#define EIGEN_USE_THREADS  // before any header that includes Eigen: it declares ThreadPoolDevice
+
+#include "src/runtime/session/session_device.h"
+
+#include <utility>
+
+#include "src/runtime/threads/pinned_pool.h"
+#include "tensorflow/core/framework/cancellation.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "unsupported/Eigen/CXX11/Tensor"
+
+namespace processor {
+
+namespace {
+
+tensorflow::thread::ThreadPoolInterface* CallingThread() {
+  static auto* const pool = new PinnedPool("caller", 1, CpuSet());
+  return pool;
+}
+
+// Of the step that a kernel belongs to. Executors do not look between kernels; loop conditions and kernels that wait do.
+bool IsCancelled(const tensorflow::OpKernelContext& context) {
+  tensorflow::CancellationManager* const manager = context.cancellation_manager();
+  return __builtin_expect(manager != nullptr && manager->IsCancelled(), false);
+}
+
+absl::Status Cancelled() { return absl::CancelledError("step: cancelled"); }
+
+}  // namespace
+
+SessionDevice::SessionDevice(tensorflow::Device* base, tensorflow::thread::ThreadPoolInterface* intra_op_pool,
+                             tensorflow::thread::ThreadPoolInterface* inter_op_pool)
+    : Device(tensorflow::Env::Default(), base->attributes()),
+      base_(base),
+      pool_(intra_op_pool),
+      inter_op_pool_(inter_op_pool == nullptr ? CallingThread() : inter_op_pool) {
+  workers_.workers = &pool_;
+  workers_.num_threads = pool_.NumThreads();
+  set_tensorflow_cpu_worker_threads(&workers_);
+  set_tensorflow_device_thread_pool(&inter_op_pool_);
+  eigen_device_ = std::make_unique<Eigen::ThreadPoolDevice>(pool_.AsEigenThreadPool(), pool_.NumThreads(), nullptr);
+  set_eigen_cpu_device(eigen_device_.get());
+}
+
+SessionDevice::~SessionDevice() = default;
+
+tensorflow::Allocator* SessionDevice::GetAllocator(tensorflow::AllocatorAttributes) {
+  return allocator_.load(std::memory_order_relaxed);
+}
+
+void SessionDevice::Compute(tensorflow::OpKernel* kernel, tensorflow::OpKernelContext* context) {
+  if (IsCancelled(*context)) return context->SetStatus(Cancelled());
+  kernel->Compute(context);
+}
+
+void SessionDevice::ComputeAsync(tensorflow::AsyncOpKernel* kernel, tensorflow::OpKernelContext* context,
+                                 tensorflow::AsyncOpKernel::DoneCallback done) {
+  if (IsCancelled(*context)) {
+    context->SetStatus(Cancelled());
+    return done();
+  }
+  kernel->ComputeAsync(context, std::move(done));
+}
+
+absl::Status SessionDevice::MakeTensorFromProto(const tensorflow::TensorProto& proto,
+                                                const tensorflow::AllocatorAttributes attributes,
+                                                tensorflow::Tensor* tensor) {
+  return base_->MakeTensorFromProto(proto, attributes, tensor);
+}
+
+void SessionDevice::CopyTensorInSameDevice(const tensorflow::Tensor* src, tensorflow::Tensor* dst,
+                                           const tensorflow::DeviceContext* context, tensorflow::StatusCallback done) {
+  base_->CopyTensorInSameDevice(src, dst, context, std::move(done));
+}
+
+}  // namespace processor

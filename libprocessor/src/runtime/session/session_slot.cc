@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/session/session_slot.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "absl/strings/str_cat.h"
+#include "src/runtime/requests/exception_status.h"
+#include "src/runtime/threads/thread_starter.h"
+
+namespace processor {
+
+SessionSlot::SessionSlot(Options options)
+    : options_(std::move(options)),
+      intra_op_pool_(absl::StrCat(options_.name, "-intra"), options_.intra_op_threads, options_.cpus),
+      cpus_(options_.cpus),
+      placed_(options_.cpus) {}
+
+SessionSlot::~SessionSlot() {
+  Refuse(absl::CancelledError("the model was freed"));
+  Stop();
+}
+
+bool SessionSlot::Shares() const {
+  if (options_.shared == nullptr || options_.worker_threads > 0) return false;
+  return cpus_.empty() || cpus_.size() >= options_.shared->at_once();
+}
+
+absl::Status SessionSlot::StartThreads() {
+  const size_t wanted = options_.worker_threads > 0 ? static_cast<size_t>(options_.worker_threads)
+                        : Shares()                  ? 1
+                                                    : std::max<size_t>(cpus_.size(), 1);
+  if (threads_.size() >= wanted) return absl::OkStatus();
+  // Room beforehand: a thread that has started could not be kept track of without.
+  threads_.reserve(wanted);
+  placed_.Reserve(wanted);
+  try {
+    StartServingThreads([this, wanted] {
+      while (threads_.size() < wanted) threads_.emplace_back([this] { Work(); });
+    });
+  } catch (const std::exception& e) {
+    // One thread is enough to go on with.
+    if (threads_.empty()) return absl::ResourceExhaustedError(absl::StrCat("no thread to be had: ", e.what()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SessionSlot::Submit(const std::shared_ptr<Task>& task) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (stopped_) return absl::CancelledError("the model is being freed");
+  if (queue_.size() >= static_cast<size_t>(options_.max_queue_size)) {
+    return absl::ResourceExhaustedError(absl::StrCat("session ", options_.index, ": ", queue_.size(),
+                                                     " requests wait, expected fewer than max_queue_size"));
+  }
+  const bool shares = Shares();
+  if (!shares) {
+    if (absl::Status s = StartThreads(); !s.ok()) return s;
+  }
+  const auto key = std::make_pair(-int64_t{task->priority}, ++sequence_);
+  queue_.emplace(key, task);
+  if (shares) {
+    // Under the lock: nobody else may have taken the task, if it has to be taken back.
+    absl::Status called = Attempt([this] { return options_.shared->Call(this, options_.share.get()); });
+    if (!called.ok()) queue_.erase(key);
+    return called;
+  }
+  lock.unlock();
+  wake_.notify_one();
+  return absl::OkStatus();
+}
+
+absl::Status SessionSlot::Serve(const std::shared_ptr<Task>& task) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (stopped_) return absl::CancelledError("the model is being freed");
+  if (absl::Status s = StartThreads(); !s.ok()) return s;
+  serving_.push_back(task);
+  wake_.notify_one();
+  return absl::OkStatus();
+}
+
+std::shared_ptr<Task> SessionSlot::Remove(uint64_t id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (auto it = queue_.begin(); it != queue_.end(); ++it) {
+    if (it->second->id != id) continue;
+    std::shared_ptr<Task> task = std::move(it->second);
+    queue_.erase(it);
+    return task;
+  }
+  return nullptr;
+}
+
+void SessionSlot::Refuse(const absl::Status& status) {
+  decltype(queue_) waiting;
+  decltype(serving_) serving;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stopped_ = true;
+    waiting.swap(queue_);
+    serving.swap(serving_);
+  }
+  wake_.notify_all();
+  for (auto& [key, task] : waiting) task->Fail(status);
+  for (auto& task : serving) task->Fail(status);
+}
+
+void SessionSlot::Stop() {
+  std::vector<std::thread> threads;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    threads.swap(threads_);
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (options_.shared != nullptr) options_.shared->Forget(this);
+}
+
+void SessionSlot::SetCpus(const CpuSet& cpus) {
+  intra_op_pool_.placed().SetCpus(cpus);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    cpus_ = cpus;
+    if (inter_op_pool_ != nullptr) inter_op_pool_->placed().SetCpus(cpus_);
+    placed_.SetCpus(cpus_);
+    if (!queue_.empty() && !stopped_) {
+      // What waits for threads of one kind may be for those of the other now.
+      if (Shares()) {
+        for (size_t i = 0; i < queue_.size(); ++i) options_.shared->Call(this, options_.share.get()).IgnoreError();
+      } else {
+        StartThreads().IgnoreError();
+      }
+    }
+  }
+  wake_.notify_all();  // there may be room for more
+}
+
+PinnedPool& SessionSlot::inter_op_pool() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (inter_op_pool_ == nullptr) {
+    inter_op_pool_ = std::make_unique<PinnedPool>(absl::StrCat(options_.name, "-inter"), options_.inter_op_threads,
+                                                  cpus_, PinnedPool::Single::kOwn);
+  }
+  return *inter_op_pool_;
+}
+
+CpuSet SessionSlot::cpus() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return cpus_;
+}
+
+size_t SessionSlot::queued() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return queue_.size();
+}
+
+bool SessionSlot::HasRoom() const { return !options_.one_task_per_cpu || cpus_.empty() || running_ < cpus_.size(); }
+
+void SessionSlot::Work() {
+  pthread_setname_np(pthread_self(), options_.name.substr(0, 15).c_str());
+  std::unique_lock<std::mutex> lock(mutex_);
+  placed_.Join();
+  const auto may_take = [this] { return !queue_.empty() && !Shares() && HasRoom(); };
+  for (;;) {
+    wake_.wait(lock, [&] { return stopped_ || !serving_.empty() || may_take(); });
+    std::shared_ptr<Task> task;
+    if (!serving_.empty()) {
+      task = std::move(serving_.front());
+      serving_.pop_front();
+    } else if (may_take()) {
+      task = std::move(queue_.begin()->second);
+      queue_.erase(queue_.begin());
+    } else {
+      placed_.Leave();
+      return;
+    }
+    ++running_;
+    lock.unlock();
+    task->Run(options_.index);
+    task.reset();  // its destructor must not run under the lock
+    lock.lock();
+    --running_;
+  }
+}
+
+void SessionSlot::RunNext() noexcept {
+  std::shared_ptr<Task> task;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    // Those of its own may have taken it.
+    if (queue_.empty()) return;
+    task = std::move(queue_.begin()->second);
+    queue_.erase(queue_.begin());
+  }
+  task->Run(options_.index);
+}
+
+}  // namespace processor

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// A session's place in a model: its CPUs, its thread pools, its queue with the threads that serve it, its counters.
+//
+// A slot lives as long as the model. The TensorFlow session that fills it changes with every model version, so that a
+// switch of versions starts and ends no thread. Tasks run on threads that all models of the process share, unless the
+// slot has CPUs of its own or is to have threads: those start when they are needed.
+#ifndef PROCESSOR_RUNTIME_SESSION_SESSION_SLOT_H_
+#define PROCESSOR_RUNTIME_SESSION_SESSION_SLOT_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "src/runtime/stats/stats.h"
+#include "src/runtime/threads/cpuset.h"
+#include "src/runtime/threads/pinned_pool.h"
+#include "src/runtime/threads/placed_threads.h"
+#include "src/runtime/threads/request_threads.h"
+
+namespace processor {
+
+/// A request that waits for a session. Exactly one of Run() and Fail() is called, once, and ends it; neither throws, for
+/// nobody above a thread of a slot would catch.
+class Task {
+ public:
+  virtual ~Task() = default;
+  virtual void Run(int session) noexcept = 0;
+  /// Ends the task without running it. May come on any thread.
+  virtual void Fail(const absl::Status& status) noexcept = 0;
+
+  uint64_t id = 0;
+  int32_t priority = 0;
+  int64_t deadline_us = 0;  // CLOCK_MONOTONIC; 0: none
+};
+
+class SessionSlot : private RequestThreads::Source {
+ public:
+  struct Options {
+    std::string name;
+    int index = 0;
+    int intra_op_threads = 1;
+    int inter_op_threads = 1;
+    int worker_threads = 1;  // of its own; 0: one for each CPU of its own, else those of `shared`
+    RequestThreads* shared = nullptr;
+    std::shared_ptr<RequestThreads::Share> share;  // of the model
+    int max_queue_size = 1;
+    /// Whether no more tasks run at once than it has CPUs of its own. More would not end sooner: each would take longer,
+    /// where one after the other all but the last are done earlier.
+    bool one_task_per_cpu = false;
+    CpuSet cpus;
+  };
+
+  explicit SessionSlot(Options options);
+  ~SessionSlot() override;
+
+  /// Queues a task: larger priority first, then first come.
+  /// \return RESOURCE_EXHAUSTED if the queue is full, CANCELLED if the slot is stopped; the task is then untouched, as
+  ///         it is when this throws.
+  absl::Status Submit(const std::shared_ptr<Task>& task);
+
+  /// Runs a task on a thread of the slot's own, whether or not the queue is full: for one that runs requests until none
+  /// is left, or waits for them.
+  /// \return as Submit().
+  absl::Status Serve(const std::shared_ptr<Task>& task);
+
+  /// Takes a waiting task out of the queue, so that the caller can end it; null if it does not wait (any more).
+  std::shared_ptr<Task> Remove(uint64_t id);
+
+  /// Fails all waiting tasks and refuses later ones. Running ones go on.
+  void Refuse(const absl::Status& status);
+  /// After Refuse(): waits for the running tasks and ends the threads.
+  void Stop();
+
+  void SetCpus(const CpuSet& cpus);
+  CpuSet cpus() const;
+
+  size_t queued() const;
+  /// Requests that wait or run: what LEAST_LOADED looks at.
+  std::atomic<int>& load() { return load_; }
+
+  PinnedPool& intra_op_pool() { return intra_op_pool_; }
+  /// Its threads start with the first call: the library's own executor needs none.
+  PinnedPool& inter_op_pool();
+  SessionStats& stats() { return stats_; }
+  const SessionStats& stats() const { return stats_; }
+
+ private:
+  void Work();
+  void RunNext() noexcept override;
+  // With `mutex_` held:
+  /// Do tasks run on threads that models share?
+  bool Shares() const;
+  /// Whether a thread that is free may take a task.
+  bool HasRoom() const;
+  absl::Status StartThreads();
+
+  const Options options_;
+  PinnedPool intra_op_pool_;
+  SessionStats stats_;
+  std::atomic<int> load_{0};
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  CpuSet cpus_;
+  std::unique_ptr<PinnedPool> inter_op_pool_;
+  // By falling priority, then rising sequence number.
+  std::map<std::pair<int64_t, uint64_t>, std::shared_ptr<Task>> queue_;
+  uint64_t sequence_ = 0;
+  std::deque<std::shared_ptr<Task>> serving_;
+  bool stopped_ = false;
+  size_t running_ = 0;
+  std::vector<std::thread> threads_;
+  PlacedThreads placed_;  // those threads
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_SESSION_SESSION_SLOT_H_

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Latencies in buckets that are at most 1/32 (3 %) wide. Recording is one relaxed increment; any thread may record
+// and read at any time, and a reader may miss what is being recorded.
+#ifndef PROCESSOR_RUNTIME_STATS_HISTOGRAM_H_
+#define PROCESSOR_RUNTIME_STATS_HISTOGRAM_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+
+namespace processor {
+
+class Histogram {
+ public:
+  /// `value` in nanoseconds; a negative one counts as 0.
+  void Record(int64_t value);
+
+  /// As Prometheus has it: `counts` [bounds + 1] is how many values were at most each of the rising `bounds`, then all.
+  struct Cumulative {
+    std::vector<uint64_t> counts;
+    int64_t sum = 0;
+  };
+  Cumulative Below(const std::vector<int64_t>& bounds) const;
+
+  /// {"count", "mean", "p50", "p95", "p99", "p99.9", "max"} of several histograms taken as one, in microseconds.
+  static nlohmann::json SummaryUs(const std::vector<const Histogram*>& histograms);
+
+ private:
+  static constexpr int kSubBits = 5;   // 32 buckets per power of two
+  static constexpr int kMaxBits = 42;  // beyond 2^42 ns (73 minutes) all is one bucket
+  static constexpr int kBuckets = (kMaxBits - kSubBits + 1) << kSubBits;
+
+  static int Bucket(uint64_t value);
+  static double BucketMiddle(int bucket);
+
+  std::array<std::atomic<uint64_t>, kBuckets> counts_{};
+  std::atomic<int64_t> sum_{0};
+  std::atomic<int64_t> max_{0};
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_STATS_HISTOGRAM_H_

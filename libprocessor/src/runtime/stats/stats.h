@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is counted of a session's requests. Any thread may record and read.
+#ifndef PROCESSOR_RUNTIME_STATS_STATS_H_
+#define PROCESSOR_RUNTIME_STATS_STATS_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "nlohmann/json.hpp"
+#include "src/runtime/stats/histogram.h"
+
+namespace processor {
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+
+/// Nanoseconds on CLOCK_MONOTONIC.
+int64_t NowNs();
+
+/// Where the time of one request went, in nanoseconds, and who ran it.
+struct RequestTiming {
+  int session = -1;
+  int64_t model_version = -1;
+  uint64_t generation = 0;
+  int64_t queue_ns = 0;
+  int64_t decode_ns = 0;
+  int64_t run_ns = 0;
+  int64_t encode_ns = 0;
+  int64_t total_ns = 0;
+  int64_t batch_rows = 0;  // of the run it shared with others; 0: it ran alone
+};
+
+class SessionStats {
+ public:
+  void Record(absl::StatusCode code, const RequestTiming& timing);
+
+  /// Adds the keys of processor_model_stats() that concern latencies and responses.
+  static void Describe(const std::vector<const SessionStats*>& sessions, nlohmann::json* dst);
+
+ private:
+  static constexpr int kCodes = 17;
+  std::array<std::atomic<uint64_t>, kCodes> responses_{};
+  Histogram latency_, queue_, run_, overhead_;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_STATS_STATS_H_

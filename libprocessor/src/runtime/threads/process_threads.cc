@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/threads/process_threads.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "src/kernels/tower_team.h"
+#include "src/runtime/requests/exception_status.h"
+#include "src/runtime/threads/thread_slice.h"
+
+namespace processor {
+namespace {
+
+constexpr int kMostPasses = 8;
+// Where they share CPUs with sessions: they work for some tens of microseconds at a time, and others compute for
+// milliseconds.
+constexpr int64_t kShortSliceNs = 100'000;
+
+class KeptThread;
+
+struct Kept {
+  std::mutex mutex;
+  KeptThread* first = nullptr;
+};
+
+// Never freed: threads may end after the process has begun to.
+Kept& GetKept() {
+  static Kept* const kept = new Kept;
+  return *kept;
+}
+
+// One of a list that takes no memory: whoever starts a thread that serves cannot be told that there was none.
+class KeptThread {
+ public:
+  KeptThread() : id_(ThreadId()) {
+    std::lock_guard<std::mutex> lock(GetKept().mutex);
+    next_ = GetKept().first;
+    if (next_ != nullptr) next_->before_ = this;
+    GetKept().first = this;
+    SetSlice(id_, 0);
+    // Whoever started it may have been moved, or it itself, as nobody knew yet that it is kept. Where a thread runs is
+    // advice: without memory it stays there.
+    (void)Attempt([this] {
+      const CpuMove move = CurrentMove();
+      if (!move.to.empty() && CpusOfThread(id_) == move.to) PinThread(id_, move.from);
+      return absl::OkStatus();
+    });
+  }
+  ~KeptThread() {
+    std::lock_guard<std::mutex> lock(GetKept().mutex);
+    (before_ == nullptr ? GetKept().first : before_->next_) = next_;
+    if (next_ != nullptr) next_->before_ = before_;
+  }
+
+  int id() const { return id_; }
+  const KeptThread* next() const { return next_; }
+
+ private:
+  const int id_;
+  KeptThread* before_ = nullptr;
+  KeptThread* next_ = nullptr;
+};
+
+// With the mutex of `kept` held.
+bool IsKept(const Kept& kept, int thread) {
+  for (const KeptThread* one = kept.first; one != nullptr; one = one->next()) {
+    if (one->id() == thread) return true;
+  }
+  return false;
+}
+
+// A thread that steps back behind others, or has CPUs of its own, works in the background: TensorFlow reads tables on some
+// that whoever loads has started.
+bool IsOfProcess(int thread, const CpuMove& move) {
+  const int main = static_cast<int>(getpid());
+  if (thread == main) return true;
+  if (sched_getscheduler(thread) != sched_getscheduler(main)) return false;
+  if (getpriority(PRIO_PROCESS, static_cast<id_t>(thread)) > getpriority(PRIO_PROCESS, static_cast<id_t>(main))) {
+    return false;
+  }
+  const CpuSet cpus = CpusOfThread(thread);
+  return cpus == move.from || cpus == move.to;
+}
+
+// With the mutex of `kept` held, without which a thread could get its place before it is moved.
+std::vector<int> ListThreads(const Kept& kept, const CpuMove& move) {
+  std::vector<int> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it("/proc/self/task", error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename();
+    int id = 0;
+    std::from_chars(name.data(), name.data() + name.size(), id);
+    if (id > 0 && !IsKept(kept, id) && IsOfProcess(id, move)) found.push_back(id);
+  }
+  return found;
+}
+
+// Where threads of the process may be.
+CpuMove PlacesOfThreads() {
+  CpuMove move = CurrentMove();
+  if (move.to.empty()) move.from = move.to = AllowedCpus();
+  return move;
+}
+
+}  // namespace
+
+void KeepThreadInPlace() { thread_local const KeptThread kept; }
+
+void MoveThreads(const CpuSet& cpus) {
+  const int main = static_cast<int>(getpid());
+  std::lock_guard<std::mutex> lock(GetKept().mutex);
+  const CpuMove before = PlacesOfThreads();
+  PinMainThread(cpus);
+  const int64_t slice_ns = cpus == before.from ? 0 : kShortSliceNs;
+  SetSlice(main, slice_ns);
+  TowerTeams::SetUsableCpus(cpus == before.from ? 0 : static_cast<int>(before.from.size()));
+  // Threads start others meanwhile.
+  bool moved = true;
+  for (int pass = 0; moved && pass < kMostPasses; ++pass) {
+    moved = false;
+    for (int thread : ListThreads(GetKept(), before)) {
+      if (thread == main || CpusOfThread(thread) == cpus) continue;
+      PinThread(thread, cpus);
+      SetSlice(thread, slice_ns);
+      moved = true;
+    }
+  }
+}
+
+std::map<int, ThreadTime> TimeOfThreads() {
+  std::map<int, ThreadTime> times;
+  std::lock_guard<std::mutex> lock(GetKept().mutex);
+  for (int thread : ListThreads(GetKept(), PlacesOfThreads())) {
+    std::ifstream file(absl::StrCat("/proc/self/task/", thread, "/schedstat"));
+    ThreadTime time;
+    // Where nothing is counted, all is 0.
+    if (file >> time.ran_ns >> time.waited_ns && time.ran_ns > 0) times[thread] = time;
+  }
+  return times;
+}
+
+}  // namespace processor

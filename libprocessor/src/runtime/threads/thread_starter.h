@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads inherit CPUs and scheduling from the thread that starts them. One that loads in the background, on other CPUs
+// or with SCHED_IDLE, must not start those that will serve: nobody without privileges could give them back what they
+// lack.
+#ifndef PROCESSOR_RUNTIME_THREADS_THREAD_STARTER_H_
+#define PROCESSOR_RUNTIME_THREADS_THREAD_STARTER_H_
+
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace processor {
+
+/// A thread that starts threads for others. Its own scheduling is that of the thread that makes it.
+class ThreadStarter {
+ public:
+  ThreadStarter();
+  ~ThreadStarter();
+  ThreadStarter(const ThreadStarter&) = delete;
+  ThreadStarter& operator=(const ThreadStarter&) = delete;
+
+  /// Runs `start` there, waits for it, and throws what it throws.
+  void Run(const std::function<void()>& start);
+
+ private:
+  void Work();
+
+  std::mutex callers_;  // one at a time
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  const std::function<void()>* start_ = nullptr;
+  std::exception_ptr thrown_;
+  bool stopped_ = false;
+  std::thread thread_;
+};
+
+/// While it exists, threads of sessions that the calling thread would start are started by `starter`.
+class StartThreadsElsewhere {
+ public:
+  explicit StartThreadsElsewhere(ThreadStarter* starter);
+  ~StartThreadsElsewhere();
+  StartThreadsElsewhere(const StartThreadsElsewhere&) = delete;
+  StartThreadsElsewhere& operator=(const StartThreadsElsewhere&) = delete;
+
+ private:
+  ThreadStarter* const before_;
+};
+
+/// Runs what starts threads that will serve: here, or where StartThreadsElsewhere says.
+void StartServingThreads(const std::function<void()>& start);
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_THREADS_THREAD_STARTER_H_

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/version/checkpoint.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <set>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace processor {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The folder may change while it is read; what has vanished is passed over.
+std::vector<fs::directory_entry> Entries(const fs::path& dir) {
+  std::vector<fs::directory_entry> entries;
+  std::error_code error;
+  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) entries.push_back(*it);
+  return entries;
+}
+
+bool HoldsCheckpointFile(const fs::path& dir) {
+  std::error_code error;
+  return fs::is_regular_file(dir / "checkpoint", error);
+}
+
+fs::path NewestFolder(const fs::path& dir) {
+  fs::path newest;
+  fs::file_time_type newest_time{};
+  for (const fs::directory_entry& entry : Entries(dir)) {
+    std::error_code error;
+    if (!entry.is_directory(error) || !HoldsCheckpointFile(entry.path())) continue;
+    const fs::file_time_type time = entry.last_write_time(error);
+    if (error) continue;
+    // Equal times: the later name, so that the choice does not depend on the order of the folder.
+    if (newest.empty() || time > newest_time || (time == newest_time && entry.path() > newest)) {
+      newest = entry.path();
+      newest_time = time;
+    }
+  }
+  if (newest.empty() && HoldsCheckpointFile(dir)) newest = dir;
+  return newest;
+}
+
+// The step in "model.ckpt-1200.index"; -1 if the name is not of that form.
+int64_t StepOfIndex(const std::string& name) {
+  if (!absl::EndsWith(name, ".index")) return -1;
+  const std::string stem = name.substr(0, name.size() - 6);
+  const size_t dash = stem.rfind('-');
+  if (dash == std::string::npos || dash + 1 == stem.size()) return -1;
+  int64_t step = -1;
+  const char* end = stem.data() + stem.size();
+  const auto [parsed, error] = std::from_chars(stem.data() + dash + 1, end, step);
+  return error == std::errc() && parsed == end && step >= 0 ? step : -1;
+}
+
+// Are all shards of "<prefix>.data-00000-of-00003" there? The index is written last, but folders get copied.
+bool IsComplete(const fs::path& prefix) {
+  const std::string stem = prefix.filename().string() + ".data-";
+  std::set<int> shards;
+  int total = -1;
+  for (const fs::directory_entry& entry : Entries(prefix.parent_path())) {
+    const std::string name = entry.path().filename().string();
+    if (!absl::StartsWith(name, stem) || name.size() != stem.size() + 14) continue;
+    int shard = -1, of = -1;
+    std::from_chars(name.data() + stem.size(), name.data() + stem.size() + 5, shard);
+    std::from_chars(name.data() + stem.size() + 9, name.data() + name.size(), of);
+    if (shard < 0 || of <= 0) continue;
+    total = std::max(total, of);
+    shards.insert(shard);
+  }
+  return total > 0 && static_cast<int>(shards.size()) >= total;
+}
+
+int64_t LargestIncrementalStep(const fs::path& folder) {
+  int64_t step = -1;
+  // The code of the original looks in the first, its documentation names the second.
+  for (const char* name : {".incremental_checkpoint", ".incremental_ckpt"}) {
+    for (const fs::directory_entry& entry : Entries(folder / name)) {
+      step = std::max(step, StepOfIndex(entry.path().filename().string()));
+    }
+  }
+  return step;
+}
+
+}  // namespace
+
+absl::Status FindCheckpoint(const std::string& dir, Checkpoint* checkpoint) {
+  std::error_code error;
+  if (!fs::is_directory(dir, error)) {
+    return absl::NotFoundError(absl::StrCat("checkpoint_dir '", dir, "': no such folder"));
+  }
+  const fs::path folder = NewestFolder(dir);
+  if (folder.empty()) {
+    return absl::NotFoundError(absl::StrCat("checkpoint_dir '", dir, "': no folder with a file 'checkpoint' in it"));
+  }
+  std::vector<std::pair<int64_t, fs::path>> found;
+  for (const fs::directory_entry& entry : Entries(folder)) {
+    const int64_t step = StepOfIndex(entry.path().filename().string());
+    if (step >= 0) found.emplace_back(step, entry.path());
+  }
+  std::sort(found.rbegin(), found.rend());
+  int64_t incomplete = -1;
+  for (auto& [step, index] : found) {
+    const fs::path prefix = index.parent_path() / index.stem();
+    if (!IsComplete(prefix)) {
+      incomplete = std::max(incomplete, step);
+      continue;
+    }
+    checkpoint->incomplete_step = incomplete;
+    checkpoint->prefix = prefix.string();
+    checkpoint->step = step;
+    const int64_t incremental = LargestIncrementalStep(folder);
+    checkpoint->incremental_step = incremental > step ? incremental : -1;
+    return absl::OkStatus();
+  }
+  return absl::NotFoundError(
+      absl::StrCat("checkpoint_dir '", dir, "': no complete checkpoint in '", folder.string(), "'"));
+}
+
+}  // namespace processor

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the checkpoint that a model should serve, in a folder that a trainer writes to.
+#ifndef PROCESSOR_RUNTIME_VERSION_CHECKPOINT_H_
+#define PROCESSOR_RUNTIME_VERSION_CHECKPOINT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace processor {
+
+struct Checkpoint {
+  std::string prefix;             // ".../model.ckpt-1200", without ".index"
+  int64_t step = -1;              // 1200
+  int64_t incomplete_step = -1;   // of the newest one that is later than `step` and lacks data files; -1: none
+  int64_t incremental_step = -1;  // of the newest incremental checkpoint that is later than `step`; -1: none
+};
+
+/// Finds the full checkpoint with the largest step in the newest sub-folder of `dir` that holds a file named
+/// "checkpoint", or in `dir` itself if it holds one and no sub-folder does. A checkpoint whose data files are not all
+/// there is passed over.
+/// \return NOT_FOUND if there is none (yet).
+absl::Status FindCheckpoint(const std::string& dir, Checkpoint* checkpoint);
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_VERSION_CHECKPOINT_H_

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/version/model_version.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <iterator>
+#include <mutex>
+#include <numeric>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "src/runtime/requests/exception_status.h"
+#include "src/runtime/rows/row_proof.h"
+#include "src/runtime/version/saved_model.h"
+#include "src/runtime/version/variables.h"
+#include "tensorflow/core/framework/device_factory.h"
+#include "tensorflow/core/public/session_options.h"
+
+namespace processor {
+namespace {
+
+// A client could ask for every subset of the outputs; each costs a pruned graph in every session.
+constexpr int kMaxSubsets = 64;
+
+std::vector<int> AllOutputs(const Signature& signature) {
+  std::vector<int> all(signature.outputs().size());
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+absl::Status MakeBaseDevice(std::unique_ptr<tensorflow::Device>* device) {
+  tensorflow::DeviceFactory* factory = tensorflow::DeviceFactory::GetFactory("CPU");
+  if (factory == nullptr) return absl::InternalError("TensorFlow: no CPU devices registered");
+  tensorflow::SessionOptions options;
+  (*options.config.mutable_device_count())["CPU"] = 1;
+  std::vector<std::unique_ptr<tensorflow::Device>> devices;
+  if (absl::Status s = factory->CreateDevices(options, "/job:localhost/replica:0/task:0", &devices); !s.ok()) return s;
+  if (devices.empty()) return absl::InternalError("TensorFlow: no CPU device made");
+  *device = std::move(devices.front());
+  return absl::OkStatus();
+}
+
+// TensorFlow's thread pools abort the process where a thread cannot be had. Here and not where the configuration is read,
+// since most models have no such threads.
+absl::Status CheckThreadsInAll(const ModelConfig& config) {
+  if (int64_t{config.session_num} * config.inter_op_parallelism_threads <= kMaxThreads) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("config key 'inter_op_parallelism_threads': ", config.inter_op_parallelism_threads,
+                   " found for each of ", config.session_num, " sessions, expected at most ", kMaxThreads,
+                   " threads in all for a graph on TensorFlow's executor"));
+}
+
+// The threads that restore variables, kept apart from those that serve.
+struct UpdateThreads {
+  UpdateThreads(const ModelConfig& config, bool background) {
+    if (!background) return;
+    if (config.model_update_inter_threads > 0) {
+      inter = std::make_unique<PinnedPool>("update-inter", config.model_update_inter_threads, CpuSet(),
+                                           PinnedPool::Single::kOwn);
+      options.inter_op_threadpool = inter.get();
+    }
+    if (config.model_update_intra_threads > 0) {
+      intra = std::make_unique<PinnedPool>("update-intra", config.model_update_intra_threads, CpuSet());
+      options.intra_op_threadpool = intra.get();
+    }
+  }
+  std::unique_ptr<PinnedPool> inter, intra;
+  tensorflow::thread::ThreadPoolOptions options;
+};
+
+// Are there numbers of 16 bits in it, or fused towers that may compute with them?
+bool ComputesInHalves(const tensorflow::GraphDef& graph) {
+  const auto is_half = [](const tensorflow::NodeDef& node) {
+    for (const char* key : {"T", "DstT", "dtype"}) {
+      const auto attr = node.attr().find(key);
+      if (attr == node.attr().end()) continue;
+      const tensorflow::DataType dtype = attr->second.type();
+      if (dtype == tensorflow::DT_BFLOAT16 || dtype == tensorflow::DT_HALF) return true;
+    }
+    const auto precision = node.attr().find("precision");
+    return node.op() == "RecDenseTower" && precision != node.attr().end() &&
+           absl::StartsWith(precision->second.s(), "bf16");
+  };
+  const auto any = [&](const auto& nodes) { return std::any_of(nodes.begin(), nodes.end(), is_half); };
+  const auto& functions = graph.library().function();
+  return any(graph.node()) || std::any_of(functions.begin(), functions.end(),
+                                          [&](const tensorflow::FunctionDef& one) { return any(one.node_def()); });
+}
+
+}  // namespace
+
+absl::Status CheckWanted(const Cancellation& cancellation) {
+  return cancellation.requested() ? cancellation.why() : absl::OkStatus();
+}
+
+absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& source,
+                                const std::vector<std::unique_ptr<SessionSlot>>& slots, bool background,
+                                const Cancellation& cancellation, std::shared_ptr<ModelVersion>* version) {
+  std::shared_ptr<ModelVersion> result(new ModelVersion);
+  result->source_ = source;
+  tensorflow::MetaGraphDef meta_graph;
+  if (absl::Status s = ReadSavedModel(source.saved_model_dir, &meta_graph); !s.ok()) return s;
+  if (absl::Status s = CheckOps(meta_graph.graph_def()); !s.ok()) return s;
+  if (absl::Status s = result->Specialise(config, meta_graph.mutable_graph_def()); !s.ok()) return s;
+  ShareTables(meta_graph.mutable_graph_def());
+  TakeInputDtypesOfGraph(&meta_graph);
+  result->writes_state_ = WritesState(meta_graph);
+
+  if (absl::Status s = result->signatures_.Load(meta_graph, config.max_rows); !s.ok()) return s;
+  if (result->signatures_.all().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("savedmodel_dir '", source.saved_model_dir, "': no signature"));
+  }
+  const std::string wanted = !config.signature_name.empty() ? config.signature_name : "serving_default";
+  const Signature* signature = result->signatures_.Find(wanted);
+  if (signature == nullptr && config.signature_name.empty()) signature = result->signatures_.all().front().get();
+  if (signature == nullptr) {
+    return absl::NotFoundError(absl::StrCat("signature_name '", wanted, "': not in the model"));
+  }
+  result->signatures_.set_default(signature);
+
+  result->FollowRows(meta_graph);
+
+  if (absl::Status s = CheckWanted(cancellation); !s.ok()) return s;
+  if (absl::Status s = MakeBaseDevice(&result->base_device_); !s.ok()) return s;
+  {
+    // A session of its own restores: it may need ops and an executor that serving does not, and its threads may be
+    // kept apart. What it fills belongs to the base device and stays.
+    const UpdateThreads threads(config, background);
+    PinnedPool pool("restore", 1, CpuSet());
+    std::unique_ptr<Session> loader;
+    SessionOptions options;
+    options.executor = Executor::kDefault;
+    options.inter_op_pool = threads.inter.get();
+    if (absl::Status s = Session::Create(meta_graph.graph_def(), options, result->base_device_.get(), &pool, &loader);
+        !s.ok()) {
+      return absl::Status(s.code(), absl::StrCat("graph: ", s.message()));
+    }
+    if (absl::Status s = RestoreVariables(source.saved_model_dir, source.checkpoint_prefix, meta_graph, threads.options,
+                                          loader->tensorflow_session());
+        !s.ok()) {
+      return s;
+    }
+    tensorflow::ResourceMgr& resources = *result->base_device_->resource_manager();
+    if (absl::Status s = CheckVariableShapes(meta_graph.graph_def(), resources); !s.ok()) {
+      const std::string& prefix = source.checkpoint_prefix;
+      return absl::Status(s.code(), absl::StrCat(prefix.empty() ? "variables" : prefix, ": ", s.message()));
+    }
+  }
+  if (absl::Status s = result->MakeSessions(config, meta_graph.graph_def(), slots, cancellation); !s.ok()) return s;
+  *version = std::move(result);
+  return absl::OkStatus();
+}
+
+void ModelVersion::FollowRows(const tensorflow::MetaGraphDef& meta_graph) {
+  if (writes_state_) return;  // each request runs alone
+  if (ComputesInHalves(meta_graph.graph_def())) output_rows.SetTolerance(Tolerance::OfHalves());
+  for (const auto& signature : signatures_.all()) {
+    std::vector<RowProof> proofs(signature->outputs().size());
+    // Nothing else depends on it: where it cannot be done, nothing is proved.
+    Attempt([&] { return proofs = ProveRows(meta_graph, *signature), absl::OkStatus(); }).IgnoreError();
+    output_rows.SetProofs(*signature, std::move(proofs));
+  }
+}
+
+absl::Status ModelVersion::Specialise(const ModelConfig& config, tensorflow::GraphDef* graph) {
+  if (!UsesOurOps(*graph)) return absl::OkStatus();
+  SetMaxRows(config.max_rows, graph);
+  Artefact artefact;
+  if (absl::Status s = ReadArtefact(source_.saved_model_dir, &artefact); !s.ok()) return s;
+  if (!source_.checkpoint_prefix.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(source_.checkpoint_prefix,
+                     ": a checkpoint for a fused model found, expected none: its tables are "
+                     "files of the artefact; run `graph-tools optimize` for the new weights and serve what it writes"));
+  }
+  return SetPrecision(artefact, config.precision, graph, &precision_);
+}
+
+ModelVersion::~ModelVersion() {
+  sessions_.clear();
+  base_device_.reset();
+  // Give the pages of variables and graphs back; malloc would keep most of them.
+  malloc_trim(0);
+}
+
+absl::Status ModelVersion::PrepareSignatures(Session& session, int* failed) {
+  *failed = 0;
+  absl::Status first;
+  const auto& all = signatures_.all();
+  for (size_t i = 0; i < all.size() && i < Session::kMaxCallables / 2; ++i) {
+    const absl::Status status = session.Prepare(static_cast<int>(i), *all[i], AllOutputs(*all[i]));
+    if (status.ok()) continue;
+    ++*failed;
+    // Only the default signature decides whether the model can be served; a request for another hears its own error.
+    if (all[i].get() == signatures_.default_signature()) first = status;
+  }
+  return first;
+}
+
+absl::Status ModelVersion::MakeSession(const ModelConfig& config, const tensorflow::GraphDef& graph, Executor executor,
+                                       SessionSlot& slot, std::unique_ptr<Session>* session, int* failed_signatures) {
+  SessionOptions options;
+  options.executor = executor;
+  // With cpusets, ops run on the session's own thread.
+  const bool one_thread =
+      config.enable_inline_execute || !config.cpusets.empty() || config.inter_op_parallelism_threads < 0;
+  if (executor == Executor::kDefault && !one_thread) {
+    if (absl::Status s = CheckThreadsInAll(config); !s.ok()) return s;
+    options.inter_op_pool = &slot.inter_op_pool();
+  }
+  options.variables_are_constant = !writes_state_;
+  std::unique_ptr<Session> made;
+  if (absl::Status s = Session::Create(graph, options, base_device_.get(), &slot.intra_op_pool(), &made); !s.ok()) {
+    return s;
+  }
+  if (absl::Status s = PrepareSignatures(*made, failed_signatures); !s.ok()) return s;
+  *session = std::move(made);
+  return absl::OkStatus();
+}
+
+absl::Status ModelVersion::MakeSessions(const ModelConfig& config, const tensorflow::GraphDef& graph,
+                                        const std::vector<std::unique_ptr<SessionSlot>>& slots,
+                                        const Cancellation& cancellation) {
+  if (absl::Status s = CheckWanted(cancellation); !s.ok()) return s;
+  // The single-threaded executor refuses control flow and reference edges, which nothing but trying shows, since the
+  // graph is rewritten before. A timeline needs the executor that keeps step statistics.
+  std::unique_ptr<Session> first;
+  int failed = 0;
+  absl::Status status = absl::UnimplementedError("not tried");
+  const bool may_be_single = config.executor != ExecutorChoice::kDefault &&
+                             (config.timeline.start_step < 0 || config.executor == ExecutorChoice::kSingleThreaded);
+  if (may_be_single) {
+    executor_ = Executor::kSingleThreaded;
+    status = MakeSession(config, graph, executor_, *slots[0], &first, &failed);
+  }
+  if (config.executor != ExecutorChoice::kSingleThreaded && (!status.ok() || failed > 0)) {
+    std::unique_ptr<Session> other;
+    int other_failed = 0;
+    const absl::Status other_status = MakeSession(config, graph, Executor::kDefault, *slots[0], &other, &other_failed);
+    if (!status.ok() || (other_status.ok() && other_failed < failed)) {
+      executor_ = Executor::kDefault;
+      status = other_status;
+      first = std::move(other);
+    }
+  }
+  if (!status.ok()) return status;
+  sessions_.push_back(std::move(first));
+  for (size_t i = 1; i < slots.size(); ++i) {
+    std::unique_ptr<Session> session;
+    if (absl::Status s = CheckWanted(cancellation); !s.ok()) return s;
+    if (absl::Status s = MakeSession(config, graph, executor_, *slots[i], &session, &failed); !s.ok()) return s;
+    sessions_.push_back(std::move(session));
+  }
+  return absl::OkStatus();
+}
+
+void ModelVersion::Claim(ScratchUse use) {
+  for (const auto& session : sessions_) session->Claim(use);
+}
+
+int ModelVersion::CallableFor(const Signature& signature, std::vector<int>* outputs) {
+  const int index = signatures_.IndexOf(&signature);
+  if (outputs->size() == signature.outputs().size()) return index;
+  const std::pair<int, std::vector<int>> key(index, *outputs);
+  {
+    std::shared_lock<std::shared_mutex> lock(subsets_mutex_);
+    const auto found = subsets_.find(key);
+    if (found != subsets_.end()) return found->second;
+  }
+  std::unique_lock<std::shared_mutex> lock(subsets_mutex_);
+  if (subsets_.size() < kMaxSubsets) {
+    const int number = static_cast<int>(signatures_.all().size() + subsets_.size());
+    if (number < Session::kMaxCallables) return subsets_.emplace(key, number).first->second;
+  }
+  *outputs = AllOutputs(signature);
+  return index;
+}
+
+absl::Status ModelVersion::Run(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs) {
+  if (absl::Status s = RunOne(session, request, outputs); !s.ok() || request.next.empty()) return s;
+  std::vector<tensorflow::Tensor> more;
+  for (const DecodedRequest& next : request.next) {
+    if (absl::Status s = RunOne(session, next, &more); !s.ok()) return s;
+    std::move(more.begin(), more.end(), std::back_inserter(*outputs));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelVersion::RunOne(int session, const DecodedRequest& request,
+                                  std::vector<tensorflow::Tensor>* outputs) {
+  const Signature& signature = *request.signature;
+  std::vector<int> wanted = request.fetches;
+  std::sort(wanted.begin(), wanted.end());
+  const int callable = CallableFor(signature, &wanted);
+  Session& runner = *sessions_[session];
+  if (absl::Status s = runner.Prepare(callable, signature, wanted); !s.ok()) return s;
+  if (absl::Status s = runner.Run(callable, request.feeds, outputs); !s.ok()) return s;
+  if (wanted == request.fetches) return absl::OkStatus();
+  // Asked for in another order, or answered with all outputs.
+  std::vector<tensorflow::Tensor> ordered;
+  ordered.reserve(request.fetches.size());
+  for (int fetch : request.fetches) {
+    const size_t at = std::lower_bound(wanted.begin(), wanted.end(), fetch) - wanted.begin();
+    ordered.push_back((*outputs)[at]);
+  }
+  outputs->swap(ordered);
+  return absl::OkStatus();
+}
+
+absl::Status ModelVersion::RunTraced(int session, const DecodedRequest& request,
+                                     std::vector<tensorflow::Tensor>* outputs, tensorflow::StepStats* stats) {
+  std::vector<tensorflow::Tensor> all;
+  if (absl::Status s = sessions_[session]->RunTraced(*request.signature, request.feeds, &all, stats); !s.ok()) return s;
+  outputs->clear();
+  for (int fetch : request.fetches) outputs->push_back(all[fetch]);
+  // The trace is that of the first; those of other graphs would overwrite it.
+  for (const DecodedRequest& next : request.next) {
+    if (absl::Status s = RunOne(session, next, &all); !s.ok()) return s;
+    std::move(all.begin(), all.end(), std::back_inserter(*outputs));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace processor

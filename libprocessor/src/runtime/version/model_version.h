@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// One version of a model, ready to run: sessions over shared variables and tables.
+//
+// Every version has a base device, and so a ResourceMgr, of its own: two versions with equal variable names never meet.
+// A version is immutable once loaded; requests hold it by shared_ptr until they end.
+#ifndef PROCESSOR_RUNTIME_VERSION_MODEL_VERSION_H_
+#define PROCESSOR_RUNTIME_VERSION_MODEL_VERSION_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "src/base/signature.h"
+#include "src/codec/codec.h"
+#include "src/runtime/config/model_config.h"
+#include "src/runtime/requests/cancellation.h"
+#include "src/runtime/rows/output_rows.h"
+#include "src/runtime/session/session.h"
+#include "src/runtime/session/session_slot.h"
+#include "src/runtime/version/artifact.h"
+
+namespace processor {
+
+/// Why a load is not wanted any more: for whoever loads, between two steps, since the model may be freed meanwhile.
+absl::Status CheckWanted(const Cancellation& cancellation);
+
+/// Where a version comes from.
+struct VersionSource {
+  std::string saved_model_dir;
+  std::string checkpoint_prefix;  // empty: the variables of the SavedModel
+  std::optional<int64_t> number;  // what clients see as the model's version
+};
+
+class ModelVersion {
+ public:
+  /// Reads, restores, makes the sessions of all slots and their callables. Warm-up is the caller's.
+  /// `background`: restore with the threads that the configuration sets aside for updates. `cancellation`: as
+  /// CheckWanted().
+  static absl::Status Load(const ModelConfig& config, const VersionSource& source,
+                           const std::vector<std::unique_ptr<SessionSlot>>& slots, bool background,
+                           const Cancellation& cancellation, std::shared_ptr<ModelVersion>* version);
+  ~ModelVersion();
+
+  /// Runs a decoded request on a session. `outputs` [request.fetches.size(), then those of request.next], in that order.
+  absl::Status Run(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs);
+
+  /// As Run(), all outputs, traced.
+  absl::Status RunTraced(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs,
+                         tensorflow::StepStats* stats);
+
+  /// Of whom the memory of runs is claimed from now on.
+  void Claim(ScratchUse use);
+
+  const SignatureSet& signatures() const { return signatures_; }
+  const VersionSource& source() const { return source_; }
+  Executor executor() const { return executor_; }
+  /// What fused towers compute with; an empty precision: there are none.
+  const PrecisionChoice& precision() const { return precision_; }
+  /// May the tensors of a request lie in memory that is only lent?
+  bool may_borrow_inputs() const { return !writes_state_; }
+  /// Does running it, more or less often, change what it answers later?
+  bool writes_state() const { return writes_state_; }
+
+  /// What the graph says of its outputs' rows, and what putting requests together has shown.
+  OutputRows output_rows;
+
+  /// Outcome of the warm-up, for processor_model_info(): set before the version is published.
+  std::string warmup_outcome;
+  double load_ms = 0;
+  uint64_t generation = 0;
+
+ private:
+  ModelVersion() = default;
+  /// As Run(), without request.next.
+  absl::Status RunOne(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs);
+  void FollowRows(const tensorflow::MetaGraphDef& meta_graph);
+  absl::Status Specialise(const ModelConfig& config, tensorflow::GraphDef* graph);
+  absl::Status MakeSessions(const ModelConfig& config, const tensorflow::GraphDef& graph,
+                            const std::vector<std::unique_ptr<SessionSlot>>& slots, const Cancellation& cancellation);
+  absl::Status MakeSession(const ModelConfig& config, const tensorflow::GraphDef& graph, Executor executor,
+                           SessionSlot& slot, std::unique_ptr<Session>* session, int* failed_signatures);
+  absl::Status PrepareSignatures(Session& session, int* failed);
+
+  /// Number of the callable for those outputs (ascending): of all of them if too many subsets have been asked for, in
+  /// which case `outputs` becomes all.
+  int CallableFor(const Signature& signature, std::vector<int>* outputs);
+
+  VersionSource source_;
+  SignatureSet signatures_;
+  Executor executor_ = Executor::kSingleThreaded;
+  PrecisionChoice precision_;
+  bool writes_state_ = true;
+
+  // In the order of destruction reversed: sessions go before the device whose resources they use.
+  std::unique_ptr<tensorflow::Device> base_device_;
+  std::vector<std::unique_ptr<Session>> sessions_;
+
+  // Callables of signature i: i for all outputs; above the number of signatures, subsets in the order of asking.
+  mutable std::shared_mutex subsets_mutex_;
+  std::map<std::pair<int, std::vector<int>>, int> subsets_;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_VERSION_MODEL_VERSION_H_

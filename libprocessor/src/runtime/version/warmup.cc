@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/version/warmup.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "src/codec/predict_codec.h"
+#include "src/codec/prediction_log.h"
+#include "tensorflow/core/framework/register_types.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/lib/core/raw_coding.h"
+#include "tensorflow/core/lib/hash/crc32c.h"
+#include "tensorflow/core/lib/io/record_reader.h"
+#include "tensorflow/core/platform/env.h"
+
+namespace processor {
+namespace {
+
+namespace fs = std::filesystem;
+using tensorflow::Tensor;
+
+constexpr int kMaxRecords = 1000;  // as TensorFlow Serving
+
+absl::Status RunOnAllSessions(const DecodedRequest& request, int runs, size_t num_sessions,
+                              const Cancellation& cancellation, ModelVersion& version) {
+  std::vector<Tensor> outputs;
+  for (size_t session = 0; session < num_sessions; ++session) {
+    for (int run = 0; run < runs; ++run) {
+      if (absl::Status s = CheckWanted(cancellation); !s.ok()) return s;
+      if (absl::Status s = version.Run(static_cast<int>(session), request, &outputs); !s.ok()) return s;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunBytes(const char* protocol, std::string_view bytes, int runs, size_t num_sessions,
+                      const Cancellation& cancellation, ModelVersion& version) {
+  DecodedRequest request;
+  if (absl::Status s = FindCodec(protocol)->Decode(bytes, version.signatures(), {}, &request); !s.ok()) return s;
+  return RunOnAllSessions(request, runs, num_sessions, cancellation, version);
+}
+
+// The name as given, else beside the model: hosts of the contract differ in what they pass.
+fs::path FindWarmupFile(const ModelConfig& config, const std::string& base_dir) {
+  std::error_code error;
+  const fs::path given(config.warmup_file_name);
+  if (fs::exists(given, error) || given.is_absolute() || base_dir.empty()) return given;
+  return fs::path(base_dir) / given;
+}
+
+// A TFRecord file begins with a length and the masked CRC of its eight bytes, which no request does by chance.
+bool HoldsRecords(const fs::path& path) {
+  char head[12];
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream.read(head, sizeof head)) return false;
+  return tensorflow::core::DecodeFixed32(head + 8) == tsl::crc32c::Mask(tsl::crc32c::Value(head, 8));
+}
+
+absl::Status WarmUpFromRequest(const fs::path& path, const ModelConfig& config, size_t num_sessions,
+                               const Cancellation& cancellation, ModelVersion& version) {
+  std::ifstream stream(path, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  if (!stream.good() && !stream.eof()) {
+    return absl::NotFoundError(absl::StrCat("warmup_file_name '", path.string(), "': cannot be read"));
+  }
+  if (absl::Status s = RunBytes("eas", bytes, config.warmup_runs, num_sessions, cancellation, version); !s.ok()) {
+    return absl::Status(s.code(), absl::StrCat("warmup_file_name '", path.string(), "': ", s.message()));
+  }
+  version.warmup_outcome = absl::StrCat("file: ", config.warmup_runs, " runs on each session");
+  return absl::OkStatus();
+}
+
+// `name` for the outcome; `count`: how many records there were to run.
+absl::Status WarmUpFromRecords(const fs::path& path, std::string_view name, size_t num_sessions,
+                               const Cancellation& cancellation, ModelVersion& version, int* count) {
+  std::unique_ptr<tensorflow::RandomAccessFile> file;
+  if (absl::Status s = tensorflow::Env::Default()->NewRandomAccessFile(path.string(), &file); !s.ok()) return s;
+  tensorflow::io::SequentialRecordReader reader(file.get());
+  int skipped = 0;
+  *count = 0;
+  for (tensorflow::tstring record; *count + skipped < kMaxRecords;) {
+    const absl::Status read = reader.ReadRecord(&record);
+    if (absl::IsOutOfRange(read)) break;
+    const std::string where = absl::StrCat("warm-up record ", *count + skipped, " of '", path.string(), "': ");
+    if (!read.ok()) return absl::Status(read.code(), absl::StrCat(where, read.message()));
+    const auto request = PredictRequestOf(record);
+    if (absl::IsUnimplemented(request.status())) {
+      ++skipped;  // a log of another API, which is not served
+      continue;
+    }
+    absl::Status status = request.status();
+    if (status.ok()) status = RunBytes("tfserving", *request, 1, num_sessions, cancellation, version);
+    if (!status.ok()) return absl::Status(status.code(), absl::StrCat(where, status.message()));
+    ++*count;
+  }
+  version.warmup_outcome = absl::StrCat(name, ": ", *count, " records on each session");
+  if (skipped > 0) absl::StrAppend(&version.warmup_outcome, ", ", skipped, " of other APIs skipped");
+  return absl::OkStatus();
+}
+
+void FillWithOnes(Tensor* tensor) {
+  switch (tensor->dtype()) {
+#define PROCESSOR_FILL(T)                             \
+  case tensorflow::DataTypeToEnum<T>::value:          \
+    tensor->flat<T>().setConstant(static_cast<T>(1)); \
+    break;
+    TF_CALL_REAL_NUMBER_TYPES(PROCESSOR_FILL)
+    TF_CALL_COMPLEX_TYPES(PROCESSOR_FILL)
+    TF_CALL_bool(PROCESSOR_FILL)
+#undef PROCESSOR_FILL
+        default : break;  // strings begin empty
+  }
+}
+
+absl::Status Generate(const Signature& signature, DecodedRequest* request) {
+  FeedArena arena(&ByteBudget::WarmUp());
+  request->signature = &signature;
+  for (const TensorSpec& input : signature.inputs()) {
+    if (input.dtype == tensorflow::DT_RESOURCE || input.dtype == tensorflow::DT_VARIANT) {
+      return absl::UnimplementedError(absl::StrCat("input '", input.alias, "' is no dense tensor"));
+    }
+    tensorflow::TensorShape shape;
+    // Of an open rank nothing is known; one dimension is the likeliest.
+    const int rank = input.shape.unknown_rank() ? 1 : input.shape.dims();
+    int64_t elements = 1;
+    for (int i = 0; i < rank; ++i) {
+      const int64_t size = input.shape.unknown_rank() || input.shape.dim_size(i) < 0 ? 1 : input.shape.dim_size(i);
+      if (__builtin_mul_overflow(elements, size, &elements) || elements > (int64_t{1} << 26)) {
+        return absl::ResourceExhaustedError(absl::StrCat("input '", input.alias, "' is too large to generate"));
+      }
+      shape.AddDim(size);
+    }
+    Tensor tensor;
+    if (input.default_value.has_value()) {
+      tensor = *input.default_value;  // likelier what the model takes than ones
+    } else {
+      const size_t width =
+          input.dtype == tensorflow::DT_STRING ? sizeof(tensorflow::tstring) : tensorflow::DataTypeSize(input.dtype);
+      if (absl::Status s = MakeInput(input, shape, width, 0, &arena, &tensor); !s.ok()) return s;
+      FillWithOnes(&tensor);
+    }
+    request->feeds.push_back(std::move(tensor));
+  }
+  request->fetches.resize(signature.outputs().size());
+  std::iota(request->fetches.begin(), request->fetches.end(), 0);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status WarmUp(const ModelConfig& config, const std::string& base_dir, size_t num_sessions,
+                    const Cancellation& cancellation, ModelVersion& version) {
+  std::error_code error;
+  if (!config.warmup_file_name.empty()) {
+    const fs::path path = FindWarmupFile(config, base_dir);
+    if (!fs::is_regular_file(path, error)) {
+      return absl::NotFoundError(absl::StrCat("warmup_file_name '", path.string(), "': no such file"));
+    }
+    if (!HoldsRecords(path)) return WarmUpFromRequest(path, config, num_sessions, cancellation, version);
+    int count = 0;
+    absl::Status status = WarmUpFromRecords(path, "file", num_sessions, cancellation, version, &count);
+    if (status.ok() && count == 0) {
+      status = absl::InvalidArgumentError("no predict request in it, expected at least one");
+    }
+    if (status.ok()) return status;
+    return absl::Status(status.code(), absl::StrCat("warmup_file_name '", path.string(), "': ", status.message()));
+  }
+  constexpr const char* kRecords = "tf_serving_warmup_requests";
+  const fs::path records = fs::path(version.source().saved_model_dir) / "assets.extra" / kRecords;
+  if (fs::is_regular_file(records, error)) {
+    int count = 0;
+    const absl::Status status = WarmUpFromRecords(records, kRecords, num_sessions, cancellation, version, &count);
+    if (!status.ok() || count > 0) return status;
+  }
+
+  DecodedRequest request;
+  absl::Status status = Generate(*version.signatures().default_signature(), &request);
+  if (status.ok()) status = RunOnAllSessions(request, config.warmup_runs, num_sessions, cancellation, version);
+  if (absl::Status s = CheckWanted(cancellation); !s.ok()) return s;
+  if (!version.warmup_outcome.empty()) version.warmup_outcome.append("; ");
+  if (status.ok()) {
+    absl::StrAppend(&version.warmup_outcome, "generated: ", config.warmup_runs, " runs on each session");
+  } else {
+    // serving-proxy knows it by its end (serving_proxy/records/hosts.py).
+    absl::StrAppend(&version.warmup_outcome, "generated request failed: ", status.ToString(), "; not warmed up");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace processor

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs requests on every session of a version before it serves, so that no client pays for first touches.
+#ifndef PROCESSOR_RUNTIME_VERSION_WARMUP_H_
+#define PROCESSOR_RUNTIME_VERSION_WARMUP_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "src/runtime/config/model_config.h"
+#include "src/runtime/version/model_version.h"
+
+namespace processor {
+
+/// Takes the requests from, in this order, `config.warmup_file_name` (one serialised eas PredictRequest, or TFRecords of PredictionLog), the model's
+/// assets.extra/tf_serving_warmup_requests, or the default signature (ones, empty strings, open dimensions 1).
+///
+/// Requests from a file must succeed. A generated one may not be what the model takes: its failure is an outcome, which
+/// `version.warmup_outcome` tells, and no reason to refuse the model.
+/// \return the fault of a file or its requests; why it is not wanted any more, as CheckWanted().
+absl::Status WarmUp(const ModelConfig& config, const std::string& base_dir, size_t num_sessions,
+                    const Cancellation& cancellation, ModelVersion& version);
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_VERSION_WARMUP_H_

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/session/session.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <utility>
+
+#include "src/runtime/threads/pinned_pool.h"
+#include "tensorflow/core/framework/device_factory.h"
+#include "tensorflow/core/framework/node_def.pb.h"
+#include "tensorflow/core/public/session_options.h"
+
+namespace processor {
+namespace {
+
+class CountingPool : public PinnedPool {
+ public:
+  CountingPool() : PinnedPool("inter", 2, CpuSet(), Single::kOwn) {}
+  void Schedule(std::function<void()> fn) override {
+    ++scheduled;
+    PinnedPool::Schedule(std::move(fn));
+  }
+  void ScheduleWithHint(std::function<void()> fn, int start, int end) override {
+    ++scheduled;
+    PinnedPool::ScheduleWithHint(std::move(fn), start, end);
+  }
+  std::atomic<int> scheduled{0};
+};
+
+// y = -x, and signatures that ask for it and for what the graph does not have.
+class SessionTest : public testing::TestWithParam<Executor> {
+ protected:
+  void SetUp() override {
+    tensorflow::SessionOptions tensorflow_options;
+    std::vector<std::unique_ptr<tensorflow::Device>> devices;
+    ASSERT_TRUE(tensorflow::DeviceFactory::GetFactory("CPU")
+                    ->CreateDevices(tensorflow_options, "/job:localhost/replica:0/task:0", &devices)
+                    .ok());
+    base_ = std::move(devices.front());
+    tensorflow::GraphDef graph;
+    tensorflow::NodeDef& x = *graph.add_node();
+    x.set_name("x");
+    x.set_op("Placeholder");
+    (*x.mutable_attr())["dtype"].set_type(tensorflow::DT_FLOAT);
+    tensorflow::NodeDef& y = *graph.add_node();
+    y.set_name("y");
+    y.set_op("Neg");
+    y.add_input("x");
+    (*y.mutable_attr())["T"].set_type(tensorflow::DT_FLOAT);
+    SessionOptions options;
+    options.executor = GetParam();
+    options.inter_op_pool = &inter_op_pool_;
+    const absl::Status status = Session::Create(graph, options, base_.get(), &intra_op_pool_, &session_);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  static Signature SignatureOf(const std::string& output) {
+    tensorflow::SignatureDef def;
+    (*def.mutable_inputs())["x"].set_name("x:0");
+    (*def.mutable_outputs())["y"].set_name(output);
+    return Signature("wanted", def);
+  }
+
+  static std::vector<tensorflow::Tensor> Feeds() {
+    tensorflow::Tensor x(tensorflow::DT_FLOAT, {});
+    x.scalar<float>()() = 2;
+    return {x};
+  }
+
+  std::unique_ptr<tensorflow::Device> base_;
+  PinnedPool intra_op_pool_{"intra", 1, CpuSet()};
+  CountingPool inter_op_pool_;
+  std::unique_ptr<Session> session_;
+};
+
+TEST_P(SessionTest, RunsWhatWasPrepared) {
+  const Signature signature = SignatureOf("y:0");
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(session_->Prepare(7, signature, {0}).ok());
+    std::vector<tensorflow::Tensor> outputs;
+    ASSERT_TRUE(session_->Run(7, Feeds(), &outputs).ok());
+    EXPECT_EQ(outputs.at(0).scalar<float>()(), -2);
+  }
+}
+
+TEST_P(SessionTest, OnlyTheDefaultExecutorUsesThePoolBetweenOps) {
+  const Signature signature = SignatureOf("y:0");
+  std::vector<tensorflow::Tensor> outputs;
+  ASSERT_TRUE(session_->Prepare(7, signature, {0}).ok());
+  ASSERT_TRUE(session_->Run(7, Feeds(), &outputs).ok());
+  const int untraced = inter_op_pool_.scheduled;
+  EXPECT_EQ(untraced > 0, GetParam() == Executor::kDefault);
+  tensorflow::StepStats stats;
+  ASSERT_TRUE(session_->RunTraced(signature, Feeds(), &outputs, &stats).ok());
+  EXPECT_EQ(inter_op_pool_.scheduled > untraced, GetParam() == Executor::kDefault);
+}
+
+TEST_P(SessionTest, WhatCannotBeMadeIsTriedOnce) {
+  const Signature signature = SignatureOf("missing:0");
+  const absl::Status first = session_->Prepare(7, signature, {0});
+  EXPECT_TRUE(absl::IsInvalidArgument(first)) << first;
+  const absl::Status second = session_->Prepare(7, signature, {0});
+  EXPECT_EQ(second, first);
+  EXPECT_EQ(second.message().data(), first.message().data()) << "made anew";
+  EXPECT_TRUE(session_->Prepare(8, SignatureOf("y:0"), {0}).ok()) << "another number is another callable";
+}
+
+TEST_P(SessionTest, WhatCannotBeTracedIsTriedOnce) {
+  const Signature signature = SignatureOf("missing:0");
+  std::vector<tensorflow::Tensor> outputs;
+  tensorflow::StepStats stats;
+  const absl::Status first = session_->RunTraced(signature, Feeds(), &outputs, &stats);
+  EXPECT_TRUE(absl::IsInvalidArgument(first)) << first;
+  const absl::Status second = session_->RunTraced(signature, Feeds(), &outputs, &stats);
+  EXPECT_EQ(second.message().data(), first.message().data()) << "made anew";
+}
+
+INSTANTIATE_TEST_SUITE_P(Executors, SessionTest, testing::Values(Executor::kSingleThreaded, Executor::kDefault),
+                         [](const auto& info) { return std::string(ExecutorName(info.param)); });
+
+}  // namespace
+}  // namespace processor

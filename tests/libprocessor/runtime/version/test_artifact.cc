@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// The manifest of a fused model, and the precision that follows from it.
+#include "src/runtime/version/artifact.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "gtest/gtest.h"
+#include "src/kernels/cpu_features.h"
+
+namespace processor {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ArtefactTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "artefact-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    dir_ = name;
+  }
+  void TearDown() override { fs::remove_all(dir_); }
+
+  void Write(const std::string& manifest) {
+    const fs::path folder = dir_ / "assets.extra" / "recprocessor";
+    fs::create_directories(folder);
+    std::ofstream(folder / "manifest.json") << manifest;
+  }
+
+  absl::Status Read() {
+    artefact_ = Artefact();
+    return ReadArtefact(dir_.string(), &artefact_);
+  }
+
+  fs::path dir_;
+  Artefact artefact_;
+};
+
+tensorflow::GraphDef Tower(const std::string& precision) {
+  tensorflow::GraphDef graph;
+  tensorflow::NodeDef* node = graph.add_node();
+  node->set_name("tower");
+  node->set_op("RecDenseTower");
+  if (!precision.empty()) (*node->mutable_attr())["precision"].set_s(precision);
+  return graph;
+}
+
+std::string Written(const tensorflow::GraphDef& graph) { return graph.node(0).attr().at("precision").s(); }
+
+TEST_F(ArtefactTest, ModelWithoutManifestIsNotFused) {
+  EXPECT_TRUE(Read().ok());
+  EXPECT_FALSE(artefact_.fused);
+  Write(R"({"passes": []})");  // what `cut` writes
+  EXPECT_TRUE(Read().ok());
+  EXPECT_FALSE(artefact_.fused);
+}
+
+TEST_F(ArtefactTest, ReadsWhatFuseWrites) {
+  Write(R"({"fused": true, "requires": {"recprocessor_ops": 1},
+            "precision": {"permitted": "bf16", "reason": "rank correlation lost 1e-6"}})");
+  ASSERT_TRUE(Read().ok());
+  EXPECT_TRUE(artefact_.fused);
+  EXPECT_TRUE(artefact_.bf16);
+  EXPECT_EQ(artefact_.reason, "rank correlation lost 1e-6");
+}
+
+TEST_F(ArtefactTest, NewerOpsAreRefused) {
+  Write(R"({"fused": true, "requires": {"recprocessor_ops": 3}})");
+  const absl::Status status = Read();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("manifest.json"), std::string::npos) << status;
+  EXPECT_NE(status.message().find("newer libprocessor"), std::string::npos) << status;
+}
+
+TEST_F(ArtefactTest, DamageIsNamed) {
+  for (const char* text : {"", "[]", "{\"fused\": tru", R"({"fused": 1})", R"({"fused": true, "requires": []})",
+                           R"({"fused": true, "requires": {"recprocessor_ops": "1"}})",
+                           R"({"fused": true, "precision": 3})", R"({"fused": true, "precision": {}})",
+                           R"({"fused": true, "precision": {"permitted": "bf16", "certificate": 1}})",
+                           R"({"fused": true, "precision": {"permitted": "fp8"}})"}) {
+    Write(text);
+    const absl::Status status = Read();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << text << ": " << status;
+    EXPECT_NE(status.message().find("manifest.json"), std::string::npos) << status;
+  }
+}
+
+TEST_F(ArtefactTest, CertificateDecidesAboutAuto) {
+  if (ThisCpu().isa == Isa::kPlain) GTEST_SKIP() << "a CPU without AVX2 computes in fp32 always";
+  for (const bool permitted : {false, true}) {
+    Artefact artefact;
+    artefact.fused = true;
+    artefact.bf16 = permitted;
+    artefact.reason = "measured";
+    tensorflow::GraphDef graph = Tower("auto");
+    PrecisionChoice choice;
+    ASSERT_TRUE(SetPrecision(artefact, PrecisionLimit::kAuto, &graph, &choice).ok());
+    EXPECT_EQ(Written(graph), permitted ? "bf16" : "fp32");
+    EXPECT_EQ(choice.precision == "fp32", !permitted);
+    EXPECT_FALSE(choice.reason.empty());
+  }
+}
+
+TEST_F(ArtefactTest, ArithmeticIsThatOfTheCertificate) {
+  CpuFeatures cpu;
+  cpu.isa = Isa::kAvx512;
+  cpu.amx_bf16 = true;
+  for (const bool arithmetic : {false, true}) {
+    Write(R"({"fused": true, "precision": {"permitted": "bf16", "certificate": {"arithmetic": ")" +
+          std::string(arithmetic ? "bf16" : "bf16 weights") + "\"}}}");
+    ASSERT_TRUE(Read().ok());
+    tensorflow::GraphDef graph = Tower("auto");
+    PrecisionChoice choice;
+    ASSERT_TRUE(SetPrecision(artefact_, PrecisionLimit::kAuto, &graph, &choice, cpu).ok());
+    EXPECT_EQ(Written(graph), arithmetic ? "bf16" : "bf16_weights");
+    EXPECT_EQ(choice.precision, arithmetic ? "bf16" : "bf16 weights");
+    // What somebody forced was not measured by anybody.
+    graph = Tower("bf16");
+    ASSERT_TRUE(SetPrecision(artefact_, PrecisionLimit::kAuto, &graph, &choice, cpu).ok());
+    EXPECT_EQ(choice.precision, "bf16");
+  }
+}
+
+TEST_F(ArtefactTest, WithoutCertificateItIsFloat32) {
+  tensorflow::GraphDef graph = Tower("");
+  PrecisionChoice choice;
+  ASSERT_TRUE(SetPrecision(Artefact(), PrecisionLimit::kAuto, &graph, &choice).ok());
+  EXPECT_EQ(Written(graph), "fp32");
+  EXPECT_EQ(choice.precision, "fp32");
+}
+
+TEST_F(ArtefactTest, ConfigurationOverrulesEverything) {
+  for (const char* precision : {"auto", "bf16", "fp32"}) {
+    Artefact artefact;
+    artefact.fused = artefact.bf16 = true;
+    tensorflow::GraphDef graph = Tower(precision);
+    PrecisionChoice choice;
+    ASSERT_TRUE(SetPrecision(artefact, PrecisionLimit::kFloat32, &graph, &choice).ok());
+    EXPECT_EQ(Written(graph), "fp32");
+    EXPECT_EQ(choice.precision, "fp32");
+  }
+}
+
+TEST_F(ArtefactTest, GraphWithoutTowersHasNoPrecision) {
+  tensorflow::GraphDef graph;
+  graph.add_node()->set_op("RecEmbeddingGroup");
+  EXPECT_TRUE(UsesOurOps(graph));
+  PrecisionChoice choice;
+  ASSERT_TRUE(SetPrecision(Artefact(), PrecisionLimit::kAuto, &graph, &choice).ok());
+  EXPECT_TRUE(choice.precision.empty());
+}
+
+TEST_F(ArtefactTest, TensorFlowsOwnOpsAreNotOurs) {
+  tensorflow::GraphDef graph;
+  for (const char* op : {"RecvTPUEmbeddingActivations", "Reciprocal", "ReciprocalGrad", "RecordInput", "Relu"}) {
+    graph.add_node()->set_op(op);
+  }
+  EXPECT_FALSE(UsesOurOps(graph));
+}
+
+}  // namespace
+}  // namespace processor
