@@ -63,8 +63,11 @@ class Match:
 
     def above(self, root: Value) -> Match | None:
         """Return the match with one more root, which uses what is matched already, None where nothing does so."""
-        state = next(_above(self._facts, root, State(self._bound)), None)
-        return None if state is None else Match(self._facts, state.bound)
+        return next(self.each_above(root), None)
+
+    def each_above(self, root: Value) -> Iterator[Match]:
+        """Yield the match with one more root for each node that may be it."""
+        return (Match(self._facts, state.bound) for state in _above(self._facts, root, State(self._bound)))
 
 
 class Pattern:

@@ -11,6 +11,7 @@ from graph_tools.analysis.flat import Flat
 from graph_tools.graph import Node, Output
 from graph_tools.recognition.towers.cross_layers import CrossLayer, cross_layer
 from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, as_matrix, reshapable
+from graph_tools.rewriting.outcome import Found, Outcome, Refused
 from graph_tools.tensors import Array
 
 
@@ -28,15 +29,15 @@ class FuseCrossNetworks(InteractionPass):
 
     def roots(self, flat: Flat) -> Iterable[Node]:
         self._layers: dict[Output, CrossLayer] = {}
-        self._refused: dict[str, str] = {}
+        self._refused: dict[str, Refused] = {}
         for node in flat.graph.ordered():
             if node.controls:
                 continue
-            found = cross_layer(flat, node)
-            if isinstance(found, str):
-                self._refused[node.name] = found
-            elif found is not None:
-                self._layers[found.root] = found
+            outcome = cross_layer(flat, node)
+            if isinstance(outcome, Refused):
+                self._refused[node.name] = outcome
+            elif isinstance(outcome, Found):
+                self._layers[node.output()] = outcome.value
         # What is a layer without its bias looks like one, too.
         inside = {name for one in self._layers.values() for name in one.nodes - {one.root.node}}
         self._layers = {root: one for root, one in self._layers.items() if root.node not in inside}
@@ -44,15 +45,15 @@ class FuseCrossNetworks(InteractionPass):
         ends = [chain[-1] for chain in reversed(self._chains(flat))]
         return [flat.graph[name] for name in [*self._refused, *(one.root.node for one in ends)]]
 
-    def match(self, flat: Flat, node: Node) -> Fusion | str | None:
+    def match(self, flat: Flat, node: Node) -> Outcome[Fusion]:
         if node.name in self._refused:
             return self._refused[node.name]
         chain = self._chain[node.output()]
         first, last = chain[0], chain[-1]
         if first.x != first.start:
-            return f"'{first.x.node}' is crossed with '{first.start.node}', expected a layer before it"
+            return Refused(f"'{first.x.node}' is crossed with '{first.start.node}', expected a layer before it")
         if not reshapable(flat, last.root):
-            return f"shape of '{last.root.node}' is not known"
+            return Refused(f"shape of '{last.root.node}' is not known")
         x = as_matrix(flat, first.given, first.width)
         biases: list[Output | Array] = []
         if any(one.bias is not None for one in chain):
@@ -64,7 +65,7 @@ class FuseCrossNetworks(InteractionPass):
             "version": first.version,
             "transposed": first.transposed,
         }
-        return Fusion(last.root, "RecCrossNetwork", [x, *kernels, *biases], attrs, (None, first.width))
+        return Found(Fusion(last.root, "RecCrossNetwork", [x, *kernels, *biases], attrs, (None, first.width)))
 
     def _chains(self, flat: Flat) -> list[list[CrossLayer]]:
         """Join each layer with the one that alone takes its result."""

@@ -5,10 +5,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graph_tools.graph import Node, Output, constant, operand, skip, source
+from graph_tools.graph import Node, Output, skip
 from graph_tools.model import Model
 from graph_tools.recognition.lookups.safe_lookup import Finders, is_zeros
 from graph_tools.rewriting.chains import chain_between
+from graph_tools.rewriting.matcher import Pattern
+from graph_tools.rewriting.outcome import Found
+from graph_tools.rewriting.pattern import const, op, value
+
+_DENSE = value()
+_MISSING = value().where(lambda facts, output: is_zeros(facts.graph, output)) | const(accepts=lambda one: one.size == 1)
+_PRESENT = op("NotEqual", _DENSE, _MISSING, waits=True)
+_PLACES = op("Where", _PRESENT, waits=True)
+_VALUES = op("GatherNd", _DENSE, _PLACES, waits=True)
+_PATTERN = Pattern(_PLACES)
 
 
 @dataclass
@@ -42,26 +52,20 @@ def find_column(model: Model, indices: Output, ids: Output, shape: Output, finde
         The sparse tensor; `ids` may be made from the column's values, each from its own.
     finders : Finders
     """
-    graph = model.graph
-    where = source(graph, indices, "Where")
-    differs = source(graph, where.inputs[0], "NotEqual") if where is not None else None
-    if where is None or differs is None:
+    outcome = _PATTERN.match(finders, indices)
+    if not isinstance(outcome, Found):
         return ""
-    dense = operand(graph, differs, 0)
-    missing = constant(graph, differs.inputs[1])
-    sizes = finders.sizes.of(dense)
-    if sizes is None or not (is_zeros(graph, differs.inputs[1]) or (missing is not None and missing.size == 1)):
+    match, graph = outcome.value, model.graph
+    dense, sizes = match[_DENSE], finders.sizes.of(match[_DENSE])
+    if sizes is None:
         return ""
     if finders.sizes.vector(shape) != sizes:
         return f"shape '{shape}' is not that of '{dense}'"
     reason = ""
-    for gather in graph.users(where.name):
-        if gather.op != "GatherNd" or operand(graph, gather, 0) != dense or operand(graph, gather, 1) != where.output():
-            continue
-        chain: list[Node] | str = []
-        if skip(graph, ids) != gather.output():
-            chain = chain_between(graph, gather.output(), ids)
+    for gathered in match.each_above(_VALUES):
+        values = gathered[_VALUES]
+        chain = [] if skip(graph, ids) == values else chain_between(graph, values, ids)
         if not isinstance(chain, str):
-            return Column(dense, differs.output(), gather.output(), chain)
+            return Column(dense, match[_PRESENT], values, chain)
         reason = chain
     return reason or f"ids '{ids}' are not made of '{dense}'"

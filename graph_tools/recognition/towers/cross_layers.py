@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from graph_tools.analysis.flat import Flat
 from graph_tools.graph import Node, Output, attribute, skip
+from graph_tools.recognition.flat_patterns import PRODUCT, view_of
+from graph_tools.rewriting.matcher import Match, Pattern
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
+from graph_tools.rewriting.pattern import op, value
 from graph_tools.tensors import Array
 
 _ADDS = ("Add", "AddV2", "AddN", "BiasAdd")
-_PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+_PRODUCTS = f"MatMul|{PRODUCT}"
 
 
 @dataclass
@@ -46,29 +50,40 @@ class CrossLayer:
     nodes: set[str] = field(default_factory=set)
 
 
+# x times constant weights, in four spellings, and a bias.
+_X, _KERNEL, _THIN_KERNEL = value(), value().where(Flat.kernel), value().where(Flat.kernel)
+_GIVEN = view_of(_X)
+_MULTIPLIED = op(_PRODUCTS, _GIVEN, _KERNEL, transpose_a=False, adj_x=False)
+_THIN = op("MatMul", _GIVEN, _THIN_KERNEL, transpose_a=False)
+_THIN_VIEW = view_of(_THIN)
+_TWICE = op(_PRODUCTS, _THIN_VIEW, _KERNEL, transpose_a=False, adj_x=False)
+_ROW, _BIAS = value().where(Flat.is_constant), value().where(Flat.is_constant)
+_TIMES = op("Mul", _GIVEN, _ROW)
+_SUMMED = op("Sum", _TIMES, ...)
+_EINSUM = op("Einsum", _GIVEN, _KERNEL) | op("Einsum", _KERNEL, _GIVEN)
+_PRODUCT = view_of(_MULTIPLIED | _TWICE | _SUMMED | _EINSUM)
+_BIASED = op("|".join(_ADDS), _PRODUCT, _BIAS) | op("|".join(_ADDS), _BIAS, _PRODUCT)
+_LINEAR = Pattern(_PRODUCT | _BIASED)
+
+
 @dataclass
 class _Linear:
     """A product of x with constant weights, the bias included."""
 
-    x: Output
     version: str
     kernels: list[Output | Array]
-    bias: Output | Array | None = None
     transposed: bool = False
+    bias: Output | Array | None = None
     nodes: set[str] = field(default_factory=set)
 
 
-def cross_layer(flat: Flat, node: Node) -> CrossLayer | str | None:
-    """Recognise a layer by its last node, the sum."""
-    if node.op not in _ADDS:
-        return None
+def cross_layer(flat: Flat, node: Node) -> Outcome[CrossLayer]:
+    """Recognize a layer by its last node, the sum."""
     root = node.output()
-    width = _width(flat, root)
-    if not width:
-        return None
-    tensors, vectors, nodes = _addends(flat, root)
-    if len(tensors) != 2:
-        return None
+    width = _width(flat, root) if node.op in _ADDS else None
+    tensors, vectors, nodes = _addends(flat, root) if width else ([], [], set())
+    if not width or len(tensors) != 2:
+        return NoMatch()
     for product, x in (tensors, tensors[::-1]):
         for start, factor in _factors(flat, product, root):
             linear = _linear(flat, factor, x, width)
@@ -76,22 +91,12 @@ def cross_layer(flat: Flat, node: Node) -> CrossLayer | str | None:
                 continue
             refusal = _disagreement(flat, root, linear, vectors)
             if refusal:
-                return refusal
+                return Refused(refusal)
             bias = linear.bias if not vectors else vectors[0]
             nodes |= linear.nodes | {product.node}
-            return CrossLayer(
-                root,
-                start,
-                flat.source(start),
-                flat.source(x),
-                width,
-                linear.version,
-                linear.kernels,
-                bias,
-                linear.transposed,
-                nodes,
-            )
-    return None
+            layer = CrossLayer(root, start, flat.source(start), flat.source(x), width, linear.version, linear.kernels)
+            return Found(replace(layer, bias=bias, transposed=linear.transposed, nodes=nodes))
+    return NoMatch()
 
 
 def _width(flat: Flat, output: Output) -> int | None:
@@ -154,47 +159,46 @@ def _factors(flat: Flat, product: Output, root: Output) -> list[tuple[Output, Ou
 
 
 def _linear(flat: Flat, output: Output, x: Output, width: int) -> _Linear | None:
-    """Recognise a product of x with constant weights and what is added to that."""
-    node = flat.direct(output, *_ADDS)
-    if node is not None:
-        for side, other in ((0, 1), (1, 0)):
-            bias = None if len(node.inputs) != 2 else flat.row_vector(node.inputs[other], output)
-            inner = None if bias is None else _linear(flat, node.inputs[side], x, width)
-            if inner is not None and inner.bias is None:
-                inner.bias = bias
-                inner.nodes.add(node.name)
-                return inner
+    """Recognize a product of x with constant weights and what is added to that."""
+    outcome = _LINEAR.match(flat, output, {_X: flat.source(x)})
+    if not isinstance(outcome, Found):
         return None
-    node = flat.node(output, *_PRODUCTS, "Einsum", "Sum")
-    if node is None:
+    match = outcome.value
+    found = next((read(flat, match, width) for part, read in _KINDS.items() if part in match), None)
+    if found is None:
         return None
-    nodes = {one.node for one in flat.views(output)}
-    if node.op == "Sum":
-        return _summed(flat, node, output, x, width, nodes)
-    if node.op == "Einsum":
-        return _einsum(flat, node, x, width, nodes)
-    kernel = flat.kernel(node.inputs[1])
-    if kernel is None or attribute(node, "transpose_a", False) or attribute(node, "adj_x", False):
+    found.nodes = {view.node for part in (_PRODUCT, _THIN_VIEW) if part in match for view in flat.views(match[part])}
+    if _SUMMED in match:
+        found.nodes.add(match[_TIMES].node)
+    if _BIASED in match:
+        found.bias = flat.row_vector(match[_BIAS], match[_BIASED])
+        found.nodes.add(match[_BIASED].node)
+    return None if _BIASED in match and found.bias is None else found
+
+
+def _multiplied(flat: Flat, match: Match, width: int) -> _Linear | None:
+    """`MatMul(x, kernel)`."""
+    kernel, turned = match[_KERNEL], flat.adjoined(match.node(_MULTIPLIED))
+    shape = _shape(flat, kernel, turned)
+    if shape == [width, 1] and _one_per_row(flat, match[_PRODUCT]):
+        return _Linear("vector", [kernel])
+    fits = shape == [width, width] and _width(flat, match[_PRODUCT]) == width
+    return _Linear("matrix", [kernel], turned) if fits else None
+
+
+def _multiplied_twice(flat: Flat, match: Match, width: int) -> _Linear | None:
+    """`MatMul(MatMul(x, thin), kernel)`."""
+    kernels, turned = [match[_THIN_KERNEL], match[_KERNEL]], flat.adjoined(match.node(_TWICE))
+    first, second = (_shape(flat, kernel, turned) for kernel in kernels)
+    fits = len(second) == 2 and second[1] == width and first == [width, second[0]]
+    if not fits or flat.adjoined(match.node(_THIN)) != turned or _width(flat, match[_PRODUCT]) != width:
         return None
-    turned = flat.adjoined(node)
-    shape = kernel[1][::-1] if turned else kernel[1]
-    if flat.same(node.inputs[0], x) and shape == [width, 1] and _one_per_row(flat, output):
-        return _Linear(x, "vector", [kernel[0]], nodes=nodes)
-    if _width(flat, output) != width or len(shape) != 2 or shape[1] != width:
-        return None
-    if flat.same(node.inputs[0], x) and shape[0] == width:
-        return _Linear(x, "matrix", [kernel[0]], transposed=turned, nodes=nodes)
-    thin = flat.node(node.inputs[0], "MatMul")
-    first = None if thin is None else flat.kernel(thin.inputs[1])
-    if thin is None or first is None or not flat.same(thin.inputs[0], x):
-        return None
-    second_turned = flat.adjoined(thin)
-    if second_turned != turned or attribute(thin, "transpose_a", False):
-        return None
-    if (first[1][::-1] if turned else first[1]) != [width, shape[0]]:
-        return None
-    nodes |= {one.node for one in flat.views(node.inputs[0])}
-    return _Linear(x, "low_rank", [first[0], kernel[0]], transposed=turned, nodes=nodes)
+    return _Linear("low_rank", list(kernels), turned)
+
+
+def _shape(flat: Flat, kernel: Output, turned: bool) -> list[int]:
+    _, shape = flat.kernel(kernel) or (kernel, [])
+    return shape[::-1] if turned else shape
 
 
 def _one_per_row(flat: Flat, output: Output) -> bool:
@@ -203,38 +207,33 @@ def _one_per_row(flat: Flat, output: Output) -> bool:
     return len(sizes) > 1 and all(one == 1 for one in sizes[1:])
 
 
-def _summed(flat: Flat, node: Node, output: Output, x: Output, width: int, nodes: set[str]) -> _Linear | None:
+def _summed(flat: Flat, match: Match, width: int) -> _Linear | None:
     """`Sum(x * w, -1)`."""
-    times = flat.direct(node.inputs[0], "Mul")
-    sizes = flat.known(node.inputs[0])
-    if times is None or _width(flat, times.output()) != width or not _one_per_row(flat, output):
+    times, sizes = match[_TIMES], flat.known(match[_TIMES])
+    axes, kernel = flat.reduced(match.node(_SUMMED)), flat.row_vector(match[_ROW], times)
+    if kernel is None or axes is None or 0 in axes or _width(flat, times) != width:
         return None
-    axes = flat.reduced(node)
-    if axes is None or 0 in axes or not all(one in axes or sizes[one] == 1 for one in range(1, len(sizes))):
-        return None
-    for side, other in ((0, 1), (1, 0)):
-        kernel = flat.row_vector(times.inputs[other], times.output())
-        if kernel is not None and flat.same(times.inputs[side], x):
-            return _Linear(x, "vector", [kernel], nodes=nodes | {times.name})
-    return None
+    summed = all(axis in axes or sizes[axis] == 1 for axis in range(1, len(sizes)))
+    return _Linear("vector", [kernel]) if summed and _one_per_row(flat, match[_PRODUCT]) else None
 
 
-def _einsum(flat: Flat, node: Node, x: Output, width: int, nodes: set[str]) -> _Linear | None:
+def _contracted(flat: Flat, match: Match, width: int) -> _Linear | None:
     """`ij,bjk->bik`, k being of size 1, and the like: one letter of x gives way to one of the weights."""
+    node, kernel = match.node(_EINSUM), match[_KERNEL]
     equation = attribute(node, "equation", b"").decode().replace(" ", "")
     left, _, result = equation.partition("->")
     letters = left.split(",")
-    if len(letters) != 2 or "." in equation:
+    side = [skip(flat.graph, given) for given in node.inputs].index(kernel)
+    if len(letters) != 2 or "." in equation or _shape(flat, kernel, False) != [width, width]:
         return None
-    for side in (0, 1):
-        kernel = flat.kernel(node.inputs[side])
-        weights, rows = letters[side], letters[1 - side]
-        if kernel is None or kernel[1] != [width, width] or len(set(weights)) != 2 or len(weights) != 2:
-            continue
-        shared = [one for one in weights if one in rows]
-        if len(shared) != 1 or len(set(rows)) != len(rows) or not flat.same(node.inputs[1 - side], x):
-            continue
-        other = weights.replace(shared[0], "")
-        if result == rows.replace(shared[0], other) and rows.index(shared[0]) > 0:
-            return _Linear(x, "matrix", [kernel[0]], transposed=weights[1] == shared[0], nodes=nodes)
-    return None
+    weights, rows = letters[side], letters[1 - side]
+    shared = [letter for letter in weights if letter in rows]
+    if len(shared) != 1 or len(weights) != 2 or len(set(weights)) != 2 or len(set(rows)) != len(rows):
+        return None
+    changed = rows.replace(shared[0], weights.replace(shared[0], ""))
+    if result != changed or rows.index(shared[0]) == 0:
+        return None
+    return _Linear("matrix", [kernel], weights[1] == shared[0])
+
+
+_KINDS = {_MULTIPLIED: _multiplied, _TWICE: _multiplied_twice, _SUMMED: _summed, _EINSUM: _contracted}
