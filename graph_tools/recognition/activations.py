@@ -16,7 +16,7 @@ _NEAR = 1e-5
 
 
 @dataclass(frozen=True)
-class Found:
+class Activation:
     """An activation, or the kind `layer_norm`.
 
     Attributes
@@ -34,7 +34,7 @@ class Found:
     vectors: dict[str, Array] | None = None
 
 
-def recognise(formula: Formula) -> Found | None:
+def recognise(formula: Formula) -> Activation | None:
     """Name what a formula computes, None where it is nothing that a tower has."""
     return _piecewise_linear(formula) or _smooth(formula) or _dice(formula) or _layer_norm(formula)
 
@@ -43,7 +43,7 @@ def _near(one: Array, two: float | Array) -> bool:
     return bool(np.allclose(one, two, rtol=_NEAR, atol=_NEAR))
 
 
-def _piecewise_linear(formula: Formula) -> Found | None:
+def _piecewise_linear(formula: Formula) -> Activation | None:
     """Recognise a·x for x > 0 and b·x below, in terms of x, relu(x), relu(-x) and |x|."""
     above, below, bends = np.zeros(()), np.zeros(()), False
     for factors, value in formula.terms.items():
@@ -63,10 +63,10 @@ def _piecewise_linear(formula: Formula) -> Found | None:
     if not bends or not _near(above, 1.0):
         return None
     if not np.any(below):
-        return Found("relu")
+        return Activation("relu")
     if np.all(below == below.ravel()[0]):
-        return Found("leaky_relu", float(below.ravel()[0]))
-    return Found("prelu", vectors={"weight": below})
+        return Activation("leaky_relu", float(below.ravel()[0]))
+    return Activation("prelu", vectors={"weight": below})
 
 
 def _sign_of_argument(factors: Factors) -> int | None:
@@ -96,11 +96,11 @@ _SMOOTH = {
 }
 
 
-def _smooth(formula: Formula) -> Found | None:
-    return next((Found(kind) for kind, expected in _SMOOTH.items() if close(formula, expected)), None)
+def _smooth(formula: Formula) -> Activation | None:
+    return next((Activation(kind) for kind, expected in _SMOOTH.items() if close(formula, expected)), None)
 
 
-def _dice(formula: Formula) -> Found | None:
+def _dice(formula: Formula) -> Activation | None:
     """Recognise alpha·x + (1 - alpha)·p·x with p = sigmoid(scale·x + shift)."""
     alpha = formula.terms.get((X,), np.zeros(()))
     others = [(factors, value) for factors, value in formula.terms.items() if factors != (X,)]
@@ -113,10 +113,10 @@ def _dice(formula: Formula) -> Found | None:
     inner = gates[0].argument.terms
     if set(inner) - {(X,), ()} or (X,) not in inner or not _near(alpha + value, 1.0):
         return None
-    return Found("dice", vectors={"weight": alpha, "scale": inner[(X,)], "shift": inner.get((), np.zeros(()))})
+    return Activation("dice", vectors={"weight": alpha, "scale": inner[(X,)], "shift": inner.get((), np.zeros(()))})
 
 
-def _layer_norm(formula: Formula) -> Found | None:
+def _layer_norm(formula: Formula) -> Activation | None:
     """Recognise (x - mean(x)) · rsqrt(mean(x²) - mean(x)² + epsilon) · gamma + beta."""
     (mean,) = next(iter(apply("mean", the_tensor()).terms))
     for factors, gamma in formula.terms.items():
@@ -128,7 +128,7 @@ def _layer_norm(formula: Formula) -> Found | None:
         if epsilon is None or len(rest) != 1 or set(rest[0][0]) != {mean, roots[0]} or not _near(rest[0][1], -gamma):
             continue
         beta = formula.terms.get((), np.zeros(()))
-        return Found("layer_norm", epsilon, {"gamma": gamma, "beta": beta})
+        return Activation("layer_norm", epsilon, {"gamma": gamma, "beta": beta})
     return None
 
 

@@ -6,13 +6,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from graph_tools.analysis.ranges import RangeFinder
-from graph_tools.graph import Graph, Node, Output, attribute, constant_list, is_constant, operand, skip, source
+from graph_tools.graph import Graph, Node, Output, attribute, constant_list, operand, skip, source
 from graph_tools.model import Model
+from graph_tools.rewriting.matcher import GraphFacts, Pattern
+from graph_tools.rewriting.outcome import Found
+from graph_tools.rewriting.pattern import const, op, value
 from graph_tools.rewriting.protocol import Pass
 from graph_tools.rewriting.replace import replace_output
 
 _WHY = "rows are gathered from the variable itself"
 _FIXUP = "no id of it can be negative"
+
+_IDS = value()
+_NEGATIVE = op("Less", _IDS, const(0), waits=True)
+_REPAIRED = Pattern(op("Select|SelectV2", _NEGATIVE, op("Add|AddV2", _IDS, value(), waits=True), _IDS, waits=True))
 
 
 class CollapseNegativeIndexFixup(Pass):
@@ -72,11 +79,5 @@ class CollapseNegativeIndexFixup(Pass):
 
 def _fixed_ids(graph: Graph, gather: Node) -> Output | None:
     """Return the ids before the repair `where(ids < 0, ids + n, ids)`, or None where there is none."""
-    select = source(graph, gather.inputs[1], "SelectV2", "Select")
-    if select is None:
-        return None
-    ids = operand(graph, select, 2)
-    less, added = source(graph, select.inputs[0], "Less"), source(graph, select.inputs[1], "AddV2", "Add")
-    if less is None or added is None or operand(graph, less, 0) != ids or not is_constant(graph, less.inputs[1], 0):
-        return None
-    return ids if operand(graph, added, 0) == ids else None
+    outcome = _REPAIRED.match(GraphFacts(graph), gather.inputs[1])
+    return outcome.value[_IDS] if isinstance(outcome, Found) else None

@@ -3,14 +3,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from graph_tools.analysis.symbolic_shapes import Size
 from graph_tools.graph import Node, Output, attribute, skip
-from graph_tools.recognition.activations import Found, recognise
+from graph_tools.recognition.activations import Activation, recognise
+from graph_tools.recognition.flat_patterns import PRODUCT
 from graph_tools.recognition.formula_graph import ENDS, Formulas
 from graph_tools.recognition.formulas import NotAFormulaError
 from graph_tools.recognition.towers.pieces import Piece, Site, Weight, columns
+from graph_tools.rewriting.matcher import Pattern
+from graph_tools.rewriting.outcome import Found
+from graph_tools.rewriting.pattern import op, through, value
 from graph_tools.tensors import Array
 
 #: Without one of these a formula is a scale and an offset.
@@ -39,7 +45,7 @@ def spelled(site: Site, formulas: Formulas, node: Node) -> Piece | None:
     return None
 
 
-def _piece(site: Site, node: Node, x: Output, found: Found, nodes: set[str]) -> Piece | None:
+def _piece(site: Site, node: Node, x: Output, found: Activation, nodes: set[str]) -> Piece | None:
     sizes = site.shapes.of(x)
     width = sizes[-1].known if sizes else None
     if not width:
@@ -67,41 +73,6 @@ def _as_stored(site: Site, nodes: set[str], value: Array) -> Weight:
     return value
 
 
-def mixed(site: Site, node: Node) -> Piece | None:
-    """Recognise a gate over experts: `sum(stack(experts, 1) * gate[:, :, None], 1)`, or a product of the two."""
-    if node.controls or not site.is_float(node):
-        return None
-    if node.op == "Sum":
-        return _summed(site, node)
-    if node.op in {"BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"}:
-        return _product(site, node)
-    return None
-
-
-def _summed(site: Site, node: Node) -> Piece | None:
-    times = site.graph[site.operand(node, 0).node]
-    sizes, axes = site.shapes.of(site.operand(node, 0)), site.shapes.numbers(node.inputs[1])
-    if times.op != "Mul" or times.controls or not sizes or axes not in ([len(sizes) - 2], [-2]):
-        return None
-    if attribute(node, "keep_dims", False):
-        return None
-    for side in (0, 1):
-        stack = site.graph[site.operand(times, side).node]
-        gate = _gate(site, site.operand(times, 1 - side), -1)
-        if stack.op == "Pack" and gate is not None:
-            return _mix(site, node, stack, gate, {node.name, times.name, stack.name})
-    return None
-
-
-def _product(site: Site, node: Node) -> Piece | None:
-    """`[rows, 1, n] · [rows, n, units]`, which gives [rows, 1, units]."""
-    if any(attribute(node, one, False) for one in ("adj_x", "adj_y")):
-        return None
-    stack = site.graph[site.operand(node, 1).node]
-    gate = _gate(site, site.operand(node, 0), -2)
-    return _mix(site, node, stack, gate, {node.name, stack.name}) if stack.op == "Pack" and gate is not None else None
-
-
 def _gate(site: Site, output: Output, axis: int) -> Output | None:
     """Return the [rows, n] that was expanded by a dimension of one at `axis`, -1 or -2."""
     node = site.graph[output.node]
@@ -113,6 +84,29 @@ def _gate(site: Site, output: Output, axis: int) -> Output | None:
         return None
     at = len(after) + axis
     return inner if after[at] == Size(1) and after[:at] + after[at + 1 :] == before else None
+
+
+_GATE, _STACK = value(), op("Pack", ...)
+_EXPANDED, _TURNED = (through(partial(_gate, axis=axis), _GATE) for axis in (-1, -2))
+_TIMES = op("Mul", _STACK, _EXPANDED)
+_SUM = op("Sum", _TIMES, ..., keep_dims=False).where(lambda site, output: _sums_experts(site, site.graph[output.node]))
+# [rows, 1, n] · [rows, n, units], which gives [rows, 1, units].
+_MIX = Pattern(_SUM | op(PRODUCT, _TURNED, _STACK, adj_x=False, adj_y=False))
+
+
+def _sums_experts(site: Site, node: Node) -> bool:
+    sizes, axes = site.shapes.of(site.operand(node, 0)), site.shapes.numbers(node.inputs[1])
+    return bool(sizes) and axes in ([len(sizes or ()) - 2], [-2])
+
+
+def mixed(site: Site, node: Node) -> Piece | None:
+    """Recognize a gate over experts: `sum(stack(experts, 1) * gate[:, :, None], 1)`, or a product of the two."""
+    outcome = _MIX.match(site, node.output())
+    if not isinstance(outcome, Found) or not site.is_float(node):
+        return None
+    match = outcome.value
+    nodes = {node.name, *(match[part].node for part in (_STACK, _TIMES) if part in match)}
+    return _mix(site, node, match.node(_STACK), match[_GATE], nodes)
 
 
 def _mix(site: Site, node: Node, stack: Node, gate: Output, nodes: set[str]) -> Piece | None:

@@ -13,6 +13,7 @@ from graph_tools.analysis.symbolic_shapes import Size, Sizes, SymbolicShapes, pr
 from graph_tools.analysis.values import Values
 from graph_tools.graph import Graph, Node, Output, attribute, skip
 from graph_tools.model import Model
+from graph_tools.rewriting.matcher import GraphFacts
 from graph_tools.tensors import Array
 
 #: An output of the graph that holds a weight as it is wanted, or the elements of one that has to be made.
@@ -76,7 +77,7 @@ def columns(sizes: Sizes | None, width: int) -> int | None:
     return None
 
 
-class Site:
+class Site(GraphFacts):
     """What is known of a model while pieces are looked for.
 
     Attributes
@@ -90,8 +91,8 @@ class Site:
     """
 
     def __init__(self, model: Model) -> None:
-        self.model, self.graph = model, model.graph
-        self.values = Values(model)
+        super().__init__(model.graph)
+        self.model, self.values = model, Values(model)
         self.shapes = SymbolicShapes(model.graph, shapes(model))
         learn_widths(model, self.shapes, self.kernel_rows)
         self.pieces: dict[Output, Piece] = {}
