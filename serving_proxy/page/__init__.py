@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of the admin port: static files, in memory, that show what the admin API answers.
+"""The dashboard at the admin port: static files, in memory, that show what the admin API answers.
 
 They hold no secret and anybody may load them; what they show is behind the token. Nothing comes from elsewhere, and
 the browser is told to accept nothing else.
@@ -49,7 +49,7 @@ def files() -> dict[str, tuple[bytes, str]]:
 
 
 def add_page(app: FastAPI) -> None:
-    """Answer `/` with the page, and what it needs below `/page/`."""
+    """Answer `/` with the dashboard, and what it needs below `/page/`."""
 
     @app.get("/", include_in_schema=False)
     async def index(if_none_match: IfNoneMatch = None) -> Response:
@@ -62,7 +62,7 @@ def add_page(app: FastAPI) -> None:
 
 def _answer(name: str, known: str | None) -> Response:
     if name not in files():
-        raise HTTPException(404, "no such file of the page")
+        raise HTTPException(404, "no such file of the dashboard")
     data, tag = files()[name]
     headers = {**_HEADERS, "ETag": tag}
     if known == tag:

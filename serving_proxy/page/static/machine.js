@@ -3,11 +3,11 @@
 
 import { h } from "./dom.js";
 import { percent, ranges } from "./format.js";
-import { colours } from "./models.js";
+import { colors } from "./models.js";
 
 export function machineView(state) {
   const { cpus, owners } = state.machine;
-  const models = new Map(state.status.models.map((one) => [one.name, colours(one)]));
+  const models = new Map(state.status.models.map((one) => [one.name, colors(one)]));
   const own = owners.filter((one) => one.own);
   const packages = [...new Set(cpus.map((one) => one.package))];
   return [
@@ -31,8 +31,8 @@ export function machineView(state) {
 }
 
 function chip(owner, models) {
-  const colour = models.get(owner.model)?.get(owner.version) ?? 0;
-  return h("li", { class: `chip c${colour}`, key: `${owner.host}/${owner.model}/${owner.version}` }, `${owner.model}/${owner.version}`);
+  const color = models.get(owner.model)?.get(owner.version) ?? 0;
+  return h("li", { class: `chip c${color}`, key: `${owner.host}/${owner.model}/${owner.version}` }, `${owner.model}/${owner.version}`);
 }
 
 function cpuView(cpu, owners, models) {

@@ -53,7 +53,7 @@ function draw() {
     render(place("models"), h("h2", { id: "models-heading", tabindex: "-1" }, "Models"), h("p", { class: "muted" }, waiting));
     return;
   }
-  render(place("models"), modelsView(state, say));
+  render(place("models"), modelsView(state, say, redraw));
   render(place("experiments"), experimentsView(state));
   render(place("machine"), machineView(state));
   render(place("hosts"), hostsView(state));
@@ -78,7 +78,7 @@ function header() {
   return [
     h("h1", {}, "serving-proxy"),
     h("span", { class: `connection ${state.connection}` }, CONNECTIONS[state.connection]),
-    status === null ? null : h("span", { class: "muted" }, `${status.version}, generation ${status.generation}, up since ${clock(status.started)}`),
+    status === null ? null : h("span", { class: "muted" }, `version ${status.version}, generation ${status.generation}, up since ${clock(status.started)}`),
     h(
       "nav",
       { "aria-label": "Sections" },

@@ -16,6 +16,7 @@ from helpers.proxies.proxy_support import ProxyThread, wait_for, write_model
 from helpers.system.browser_support import Visit
 from serving_proxy.cores import allocator
 from serving_proxy.system.cpus import read_cpus
+from serving_proxy.version import version
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -29,6 +30,7 @@ def test_it_shows_what_is_deployed_and_lines_of_what_hosts_count(visit: Make, pr
         page = seen.live().page
         rows = page.locator("table.versions tbody tr")
         assert [text.split()[0] for text in rows.all_inner_texts()] == ["3", "4", "5", "6"]
+        assert f"version {version()}, generation" in page.locator("#top").inner_text()
         assert page.get_by_role("img", name="Traffic: version 3 90 %, version 4 10 %").count() == 1
         page.locator("svg.spark").nth(3).wait_for()
         page.locator("#experiments td", has_text="0.9700").wait_for()
@@ -42,6 +44,72 @@ def test_it_shows_what_is_deployed_and_lines_of_what_hosts_count(visit: Make, pr
         seen.picture("wide")
         assert seen.complaints == []
         assert {re.match(r"http://[^/]+", url)[0] for url in seen.asked} == {proxy.url}  # type: ignore[index]
+
+
+def test_charts_have_figures_units_and_a_legend(visit: Make, proxy: ProxyThread) -> None:
+    with counting(proxy.state_dir), visit() as seen:
+        page = seen.live().page
+        row = page.locator("table.versions tbody tr").first
+        cell = row.locator("td[data-label=Latency]")
+        cell.locator("b", has_text="20 ms").wait_for()
+        assert re.fullmatch(r"p50 [\d.]+\s+p99 [\d.]+ ms\s+SLO 20 ms", cell.locator(".now").inner_text())
+        top, half, zero = cell.locator(".scale span").all_inner_texts()
+        assert (top.removesuffix(" ms"), zero) == (str(int(2 * float(half))), "0")
+        assert cell.locator(".times span").all_inner_texts()[1] == "now"
+        assert cell.get_by_role("img", name=re.compile("p50 and p99, last .*, now .* ms, scale to .* ms")).count() == 1
+        assert row.locator("td[data-label='Requests/s'] .scale span").first.inner_text().endswith("/s")
+        # One request that took long does not flatten what the others took; a limit far above is left out.
+        scale = "async (found) => (await import('/page/charts.js')).scaleFor(...found)"
+        assert page.evaluate(scale, [[*[5.0] * 99, 900.0]]) == 20
+        assert page.evaluate(scale, [[5.0] * 99, 9.0]) == 10
+        assert page.evaluate(scale, [[5.0] * 99, 90.0]) == 5
+        assert page.evaluate(scale, [[]]) == 1
+
+
+def test_versions_without_traffic_are_folded(visit: Make, proxy: ProxyThread, tmp_path: Path) -> None:
+    with visit() as seen, proxy.client() as client:
+        for number in (1, 2, 3):
+            client.deploy("idle", write_model(tmp_path / str(number)), wait=True)
+        model = seen.live().page.locator("article", has=seen.page.locator("#model-idle"))
+        fold = model.get_by_role("button", name="2 versions without traffic of idle")
+        assert fold.inner_text().endswith("2 versions without traffic: 2 ready, 3 ready")
+        rows = model.locator("tbody tr")
+        assert rows.count() == 1
+        fold.click()
+        rows.nth(2).wait_for()
+        client.traffic("idle", {3: 10})
+        model.get_by_role("button", name="1 version without traffic of idle").click()
+        rows.nth(2).wait_for(state="detached")
+        assert [text.split()[0] for text in rows.all_inner_texts()] == ["1", "3"]
+        client.undeploy("idle")
+        assert seen.complaints == []
+
+
+def test_of_many_models_those_in_trouble_are_open(chrome: Browser, tmp_path: Path) -> None:
+    with ProxyThread(tmp_path / "proxy", "--admin-auth", "none") as proxy, proxy.client() as client:
+        for number in range(12):
+            client.deploy(f"model_{number}", write_model(tmp_path / str(number)), version=1, wait=True)
+        bad = write_model(tmp_path / "bad")
+        (bad / "refuse").write_text("no", encoding="utf-8")
+        client.deploy("model_7", bad, version=2)
+        for scheme, width in (("light", 1280), ("dark", 360)):
+            options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+            with Visit(chrome, proxy.url, **options) as seen:
+                page = seen.live().page
+                page.locator("#model-model_7 + .badge", has_text="2 failed").wait_for()
+                cards = page.locator("article.model")
+                assert cards.count() == 12
+                assert [one.locator("h3").inner_text() for one in page.locator(".model:not(.folded)").all()] == [
+                    "model_7"
+                ]
+                assert seen.overflow() <= 0
+                seen.picture(f"many-{scheme}")
+                page.get_by_role("button", name="model_3", exact=True).click()
+                page.get_by_role("button", name="Pause experiments of model_3").wait_for()
+                page.get_by_label("Find a model").fill("MODEL_1")
+                page.get_by_text("3 of 12 models").wait_for()
+                assert cards.locator("h3").all_inner_texts() == ["model_1", "model_10", "model_11"]
+                assert seen.complaints == []
 
 
 def test_names_and_messages_are_text(visit: Make) -> None:
@@ -81,6 +149,7 @@ def test_buttons_promote_pause_ramp_and_roll_back(visit: Make, proxy: ProxyThrea
             return client.versions("buttons")
 
         page = seen.live().page
+        page.get_by_role("button", name="1 version without traffic of buttons").click()
         page.get_by_role("button", name="Ramp buttons/2").click()
         page.get_by_label("Share at the end, in percent").fill("101")
         page.get_by_role("button", name="Ramp", exact=True).click()
@@ -121,6 +190,7 @@ def test_a_refusal_is_shown_where_the_question_was(visit: Make, proxy: ProxyThre
         for number in (1, 2):
             client.deploy("refused", write_model(tmp_path / str(number)), wait=True)
         page = seen.live().page
+        page.get_by_role("button", name="1 version without traffic of refused").click()
         page.get_by_role("button", name="Promote refused/2").click()
         client.undeploy("refused", 2)
         wait_for(lambda: all(one["state"] == "stopped" for one in client.versions("refused")["versions"][1:]))
@@ -149,14 +219,21 @@ def test_everything_can_be_done_with_the_keyboard(visit: Make, proxy: ProxyThrea
         page.keyboard.press("Tab")
         assert focused() == "Skip to the models"
         page.keyboard.press("Enter")
-        reached = []
-        while "Promote keys/2" not in reached:
-            page.keyboard.press("Tab")
-            reached.append(focused())
-            assert len(reached) < 40, reached
-            outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-            assert outline == "solid", focused()
-        assert reached.index("Pause experiments of keys") < reached.index("Promote keys/2")
+        reached: list[str] = []
+
+        def tab_to(name: str, *, back: bool = False) -> None:
+            while name not in reached:
+                page.keyboard.press("Shift+Tab" if back else "Tab")
+                reached.append(focused())
+                assert len(reached) < 40, reached
+                outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+                assert outline == "solid", focused()
+
+        tab_to("1 version without traffic of keys")
+        assert "Pause experiments of keys" in reached
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Promote keys/2").wait_for()
+        tab_to("Promote keys/2", back=True)
         page.keyboard.press("Enter")
         page.get_by_role("dialog").wait_for()
         page.keyboard.press("Escape")

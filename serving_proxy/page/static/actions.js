@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an operator can do with a model and its versions, each after a question.
+
+import { ask, modelPath } from "./api.js";
+import { question } from "./dialogs.js";
+import { parseDuration, percent } from "./format.js";
+
+export function pause(model, say) {
+  question({
+    title: model.paused ? `Resume experiments of ${model.name}?` : `Pause experiments of ${model.name}?`,
+    lines: [
+      model.paused
+        ? "Variants get their shares again, and ramps go on where they stood."
+        : `All requests go to the baseline ${model.baseline}, at once. Shares and ramps wait as they are.`,
+    ],
+    verb: model.paused ? "Resume" : "Pause",
+    act: async () => {
+      await ask("POST", modelPath(model.name, "pause"), { paused: !model.paused });
+      say(`${model.name}: ${model.paused ? "experiments go on" : "paused"}`);
+    },
+  });
+}
+
+export function rollback(model, target, variants, say) {
+  const losing = variants.map((variant) => `${variant.version} (${percent(variant.traffic)})`).join(", ");
+  const lines = [
+    target === model.baseline
+      ? `All requests go to the baseline ${target}.`
+      : `All requests go to version ${target}, which is warm. ${model.baseline} stays loaded without traffic.`,
+  ];
+  if (losing) lines.push(`Without traffic from then on: ${losing}.`);
+  question({
+    title: `Roll back ${model.name} to ${target}?`,
+    lines,
+    verb: "Roll back",
+    danger: true,
+    act: async () => {
+      await ask("POST", modelPath(model.name, "rollback"));
+      say(`${model.name}: back to ${target}`);
+    },
+  });
+}
+
+export function promote(model, version, say) {
+  const ready = version.state === "ready";
+  question({
+    title: `Promote ${model.name}/${version.version}?`,
+    lines: [
+      ready
+        ? `It becomes the baseline at once, in place of ${model.baseline ?? "none"}.`
+        : `It becomes the baseline as soon as it is ready; it is ${version.state}.`,
+      model.baseline === null ? "" : `${model.baseline} stays warm: a roll-back returns to it.`,
+    ].filter(Boolean),
+    verb: "Promote",
+    act: async () => {
+      await ask("POST", modelPath(model.name, "promote"), { version: version.version });
+      say(`${model.name}/${version.version}: ${ready ? "is the baseline" : "to be promoted"}`);
+    },
+  });
+}
+
+export function ramp(model, version, say) {
+  question({
+    title: `Ramp ${model.name}/${version.version}`,
+    lines: [`It has ${percent(version.traffic)} of the requests now. 0 % takes it out.`],
+    fields: [
+      {
+        name: "to",
+        label: "Share at the end, in percent",
+        value: String(Math.min(100, version.traffic < 10 ? 10 : 2 * Math.round(version.traffic))),
+        mode: "decimal",
+        check: (text) => (text !== "" && Number(text) >= 0 && Number(text) <= 100 ? null : `Share: '${text}', expected 0 to 100`),
+      },
+      {
+        name: "over",
+        label: "Within",
+        value: "1h",
+        hint: "0, 30s, 15m, 1h, 2d; the clock runs while it is ready and not paused",
+        check: (text) => (parseDuration(text) >= 0 ? null : `Within: '${text}', expected a time such as 30s, 15m or 1h`),
+      },
+    ],
+    verb: "Ramp",
+    act: async ({ to, over }) => {
+      const body = { version: version.version, to: Number(to), over_s: parseDuration(over) };
+      await ask("POST", modelPath(model.name, "ramp"), body);
+      say(`${model.name}/${version.version}: on its way to ${percent(Number(to))}`);
+    },
+  });
+}
