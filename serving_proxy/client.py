@@ -99,9 +99,7 @@ class Client:
         timeout : float, optional [s]
             How long to wait at most.
         options
-            `version`, `optimize`, `precision`, `traffic` [%], `shadow` [%], `slo_p99_ms`, `profile`, `warmup`,
-            `config`, `cpuset`, `batching`, `limits`, `priority`, `labels`, `layer`, `key_input`, `other_signature`,
-            `allow_ops`.
+            As `serving_proxy.deploy.options.DeployOptions` has them, such as `traffic` [%].
 
         Returns
         -------

@@ -12,10 +12,12 @@ from serving_proxy.api.errors import RESPONSES
 from serving_proxy.api.requests import Body
 from serving_proxy.api.routes import Name
 from serving_proxy.control.plane import Plane
+from serving_proxy.cores.views import MachineView
 from serving_proxy.counters.history import PERIOD_S
+from serving_proxy.counters.views import HistoryView, history_view
 from serving_proxy.experiments.traffic import to_weight
 from serving_proxy.guard.loop import with_settings
-from serving_proxy.guard.views import GuardView, HistoryView, MachineView, guard_view, history_view
+from serving_proxy.guard.views import GuardView, guard_view
 from serving_proxy.records.guard_settings import GuardSettings
 from serving_proxy.records.models import RequestLog
 from serving_proxy.request_log.operations import MergedView, RequestLogView
@@ -43,7 +45,7 @@ def watch_routes(plane: Plane) -> APIRouter:
     @router.get("/history", tags=["proxy"])
     async def history() -> HistoryView:
         """Show request rates and latencies of the last minutes."""
-        return history_view(plane.observer.history.lines(), PERIOD_S)
+        return history_view(plane.history.lines(), PERIOD_S)
 
     @router.get("/machine", tags=["proxy"])
     async def machine() -> MachineView:
@@ -55,7 +57,7 @@ def watch_routes(plane: Plane) -> APIRouter:
 
 def _add_guard(router: APIRouter, plane: Plane) -> None:
     def shown(name: str) -> GuardView:
-        return guard_view(plane.control.model(name), plane.observer.guard.watched(name))
+        return guard_view(plane.control.model(name), plane.guard.watched(name))
 
     @router.get("/models/{name}/guard", tags=["models"])
     async def guard(name: Name) -> GuardView:

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from serving_proxy.control.plane import Plane
-from serving_proxy.control.status import share
+from serving_proxy.deploy.views import share
 
 _PREFIX = "recprocessor_proxy_"
 
@@ -71,7 +71,7 @@ class PlaneCollector(Collector):
         labels = ["model", "version", "ruling"]
         ruling = GaugeMetricFamily(f"{_PREFIX}guard_ruling", "1 for what the guard says", labels=labels)
         for name in self._plane.control.models:
-            for number, watched in self._plane.observer.guard.watched(name).items():
+            for number, watched in self._plane.guard.watched(name).items():
                 ruling.add_metric([name, str(number), watched.verdict.ruling.value], 1.0)
         yield ruling
         alerts = CounterMetricFamily(f"{_PREFIX}alerts", "Alerts to the webhook", labels=["outcome"])

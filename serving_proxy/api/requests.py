@@ -3,18 +3,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from serving_proxy.control.views import JobView, ModelView, View
-from serving_proxy.deploy.deployment import Deployment
-from serving_proxy.experiments.traffic import to_weight
-from serving_proxy.gates.ops import check_allowed
-from serving_proxy.records.models import Batching, Limits, Settings, VersionNumber
-
-Percent = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
-Precision = Literal["auto", "fp32", "bf16"]
+from serving_proxy.deploy.options import DeployOptions, Percent, Place
+from serving_proxy.deploy.views import JobView, ModelView
+from serving_proxy.records.models import VersionNumber
+from serving_proxy.records.view import View
 
 
 class Body(BaseModel):
@@ -23,51 +19,10 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class DeployBody(Body):
+class DeployBody(DeployOptions):
     """A version to deploy; shares are in percent."""
 
-    path: Annotated[str, Field(min_length=1, max_length=4096)]
-    version: VersionNumber | None = None
-    optimize: bool = False
-    precision: Precision = "auto"
-    traffic: Percent | None = None
-    shadow: Percent | None = None
-    slo_p99_ms: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    profile: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
-    warmup: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
-    config: dict[str, Any] | None = None
-    cpuset: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
-    batching: Batching | None = None
-    limits: Limits | None = None
-    priority: Annotated[int, Field(ge=-1000, le=1000)] | None = None
-    labels: Annotated[list[Annotated[str, Field(max_length=64)]], Field(max_length=64)] = []
-    layer: Annotated[str, Field(max_length=128)] | None = None
-    key_input: Annotated[str, Field(max_length=1024)] | None = None
-    other_signature: bool = False
-    allow_ops: Annotated[list[Annotated[str, Field(max_length=128)]], Field(max_length=200)] = []
-
-    def deployment(self) -> Deployment:
-        """Return what the control plane is asked for."""
-        given = {name: getattr(self, name) for name in ("config", "cpuset", "batching", "limits", "priority")}
-        settings = {name: value for name, value in {**given, "warmup_file": self.warmup}.items() if value is not None}
-        if self.cpuset == "auto":
-            # Said, and none: what an operator chose before ends.
-            settings["cpuset"] = None
-        return Deployment(
-            source=self.path,
-            number=self.version,
-            settings=Settings(**settings),
-            optimize=self.precision if self.optimize else None,
-            other_signature=self.other_signature,
-            slo_p99_ms=self.slo_p99_ms,
-            profile=self.profile,
-            traffic=None if self.traffic is None else to_weight(self.traffic),
-            shadow=None if self.shadow is None else to_weight(self.shadow),
-            labels=tuple(self.labels),
-            layer=self.layer,
-            key_input=self.key_input,
-            allowed_ops=check_allowed(self.allow_ops, "allow_ops"),
-        )
+    path: Place
 
 
 class UndeployBody(Body):

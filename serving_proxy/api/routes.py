@@ -20,12 +20,13 @@ from serving_proxy.api.requests import (
     TrafficBody,
     UndeployBody,
 )
-from serving_proxy.control.explain import explain
 from serving_proxy.control.plane import Plane
-from serving_proxy.control.status import event_view, job_view, model_view
-from serving_proxy.control.views import EventView, ExplainView, HostView, JobView, ModelView, StatusView
+from serving_proxy.control.views import EventView, StatusView, event_view
 from serving_proxy.cores.views import core_lines
+from serving_proxy.deploy.explain import explain
+from serving_proxy.deploy.views import ExplainView, JobView, ModelView, job_view, model_view
 from serving_proxy.errors import InvalidError
+from serving_proxy.hosts.views import HostView
 from serving_proxy.request_log.operations import LAST
 from serving_proxy.sources.models_config import parse_reload, parse_text
 from serving_proxy.sources.repository_requests import parse_body, parse_message
@@ -65,7 +66,7 @@ def _add_models(router: APIRouter, plane: Plane) -> None:
         if body.warmup == LAST:
             file = await plane.request_logs.warm_up_file(name, body.path, body.version)
             body = body.model_copy(update={"warmup": file})
-        done = await verbs.deploy(name, body.deployment())
+        done = await verbs.deploy(name, body.deployment(body.path))
         job = None if done.job is None else job_view(done.job)
         return DeployAnswer(version=done.version, job=job, notes=list(done.notes), model=shown(name))
 

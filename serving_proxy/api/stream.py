@@ -14,7 +14,7 @@ from fastapi.responses import StreamingResponse
 
 from serving_proxy.api.errors import RESPONSES
 from serving_proxy.control.plane import Plane
-from serving_proxy.control.status import event_view
+from serving_proxy.control.views import event_view
 
 # Shorter than what proxies between here and a browser take for dead.
 _SILENCE_S = 15.0

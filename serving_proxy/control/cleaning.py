@@ -9,8 +9,8 @@ import logging
 import shutil
 from pathlib import Path
 
+from serving_proxy.deploy.control import Control
 from serving_proxy.deploy.pipeline import Gates
-from serving_proxy.deploy.reconciler import Control
 from serving_proxy.records.states import State
 from serving_proxy.request_log.operations import RequestLogs
 

@@ -4,23 +4,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
+from serving_proxy.control.views import WatchView
+from serving_proxy.cores.loop import Cores
 from serving_proxy.cores.machine import Load, owners, topology
+from serving_proxy.cores.views import CpuView, MachineView, OwnerView, cores_view
 from serving_proxy.counters.history import History
+from serving_proxy.counters.views import point_views
 from serving_proxy.counters.windows import Totals
-from serving_proxy.deploy.reconciler import Control
-from serving_proxy.guard.alerts import Alerts
+from serving_proxy.deploy.control import Control
 from serving_proxy.guard.loop import Guard
-from serving_proxy.guard.views import (
-    CoresView,
-    CpuView,
-    MachineView,
-    OwnerView,
-    WatchView,
-    guard_view,
-    point_views,
-)
+from serving_proxy.guard.views import guard_view
 
 PERIOD_S = 1.0
 
@@ -28,16 +22,15 @@ PERIOD_S = 1.0
 class Observer:
     """The counters of all hosts, and those that look at them."""
 
-    def __init__(self, control: Control, alerts: Alerts | None = None) -> None:
+    def __init__(self, control: Control, totals: Totals, guard: Guard, history: History, cores: Cores) -> None:
         self._control = control
-        self.totals = Totals()
-        # Who divides cores shows how; nobody by default.
-        self.show_cores: Callable[[], CoresView] = lambda: CoresView(mode="off", pools=[], notes=[])
+        self._totals = totals
+        self._cores = cores
         self._load = Load()
         self._busy: dict[int, float] = {}
         self._cpus = topology()
-        self.guard = Guard(control, self.totals, alerts)
-        self.history = History(self.totals)
+        self._guard = guard
+        self._history = history
         self._told = asyncio.Event()
 
     async def run(self) -> None:
@@ -47,24 +40,19 @@ class Observer:
                 self.step()
             await asyncio.sleep(PERIOD_S)
 
-    def read(self) -> None:
-        """Read the counters of hosts that have written them anew."""
-        for host in self._control.hosts:
-            self.totals.add(host.name, host.stats)
-
     def step(self, now: float | None = None) -> None:
         """Read the counters, judge, and draw a point if it is time for one."""
         control = self._control
-        self.read()
+        self._totals.read(control.hosts)
         keys = {
             (model.name, one.number)
             for model in control.models.values()
             for one in model.versions.values()
             if one.desired
         }
-        self.totals.keep(keys)
-        self.guard.step(now)
-        if self.history.step(keys, now):
+        self._totals.keep(keys)
+        self._guard.step(now)
+        if self._history.step(keys, now):
             self._busy = self._load.percent()
             before, self._told = self._told, asyncio.Event()
             before.set()
@@ -77,8 +65,8 @@ class Observer:
         """Show the newest point, the verdicts and who has which CPUs."""
         models = self._control.models
         return WatchView(
-            points=point_views(self.history.newest()),
-            guards={name: guard_view(one, self.guard.watched(name)) for name, one in sorted(models.items())},
+            points=point_views(self._history.newest()),
+            guards={name: guard_view(one, self._guard.watched(name)) for name, one in sorted(models.items())},
             machine=self.machine(),
         )
 
@@ -100,5 +88,5 @@ class Observer:
                 )
                 for one in owners(self._control.hosts, self._control.models, self._control.host_settings.cpusets)
             ],
-            cores=self.show_cores(),
+            cores=cores_view(self._cores),
         )

@@ -13,18 +13,22 @@ from pathlib import Path
 
 from serving_proxy.control.cleaning import Cleaner
 from serving_proxy.control.observer import Observer
-from serving_proxy.control.status import job_view, model_view
 from serving_proxy.control.views import StatusView
 from serving_proxy.cores.loop import Cores
 from serving_proxy.cores.profiler import Profiler
-from serving_proxy.cores.views import cores_view
+from serving_proxy.cores.profiles import Profiles
+from serving_proxy.counters.history import History
+from serving_proxy.counters.windows import Totals
 from serving_proxy.deploy.adopting import adopt_unknown
+from serving_proxy.deploy.control import Control, ControlOptions
 from serving_proxy.deploy.jobs import Jobs
 from serving_proxy.deploy.op_warnings import warn_of_ops
 from serving_proxy.deploy.operations import Verbs
+from serving_proxy.deploy.options import ModelSettings
 from serving_proxy.deploy.pipeline import Gates
-from serving_proxy.deploy.reconciler import Control, ControlOptions
+from serving_proxy.deploy.views import job_view, model_view
 from serving_proxy.guard.alerts import Alerts
+from serving_proxy.guard.loop import Guard
 from serving_proxy.hosts import HostOptions, Supervisor
 from serving_proxy.request_log.operations import RequestLogs
 from serving_proxy.sources.availability import Availability
@@ -38,7 +42,18 @@ log = logging.getLogger("serving_proxy.plane")
 
 
 class Plane:
-    """All parts of the control plane."""
+    """All parts of the control plane.
+
+    Parameters
+    ----------
+    options, hosts, repository
+    config, model_settings : Path, optional
+        The configuration file and the file with settings of its models.
+    single : ConfiguredModel, optional
+        In the place of a configuration.
+    base_settings : ModelSettings, optional
+        Below what the file with settings says.
+    """
 
     def __init__(
         self,
@@ -48,29 +63,30 @@ class Plane:
         config: Path | None = None,
         model_settings: Path | None = None,
         single: ConfiguredModel | None = None,
+        base_settings: ModelSettings | None = None,
     ) -> None:
-        self.control = Control(options, repository)
-        self.jobs = Jobs(repository, self.control.bus)
-        self.gates = Gates(self.control, self.jobs)
-        self.verbs = Verbs(self.control, self.jobs, self.gates)
-        self.watcher = Watcher(self.control, self.verbs, config, model_settings, single)
-        self.availability = Availability(self.control, self.watcher)
-        self.model_repository = ModelRepository(self.control, self.verbs, self.availability)
-        self.supervisor = Supervisor(self.control, hosts)
-        if (config, single) != (None, None) and not self.control.desired.has_models:
-            # A host would be ready at once, with nothing.
-            self.supervisor.hold(lambda: not self.watcher.settled)
-        self.request_logs = RequestLogs(self.control)
-        self.cleaner = Cleaner(self.control, self.gates, self.request_logs)
+        self.control = control = Control(options, repository)
+        self.jobs = Jobs(repository, control.bus)
+        self.gates = Gates(control, self.jobs)
+        self.verbs = Verbs(control, self.jobs, self.gates)
+        self.watcher = Watcher(control, self.verbs, config, model_settings, single, base_settings)
+        self.availability = Availability(control, self.watcher)
+        self.model_repository = ModelRepository(control, self.verbs, self.availability)
+        # A host would be ready at once, with nothing.
+        waits = (config, single) != (None, None) and not control.desired.has_models
+        self.supervisor = Supervisor(control, hosts, lambda: waits and not self.watcher.settled)
+        self.request_logs = RequestLogs(control)
+        self.cleaner = Cleaner(control, self.gates, self.request_logs)
         self.alerts = None if options.webhook is None else Alerts(options.webhook)
-        self.observer = Observer(self.control, self.alerts)
-        self.cores = Cores(self.control, self.observer)
-        self.profiler = Profiler(self.control, self.jobs, self.cores.profiles)
-        self.observer.show_cores = lambda: cores_view(self.cores)
+        totals, profiles = Totals(), Profiles(control)
+        self.guard = Guard(control, totals, self.alerts)
+        self.history = History(totals)
+        self.cores = Cores(control, totals, profiles)
+        self.observer = Observer(control, totals, self.guard, self.history, self.cores)
+        self.profiler = Profiler(control, self.jobs, profiles)
         self.closing = asyncio.Event()
-        # Set where nobody asked for the end: then hosts go on.
-        self.leave_hosts = False
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._leaves_hosts = False
         self._started = time.time()
 
     @asynccontextmanager
@@ -93,14 +109,18 @@ class Plane:
             yield
         finally:
             self.closing.set()
-            self.control.closing = True
+            self.control.close()
             await self.jobs.close()
             for task in tasks[1:]:
                 task.cancel()
-            if not (keep_hosts or self.leave_hosts):
+            if not (keep_hosts or self._leaves_hosts):
                 await self.supervisor.stop(drain_limit_s)
             tasks[0].cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def leave_hosts(self) -> None:
+        """Let hosts go on when the proxy ends, as where nobody asked for its end."""
+        self._leaves_hosts = True
 
     def status(self) -> StatusView:
         """Show everything."""

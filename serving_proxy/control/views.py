@@ -1,34 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the proxy shows of itself: plain data that the API, the client and the terminal share. Shares are in percent."""
+"""What the proxy shows of itself as a whole: its status, its events, and what changes all the time."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
-
-class View(BaseModel):
-    """Parent of all views."""
-
-    model_config = ConfigDict(frozen=True)
-
-
-class JobView(View):
-    """A long operation; `state` is `running`, `succeeded`, `failed` or `cancelled`."""
-
-    id: int
-    kind: str
-    model: str
-    version: int
-    state: str
-    error: str | None
-    step: str
-    done: int
-    total: int | None
-    unit: str
-    created: float
-    finished: float | None
+from serving_proxy.cores.views import MachineView
+from serving_proxy.counters.views import PointView
+from serving_proxy.deploy.views import JobView, ModelView
+from serving_proxy.guard.views import GuardView
+from serving_proxy.hosts.views import HostView
+from serving_proxy.records.view import View
+from serving_proxy.store import Event
 
 
 class EventView(View):
@@ -41,72 +25,6 @@ class EventView(View):
     version: int | None
     message: str
     data: dict[str, Any]
-
-
-class VersionView(View):
-    """A version; `role` is `baseline`, `variant`, `shadow`, `last good`, `rolled back`, `candidate` or empty."""
-
-    version: int
-    state: str
-    reason: str
-    role: str
-    traffic: float
-    shadow: float
-    labels: list[str]
-    source: str
-    path: str | None
-    since: float
-    deployed_at: float
-    sha256: str | None
-    bytes: int | None
-    optimize: str | None
-    slo_p99_ms: float | None
-    settings: dict[str, Any]
-    hosts: dict[str, dict[str, Any]]
-
-
-class RampView(View):
-    """A share that moves."""
-
-    version: int
-    start: float
-    to: float
-    seconds: float
-    elapsed: float
-
-
-class ModelView(View):
-    """A model and its versions."""
-
-    name: str
-    baseline: int | None
-    candidate: int | None
-    last_good: int | None
-    paused: bool
-    layer: str
-    key_input: str | None
-    base_path: str | None
-    policy: str | None
-    labels: dict[str, int]
-    ramps: list[RampView]
-    versions: list[VersionView]
-
-
-class HostView(View):
-    """A host; `origin` is `started` by this proxy or `adopted`."""
-
-    name: str
-    alive: bool
-    origin: str
-    pid: int
-    state: str
-    generation: int
-    desired_error: str | None
-    started: str
-    cpus: str
-    endpoints: dict[str, str]
-    restarts: int
-    note: str
 
 
 class StatusView(View):
@@ -124,9 +42,14 @@ class StatusView(View):
     last_event: int
 
 
-class ExplainView(View):
-    """Why a model is as it is."""
+class WatchView(View):
+    """What changes all the time: `points` by model and version, verdicts, CPUs."""
 
-    model: str
-    lines: list[str]
-    versions: dict[str, list[str]]
+    points: dict[str, dict[str, PointView]]
+    guards: dict[str, GuardView]
+    machine: MachineView
+
+
+def event_view(event: Event) -> EventView:
+    """Show an event."""
+    return EventView.model_validate(asdict(event))

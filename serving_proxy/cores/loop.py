@@ -15,13 +15,13 @@ from typing import Any
 
 from cost_model.control import Move
 from cost_model.machine import Machine, this_machine
-from serving_proxy.control.observer import Observer
 from serving_proxy.cores import Allocator, Tenant, manual_cpus, tenants
 from serving_proxy.cores.layout import grown, to_cpus
 from serving_proxy.cores.limits import Limit, changes, for_each_host
 from serving_proxy.cores.meter import Meter
 from serving_proxy.cores.profiles import Profiles
-from serving_proxy.deploy.reconciler import Control
+from serving_proxy.counters.windows import Totals
+from serving_proxy.deploy.control import Control
 from serving_proxy.errors import PreconditionError
 from serving_proxy.records.hosts import HostSeen
 from serving_proxy.records.models import Note
@@ -48,11 +48,11 @@ class Cores:
         What the planner knows of models.
     """
 
-    def __init__(self, control: Control, observer: Observer) -> None:
+    def __init__(self, control: Control, totals: Totals, profiles: Profiles) -> None:
         self._control = control
-        self._observer = observer
+        self._totals = totals
         self.allocator: Allocator | None = None
-        self.profiles = Profiles(control)
+        self.profiles = profiles
         self._in_force: dict[str, str] = {}
         self._limits: dict[str, Limit] = {}
         self._kept: Any = None
@@ -115,8 +115,8 @@ class Cores:
         """Let the allocator see what hosts have counted since they were looked at last; no news, no moves."""
         if self.allocator is None or not self._meter.due(live):
             return ()
-        self._observer.read()
-        seen, elapsed_s = self._meter.read(live, there, self._observer.totals.of)
+        self._totals.read(self._control.hosts)
+        seen, elapsed_s = self._meter.read(live, there, self._totals.of)
         return self.allocator.observe(seen, now, elapsed_s) if elapsed_s else ()
 
     def _live(self) -> list[HostSeen]:

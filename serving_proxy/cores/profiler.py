@@ -17,8 +17,8 @@ from cost_model.errors import CostModelError
 from cost_model.profiling.fingerprint import fingerprint
 from serving_proxy.cores import Tenant, tenants
 from serving_proxy.cores.profiles import Profiles
+from serving_proxy.deploy.control import Control
 from serving_proxy.deploy.jobs import Job, Jobs
-from serving_proxy.deploy.reconciler import Control
 from serving_proxy.errors import CancelledError, ExhaustedError, PreconditionError
 from serving_proxy.records.models import Note, Version
 from serving_proxy.records.states import State

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from cost_model.errors import CostModelError
 from cost_model.profiling.fingerprint import fingerprint
-from cost_model.profiling.profile import Profile, load_profile
+from cost_model.profiling.profile import load_profile
 from cost_model.service import ServiceTable
 from serving_proxy.cores import Tenant
-from serving_proxy.deploy.reconciler import Control
+from serving_proxy.deploy.control import Control
 from serving_proxy.errors import InvalidError
+from serving_proxy.gates.profile import check_profile
 
 log = logging.getLogger("serving_proxy.profiles")
 
@@ -123,19 +124,6 @@ class Profiles:
             # One that was given meanwhile goes before it.
             if key[0] == path and (known is None or known.how != "given"):
                 self._known[key] = found
-
-
-def check_profile(file: Path, folder: Path | None) -> Profile:
-    """Return a profile, or raise `InvalidError` if it is none for this machine or of another graph than a folder's."""
-    try:
-        found = load_profile(file)
-        _ = found.service
-        graph = found.fingerprint if folder is None else fingerprint(folder)
-    except CostModelError as error:
-        raise InvalidError(str(error)) from error
-    if found.fingerprint != graph:
-        raise InvalidError(f"profile {file}: of graph {found.fingerprint}, expected {graph}, that of {folder}")
-    return found
 
 
 def _records(kept: object) -> dict[str, tuple[str, str]]:

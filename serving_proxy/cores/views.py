@@ -10,8 +10,8 @@ from serving_proxy.cores.layout import to_cpus
 from serving_proxy.cores.learning import GUESS_US
 from serving_proxy.cores.loop import Cores
 from serving_proxy.cores.tenants import is_manual
-from serving_proxy.guard.views import CoresView, PoolView
 from serving_proxy.records.models import Model
+from serving_proxy.records.view import View
 from serving_proxy.system.cpus import read_cpus
 
 _MEANS = {
@@ -21,6 +21,53 @@ _MEANS = {
     "baseline": "that of {0}, as it has had no request",
     "default": "not known yet: {ms}, the default",
 }
+
+
+class CpuView(View):
+    """A CPU of the machine."""
+
+    cpu: int
+    core: int
+    package: int
+    busy: float | None
+
+
+class OwnerView(View):
+    """A version and the CPUs it has; `wanted`: those it is to have, where that is another; `own`: given to it."""
+
+    host: str
+    model: str
+    version: int
+    cpus: list[int]
+    wanted: list[int] | None
+    own: bool
+
+
+class PoolView(View):
+    """Versions that share CPUs; `demand` in busy cores, `reason` of the last change."""
+
+    name: str
+    kind: str
+    versions: list[str]
+    cpus: list[int]
+    demand: float
+    reason: str
+
+
+class CoresView(View):
+    """Who divides cores among versions: `off`, `plan` or `control`; and how they are divided."""
+
+    mode: str
+    pools: list[PoolView]
+    notes: list[str]
+
+
+class MachineView(View):
+    """Which version owns which CPU."""
+
+    cpus: list[CpuView]
+    owners: list[OwnerView]
+    cores: CoresView
 
 
 def cores_view(cores: Cores) -> CoresView:

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from serving_proxy.counters.stats_file import Key, read_tallies
 from serving_proxy.counters.tally import Tally
+from serving_proxy.records.hosts import HostSeen
 
 _NOTHING = Tally()
 # Samples of a window: it slides by a sixtieth of its length.
@@ -29,6 +30,11 @@ class Totals:
 
     def __init__(self) -> None:
         self._hosts: dict[str, _Host] = {}
+
+    def read(self, hosts: Iterable[HostSeen]) -> None:
+        """Take what hosts show now."""
+        for host in hosts:
+            self.add(host.name, host.stats)
 
     def add(self, host: str, stats: Mapping[str, Any]) -> bool:
         """Take what a host shows now, and say whether it is something new.

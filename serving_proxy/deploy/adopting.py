@@ -13,7 +13,7 @@ from typing import Any
 
 from serving_proxy.deploy.adoption import adopt
 from serving_proxy.deploy.changes import listed
-from serving_proxy.deploy.reconciler import Control
+from serving_proxy.deploy.control import Control
 from serving_proxy.errors import NotFoundError, PreconditionError, ProxyError
 from serving_proxy.experiments.traffic import to_percent
 from serving_proxy.gates.fingerprint import files_of, stamp_of

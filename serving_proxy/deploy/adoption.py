@@ -99,8 +99,7 @@ def _model(name: str, entry: Mapping[str, Any], versions: dict[int, Version]) ->
 def _version(number: int, entry: Any, now: float) -> Version:
     entry = _mapping(entry)
     files = _mapping(entry.get("files"))
-    keys = ("config", "warmup_file", "cpuset", "batching", "limits", "priority")
-    settings = {key: entry[key] for key in keys if entry.get(key) is not None}
+    settings = {key: entry[key] for key in Settings.model_fields if entry.get(key) is not None}
     values: dict[str, Any] = {
         "number": number,
         "source": entry["path"],

@@ -6,12 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import PurePath
+from typing import Any
 
 from pydantic import Field
 
 from serving_proxy.deploy.changes import Change, move, reassign
 from serving_proxy.errors import ExistsError, InvalidError, PreconditionError
-from serving_proxy.records.models import Arm, Model, Note, Record, Settings, Version, VersionNumber, Weight
+from serving_proxy.records.models import Arm, Model, Note, Version, VersionNumber, VersionOptions, Weight
 from serving_proxy.records.states import State
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -22,7 +23,7 @@ _MOST_VERSIONS = 2**63 - 1
 _KEPT_STOPPED = 50
 
 
-class Deployment(Record):
+class Deployment(VersionOptions):
     """What is asked for.
 
     Attributes
@@ -34,35 +35,33 @@ class Deployment(Record):
     settings : Settings
         Those that are not set stay as they are.
     profile : str or None
-        A file of `cost-model profile`; `auto`: it is measured; None: as it is.
+        As well `auto`: it is measured; None: as it is.
     traffic, shadow : int or None
         None: as it is.
     labels : tuple of str
     layer, key_input : str or None
         None: as they are.
-    allowed_ops : tuple of str
-        Ops that touch files, the process or the network, and that it may reach.
     """
 
     source: str
     number: VersionNumber | None = None
     stamp: str = ""
-    settings: Settings = Settings()
-    optimize: str | None = None
-    other_signature: bool = False
     slo_p99_ms: float | None = Field(default=None, gt=0)
-    profile: str | None = None
     traffic: Weight | None = None
     shadow: Weight | None = None
     labels: tuple[str, ...] = ()
     layer: str | None = None
     key_input: str | None = None
-    allowed_ops: tuple[str, ...] = ()
 
     @property
     def given_profile(self) -> str | None:
         """The file of a profile, if one is asked for."""
         return None if self.profile == MEASURED else self.profile
+
+    def version_options(self) -> dict[str, Any]:
+        """Return what the version's record keeps of it."""
+        kept = {name: getattr(self, name) for name in VersionOptions.model_fields}
+        return {**kept, "profile": self.given_profile}
 
 
 def check_name(name: str) -> str:
@@ -191,12 +190,7 @@ def _entered(model: Model, before: Version | None, number: int, asked: Deploymen
         state=State.NEW if before is None else before.state,
         since=now,
         deployed_at=now,
-        settings=asked.settings,
-        optimize=asked.optimize,
-        other_signature=asked.other_signature,
-        slo_p99_ms=asked.slo_p99_ms,
-        profile=asked.given_profile,
-        allowed_ops=asked.allowed_ops,
+        **asked.version_options(),
     )
     data = {"source": asked.source, "optimize": asked.optimize}
     message = f"{model.name}/{number}: deployed from {asked.source}"

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from serving_proxy.deploy.changes import arms_data
-from serving_proxy.records.models import Model, Record, Settings, Version
+from serving_proxy.records.models import Model, Record, Settings, Version, VersionOptions
 
 SCHEMA = 1
 _HOSTS_LOAD_TIMEOUT_S = 600.0
@@ -118,7 +118,7 @@ def model_annotations(model: Model) -> dict[str, Any]:
 
 def version_annotations(version: Version, rendered: Mapping[str, Any]) -> dict[str, Any]:
     """Return the same of a version; `rendered` is its entry, which need not be said again."""
-    fields = {"chosen", "rejected", "optimize", "other_signature", "slo_p99_ms", "profile", "allowed_ops"}
+    fields = {"chosen", "rejected", *VersionOptions.model_fields} - {"settings"}
     kept = version.model_dump(mode="json", include=fields, exclude_defaults=True)
     if version.source != version.path:
         kept["source"] = version.source
@@ -180,17 +180,9 @@ def worker_threads(settings: Settings, cpus: int) -> int | None:
 
 
 def _settings(settings: Settings) -> dict[str, Any]:
-    rendered: dict[str, Any] = {}
-    if settings.config:
-        rendered["config"] = settings.config
-    for key in ("warmup_file", "cpuset"):
-        value = getattr(settings, key)
-        if value is not None:
-            rendered[key] = value
-    if settings.batching is not None:
-        rendered["batching"] = settings.batching.model_dump()
-    if settings.limits is not None:
-        rendered["limits"] = settings.limits.model_dump(exclude_none=True)
-    if settings.priority:
-        rendered["priority"] = settings.priority
-    return rendered
+    values = {name: getattr(settings, name) for name in Settings.model_fields}
+    return {
+        name: value.model_dump(exclude_none=True) if isinstance(value, Record) else value
+        for name, value in values.items()
+        if value not in (None, {}, 0)
+    }

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from serving_proxy.deploy.reconciler import Control
+from serving_proxy.deploy.control import Control
 from serving_proxy.errors import ProxyError
 from serving_proxy.gates.ops import reached_ops
 from serving_proxy.gates.saved_model import read_meta_graph

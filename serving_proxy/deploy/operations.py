@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from serving_proxy.cores.profiles import check_profile
 from serving_proxy.deploy import changes
 from serving_proxy.deploy.changes import Change
+from serving_proxy.deploy.control import Control
+from serving_proxy.deploy.deeprec import parse_deeprec
 from serving_proxy.deploy.deployment import Deployment, check_name, choose_number, deploy
 from serving_proxy.deploy.jobs import Job, Jobs
+from serving_proxy.deploy.options import ModelSettings
 from serving_proxy.deploy.pipeline import Gates
-from serving_proxy.deploy.reconciler import Control
 from serving_proxy.errors import InvalidError, NotFoundError, PreconditionError
 from serving_proxy.experiments.traffic import to_weight
 from serving_proxy.gates.fingerprint import stamp_of
 from serving_proxy.gates.paths import check_tree, check_writable, resolved
+from serving_proxy.gates.profile import check_profile
 from serving_proxy.gates.saved_model import check_graph
 from serving_proxy.records.models import Model
 from serving_proxy.records.states import GATED
-from serving_proxy.sources.deeprec import parse_deeprec
-from serving_proxy.sources.model_settings import ModelSettings
 from serving_proxy.system.cpus import parse_cpus
 from serving_proxy.system.files import read_regular
 
@@ -58,8 +58,11 @@ class Verbs:
         self._control = control
         self._jobs = jobs
         self._gates = gates
-        # Of versions that are deployed by hand, for what nobody says.
-        self.defaults = ModelSettings()
+        self._defaults = ModelSettings()
+
+    def use_defaults(self, defaults: ModelSettings) -> None:
+        """Complete what is deployed by hand with these settings from now on."""
+        self._defaults = defaults
 
     async def deploy(self, name: str, asked: Deployment, by_policy: bool = False) -> Deployed:
         """Deploy a version, or change the settings of one that is deployed.
@@ -81,7 +84,7 @@ class Verbs:
             )
         before = model.versions.get(choose_number(model, asked))
         if not by_policy and (before is None or not before.active):
-            asked = asked.model_copy(update={"settings": self.defaults.completed(asked.settings)})
+            asked = asked.model_copy(update={"settings": self._defaults.completed(asked.settings)})
         change, number = deploy(model, asked, self._control.taken(model), time.time())
         self._control.commit(change)
         version = change.model.versions[number]

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from serving_proxy.deploy.changes import Change, move, stop
+from serving_proxy.deploy.control import Control
 from serving_proxy.deploy.jobs import Job, Jobs, Work
-from serving_proxy.deploy.reconciler import Control
 from serving_proxy.errors import CancelledError, ExhaustedError, PreconditionError, ProxyError, UnavailableError
 from serving_proxy.gates.hashing import fingerprint_apart
 from serving_proxy.gates.saved_model import Signatures, read_signatures

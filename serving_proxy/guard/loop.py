@@ -12,7 +12,7 @@ from serving_proxy.counters.stats_file import Key
 from serving_proxy.counters.tally import Tally
 from serving_proxy.counters.windows import Totals, Window
 from serving_proxy.deploy.changes import Change
-from serving_proxy.deploy.reconciler import Control
+from serving_proxy.deploy.control import Control
 from serving_proxy.errors import ProxyError
 from serving_proxy.guard.actions import deed, places
 from serving_proxy.guard.alerts import Alerts

@@ -1,20 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guard and the history show of themselves. Shares are in percent, latencies in milliseconds."""
+"""What the guard shows of its verdicts. Shares are in percent, latencies in milliseconds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
 
-from pydantic import WithJsonSchema
-
-from serving_proxy.control.views import View
-from serving_proxy.counters.history import Point
-from serving_proxy.counters.stats_file import Key
 from serving_proxy.counters.tally import Tally
 from serving_proxy.guard.loop import Watched
 from serving_proxy.records.guard_settings import GuardSettings
 from serving_proxy.records.models import Model
+from serving_proxy.records.view import View
 
 
 class FindingView(View):
@@ -64,96 +59,10 @@ class GuardView(View):
     versions: dict[str, VerdictView]
 
 
-class CpuView(View):
-    """A CPU of the machine."""
-
-    cpu: int
-    core: int
-    package: int
-    busy: float | None
-
-
-class OwnerView(View):
-    """A version and the CPUs it has; `wanted`: those it is to have, where that is another; `own`: given to it."""
-
-    host: str
-    model: str
-    version: int
-    cpus: list[int]
-    wanted: list[int] | None
-    own: bool
-
-
-class PoolView(View):
-    """Versions that share CPUs; `demand` in busy cores, `reason` of the last change."""
-
-    name: str
-    kind: str
-    versions: list[str]
-    cpus: list[int]
-    demand: float
-    reason: str
-
-
-class CoresView(View):
-    """Who divides cores among versions: `off`, `plan` or `control`; and how they are divided."""
-
-    mode: str
-    pools: list[PoolView]
-    notes: list[str]
-
-
-class MachineView(View):
-    """Which version owns which CPU."""
-
-    cpus: list[CpuView]
-    owners: list[OwnerView]
-    cores: CoresView
-
-
-# Not as a tuple, whose schema tools for OpenAPI take for one of another draft.
-_NUMBERS = {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "null"}]}, "minItems": 5, "maxItems": 5}
-PointView = Annotated[Point, WithJsonSchema(_NUMBERS)]
-
-
-class WatchView(View):
-    """What changes all the time: `points` by model and version, verdicts, CPUs."""
-
-    points: dict[str, dict[str, PointView]]
-    guards: dict[str, GuardView]
-    machine: MachineView
-
-
-class HistoryView(View):
-    """Lines of the last minutes.
-
-    A point is time [s since 1970], requests and failures [1/s], p50 and p99 [ms].
-    """
-
-    period_s: float
-    models: dict[str, dict[str, list[PointView]]]
-
-
 def guard_view(model: Model, watched: Mapping[int, Watched]) -> GuardView:
     """Show the limits and verdicts of a model."""
     versions = {str(number): _verdict(one) for number, one in sorted(watched.items())}
     return GuardView(settings=model.guard, versions=versions)
-
-
-def point_views(points: Mapping[Key, Point]) -> dict[str, dict[str, Point]]:
-    """Show the newest points by model and version."""
-    found: dict[str, dict[str, Point]] = {}
-    for (model, number), point in points.items():
-        found.setdefault(model, {})[str(number)] = point
-    return found
-
-
-def history_view(lines: Mapping[Key, list[Point]], period_s: float) -> HistoryView:
-    """Show all lines."""
-    found: dict[str, dict[str, list[Point]]] = {}
-    for (model, number), points in lines.items():
-        found.setdefault(model, {})[str(number)] = points
-    return HistoryView(period_s=period_s, models=found)
 
 
 def _verdict(one: Watched) -> VerdictView:

@@ -17,12 +17,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from serving_proxy.control.views import HostView
-from serving_proxy.deploy.reconciler import Control
+from serving_proxy.deploy.control import Control
 from serving_proxy.errors import NotFoundError, PreconditionError, ProxyError
 from serving_proxy.hosts.backoff import delay, failures_after
 from serving_proxy.hosts.command import HostOptions, host_command
 from serving_proxy.hosts.host_log import bound_log, last_line, open_log
+from serving_proxy.hosts.views import HostView
 from serving_proxy.records.hosts import HostSeen
 from serving_proxy.state_dir.actual import is_alive, process_ticks
 from serving_proxy.store.repository import HostRow
@@ -58,9 +58,9 @@ class _Host:
 
 
 class Supervisor:
-    """Starts and watches the hosts."""
+    """Starts and watches the hosts; starts none while `held` says so."""
 
-    def __init__(self, control: Control, options: HostOptions) -> None:
+    def __init__(self, control: Control, options: HostOptions, held: Callable[[], bool] = lambda: False) -> None:
         self._control = control
         self._options = options
         self._folder = control.options.state_dir / "hosts"
@@ -69,14 +69,10 @@ class Supervisor:
         self._known: set[str] = set()
         self._next_log_check = 0.0
         self._drain_all = False
-        self._held: Callable[[], bool] = lambda: False
+        self._held = held
         for name, row in self._rows.items():
             if process_ticks(row.pid) == row.started_ticks:
                 self._find_again(name, row)
-
-    def hold(self, held: Callable[[], bool]) -> None:
-        """Start no host as long as a function says so."""
-        self._held = held
 
     @property
     def draining(self) -> bool:

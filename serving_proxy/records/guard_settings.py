@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from serving_proxy.records.option import CliOption
+
 Percentage = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=1, le=30 * 86400, allow_inf_nan=False)]
 
@@ -43,13 +45,49 @@ class GuardSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    action: Literal["rollback", "pause", "alert", "off"] = "rollback"
-    error_percent: Percentage | None = 1.0
-    nan_percent: Percentage | None = 0.1
-    min_correlation: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] | None = None
-    max_difference: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    min_requests: Annotated[int, Field(ge=20, le=1_000_000_000)] = 200
-    window_s: Annotated[float, Field(ge=5, le=86400, allow_inf_nan=False)] = 60.0
-    confidence: Annotated[float, Field(ge=0.9, le=0.999999)] = 0.999
-    probation_s: Annotated[float, Field(ge=0, le=30 * 86400, allow_inf_nan=False)] = 3600.0
-    promote_after_s: Seconds | None = None
+    action: Annotated[
+        Literal["rollback", "pause", "alert", "off"],
+        CliOption("rollback|pause|alert|off", "What is done about a version that exceeds a limit: rollback."),
+    ] = "rollback"
+    error_percent: Annotated[
+        Percentage | None, CliOption("PERCENT", "Failed requests beyond the baseline's: 1.", nullable=True)
+    ] = 1.0
+    nan_percent: Annotated[
+        Percentage | None, CliOption("PERCENT", "NaN and infinite scores beyond the baseline's: 0.1.", nullable=True)
+    ] = 0.1
+    min_correlation: Annotated[
+        Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] | None,
+        CliOption("R", "Smallest rank correlation of shadow scores with the baseline's: none.", nullable=True),
+    ] = None
+    max_difference: Annotated[
+        Annotated[float, Field(ge=0, allow_inf_nan=False)] | None,
+        CliOption("X", "Largest mean difference of shadow scores from the baseline's: none.", nullable=True),
+    ] = None
+    min_requests: Annotated[
+        int,
+        Field(ge=20, le=1_000_000_000),
+        CliOption("N", "With fewer requests in the window, nothing is judged: 200."),
+    ] = 200
+    window_s: Annotated[
+        float,
+        Field(ge=5, le=86400, allow_inf_nan=False),
+        CliOption("TIME", "How far back requests are judged: 60s.", name="window", is_duration=True),
+    ] = 60.0
+    confidence: Annotated[
+        float, Field(ge=0.9, le=0.999999), CliOption("P", "How sure it has to be that a limit is exceeded: 0.999.")
+    ] = 0.999
+    probation_s: Annotated[
+        float,
+        Field(ge=0, le=30 * 86400, allow_inf_nan=False),
+        CliOption("TIME", "How long a new baseline may be rolled back: 1h.", name="probation", is_duration=True),
+    ] = 3600.0
+    promote_after_s: Annotated[
+        Seconds | None,
+        CliOption(
+            "TIME",
+            "Promote a variant that was within its limits for so long: none.",
+            name="promote-after",
+            nullable=True,
+            is_duration=True,
+        ),
+    ] = None

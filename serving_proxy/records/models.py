@@ -54,7 +54,30 @@ class Settings(Record):
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
 
 
-class Version(Record):
+class VersionOptions(Record):
+    """What an operator asks of a version, and its record keeps.
+
+    Attributes
+    ----------
+    optimize : str or None
+        Precision to optimize it with; None: it is served as it is.
+    slo_p99_ms : float or None [ms]
+        Its SLO.
+    profile : str or None
+        Its profile for the cost model, as the operator gave it.
+    allowed_ops : tuple of str
+        Ops that touch files, the process or the network, and that the operator permits it.
+    """
+
+    settings: Settings = Settings()
+    optimize: str | None = None
+    other_signature: bool = False
+    slo_p99_ms: float | None = None
+    profile: str | None = None
+    allowed_ops: tuple[str, ...] = ()
+
+
+class Version(VersionOptions):
     """One version of a model.
 
     Attributes
@@ -78,20 +101,15 @@ class Version(Record):
         Was rolled back: no policy makes it the baseline again, only an operator.
     shadow : int
         Share of the baseline's requests that are copied to it.
-    optimize : str or None
-        Precision to optimise it with; None: it is served as it is.
-    profile : str or None
-        Its profile for the cost model, as the operator gave it.
     signatures : dict or None
         As `serving_proxy.gates.saved_model` reads them.
     sha256 : str or None
         Of all files that are served.
     seal : str or None
         Of their names, sizes and times when the hash was taken; hosts read files again once it is another.
-    allowed_ops : tuple of str
-        Ops that touch files, the process or the network, and that the operator permits it.
     ops : tuple of str or None
-        Those of them that it reaches; None: it was deployed before anybody looked.
+        Ops that touch files, the process or the network, and that it reaches; None: it was deployed before they were
+        checked.
     """
 
     number: VersionNumber
@@ -107,16 +125,10 @@ class Version(Record):
     chosen: bool = False
     rejected: bool = False
     shadow: Weight = 0
-    settings: Settings = Settings()
-    optimize: str | None = None
-    other_signature: bool = False
-    slo_p99_ms: float | None = None
-    profile: str | None = None
     signatures: dict[str, Any] | None = None
     sha256: str | None = None
     seal: str | None = None
     bytes: int | None = None
-    allowed_ops: tuple[str, ...] = ()
     ops: tuple[str, ...] | None = None
 
     @property

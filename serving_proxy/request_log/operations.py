@@ -8,11 +8,11 @@ import contextlib
 import time
 from pathlib import Path
 
-from serving_proxy.control.views import View
 from serving_proxy.deploy.changes import Change
-from serving_proxy.deploy.reconciler import Control
+from serving_proxy.deploy.control import Control
 from serving_proxy.experiments.traffic import to_percent
 from serving_proxy.records.models import Model, Note, RequestLog
+from serving_proxy.records.view import View
 from serving_proxy.request_log.files import Merged, bound, log_files, merge, remove
 
 LAST = "last"

@@ -18,10 +18,10 @@ from serving_proxy.api.app import create_app
 from serving_proxy.api.connection_limits import patient_protocol
 from serving_proxy.control.plane import Plane
 from serving_proxy.deploy.host_rules import load_rules
+from serving_proxy.deploy.options import ModelSettings
 from serving_proxy.errors import InvalidError, UnavailableError
 from serving_proxy.hosts.command import host_program
 from serving_proxy.serve.settings import ServeSettings
-from serving_proxy.sources.model_settings import ModelSettings
 from serving_proxy.sources.models_config import single_model
 from serving_proxy.store import Database, Repository, StateLock
 from serving_proxy.system.files import private_folder
@@ -129,12 +129,10 @@ async def _answer(
     single = None
     if settings.model_base_path is not None:
         single = single_model(settings.model_name, settings.model_base_path)
-    plane = Plane(settings.control_options(), options, repository, settings.config, settings.model_settings, single)
-    batching = settings.batching_parameters()
-    if batching is not None:
-        plane.watcher.base = ModelSettings(config=batching.config, batching=batching.batching, limits=batching.limits)
-        for note in batching.notes:
-            log.warning("%s", note)
+    base_settings = _base_settings(settings)
+    plane = Plane(
+        settings.control_options(), options, repository, settings.config, settings.model_settings, single, base_settings
+    )
     server = Server(
         uvicorn.Config(
             create_app(plane, token),
@@ -158,8 +156,8 @@ async def _answer(
             waits: list[asyncio.Future[Any]] = [told, plane.failed, serving]
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             told.cancel()
-            plane.leave_hosts = not ended.is_set()
-            if plane.leave_hosts:
+            if not ended.is_set():
+                plane.leave_hosts()
                 log.critical("ending without having been told to: hosts go on, and the next proxy finds them")
             else:
                 log.info("ending: hosts drain for at most %g s", settings.drain_timeout)
@@ -170,6 +168,16 @@ async def _answer(
         raise UnavailableError(f"admin port {url}: {ended_by}, expected it to stay open") from ended_by
     if plane.failed.done():
         plane.failed.result()
+
+
+def _base_settings(settings: ServeSettings) -> ModelSettings:
+    """Return what TensorFlow Serving's batching parameters say of every model."""
+    batching = settings.batching_parameters()
+    if batching is None:
+        return ModelSettings()
+    for note in batching.notes:
+        log.warning("%s", note)
+    return ModelSettings(config=batching.config, batching=batching.batching, limits=batching.limits)
 
 
 def _bound(address: str, port: int) -> socket.socket:

@@ -11,8 +11,8 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from serving_proxy.access.tokens import is_loopback
+from serving_proxy.deploy.control import ControlOptions
 from serving_proxy.deploy.desired_state import HostSettings
-from serving_proxy.deploy.reconciler import ControlOptions
 from serving_proxy.errors import InvalidError
 from serving_proxy.gates.ops import check_allowed
 from serving_proxy.guard.alerts import read_webhook

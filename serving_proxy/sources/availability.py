@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from serving_proxy.deploy.reconciler import Control
+from serving_proxy.deploy.control import Control
 from serving_proxy.errors import LateError, NotLoadedError, PreconditionError
 from serving_proxy.records.models import Model, Version
 from serving_proxy.records.states import State

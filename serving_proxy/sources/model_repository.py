@@ -6,9 +6,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from serving_proxy.deploy.control import Control
 from serving_proxy.deploy.deployment import Deployment, check_name
 from serving_proxy.deploy.operations import Verbs
-from serving_proxy.deploy.reconciler import Control
 from serving_proxy.errors import NotFoundError
 from serving_proxy.records.models import Model
 from serving_proxy.sources.availability import Availability

@@ -9,17 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serving_proxy.deploy.changes import Change, choose
+from serving_proxy.deploy.control import Control
+from serving_proxy.deploy.deeprec import is_deeprec_config, parse_deeprec
 from serving_proxy.deploy.deployment import Deployment
 from serving_proxy.deploy.operations import Verbs
-from serving_proxy.deploy.reconciler import Control
+from serving_proxy.deploy.options import ModelSettings
 from serving_proxy.deploy.version_policy import plan
 from serving_proxy.errors import ExhaustedError, NotFoundError, PreconditionError, ProxyError, UnavailableError
 from serving_proxy.gates.paths import resolved
 from serving_proxy.records.models import Model, Note
 from serving_proxy.records.states import GATED
 from serving_proxy.sources.base_directory import BaseDirectory
-from serving_proxy.sources.deeprec import is_deeprec_config, parse_deeprec
-from serving_proxy.sources.model_settings import ModelSettings, SettingsFile, parse_settings
+from serving_proxy.sources.model_settings import SettingsFile, parse_settings
 from serving_proxy.sources.models_config import ConfiguredModel, parse_file
 from serving_proxy.sources.watched_file import WatchedFile
 
@@ -48,12 +49,13 @@ class Watcher:
         config: Path | None = None,
         settings: Path | None = None,
         single: ConfiguredModel | None = None,
+        base: ModelSettings | None = None,
     ) -> None:
         self._settings_file = None if settings is None else WatchedFile(settings, "settings of models")
         # In the place of a configuration.
         self._single = single
         # Below what the file of settings says.
-        self.base = ModelSettings()
+        self._base = base or ModelSettings()
         self._settings = SettingsFile()
         self._control = control
         self._verbs = verbs
@@ -229,8 +231,8 @@ class Watcher:
             self._tell(f"{name}/{number}", str(error))
 
     def _use(self, settings: SettingsFile) -> None:
-        self._settings = settings.over(self.base)
-        self._verbs.defaults = self._settings.defaults
+        self._settings = settings.over(self._base)
+        self._verbs.use_defaults(self._settings.defaults)
 
     async def _follow_file(
         self, file: WatchedFile | None, subject: str, act: Callable[[Path, str], Awaitable[None]]

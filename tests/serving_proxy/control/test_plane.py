@@ -12,7 +12,7 @@ from helpers.proxies.proxy_support import ProxyThread, wait_for, write_model
 from serving_proxy.control import cleaning, observer
 from serving_proxy.control.cleaning import Cleaner
 from serving_proxy.control.observer import Observer
-from serving_proxy.deploy.reconciler import Control
+from serving_proxy.deploy.control import Control
 from serving_proxy.sources import watcher
 from serving_proxy.sources.watcher import Watcher
 

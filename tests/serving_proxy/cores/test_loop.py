@@ -24,8 +24,12 @@ from serving_proxy.control.observer import Observer
 from serving_proxy.cores import loop as cores_module
 from serving_proxy.cores.loop import Cores
 from serving_proxy.cores.machine import owners
+from serving_proxy.cores.profiles import Profiles
 from serving_proxy.cores.views import cores_view
-from serving_proxy.deploy.reconciler import Control, ControlOptions
+from serving_proxy.counters.history import History
+from serving_proxy.counters.windows import Totals
+from serving_proxy.deploy.control import Control, ControlOptions
+from serving_proxy.guard.loop import Guard
 from serving_proxy.records.hosts import HostSeen, VersionSeen
 from serving_proxy.records.models import Settings
 from serving_proxy.store import Database, Repository
@@ -55,8 +59,9 @@ class Place:
     def begin(self) -> None:
         """Start a control plane, as after a restart."""
         self.control = Control(self.options, self.repository)
-        self.observer = Observer(self.control)
-        self.cores = Cores(self.control, self.observer)
+        totals = Totals()
+        self.cores = Cores(self.control, totals, Profiles(self.control))
+        self.observer = Observer(self.control, totals, Guard(self.control, totals), History(totals), self.cores)
 
     def tick(self, seconds: int = 1, cpus: tuple[str, ...] = ("0-7",), **rates: int) -> None:
         for _ in range(seconds):

@@ -14,13 +14,13 @@ import pytest
 
 from cost_model.machine import Machine
 from cost_model.profiling.profile import Profile, cpu_model
-from serving_proxy.control.observer import Observer
 from serving_proxy.cores import Tenant
 from serving_proxy.cores import loop as cores_module
 from serving_proxy.cores import profiles as profiles_module
 from serving_proxy.cores.loop import Cores
 from serving_proxy.cores.profiles import Profiles
-from serving_proxy.deploy.reconciler import Control, ControlOptions
+from serving_proxy.counters.windows import Totals
+from serving_proxy.deploy.control import Control, ControlOptions
 from serving_proxy.store import Database, Repository
 
 GRAPH = "0123456789abcdef"
@@ -61,7 +61,7 @@ def test_storage_that_answers_nothing_holds_up_no_plan(control: Control, monkeyp
     answers = threading.Event()
     monkeypatch.setattr(profiles_module, "load_profile", lambda _: answers.wait(30))
     profile(control.options.profiles)
-    cores = Cores(control, Observer(control))
+    cores = Cores(control, Totals(), Profiles(control))
     steps: list[float] = []
     monkeypatch.setattr(cores, "step", lambda: steps.append(time.monotonic()))
 

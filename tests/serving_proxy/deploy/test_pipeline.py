@@ -13,10 +13,10 @@ import pytest
 from helpers.proxies.proxy_support import write_model
 from serving_proxy.deploy import jobs, pipeline
 from serving_proxy.deploy.changes import undeploy
+from serving_proxy.deploy.control import Control, ControlOptions
 from serving_proxy.deploy.deployment import Deployment, deploy
 from serving_proxy.deploy.jobs import Job, Jobs
 from serving_proxy.deploy.pipeline import Gates
-from serving_proxy.deploy.reconciler import Control, ControlOptions
 from serving_proxy.errors import ExhaustedError
 from serving_proxy.records.models import Model, Version
 from serving_proxy.records.states import State

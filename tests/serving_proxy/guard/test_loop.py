@@ -14,7 +14,7 @@ from helpers.proxies.guard_support import shadow_version, stats, version_stats, 
 from helpers.proxies.lifecycle_support import deployed, settled
 from serving_proxy.counters.windows import Totals
 from serving_proxy.deploy.changes import pause, set_traffic
-from serving_proxy.deploy.reconciler import Control, ControlOptions
+from serving_proxy.deploy.control import Control, ControlOptions
 from serving_proxy.guard.alerts import Alerts
 from serving_proxy.guard.loop import Guard, with_settings
 from serving_proxy.records.guard_settings import GuardSettings

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.hosts.request_log_support import prediction_log, write_log
 from helpers.proxies.lifecycle_support import deployed
-from serving_proxy.deploy.reconciler import Control, ControlOptions
+from serving_proxy.deploy.control import Control, ControlOptions
 from serving_proxy.errors import NotFoundError
 from serving_proxy.records.models import RequestLog, Settings
 from serving_proxy.request_log.files import log_files

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.proxies.guard_support import stats
 from helpers.proxies.lifecycle_support import deployed, host
-from serving_proxy.control.status import model_view
+from serving_proxy.deploy.views import model_view
 from serving_proxy.records.hosts import HostSeen
 
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
+from serving_proxy.deploy.deeprec import is_deeprec_config, parse_deeprec
 from serving_proxy.errors import InvalidError
-from serving_proxy.sources.deeprec import is_deeprec_config, parse_deeprec
 
 TEXT = """
 {

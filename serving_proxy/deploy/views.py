@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Views from the records and from what hosts report."""
+"""What the proxy shows of models, versions and jobs, from the records and from what hosts report.
+
+Shares are in percent.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
-from serving_proxy.control.views import EventView, JobView, ModelView, RampView, VersionView
 from serving_proxy.counters.stats_file import in_flight
 from serving_proxy.deploy.jobs import Job
 from serving_proxy.experiments.traffic import BUCKETS, to_percent
 from serving_proxy.records.hosts import HostSeen
 from serving_proxy.records.models import Model, Policy, PolicyKind, Version
 from serving_proxy.records.states import State
-from serving_proxy.store import Event
+from serving_proxy.records.view import View
 
 _DETAILS = (
     "state",
@@ -29,14 +30,83 @@ _DETAILS = (
 )
 
 
+class JobView(View):
+    """A long operation; `state` is `running`, `succeeded`, `failed` or `cancelled`."""
+
+    id: int
+    kind: str
+    model: str
+    version: int
+    state: str
+    error: str | None
+    step: str
+    done: int
+    total: int | None
+    unit: str
+    created: float
+    finished: float | None
+
+
+class RampView(View):
+    """A share that moves."""
+
+    version: int
+    start: float
+    to: float
+    seconds: float
+    elapsed: float
+
+
+class VersionView(View):
+    """A version; `role` is `baseline`, `variant`, `shadow`, `last good`, `rolled back`, `candidate` or empty."""
+
+    version: int
+    state: str
+    reason: str
+    role: str
+    traffic: float
+    shadow: float
+    labels: list[str]
+    source: str
+    path: str | None
+    since: float
+    deployed_at: float
+    sha256: str | None
+    bytes: int | None
+    optimize: str | None
+    slo_p99_ms: float | None
+    settings: dict[str, Any]
+    hosts: dict[str, dict[str, Any]]
+
+
+class ModelView(View):
+    """A model and its versions."""
+
+    name: str
+    baseline: int | None
+    candidate: int | None
+    last_good: int | None
+    paused: bool
+    layer: str
+    key_input: str | None
+    base_path: str | None
+    policy: str | None
+    labels: dict[str, int]
+    ramps: list[RampView]
+    versions: list[VersionView]
+
+
+class ExplainView(View):
+    """Why a model is as it is."""
+
+    model: str
+    lines: list[str]
+    versions: dict[str, list[str]]
+
+
 def job_view(job: Job) -> JobView:
     """Show a job."""
     return JobView.model_validate(job.to_json())
-
-
-def event_view(event: Event) -> EventView:
-    """Show an event."""
-    return EventView.model_validate(asdict(event))
 
 
 def model_view(model: Model, hosts: Sequence[HostSeen], stopped: bool = False) -> ModelView:

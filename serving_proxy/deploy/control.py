@@ -260,6 +260,10 @@ class Control:
         self._dirty = True
         self._wake.set()
 
+    def close(self) -> None:
+        """Accept no changes any more: the proxy is going down."""
+        self.closing = True
+
     def forget(self, name: str) -> None:
         """Remove a model of which no version is left."""
         self.repository.remove(name)

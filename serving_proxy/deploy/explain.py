@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from serving_proxy.control.status import policy_text, role, share
-from serving_proxy.control.views import ExplainView
+from serving_proxy.deploy.views import ExplainView, policy_text, role, share
 from serving_proxy.experiments import ramps
 from serving_proxy.experiments.traffic import to_percent
 from serving_proxy.records.hosts import HostSeen

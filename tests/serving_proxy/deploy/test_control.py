@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from helpers.proxies.lifecycle_support import deployed, host, settled
-from serving_proxy.deploy import reconciler as module
+from serving_proxy.deploy import control as module
 from serving_proxy.deploy.changes import start_ramp
-from serving_proxy.deploy.reconciler import Control, ControlOptions
+from serving_proxy.deploy.control import Control, ControlOptions
 from serving_proxy.store import Database, Repository
 
 

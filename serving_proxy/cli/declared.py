@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of a verb from the declaration that the API goes by: fields with a `CliOption` each, or a `CliGroup`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import typer
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from serving_proxy.cli.options import json_object, seconds
+from serving_proxy.errors import InvalidError
+from serving_proxy.records.option import CliGroup, CliOption
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """An option: the field it stands for, within which other field if that is a group, and how it is read."""
+
+    field: str
+    group: str | None
+    option: CliOption
+    kind: type
+    default: Any
+
+    @property
+    def flag(self) -> str:
+        return "--" + (self.option.name or self.field).replace("_", "-")
+
+    @property
+    def parameter(self) -> inspect.Parameter:
+        """The parameter of the verb's function, as typer takes it."""
+        is_flag = self.kind is bool
+        info: Any = typer.Option(
+            self.flag,
+            metavar=self.option.metavar,
+            min=self.option.minimum,
+            show_default=self.default is not None and not is_flag,
+            help=self.option.help,
+        )
+        typed: Any = list[str] if self.kind is list else self.kind
+        return inspect.Parameter(
+            (self.option.name or self.field).replace("-", "_"),
+            inspect.Parameter.KEYWORD_ONLY,
+            default=self.default,
+            annotation=Annotated[typed if self.default is not None else typed | None, info],
+        )
+
+    def read(self, value: Any) -> Any:
+        """Turn what was typed into what the proxy is asked for."""
+        if self.option.word is not None:
+            return str(value) if str(value) == self.option.word else str(value.absolute())
+        if self.option.nullable and value == "none":
+            return None
+        if self.option.is_duration:
+            return seconds(value, self.flag)
+        if self.option.nullable:
+            return _number(value, self.flag)
+        return json_object(value, self.flag) if self.option.metavar.startswith("JSON") else value
+
+
+def with_options(
+    model: type[BaseModel], defaults: bool = True
+) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
+    """Give a verb the options that a model declares; its function gets those that were typed as `given`.
+
+    Parameters
+    ----------
+    model : type of BaseModel
+    defaults : bool
+        Show the defaults of the model; else what is not typed stays as it is, whatever that is.
+    """
+    declared = list(_options(model, defaults))
+
+    def wrap(command: Callable[..., int | None]) -> Callable[..., int | None]:
+        @functools.wraps(command)
+        def run(**values: Any) -> int | None:
+            given: dict[str, Any] = {}
+            for option in declared:
+                value = values.pop(option.parameter.name)
+                if value is not None and value is not False and value != []:
+                    place = given if option.group is None else given.setdefault(option.group, {})
+                    place[option.field] = option.read(value)
+            return command(**values, given=given)
+
+        signature = inspect.signature(command, eval_str=True)
+        own = [one for one in signature.parameters.values() if one.name != "given"]
+        first = [one for one in own if one.default is inspect.Parameter.empty]
+        parameters = [*first, *(option.parameter for option in declared), *(one for one in own if one not in first)]
+        parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        return run
+
+    return wrap
+
+
+def _options(model: type[BaseModel], defaults: bool) -> Iterator[_Declared]:
+    """Yield the options of a model: those of its own fields before those of its parent."""
+    own = [name for name in model.model_fields if name in model.__annotations__]
+    for name in [*own, *(one for one in model.model_fields if one not in own)]:
+        field = model.model_fields[name]
+        for note in field.metadata:
+            if isinstance(note, CliOption):
+                yield _declared(name, None, field, note, defaults)
+            elif isinstance(note, CliGroup):
+                record = next(one for one in get_args(field.annotation) if one is not type(None))
+                for inner, option in note.options.items():
+                    yield _declared(inner, name, record.model_fields[inner], option, False)
+
+
+def _declared(name: str, group: str | None, field: FieldInfo, option: CliOption, defaults: bool) -> _Declared:
+    kind = str if option.nullable or option.is_duration else Path if option.word else _kind(field.annotation)
+    default = field.default if defaults and field.default not in ([], None) else False if kind is bool else None
+    return _Declared(name, group, option, kind, default)
+
+
+def _kind(annotation: Any) -> type:
+    """Return the type that typer reads an annotation as."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _kind(get_args(annotation)[0])
+    if origin in (Union, types.UnionType):
+        return _kind(next(one for one in get_args(annotation) if one is not type(None)))
+    plain: tuple[type, ...] = (bool, int, float)
+    return next((one for one in plain if annotation is one), list if origin is list else str)
+
+
+def _number(text: str, flag: str) -> float:
+    try:
+        return float(text.removesuffix("%"))
+    except ValueError:
+        raise InvalidError(f"{flag}: '{text}', expected a number, or none") from None

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of a deployment: the one declaration that the API, the client and the command line go by.
+
+An option is declared here once, with its range and the help text of its command line. One that changes how a version
+is run is a field of `Settings` or of `VersionOptions` with the same name, from where hosts and the store have it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from serving_proxy.deploy.deployment import Deployment
+from serving_proxy.experiments.traffic import to_weight
+from serving_proxy.gates.ops import check_allowed
+from serving_proxy.records.models import Batching, Limits, Settings, VersionNumber
+from serving_proxy.records.option import CliGroup, CliOption
+
+Percent = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
+Place = Annotated[str, Field(min_length=1, max_length=4096)]
+Op = Annotated[str, Field(max_length=128)]
+
+# In the place of CPUs: those of an earlier deployment are no longer chosen.
+_ANY_CPUS = "auto"
+
+
+class CommonOptions(BaseModel):
+    """How a version is made and run: what `deploy` and a configuration may say."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    optimize: Annotated[bool, CliOption("", "Cut and fuse it by graph-tools first, verified.")] = False
+    precision: Annotated[
+        Literal["auto", "fp32", "bf16"],
+        CliOption("auto|fp32|bf16", "Precision of the dense layers of an optimized model."),
+    ] = "auto"
+    slo_p99_ms: Annotated[
+        Annotated[float, Field(gt=0, allow_inf_nan=False)] | None,
+        CliOption("MS", "Its SLO: the largest 99th percentile of the latency."),
+    ] = None
+    warmup: Annotated[
+        Place | None,
+        CliOption("FILE|last", "Recorded requests for its warm-up; `last`: those of the request log.", word="last"),
+    ] = None
+    config: Annotated[
+        dict[str, Any] | None, CliOption("JSON|@FILE", "Session settings, as described in configuration.md.")
+    ] = None
+    cpuset: Annotated[
+        Place | None,
+        CliOption("LIST", "Its CPUs, with a group for each session: '0-1;2-3'; 'auto': the default."),
+    ] = None
+    batching: Annotated[
+        Batching | None,
+        CliGroup(
+            {
+                "mode": CliOption("off|zero_wait|timed", "How its requests are batched.", name="batching"),
+                "max_rows": CliOption("N", "Largest number of rows in a batch."),
+                "max_wait_us": CliOption("US", "Longest time that a timed batch waits for requests."),
+            }
+        ),
+    ] = None
+    limits: Annotated[
+        Limits | None,
+        CliGroup(
+            {
+                "max_queue": CliOption("N", "Largest number of requests that wait."),
+                "max_in_flight": CliOption("N", "Largest number of requests that wait or run."),
+            }
+        ),
+    ] = None
+    priority: Annotated[
+        Annotated[int, Field(ge=-1000, le=1000)] | None,
+        CliOption("N", "Under overload, versions with a larger number are served longer."),
+    ] = None
+    other_signature: Annotated[bool, CliOption("", "Permit a signature that differs from the baseline's.")] = False
+    allow_ops: Annotated[
+        list[Op],
+        Field(max_length=200),
+        CliOption("OP", "Permit an op that touches files, the process or the network; repeatable.", name="allow-op"),
+    ] = []
+
+    def settings(self) -> Settings:
+        """Return the settings that are given; no others are set in the record."""
+        given = {name: getattr(self, name) for name in Settings.model_fields if name in type(self).model_fields}
+        given["warmup_file"] = self.warmup
+        given = {name: value for name, value in given.items() if value is not None}
+        if self.cpuset == _ANY_CPUS:
+            given["cpuset"] = None
+        return Settings(**given)
+
+    def _deployment(self, source: str, number: int | None, settings: Settings, **weights: int | None) -> Deployment:
+        own = {name: getattr(self, name) for name in Deployment.model_fields if name in type(self).model_fields}
+        made: dict[str, Any] = {
+            "source": source,
+            "number": number,
+            "settings": settings,
+            "optimize": self.precision if self.optimize else None,
+            "allowed_ops": check_allowed(self.allow_ops, "allow_ops"),
+        }
+        return Deployment(**{**own, **made, **weights})
+
+
+class DeployOptions(CommonOptions):
+    """The options of `deploy`; shares are in percent, and what is not given stays as it is."""
+
+    version: Annotated[
+        VersionNumber | None,
+        CliOption("N", "Its number; by default the folder's name if that is a number, else the next one.", minimum=1),
+    ] = None
+    traffic: Annotated[Percent | None, CliOption("PERCENT", "Share of the requests once it is ready.")] = None
+    shadow: Annotated[
+        Percent | None,
+        CliOption("PERCENT", "Percentage of the baseline's requests to mirror.", name="shadow-percent"),
+    ] = None
+    profile: Annotated[
+        Place | None,
+        CliOption(
+            "FILE|auto", "Its profile, as `cost-model profile` writes it; 'auto': it is measured here.", word="auto"
+        ),
+    ] = None
+    labels: Annotated[
+        list[Annotated[str, Field(max_length=64)]],
+        Field(max_length=64),
+        CliOption("LABEL", "A name for the version in requests; repeatable.", name="label"),
+    ] = []
+    layer: Annotated[
+        Annotated[str, Field(max_length=128)] | None,
+        CliOption("LAYER", "Experiments of models in one layer exclude each other."),
+    ] = None
+    key_input: Annotated[
+        Annotated[str, Field(max_length=1024)] | None,
+        CliOption("INPUT", "Input that routes requests without a routing key."),
+    ] = None
+
+    def deployment(self, source: str) -> Deployment:
+        """Return what the control plane is asked for."""
+        shares = {"traffic": self.traffic, "shadow": self.shadow}
+        weights = {name: None if percent is None else to_weight(percent) for name, percent in shares.items()}
+        return self._deployment(source, self.version, self.settings(), **weights)
+
+
+class ModelSettings(CommonOptions):
+    """What a configuration says of a model."""
+
+    model_config = ConfigDict(frozen=True)
+
+    def deployment(self, source: str, number: int) -> Deployment:
+        """Return how a version is deployed; what is not said is as if it had never been."""
+        said = self.settings()
+        every = Settings(**{name: getattr(said, name) for name in Settings.model_fields})
+        return self._deployment(source, number, every)
+
+    def completed(self, settings: Settings) -> Settings:
+        """Return an operator's settings, with these for sessions and batching where nothing was said."""
+        own: dict[str, Any] = {"config": {**self.config, **settings.config}} if self.config else {}
+        for field in ("batching", "limits"):
+            value = getattr(self, field)
+            if value is not None and field not in settings.model_fields_set:
+                own[field] = value
+        return settings.model_copy(update=own)

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the proxy shows of hosts."""
+
+from __future__ import annotations
+
+from serving_proxy.records.view import View
+
+
+class HostView(View):
+    """A host; `origin` is `started` by this proxy or `adopted`."""
+
+    name: str
+    alive: bool
+    origin: str
+    pid: int
+    state: str
+    generation: int
+    desired_error: str | None
+    started: str
+    cpus: str
+    endpoints: dict[str, str]
+    restarts: int
+    note: str
