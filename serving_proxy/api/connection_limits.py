@@ -15,12 +15,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 HEAD_S = 10.0
 
 
-class PatientProtocol(H11Protocol):
+class LimitedProtocol(H11Protocol):
     """Closes connections whose next request has not been named in time: a slow client must not hold a place."""
 
     most_connections = 512
-    # By age; those of one server, see `patient_protocol`.
-    idle: ClassVar[dict[PatientProtocol, None]] = {}
+    # By age; those of one server, see `limited_protocol`.
+    idle: ClassVar[dict[LimitedProtocol, None]] = {}
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -73,11 +73,11 @@ class PatientProtocol(H11Protocol):
             self.transport.close()
 
 
-def patient_protocol(most: int) -> type[PatientProtocol]:
+def limited_protocol(most: int) -> type[LimitedProtocol]:
     """Make the protocol of one server, which may have so many connections."""
 
-    class Protocol(PatientProtocol):
+    class Protocol(LimitedProtocol):
         most_connections = most
-        idle: ClassVar[dict[PatientProtocol, None]] = {}
+        idle: ClassVar[dict[LimitedProtocol, None]] = {}
 
     return Protocol

@@ -52,7 +52,7 @@ def routes(plane: Plane) -> APIRouter:
 
 
 def _add_models(router: APIRouter, plane: Plane) -> None:
-    verbs = plane.verbs
+    operations = plane.operations
 
     def shown(name: str) -> ModelView:
         return model_view(plane.control.model(name), plane.control.hosts)
@@ -66,44 +66,44 @@ def _add_models(router: APIRouter, plane: Plane) -> None:
         if body.warmup == LAST:
             file = await plane.request_logs.warm_up_file(name, body.path, body.version)
             body = body.model_copy(update={"warmup": file})
-        done = await verbs.deploy(name, body.deployment(body.path))
+        done = await operations.deploy(name, body.deployment(body.path))
         job = None if done.job is None else job_view(done.job)
         return DeployAnswer(version=done.version, job=job, notes=list(done.notes), model=shown(name))
 
     @router.post("/models/{name}/undeploy", tags=["models"])
     async def undeploy(name: Name, body: UndeployBody) -> ModelView:
         """Take a version out after its last request, or the whole model."""
-        verbs.undeploy(name, body.version)
+        operations.undeploy(name, body.version)
         return shown(name)
 
     @router.put("/models/{name}/traffic", tags=["models"])
     async def traffic(name: Name, body: TrafficBody) -> ModelView:
         """Split traffic between versions."""
-        verbs.traffic(name, body.weights)
+        operations.traffic(name, body.weights)
         return shown(name)
 
     @router.post("/models/{name}/ramp", tags=["models"])
     async def ramp(name: Name, body: RampBody) -> ModelView:
         """Move a version's share to a percentage within some time."""
-        verbs.ramp(name, body.version, body.to, body.over_s)
+        operations.ramp(name, body.version, body.to, body.over_s)
         return shown(name)
 
     @router.post("/models/{name}/promote", tags=["models"])
     async def promote(name: Name, body: PromoteBody) -> ModelView:
         """Make a version the baseline once it is ready."""
-        verbs.promote(name, body.version)
+        operations.promote(name, body.version)
         return shown(name)
 
     @router.post("/models/{name}/rollback", tags=["models"])
     async def rollback(name: Name) -> ModelView:
         """Send everything to the last good baseline."""
-        verbs.rollback(name)
+        operations.rollback(name)
         return shown(name)
 
     @router.post("/models/{name}/pause", tags=["models"])
     async def pause(name: Name, body: PauseBody) -> ModelView:
         """Turn the kill switch of a model's experiments."""
-        verbs.pause(name, body.paused)
+        operations.pause(name, body.paused)
         return shown(name)
 
     @router.get("/models/{name}/versions", tags=["models"])

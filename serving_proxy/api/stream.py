@@ -78,7 +78,7 @@ async def _messages(
 
 
 async def _events(plane: Plane, queue: asyncio.Queue[bytes | None], last: int | None) -> None:
-    with plane.control.bus.listen() as events:
+    with plane.control.feed.listen() as events:
         if last is not None:
             for event in plane.control.repository.events(last, limit=1000):
                 last = event.id
@@ -97,7 +97,7 @@ async def _statuses(plane: Plane, queue: asyncio.Queue[bytes | None]) -> None:
             await queue.put(_message("status", text))
             before = text
         await asyncio.sleep(_LEAST_S)
-        await plane.control.bus.change(_MOST_S - _LEAST_S)
+        await plane.control.feed.change(_MOST_S - _LEAST_S)
 
 
 async def _watch(plane: Plane, queue: asyncio.Queue[bytes | None]) -> None:

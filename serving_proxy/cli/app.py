@@ -35,7 +35,7 @@ app = typer.Typer(
 errors = Console(stderr=True)
 P = ParamSpec("P")
 
-VERBS = ("serve", "deploy", "traffic", "baselines", "guard", "request_log", "show", "drain")
+COMMANDS = ("serve", "deploy", "traffic", "baselines", "guard", "request_log", "show", "drain")
 _WRONG_USE = (InvalidError, UnauthenticatedError, UnavailableError)
 
 
@@ -58,13 +58,13 @@ def _common(
 
 def main() -> None:
     """Run the command line."""
-    load_verbs()
+    load_commands()
     app(prog_name="serving-proxy")
 
 
-def load_verbs() -> None:
+def load_commands() -> None:
     """Import the modules of the verbs, which enter them into `app`, in the order of the help text."""
-    for verb in VERBS:
+    for verb in COMMANDS:
         importlib.import_module(f"serving_proxy.cli.{verb}")
 
 

@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 from serving_proxy.deploy.control import Control
-from serving_proxy.deploy.pipeline import Gates
+from serving_proxy.deploy.pipeline import DeployPipeline
 from serving_proxy.records.states import State
 from serving_proxy.request_log.operations import RequestLogs
 
@@ -23,24 +23,24 @@ _TABLE = ".emb"
 class Cleaner:
     """Keeps the state directory from growing."""
 
-    def __init__(self, control: Control, gates: Gates, logs: RequestLogs) -> None:
+    def __init__(self, control: Control, pipeline: DeployPipeline, logs: RequestLogs) -> None:
         self._control = control
-        self._gates = gates
+        self._pipeline = pipeline
         self._logs = logs
 
     async def run(self) -> None:
         """Look now and then until the task is cancelled."""
         while True:
-            with self._control.going_on("cleaning"):
+            with self._control.recording_faults("cleaning"):
                 await self.clean()
                 await self._logs.clean()
             await asyncio.sleep(_PERIOD_S)
 
     async def clean(self) -> None:
         """Remove what is not needed; nothing while a model is being optimised, and none is meanwhile."""
-        if self._gates.optimising.locked():
+        if self._pipeline.optimising.locked():
             return
-        async with self._gates.optimising:
+        async with self._pipeline.optimising:
             options = self._control.options
             for path in await asyncio.to_thread(_entries, options.artefacts):
                 if path not in self._needed():
@@ -51,7 +51,7 @@ class Cleaner:
     def _needed(self) -> set[Path]:
         """Return the artefacts of versions that are not stopped, and their reports."""
         folders = {
-            self._gates.artefact(name, version)
+            self._pipeline.artefact(name, version)
             for name, model in self._control.models.items()
             for version in model.versions.values()
             if version.optimize is not None and version.state != State.STOPPED

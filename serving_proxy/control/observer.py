@@ -36,7 +36,7 @@ class Observer:
     async def run(self) -> None:
         """Look once a second until the task is cancelled."""
         while True:
-            with self._control.going_on("observer"):
+            with self._control.recording_faults("observer"):
                 self.step()
             await asyncio.sleep(PERIOD_S)
 

@@ -23,9 +23,9 @@ from serving_proxy.deploy.adopting import adopt_unknown
 from serving_proxy.deploy.control import Control, ControlOptions
 from serving_proxy.deploy.jobs import Jobs
 from serving_proxy.deploy.op_warnings import warn_of_ops
-from serving_proxy.deploy.operations import Verbs
+from serving_proxy.deploy.operations import Operations
 from serving_proxy.deploy.options import ModelSettings
-from serving_proxy.deploy.pipeline import Gates
+from serving_proxy.deploy.pipeline import DeployPipeline
 from serving_proxy.deploy.views import job_view, model_view
 from serving_proxy.guard.alerts import Alerts
 from serving_proxy.guard.loop import Guard
@@ -66,17 +66,17 @@ class Plane:
         base_settings: ModelSettings | None = None,
     ) -> None:
         self.control = control = Control(options, repository)
-        self.jobs = Jobs(repository, control.bus)
-        self.gates = Gates(control, self.jobs)
-        self.verbs = Verbs(control, self.jobs, self.gates)
-        self.watcher = Watcher(control, self.verbs, config, model_settings, single, base_settings)
+        self.jobs = Jobs(repository, control.feed)
+        self.pipeline = DeployPipeline(control, self.jobs)
+        self.operations = Operations(control, self.jobs, self.pipeline)
+        self.watcher = Watcher(control, self.operations, config, model_settings, single, base_settings)
         self.availability = Availability(control, self.watcher)
-        self.model_repository = ModelRepository(control, self.verbs, self.availability)
+        self.model_repository = ModelRepository(control, self.operations, self.availability)
         # A host would be ready at once, with nothing.
         waits = (config, single) != (None, None) and not control.desired.has_models
         self.supervisor = Supervisor(control, hosts, lambda: waits and not self.watcher.settled)
         self.request_logs = RequestLogs(control)
-        self.cleaner = Cleaner(control, self.gates, self.request_logs)
+        self.cleaner = Cleaner(control, self.pipeline, self.request_logs)
         self.alerts = None if options.webhook is None else Alerts(options.webhook)
         totals, profiles = Totals(), Profiles(control)
         self.guard = Guard(control, totals, self.alerts)
@@ -95,9 +95,9 @@ class Plane:
         adopt_unknown(self.control)
         # Before anything is started: what hosts find is what was deployed.
         self.control.step()
-        self.gates.resume()
+        self.pipeline.resume()
         await self.watcher.load()
-        loops = [self.control.run(), self.supervisor.run(), self.watcher.run(), self.gates.run(), self.cleaner.run()]
+        loops = [self.control.run(), self.supervisor.run(), self.watcher.run(), self.pipeline.run(), self.cleaner.run()]
         loops += [self.observer.run(), self.cores.run(), self.profiler.run()]
         loops.append(warn_of_ops(self.control))
         if self.alerts is not None:

@@ -83,7 +83,7 @@ class Cores:
             # What is kept is in force until then; storage that answers nothing holds up no plan.
             await self.profiles.first_look(_PROFILES_S)
         while self.allocator is not None:
-            with self._control.going_on("cores"):
+            with self._control.recording_faults("cores"):
                 passed = time.monotonic() - looked_at
                 if passed >= (_LEAST_S if self._meter.due(self._live()) else PERIOD_S):
                     looked_at = time.monotonic()

@@ -62,7 +62,7 @@ class Profiler:
     async def run(self) -> None:
         """Look for versions without a profile until the task is cancelled; without cores to divide nobody needs one."""
         while self._control.options.cores != "off":
-            with self._control.going_on("profiles"):
+            with self._control.recording_faults("profiles"):
                 await self.look()
             await asyncio.sleep(PERIOD_S)
 

@@ -19,6 +19,7 @@ from typing import Literal
 from serving_proxy.deploy.changes import Change
 from serving_proxy.deploy.desired_state import HostSettings
 from serving_proxy.deploy.host_rules import Checker
+from serving_proxy.deploy.model_store import RETRY_S, ModelStore
 from serving_proxy.deploy.reconcile import Snapshot, reconcile, taken_by_others
 from serving_proxy.errors import ExhaustedError, NotFoundError, ProxyError, UnavailableError
 from serving_proxy.records.hosts import HostSeen
@@ -26,16 +27,12 @@ from serving_proxy.records.models import Arm, Model, Note
 from serving_proxy.records.states import State
 from serving_proxy.state_dir.actual import ActualFiles
 from serving_proxy.state_dir.desired import DesiredFile
-from serving_proxy.store import Repository, Reserve
-from serving_proxy.store.event_feed import Bus
+from serving_proxy.store import Repository
+from serving_proxy.store.event_feed import EventFeed
 
 log = logging.getLogger("serving_proxy.control")
 
 STEP_S = 0.2
-# While the disk is full: often enough to go on soon, not so often that the log fills it again.
-_RETRY_S = 2.0
-_PROBE_S = 5.0
-_MOST_UNSAVED = 100
 # A machine that slept, or a process that was stopped, does not let a ramp jump.
 _MOST_PASSED_S = 2.0
 
@@ -98,17 +95,11 @@ class Control:
         self.host_settings = options.host_settings
         self.desired = DesiredFile(options.state_dir)
         self.actual = ActualFiles(options.state_dir)
-        self.bus = Bus()
+        self.feed = EventFeed()
+        self._store = ModelStore(options.state_dir, repository, self.feed)
+        self.models = self._store.models
         self.checker = Checker(options.cpus)
-        self.models: dict[str, Model] = repository.models()
         self.hosts: tuple[HostSeen, ...] = self.actual.read()
-        self.fault: str | None = None
-        self._reserve = Reserve(options.state_dir)
-        # What an operator has changed on a full disk: in force, and not in the store yet.
-        self._unsaved: list[Note] = []
-        self._unsaved_models: set[str] = set()
-        self._probe_at = 0.0
-        self.last_event = repository.last_event()
         self.closing = False
         self._clocks: dict[str, dict[int, float]] = {}
         self._last = time.monotonic()
@@ -117,6 +108,16 @@ class Control:
         self._wake = asyncio.Event()
         self._desired_errors: dict[str, str | None] = {}
         self._faults: dict[str, str] = {}
+
+    @property
+    def fault(self) -> str | None:
+        """Why the state directory cannot be written to; None: it can."""
+        return self._store.fault
+
+    @property
+    def last_event(self) -> int:
+        """The id of the last event."""
+        return self._store.last_event
 
     @property
     def told(self) -> bool:
@@ -162,76 +163,23 @@ class Control:
         if change.model != before:
             self.checker.check(before, change.model, self.host_settings)
         if urgent:
-            self._store_or_keep([change.model], change.notes)
+            self._store.save_urgently([change.model], change.notes)
         else:
-            self.store([change.model], change.notes)
+            self._store.save([change.model], change.notes)
+        self._wake_up()
         if before is not None and before.ramps != change.model.ramps:
             self._clocks.pop(change.model.name, None)
         return True
 
     def store(self, models: Iterable[Model], notes: Sequence[Note] = ()) -> None:
         """Write models and events to the store, then to memory, and wake everybody."""
-        models = list(models)
-        events = self.repository.save(models, notes)
-        self.models.update((one.name, one) for one in models)
-        for event in events:
-            self.last_event = event.id
-            log.info(event.message, extra={"event": event.kind, "model": event.model, "version": event.version})
+        self._store.save(models, notes)
+        self._wake_up()
+
+    def _wake_up(self) -> None:
+        """Take the next step at once, and write `desired.json` anew if it is another."""
         self._dirty = True
-        self.bus.publish(events)
-        self.bus.changed()
         self._wake.set()
-
-    def _store_or_keep(self, models: Iterable[Model], notes: Sequence[Note]) -> None:
-        """Write models as `store` does; where there is no room, keep them in memory until there is."""
-        changed = {name: self.models[name] for name in self._unsaved_models if name in self.models}
-        changed |= {one.name: one for one in models}
-        told = [*self._unsaved, *notes]
-        try:
-            try:
-                self.store(changed.values(), told)
-            except ExhaustedError:
-                self._reserve.release()
-                self.store(changed.values(), told)
-        except (ExhaustedError, UnavailableError) as error:
-            for note in notes:
-                log.warning("%s; not written yet, there is no room", note.message)
-            self._unsaved, self._unsaved_models = told[-_MOST_UNSAVED:], set(changed)
-            self.models.update(changed)
-            self._hold(error)
-            self._dirty = True
-            self.bus.changed()
-            self._wake.set()
-        else:
-            self._unsaved, self._unsaved_models = [], set()
-
-    def _hold(self, error: ProxyError) -> None:
-        """Say that the state directory cannot be written to, once."""
-        if self.fault is None:
-            log.error("%s", error)
-        self.fault = str(error)
-
-    def _check_room(self, now: float) -> None:
-        """Find out whether the state directory can be written to, whether or not there is anything to write."""
-        if now < self._probe_at:
-            return
-        self._probe_at = now + (_PROBE_S if self.fault is None else _RETRY_S)
-        try:
-            self._reserve.probe()
-            if self._unsaved_models:
-                self._store_or_keep([], [])
-            elif self.fault is not None:
-                # Files may be written where the database may not.
-                self.repository.set_setting("written", time.time())
-        except (ExhaustedError, UnavailableError) as error:
-            self._hold(error)
-            return
-        if not self._unsaved_models:
-            if self.fault is not None:
-                self.fault = None
-                log.info("the state directory can be written to again")
-                self.bus.changed()
-            self._reserve.renew()
 
     def note(self, kind: str, message: str, model: str | None = None, version: int | None = None) -> None:
         """Enter an event that changes nothing; a full disk must not keep its cause from being seen to."""
@@ -241,7 +189,7 @@ class Control:
             log.error("%s (not entered: %s)", message, error)
 
     @contextlib.contextmanager
-    def going_on(self, what: str) -> Iterator[None]:
+    def recording_faults(self, what: str) -> Iterator[None]:
         """Keep an error of the block from ending the loop that it is a round of; enter it once until it is another."""
         try:
             yield
@@ -257,8 +205,7 @@ class Control:
     def pin(self, cpusets: dict[str, dict[str, str]], limits: dict[str, int]) -> None:
         """Give versions CPUs, by host, and limits; what is not named has those of its own setting, or all and none."""
         self.host_settings = self.host_settings.model_copy(update={"cpusets": cpusets, "limits": limits})
-        self._dirty = True
-        self._wake.set()
+        self._wake_up()
 
     def close(self) -> None:
         """Accept no changes any more: the proxy is going down."""
@@ -266,15 +213,13 @@ class Control:
 
     def forget(self, name: str) -> None:
         """Remove a model of which no version is left."""
-        self.repository.remove(name)
-        del self.models[name]
+        self._store.remove(name)
         self._dirty = True
-        self.bus.changed()
 
     async def run(self) -> None:
         """Follow the hosts until the task is cancelled."""
         while True:
-            with self.going_on("control loop"):
+            with self.recording_faults("control loop"):
                 self.step()
             # Not `wait_for`, which may swallow the cancellation where the event comes at the same moment.
             with contextlib.suppress(TimeoutError):
@@ -292,14 +237,15 @@ class Control:
             self._dirty = True
         self.hosts = hosts
         self._note_host_faults()
-        self._check_room(now)
-        if (now < self._retry_at and not self._unsaved_models) or not (self._dirty or self._clocks):
+        if self._store.check_room(now):
+            self._wake_up()
+        if (now < self._retry_at and not self._store.has_unsaved) or not (self._dirty or self._clocks):
             return
         try:
             self._reconcile()
         except (ExhaustedError, UnavailableError) as error:
-            self._retry_at = now + _RETRY_S
-            self._hold(error)
+            self._retry_at = now + RETRY_S
+            self._store.hold(error)
 
     def _reconcile(self) -> None:
         snapshot = Snapshot(self.models, self.hosts, time.time(), self._clocks, self.host_settings)
@@ -309,14 +255,13 @@ class Control:
             for name, model in plan.changed.items():
                 if model.ramps != self.models[name].ramps:
                     self._clocks.pop(name, None)
-            if self._unsaved_models:
-                self._store_or_keep(plan.changed.values(), plan.notes)
-            else:
-                self.store(plan.changed.values(), plan.notes)
+            save = self._store.save_urgently if self._store.has_unsaved else self._store.save
+            save(plan.changed.values(), plan.notes)
+            self._wake_up()
         known = max((host.generation for host in self.hosts), default=0)
         if self.desired.write(plan.desired, known):
             log.info("desired.json written", extra={"generation": self.desired.generation})
-            self.bus.changed()
+            self.feed.changed()
 
     def _run_clocks(self, passed: float) -> None:
         """Let the clocks of ramps run whose versions are ready; those of models that are paused stand still."""

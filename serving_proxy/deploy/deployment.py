@@ -101,16 +101,16 @@ def deploy(model: Model, asked: Deployment, taken: Iterable[Arm], now: float) ->
     for label in asked.labels:
         if not _LABEL.fullmatch(label):
             raise InvalidError(f"label '{label[:80]}': expected letters, digits and '_', at most 64")
-    model = _routed(model, asked)
+    model = _apply_routing(model, asked)
     number = choose_number(model, asked)
     before = model.versions.get(number)
     if before is not None and before.active:
         _check_same(model, before, asked)
-        change = _settled(model, before, asked)
+        change = _change_settings(model, before, asked)
     else:
-        change = _entered(model, before, number, asked, now)
-    change = _placed(change, number)
-    return _shared(change, number, asked, taken), number
+        change = _add_version(model, before, number, asked, now)
+    change = _choose_baseline(change, number)
+    return _apply_shares(change, number, asked, taken), number
 
 
 def choose_number(model: Model, asked: Deployment) -> int:
@@ -134,7 +134,7 @@ def forget_stopped(model: Model) -> Model:
     return model.change(versions={n: one for n, one in model.versions.items() if n not in gone}) if gone else model
 
 
-def _routed(model: Model, asked: Deployment) -> Model:
+def _apply_routing(model: Model, asked: Deployment) -> Model:
     if asked.layer is not None:
         check_name(asked.layer)
         if asked.layer != model.layer_name and model.arms:
@@ -160,7 +160,7 @@ def _check_same(model: Model, version: Version, asked: Deployment) -> None:
         raise ExistsError(f"{name}: deployed {how}, expected the same or another version")
 
 
-def _settled(model: Model, version: Version, asked: Deployment) -> Change:
+def _change_settings(model: Model, version: Version, asked: Deployment) -> Change:
     given = {name: getattr(asked.settings, name) for name in asked.settings.model_fields_set}
     settings = version.settings.model_copy(update=given)
     values = {
@@ -181,7 +181,7 @@ def _settled(model: Model, version: Version, asked: Deployment) -> Change:
     return Change(model.with_version(changed), (note,))
 
 
-def _entered(model: Model, before: Version | None, number: int, asked: Deployment, now: float) -> Change:
+def _add_version(model: Model, before: Version | None, number: int, asked: Deployment, now: float) -> Change:
     """Enter a version as new; of one that stopped or failed nothing is kept."""
     version = Version(
         number=number,
@@ -199,7 +199,7 @@ def _entered(model: Model, before: Version | None, number: int, asked: Deploymen
     return change if before is None else change.then(move(change.model, number, State.NEW, now))
 
 
-def _placed(change: Change, number: int) -> Change:
+def _choose_baseline(change: Change, number: int) -> Change:
     """Make it the baseline where nothing else serves."""
     model = change.model
     baseline = None if model.baseline is None else model.versions[model.baseline]
@@ -210,7 +210,7 @@ def _placed(change: Change, number: int) -> Change:
     return change.then(Change(model.change(baseline=number, candidate=None, going_back=False), (note,)))
 
 
-def _shared(change: Change, number: int, asked: Deployment, taken: Iterable[Arm]) -> Change:
+def _apply_shares(change: Change, number: int, asked: Deployment, taken: Iterable[Arm]) -> Change:
     """Give it labels, traffic and shadow traffic; a baseline has all that no arm takes, whatever is asked."""
     model, notes = change.model, list(change.notes)
     if asked.labels:

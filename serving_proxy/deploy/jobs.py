@@ -12,7 +12,7 @@ from typing import Any
 
 from serving_proxy.errors import NotFoundError, ProxyError
 from serving_proxy.store import JobRow, Repository
-from serving_proxy.store.event_feed import Bus
+from serving_proxy.store.event_feed import EventFeed
 
 log = logging.getLogger("serving_proxy.jobs")
 
@@ -78,9 +78,9 @@ Work = Callable[[Job], Awaitable[None]]
 class Jobs:
     """All jobs of a proxy; those that run are tasks of its event loop."""
 
-    def __init__(self, repository: Repository, bus: Bus) -> None:
+    def __init__(self, repository: Repository, feed: EventFeed) -> None:
         self._repository = repository
-        self._bus = bus
+        self._feed = feed
         self._running: dict[int, Job] = {}
         self._closing = False
 
@@ -165,4 +165,4 @@ class Jobs:
             log.exception("job %s", job.row.id)
         values = {**vars(job.row), "state": state, "error": error, "finished": time.time()}
         job.row = JobRow(**values)
-        self._bus.changed()
+        self._feed.changed()

@@ -18,7 +18,7 @@ async def warn_of_ops(control: Control) -> None:
     for name, model in list(control.models.items()):
         for version in list(model.versions.values()):
             if version.desired and version.ops is None and version.path is not None:
-                with control.going_on(f"ops of {name}/{version.number}"):
+                with control.recording_faults(f"ops of {name}/{version.number}"):
                     await _look(control, name, version.number, Path(version.path))
 
 

@@ -18,7 +18,7 @@ from serving_proxy.deploy.deeprec import parse_deeprec
 from serving_proxy.deploy.deployment import Deployment, check_name, choose_number, deploy
 from serving_proxy.deploy.jobs import Job, Jobs
 from serving_proxy.deploy.options import ModelSettings
-from serving_proxy.deploy.pipeline import Gates
+from serving_proxy.deploy.pipeline import DeployPipeline
 from serving_proxy.errors import InvalidError, NotFoundError, PreconditionError
 from serving_proxy.experiments.traffic import to_weight
 from serving_proxy.gates.fingerprint import stamp_of
@@ -51,13 +51,13 @@ class Deployed:
     notes: tuple[str, ...] = ()
 
 
-class Verbs:
+class Operations:
     """What an operator can do; the API, the guard and the watchers call these."""
 
-    def __init__(self, control: Control, jobs: Jobs, gates: Gates) -> None:
+    def __init__(self, control: Control, jobs: Jobs, pipeline: DeployPipeline) -> None:
         self._control = control
         self._jobs = jobs
-        self._gates = gates
+        self._pipeline = pipeline
         self._defaults = ModelSettings()
 
     def use_defaults(self, defaults: ModelSettings) -> None:
@@ -74,7 +74,7 @@ class Verbs:
         """
         check_name(name)
         # Storage may be slow, and a tree large.
-        asked = await asyncio.to_thread(self._prepared, asked)
+        asked = await asyncio.to_thread(self._resolve, asked)
         model = self._control.models.get(name) or Model(name=name)
         if by_policy and model.policy is None:
             raise PreconditionError(f"{name}: is no longer configured, expected a model of the configuration")
@@ -88,9 +88,9 @@ class Verbs:
         change, number = deploy(model, asked, self._control.taken(model), time.time())
         self._control.commit(change)
         version = change.model.versions[number]
-        job = self._gates.begin(name, number) if version.state in GATED else None
+        job = self._pipeline.begin(name, number) if version.state in GATED else None
         running = (one for one in self._jobs.running(name, number) if one.deployed_at == version.deployed_at)
-        notes = _ineffective(model, number, asked)
+        notes = _notes_without_effect(model, number, asked)
         if asked.given_profile is not None and self._control.options.cores == "off":
             notes += (f"{name}/{number}: the profile is kept, and used once `serve --cores` divides cores",)
         return Deployed(number, job or next(running, None), notes)
@@ -127,7 +127,7 @@ class Verbs:
 
     def promote(self, name: str, version: int) -> None:
         """Make a version the baseline once it is ready; the baseline before it stays warm."""
-        self._stepped(changes.promote(self._control.model(name), version))
+        self._commit_and_step(changes.promote(self._control.model(name), version))
 
     def choose(self, name: str, numbers: Iterable[int]) -> None:
         """Have the versions answer that a version policy chooses, with or without a share of the traffic."""
@@ -138,18 +138,18 @@ class Verbs:
 
         A full disk does not prevent it.
         """
-        self._stepped(changes.roll_back(self._control.model(name)), urgent=True)
+        self._commit_and_step(changes.roll_back(self._control.model(name)), urgent=True)
 
     def pause(self, name: str, paused: bool = True) -> None:
         """Send everything to the baseline for a while, which a full disk does not prevent, or let experiments go on."""
-        self._stepped(changes.pause(self._control.model(name), paused), urgent=paused)
+        self._commit_and_step(changes.pause(self._control.model(name), paused), urgent=paused)
 
-    def _stepped(self, change: Change, urgent: bool = False) -> None:
+    def _commit_and_step(self, change: Change, urgent: bool = False) -> None:
         """Write a change and take the next step at once: what can be done now has been done when this returns."""
         if self._control.commit(change, urgent):
             self._control.step()
 
-    def _prepared(self, asked: Deployment) -> Deployment:
+    def _resolve(self, asked: Deployment) -> Deployment:
         """Resolve what a deployment names on disk."""
         roots = self._control.options.model_roots
         place = resolved(asked.source, roots)
@@ -163,7 +163,7 @@ class Verbs:
         if settings.warmup_file is not None:
             # Those that were made of request logs lie in the state directory, which is no model's root.
             allowed = (*roots, self._control.options.warmups) if roots else ()
-            file = resolved(_beside(settings.warmup_file, place), allowed, "warm-up file")
+            file = resolved(_relative_to(settings.warmup_file, place), allowed, "warm-up file")
             if not os.path.isfile(file):
                 raise NotFoundError(f"warm-up file {file}: no regular file, expected one")
             settings = settings.model_copy(update={"warmup_file": str(file)})
@@ -212,12 +212,12 @@ def version_of(model: Model, text: str) -> int:
     raise NotFoundError(f"{model.name}: '{text[:80]}' is no version and no label, expected one")
 
 
-def _beside(file: str, folder: Path) -> str:
+def _relative_to(file: str, folder: Path) -> str:
     """Name a file that is relative to the model's folder."""
     return file if file.startswith("/") else str(folder / file)
 
 
-def _ineffective(before: Model, number: int, asked: Deployment) -> tuple[str, ...]:
+def _notes_without_effect(before: Model, number: int, asked: Deployment) -> tuple[str, ...]:
     if before.baseline not in {None, number} or not (asked.traffic or asked.shadow):
         return ()
     return (f"{before.name}/{number} is the baseline: it serves what no arm takes, traffic and shadow have no effect",)

@@ -36,7 +36,7 @@ Cancelled = Callable[[], bool]
 Told = Callable[[int, int], None]
 
 
-class Gates:
+class DeployPipeline:
     """Runs the jobs of versions that are on their way."""
 
     def __init__(self, control: Control, jobs: Jobs) -> None:
@@ -57,7 +57,7 @@ class Gates:
     async def run(self) -> None:
         """Look for versions that were left behind until the task is cancelled."""
         while True:
-            with self._control.going_on("gates"):
+            with self._control.recording_faults("gates"):
                 self.pick_up()
             await asyncio.sleep(PERIOD_S)
 
@@ -109,7 +109,7 @@ class Gates:
         number = job.row.version
         try:
             if self._current(name, number, deployed_at).state in GATED:
-                await self._gates(job, name, number, deployed_at)
+                await self._pass_gates(job, name, number, deployed_at)
             await self._loaded(job, name, number, deployed_at)
         except asyncio.CancelledError:
             if not self._jobs.closing:
@@ -123,7 +123,7 @@ class Gates:
             await self._fail(job, name, number, deployed_at, f"{type(error).__name__}: {error}", "UNKNOWN")
             raise
 
-    async def _gates(self, job: Job, name: str, number: int, deployed_at: float) -> None:
+    async def _pass_gates(self, job: Job, name: str, number: int, deployed_at: float) -> None:
         if self._validations.locked():
             job.told("waiting for other validations")
         async with self._validations:
@@ -206,7 +206,7 @@ class Gates:
             if version.state == State.FAILED:
                 raise PreconditionError(f"{name}/{number}: {version.reason}")
             job.told(str(version.state) + (f", {version.reason}" if version.reason else ""))
-            await self._control.bus.change(_WAITING_S)
+            await self._control.feed.change(_WAITING_S)
 
     def _version(self, name: str, number: int) -> Version:
         return self._control.model(name).versions[number]

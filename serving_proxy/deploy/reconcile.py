@@ -43,7 +43,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Reconciliation:
     """What a step leads to.
 
     Attributes
@@ -60,7 +60,7 @@ class Plan:
     desired: dict[str, Any]
 
 
-def reconcile(snapshot: Snapshot) -> Plan:
+def reconcile(snapshot: Snapshot) -> Reconciliation:
     """Take every model one step on."""
     models = dict(snapshot.models)
     notes: list[Note] = []
@@ -70,7 +70,7 @@ def reconcile(snapshot: Snapshot) -> Plan:
         models[name] = change.model
         notes += change.notes
     changed = {name: one for name, one in models.items() if one != snapshot.models[name]}
-    return Plan(changed, tuple(notes), render(models, snapshot.settings))
+    return Reconciliation(changed, tuple(notes), render(models, snapshot.settings))
 
 
 def taken_by_others(models: Mapping[str, Model], model: Model) -> tuple[Arm, ...]:

@@ -15,7 +15,7 @@ from serving_proxy.records.states import SERVED, State
 
 
 @dataclass(frozen=True)
-class PolicyPlan:
+class PolicyChoice:
     """What a policy leads to.
 
     Attributes
@@ -47,7 +47,7 @@ def wanted_versions(policy: Policy, there: Iterable[int]) -> frozenset[int]:
     return frozenset(found)
 
 
-def plan(policy: Policy, there: Mapping[int, str], model: Model) -> PolicyPlan:
+def choose_versions(policy: Policy, there: Mapping[int, str], model: Model) -> PolicyChoice:
     """Compare a base directory with what is deployed.
 
     Parameters
@@ -67,7 +67,7 @@ def plan(policy: Policy, there: Mapping[int, str], model: Model) -> PolicyPlan:
     missing = (named | set(model.labels.values())) - found - deployed
     kept = wanted | {model.baseline, model.last_good, model.candidate} | set(model.labels.values()) | set(model.weights)
     unload = (deployed | tried) - kept if _served_meanwhile(wanted & found, model) else set()
-    return PolicyPlan(
+    return PolicyChoice(
         load=tuple(sorted((wanted & found) - deployed - tried)),
         unload=tuple(sorted(unload)),
         follow=_follow(wanted & (deployed | tried), model),

@@ -19,7 +19,7 @@ from typing import Any
 
 from serving_proxy.errors import CancelledError, InvalidError, UnavailableError
 from serving_proxy.gates.fingerprint import Fingerprint, files_of, fingerprint
-from serving_proxy.workers.low_priority import step_back
+from serving_proxy.workers.low_priority import lower_priority
 
 #: What is smaller has been read before a process has started.
 SMALL_BYTES = 64_000_000
@@ -93,7 +93,7 @@ class _Teller:
 
 def main(folder: str, cpus: str) -> int:
     """Read a model and tell its hash as a line of JSON; 0 if that worked."""
-    step_back(cpus or None)
+    lower_priority(cpus or None)
     try:
         found = fingerprint(Path(folder), lambda: False, _Teller())
     except InvalidError as error:

@@ -13,7 +13,7 @@ from serving_proxy.records.states import SERVED
 
 
 @dataclass(frozen=True)
-class Deed:
+class ActionTaken:
     """What is done about a verdict.
 
     Attributes
@@ -28,7 +28,7 @@ class Deed:
     change: Change
 
 
-def deed(model: Model, number: int, role: Role, verdict: Verdict, baseline_for_s: float) -> Deed:
+def action_for(model: Model, number: int, role: Role, verdict: Verdict, baseline_for_s: float) -> ActionTaken:
     """Return what is to be done about a verdict that is `bad` or `promote`.
 
     Parameters
@@ -36,14 +36,14 @@ def deed(model: Model, number: int, role: Role, verdict: Verdict, baseline_for_s
     baseline_for_s : float [s]
         For how long the baseline has been that.
     """
-    action, change, told = _deed(model, number, role, verdict, baseline_for_s)
+    action, change, told = _choose_action(model, number, role, verdict, baseline_for_s)
     message = f"{model.name}/{number}: {told}; {verdict.reason}"
     data = {"ruling": verdict.ruling.value, "role": role.value, "action": action}
     note = Note(kind="guard", message=message, model=model.name, version=number, data=data)
-    return Deed(action, Change(change.model, (note, *change.notes)))
+    return ActionTaken(action, Change(change.model, (note, *change.notes)))
 
 
-def places(model: Model) -> dict[int, Role]:
+def judged_roles(model: Model) -> dict[int, Role]:
     """Return the versions that get requests, or copies of them, once they are ready, and as what they are judged."""
     found: dict[int, Role] = {}
     for number, version in model.versions.items():
@@ -68,7 +68,9 @@ def take_back(model: Model, number: int) -> Change:
     return Change(changed)
 
 
-def _deed(model: Model, number: int, role: Role, verdict: Verdict, baseline_for_s: float) -> tuple[str, Change, str]:
+def _choose_action(
+    model: Model, number: int, role: Role, verdict: Verdict, baseline_for_s: float
+) -> tuple[str, Change, str]:
     settings, nothing = model.guard, Change(model)
     if verdict.ruling == Ruling.PROMOTE:
         return "promote", promote(model, number), "promoted"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from serving_proxy.counters.histogram import Histogram
 from serving_proxy.counters.tally import Scores, Tally
 from serving_proxy.guard.bounds import excess, mean, quantile, wilson
-from serving_proxy.guard.verdict import Finding, Role, Ruling, Subject, Verdict
+from serving_proxy.guard.verdict import Evidence, Finding, Role, Ruling, Verdict
 from serving_proxy.records.guard_settings import GuardSettings
 
 # A p99 above its limit: more than one request of a hundred took longer.
@@ -21,7 +21,7 @@ _SLOW_PERCENT = 1.0
 SLOWER = 1.25
 
 
-def judge(settings: GuardSettings, subject: Subject) -> Verdict:
+def judge(settings: GuardSettings, subject: Evidence) -> Verdict:
     """Judge a version by what happened within the window."""
     if settings.action == "off":
         return Verdict(Ruling.WAIT, "the guard is off")
@@ -45,7 +45,7 @@ def judge(settings: GuardSettings, subject: Subject) -> Verdict:
     return Verdict(Ruling.OK, "; ".join(texts), findings)
 
 
-def _all(settings: GuardSettings, subject: Subject, z: float) -> list[Finding | None]:
+def _all(settings: GuardSettings, subject: Evidence, z: float) -> list[Finding | None]:
     return [
         _errors(settings, subject, z),
         _latency(settings, subject, z),
@@ -55,7 +55,7 @@ def _all(settings: GuardSettings, subject: Subject, z: float) -> list[Finding | 
     ]
 
 
-def _errors(settings: GuardSettings, subject: Subject, z: float) -> Finding | None:
+def _errors(settings: GuardSettings, subject: Evidence, z: float) -> Finding | None:
     if settings.error_percent is None:
         return None
     tally, other = subject.tally, subject.baseline
@@ -70,7 +70,7 @@ def _errors(settings: GuardSettings, subject: Subject, z: float) -> Finding | No
     return _rate("errors", "requests failed", tally.faults, tally.judged, None, settings.error_percent, z)
 
 
-def _nan(settings: GuardSettings, subject: Subject, z: float) -> Finding | None:
+def _nan(settings: GuardSettings, subject: Evidence, z: float) -> Finding | None:
     tally, other = subject.tally, subject.baseline
     scores = tally.scores + tally.shadow_scores
     if settings.nan_percent is None or scores.answers < settings.min_requests:
@@ -81,7 +81,7 @@ def _nan(settings: GuardSettings, subject: Subject, z: float) -> Finding | None:
                  settings.nan_percent, z)  # fmt: skip
 
 
-def _latency(settings: GuardSettings, subject: Subject, z: float) -> Finding | None:
+def _latency(settings: GuardSettings, subject: Evidence, z: float) -> Finding | None:
     histogram, slo = subject.tally.latency, subject.slo_p99_ms
     # A shadow runs when nothing else does.
     if slo is None or subject.role == Role.SHADOW or not histogram.count:

@@ -14,10 +14,10 @@ from serving_proxy.counters.windows import Totals, Window
 from serving_proxy.deploy.changes import Change
 from serving_proxy.deploy.control import Control
 from serving_proxy.errors import ProxyError
-from serving_proxy.guard.actions import deed, places
+from serving_proxy.guard.actions import action_for, judged_roles
 from serving_proxy.guard.alerts import Alerts
 from serving_proxy.guard.judging import judge
-from serving_proxy.guard.verdict import Role, Ruling, Subject, Verdict
+from serving_proxy.guard.verdict import Evidence, Role, Ruling, Verdict
 from serving_proxy.records.guard_settings import GuardSettings
 from serving_proxy.records.models import Model, Note
 from serving_proxy.records.states import State
@@ -28,7 +28,7 @@ _STORED = "guard"
 
 
 @dataclass
-class Watched:
+class WatchedVersion:
     """A version that is judged.
 
     Attributes
@@ -59,7 +59,7 @@ class Guard:
         self._control = control
         self._totals = totals
         self._alerts = alerts
-        self._watched: dict[Key, Watched] = {}
+        self._watched: dict[Key, WatchedVersion] = {}
         stored = control.repository.setting(_STORED) or {}
         self._rulings: dict[str, dict[str, Any]] = stored.get("rulings", {})
         self._baselines: dict[str, dict[str, Any]] = stored.get("baselines", {})
@@ -73,7 +73,7 @@ class Guard:
             kept |= self._follow_baseline(model, now)
             if model.guard.action == "off":
                 continue
-            for number, role in places(model).items():
+            for number, role in judged_roles(model).items():
                 watched.add((model.name, number))
                 self._look(model, number, role, now)
         kept |= self._forget(watched)
@@ -84,7 +84,7 @@ class Guard:
         if kept:
             self._store()
 
-    def watched(self, name: str) -> dict[int, Watched]:
+    def watched(self, name: str) -> dict[int, WatchedVersion]:
         """Return what is judged of a model."""
         return {number: one for (model, number), one in self._watched.items() if model == name}
 
@@ -97,7 +97,7 @@ class Guard:
             recorded = self._rulings.get(f"{model.name}/{number}", {})
             same = tuple(recorded.get("mark", ())) == mark
             window = Window(model.guard.window_s, now)
-            one = Watched(mark, role, window, recorded=recorded.get("ruling", "") if same else "")
+            one = WatchedVersion(mark, role, window, recorded=recorded.get("ruling", "") if same else "")
             self._watched[key] = one
         one.window.seconds = model.guard.window_s
         one.recent = one.window.add(now, self._totals.of(key))
@@ -106,13 +106,13 @@ class Guard:
         """Judge a version, and act the first time that it is found bad; say whether there is something to keep."""
         one = self._watched[model.name, number]
         # What was done about another version of the model may have changed this one's place.
-        if places(model).get(number) != one.role or model.versions[number].state != State.READY:
+        if judged_roles(model).get(number) != one.role or model.versions[number].state != State.READY:
             return False
         baseline = self._watched.get((model.name, model.baseline)) if model.baseline is not None else None
         slo = model.versions[number].slo_p99_ms
         against = None if one.role == Role.BASELINE or baseline is None else baseline.recent
         within = 0.0 if one.within_since is None else now - one.within_since
-        one.verdict = judge(model.guard, Subject(one.role, one.recent, against, slo, within))
+        one.verdict = judge(model.guard, Evidence(one.role, one.recent, against, slo, within))
         self._count_within(one, now)
         ruling = one.verdict.ruling
         if ruling == Ruling.WAIT or ruling.value == one.recorded:
@@ -127,7 +127,7 @@ class Guard:
         self._rulings[f"{model.name}/{number}"] = {"mark": list(one.mark), "ruling": ruling.value, "at": now}
         return True
 
-    def _count_within(self, one: Watched, now: float) -> None:
+    def _count_within(self, one: WatchedVersion, now: float) -> None:
         ruling = one.verdict.ruling
         if ruling in {Ruling.OK, Ruling.PROMOTE}:
             one.within_since = one.within_since or now
@@ -135,7 +135,7 @@ class Guard:
             # A doubt; too few requests are none.
             one.within_since = None
 
-    def _enter(self, model: Model, number: int, one: Watched, now: float) -> None:
+    def _enter(self, model: Model, number: int, one: WatchedVersion, now: float) -> None:
         verdict = one.verdict
         if verdict.ruling == Ruling.OK:
             message = f"{model.name}/{number}: within its limits; {verdict.reason}"
@@ -143,7 +143,7 @@ class Guard:
             self._control.commit(Change(model, (note,)))
             return
         since = self._baselines.get(model.name, {}).get("since", now)
-        done = deed(model, number, one.role, verdict, now - since)
+        done = action_for(model, number, one.role, verdict, now - since)
         note = done.change.notes[0].model_copy(update={"data": _data(one, done.action)})
         self._control.commit(Change(done.change.model, (note, *done.change.notes[1:])))
         self._control.step()
@@ -177,7 +177,7 @@ class Guard:
             log.exception("the guard's rulings could not be kept")
 
 
-def _data(one: Watched, action: str) -> dict[str, Any]:
+def _data(one: WatchedVersion, action: str) -> dict[str, Any]:
     verdict = one.verdict.to_json()
     return {"role": one.role.value, "action": action, **verdict, "ruling": one.verdict.ruling.value}
 

@@ -32,7 +32,7 @@ class Ruling(StrEnum):
 
 
 @dataclass(frozen=True)
-class Subject:
+class Evidence:
     """What is judged.
 
     Attributes

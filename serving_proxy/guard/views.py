@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from serving_proxy.counters.tally import Tally
-from serving_proxy.guard.loop import Watched
+from serving_proxy.guard.loop import WatchedVersion
 from serving_proxy.records.guard_settings import GuardSettings
 from serving_proxy.records.models import Model
 from serving_proxy.records.view import View
@@ -59,13 +59,13 @@ class GuardView(View):
     versions: dict[str, VerdictView]
 
 
-def guard_view(model: Model, watched: Mapping[int, Watched]) -> GuardView:
+def guard_view(model: Model, watched: Mapping[int, WatchedVersion]) -> GuardView:
     """Show the limits and verdicts of a model."""
     versions = {str(number): _verdict(one) for number, one in sorted(watched.items())}
     return GuardView(settings=model.guard, versions=versions)
 
 
-def _verdict(one: Watched) -> VerdictView:
+def _verdict(one: WatchedVersion) -> VerdictView:
     recent = one.recent
     return VerdictView(
         role=one.role.value,

@@ -7,7 +7,7 @@ from typing import Any
 
 from processor import AbortedError, Answer, Host
 from serving_proxy.host.call import Call
-from serving_proxy.host.inline_execution import Kind, Pace, kind_of
+from serving_proxy.host.inline_execution import Kind, RequestDurations, kind_of
 
 
 class Engine:
@@ -15,7 +15,7 @@ class Engine:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self._pace = Pace()
+        self._durations = RequestDurations()
         self._waiting = 0
 
     def answer_now(self, call: Call, kind: Kind) -> Answer | None:
@@ -27,7 +27,7 @@ class Engine:
             With the attribute `answer`.
         """
         # What other requests hold, threads or sessions, this one would wait for, and the event loop with it.
-        if self._waiting or not self._pace.is_short(kind):
+        if self._waiting or not self._durations.is_short(kind):
             return None
         try:
             answer = self.host.process(call.operation.protocol, call.data, **_options(call), only_if_bounded=True)
@@ -35,9 +35,9 @@ class Engine:
             if error.answer is not None:
                 raise
             # Its graph has loops: those before it may have been short, or of another version.
-            self._pace.refuse(kind)
+            self._durations.refuse(kind)
             return None
-        self._pace.learn(kind, answer, inline=True)
+        self._durations.learn(kind, answer, inline=True)
         return answer
 
     async def answer_later(self, call: Call, kind: Kind) -> Answer:
@@ -53,7 +53,7 @@ class Engine:
             answer = await self.host.aprocess(call.operation.protocol, call.data, **_options(call))
         finally:
             self._waiting -= 1
-        self._pace.learn(kind, answer, inline=False)
+        self._durations.learn(kind, answer, inline=False)
         return answer
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from serving_proxy.host.grpc_messages import take
 from serving_proxy.host.grpc_methods import INFER
 from serving_proxy.host.inflate import TooLargeError
 from serving_proxy.host.provenance import provenance
-from serving_proxy.host.receive_timeout import Patience
+from serving_proxy.host.receive_timeout import ReceiveTimeout
 from serving_proxy.host.statuses import GRPC, NO_MEMORY, retry_after_us
 
 Context = Any  # grpc.aio.ServicerContext, which is generic in messages that are bytes here
@@ -61,7 +61,9 @@ class InFlight:
                         return
 
 
-def unary(engine: Engine, operation: Operation, in_flight: InFlight, patience: Patience, limit: int) -> Unary:
+def unary(
+    engine: Engine, operation: Operation, in_flight: InFlight, receive_timeout: ReceiveTimeout, limit: int
+) -> Unary:
     """Return the handler of a method with one request and one response.
 
     It takes the request as a stream: gRPC would leave a call open for ever that is closed without one.
@@ -72,13 +74,13 @@ def unary(engine: Engine, operation: Operation, in_flight: InFlight, patience: P
         context.set_trailing_metadata(provenance(answer))
         return answer.data
 
-    return single(answer_request, in_flight, patience, limit)
+    return single(answer_request, in_flight, receive_timeout, limit)
 
 
 def single(
     answer_request: Callable[[bytes | bytearray, Context], Awaitable[bytes]],
     in_flight: InFlight,
-    patience: Patience,
+    receive_timeout: ReceiveTimeout,
     limit: int,
 ) -> Unary:
     """Return a handler that takes its request as `unary` does, and leaves the response to `answer_request`."""
@@ -87,7 +89,7 @@ def single(
         # From its beginning: a server that stops may have taken the call, and not read its request yet.
         with in_flight, RequestBytes() as claim:
             try:
-                return await answer_request(await take(await patience.first(requests), limit, claim), context)
+                return await answer_request(await take(await receive_timeout.first(requests), limit, claim), context)
             except ProcessorError as error:
                 fail(context, error)
             except MemoryError:
@@ -99,13 +101,13 @@ def single(
     return handle
 
 
-def stream(engine: Engine, in_flight: InFlight, patience: Patience, limit: int) -> Stream:
+def stream(engine: Engine, in_flight: InFlight, receive_timeout: ReceiveTimeout, limit: int) -> Stream:
     """Return the handler of ModelStreamInfer: requests answered in their order, a failed one with its message."""
 
     async def handle(requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
         answer: Answer | None = None
         try:
-            async for data in patience.each(requests):
+            async for data in receive_timeout.each(requests):
                 with in_flight, RequestBytes() as claim:
                     try:
                         answer = await engine.answer(read_call(INFER, await take(data, limit, claim), context))

@@ -20,10 +20,10 @@ from serving_proxy.host.grpc_messages import Inflating
 from serving_proxy.host.grpc_methods import LOAD, RELOAD, SERVICES, SHORT_NAMES, STREAM, UNARY, UNLOAD
 from serving_proxy.host.model_control import ModelControl
 from serving_proxy.host.options import HostOptions
-from serving_proxy.host.receive_timeout import Patience
+from serving_proxy.host.receive_timeout import ReceiveTimeout
 from serving_proxy.host.reflection import HEALTH, REFLECTION, add_reflection
 from serving_proxy.host.reload import Reload
-from serving_proxy.host.request_memory import Crowd
+from serving_proxy.host.request_memory import RequestMemory
 from serving_proxy.host.tls import grpc_credentials
 
 _MOST_RPCS = 8192
@@ -39,15 +39,23 @@ class RawHandlers(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Finds the handler of a method by its path; messages are bytes."""
 
     def __init__(
-        self, engine: Engine, reload: Reload, control: ModelControl, in_flight: InFlight, patience: Patience, limit: int
+        self,
+        engine: Engine,
+        reload: Reload,
+        control: ModelControl,
+        in_flight: InFlight,
+        receive_timeout: ReceiveTimeout,
+        limit: int,
     ) -> None:
         make = grpc.stream_unary_rpc_method_handler
         self._handlers = {
-            path: make(unary(engine, operation, in_flight, patience, limit)) for path, operation in UNARY.items()
+            path: make(unary(engine, operation, in_flight, receive_timeout, limit)) for path, operation in UNARY.items()
         }
         for path, handle in ((RELOAD, reload.handle), (LOAD, control.handle_load), (UNLOAD, control.handle_unload)):
-            self._handlers[path] = make(single(handle, in_flight, patience, limit))
-        self._handlers[STREAM] = grpc.stream_stream_rpc_method_handler(stream(engine, in_flight, patience, limit))
+            self._handlers[path] = make(single(handle, in_flight, receive_timeout, limit))
+        self._handlers[STREAM] = grpc.stream_stream_rpc_method_handler(
+            stream(engine, in_flight, receive_timeout, limit)
+        )
 
     def service(self, handler_call_details: Any) -> Any:
         """Return the handler, or None for UNIMPLEMENTED."""
@@ -110,7 +118,7 @@ class GrpcServer:
 
     Attributes
     ----------
-    crowd : Crowd
+    request_memory : RequestMemory
         Of the requests that are coming.
     """
 
@@ -138,10 +146,10 @@ class GrpcServer:
         reload = Reload(admin if options.allow_reload_rpc else None)
         control = ModelControl(admin if options.allow_model_control else None)
         self._in_flight = InFlight()
-        self.crowd = Crowd(max_request_bytes() // 2)
-        self._patience = Patience(options.read_seconds, self.crowd)
+        self.request_memory = RequestMemory(max_request_bytes() // 2)
+        self._receive_timeout = ReceiveTimeout(options.read_seconds, self.request_memory)
         self._watching: asyncio.Task[None] | None = None
-        handlers = RawHandlers(engine, reload, control, self._in_flight, self._patience, limit)
+        handlers = RawHandlers(engine, reload, control, self._in_flight, self._receive_timeout, limit)
         self._server.add_generic_rpc_handlers((handlers,))
         self._health = Health()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, Inflating(self._server))
@@ -156,7 +164,7 @@ class GrpcServer:
             self._server.add_insecure_port(address)
         else:
             self._server.add_secure_port(address, self._credentials)
-        self._watching = asyncio.create_task(self._patience.watch())
+        self._watching = asyncio.create_task(self._receive_timeout.watch())
         await self._server.start()
 
     async def set_health(self, ready: bool, models: dict[str, bool]) -> None:

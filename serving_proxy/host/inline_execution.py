@@ -34,7 +34,7 @@ class _Known:
         self.next_skip = 100
 
 
-class Pace:
+class RequestDurations:
     """Remembers how long requests took. For one thread."""
 
     def __init__(self, short_ns: int = _SHORT_NS) -> None:

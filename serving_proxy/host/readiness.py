@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from processor import Host, ProcessorError
-from serving_proxy.host.request_memory import Crowd
+from serving_proxy.host.request_memory import RequestMemory
 
 log = logging.getLogger("serving_proxy.host")
 
@@ -26,10 +26,10 @@ Listener = Callable[[bool, dict[str, bool]], Awaitable[None]]
 class Readiness:
     """Looks at a host's state all the time, and tells a listener of changes."""
 
-    def __init__(self, host: Host, listener: Listener, crowd: Crowd | None = None) -> None:
+    def __init__(self, host: Host, listener: Listener, request_memory: RequestMemory | None = None) -> None:
         self._host = host
         self._listener = listener
-        self._crowd = crowd
+        self._request_memory = request_memory
         self._stopping = False
         self._told: tuple[bool, dict[str, bool]] | None = None
         self._was_ready = asyncio.Event()
@@ -61,8 +61,8 @@ class Readiness:
         await self._tell("draining", dict.fromkeys(models, False))
 
     async def _update(self, status: Mapping[str, Any]) -> None:
-        if self._crowd is not None:
-            self._crowd.loading = _is_loading(status)
+        if self._request_memory is not None:
+            self._request_memory.loading = _is_loading(status)
         if not self._stopping:
             await self._tell(str(status["state"]), ready_models(status))
 

@@ -11,29 +11,29 @@ import time
 from collections.abc import AsyncIterator
 
 from processor import DeadlineExceededError, InvalidArgumentError, ProcessorError, ResourceExhaustedError
-from serving_proxy.host.request_memory import Crowd
+from serving_proxy.host.request_memory import RequestMemory
 
 # How often is looked, and after what time a request is late in coming.
 _PERIOD = 0.1
 # How long streams stand open while there is no room.
-_STREAM_PATIENCE = 2.0
-_CROWDED = "request: not complete when those in flight filled their memory (max_request_bytes_in_flight)"
+_STREAM_GRACE_S = 2.0
+_OUT_OF_MEMORY = "request: not complete when those in flight filled their memory (max_request_bytes_in_flight)"
 
 
-class Patience:
+class ReceiveTimeout:
     """Waits for requests. For the thread of one event loop.
 
     Parameters
     ----------
     seconds : float [s]
         How long a call may take to bring its request.
-    crowd : Crowd, optional
+    request_memory : RequestMemory, optional
         Requests that are late in coming are refused when it is full.
     """
 
-    def __init__(self, seconds: float, crowd: Crowd | None = None) -> None:
+    def __init__(self, seconds: float, request_memory: RequestMemory | None = None) -> None:
         self._seconds = seconds
-        self._crowd = crowd
+        self._request_memory = request_memory
         # Since when, in the order in which they began.
         self._waiting: dict[asyncio.Task[object], float] = {}
         self._streams: dict[asyncio.Task[object], float] = {}
@@ -95,19 +95,19 @@ class Patience:
             now = time.monotonic()
             oldest = next(iter(self._waiting.values()), now)
             late = now - oldest > _PERIOD or any(now - since > _PERIOD for since in self._streams.values())
-            full = self._crowd is not None and self._crowd.is_full(waiting=late)
+            full = self._request_memory is not None and self._request_memory.is_full(waiting=late)
             self._full_since = (self._full_since or now) if full else None
             for task, since in list(self._waiting.items()):
                 if now - since >= self._seconds:
                     message = f"request: none within {self._seconds:g} s, expected one message"
                     self._refuse(task, DeadlineExceededError(message))
                 elif full and now - since > _PERIOD:
-                    self._refuse(task, ResourceExhaustedError(_CROWDED))
+                    self._refuse(task, ResourceExhaustedError(_OUT_OF_MEMORY))
                 else:
                     break
-            if self._full_since is not None and now - self._full_since > _STREAM_PATIENCE:
+            if self._full_since is not None and now - self._full_since > _STREAM_GRACE_S:
                 for task in list(self._streams):
-                    self._refuse(task, ResourceExhaustedError(_CROWDED))
+                    self._refuse(task, ResourceExhaustedError(_OUT_OF_MEMORY))
 
     def _refuse(self, task: asyncio.Task[object], refusal: ProcessorError) -> None:
         if task not in self._refused:

@@ -18,7 +18,7 @@ def resident_bytes() -> int:
         return int(file.read().split()[1]) * _PAGE
 
 
-class Crowd:
+class RequestMemory:
     """Says when requests that are coming have filled their share.
 
     Parameters

@@ -45,7 +45,7 @@ class HostServer:
         self._engine = engine = make_engine(host)
         admin = Admin(options.admin, options.token_file)
         self._grpc = GrpcServer(engine, options, admin)
-        self._readiness = Readiness(host, self._grpc.set_health, self._grpc.crowd)
+        self._readiness = Readiness(host, self._grpc.set_health, self._grpc.request_memory)
         control = ModelControl(admin if options.allow_model_control else None)
         application = Application(engine, self._readiness, control, options)
         # Held to the end: nobody else takes the ports while gRPC and uvicorn have sockets of their own there.

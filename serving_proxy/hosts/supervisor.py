@@ -82,7 +82,7 @@ class Supervisor:
     async def run(self) -> None:
         """Watch the hosts until the task is cancelled."""
         while True:
-            with self._control.going_on("supervisor"):
+            with self._control.recording_faults("supervisor"):
                 self.step()
             await asyncio.sleep(POLL_S)
 
@@ -203,7 +203,7 @@ class Supervisor:
     def _end_if_hung(self, host: _Host, pid: int) -> None:
         """Kill a host that gives no sign of life: its ports are free then, and it is started again."""
         limit = self._options.hang_seconds
-        silent, stopped = self._control.actual.heartbeats.silence(host.name, pid)
+        silent, stopped = self._control.actual.liveness.silence(host.name, pid)
         if not limit or host.killed or not (silent >= limit or stopped >= min(limit, _STOPPED_S)):
             return
         how = f"stopped for {stopped:.0f} s" if stopped >= min(limit, _STOPPED_S) else f"silent for {silent:.0f} s"

@@ -15,7 +15,7 @@ import uvicorn
 
 from serving_proxy.access.tokens import announced, own_token, read_token
 from serving_proxy.api.app import create_app
-from serving_proxy.api.connection_limits import patient_protocol
+from serving_proxy.api.connection_limits import limited_protocol
 from serving_proxy.control.plane import Plane
 from serving_proxy.deploy.host_rules import load_rules
 from serving_proxy.deploy.options import ModelSettings
@@ -136,7 +136,7 @@ async def _answer(
     server = Server(
         uvicorn.Config(
             create_app(plane, token),
-            http=patient_protocol(most_connections(_MOST_CONNECTIONS)),
+            http=limited_protocol(most_connections(_MOST_CONNECTIONS)),
             log_config=None,
             access_log=False,
             lifespan="off",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from serving_proxy.deploy.control import Control
 from serving_proxy.deploy.deployment import Deployment, check_name
-from serving_proxy.deploy.operations import Verbs
+from serving_proxy.deploy.operations import Operations
 from serving_proxy.errors import NotFoundError
 from serving_proxy.records.models import Model
 from serving_proxy.sources.availability import Availability
@@ -18,9 +18,9 @@ from serving_proxy.sources.base_directory import version_folders
 class ModelRepository:
     """What a client may load: models that were deployed before, and folders `<model root>/<model>/<version>`."""
 
-    def __init__(self, control: Control, verbs: Verbs, availability: Availability) -> None:
+    def __init__(self, control: Control, operations: Operations, availability: Availability) -> None:
         self._control = control
-        self._verbs = verbs
+        self._operations = operations
         self._availability = availability
 
     async def load(self, name: str, seconds: float) -> None:
@@ -29,7 +29,7 @@ class ModelRepository:
         Raises
         ------
         ProxyError
-            As `Verbs.deploy` and `Availability.of_model`; NotFoundError if there is no such model.
+            As `Operations.deploy` and `Availability.of_model`; NotFoundError if there is no such model.
         """
         model = self._control.models.get(check_name(name))
         configured = model is not None and model.policy is not None
@@ -38,7 +38,7 @@ class ModelRepository:
             asked = _as_before(model)
             if asked is None:
                 asked = await asyncio.to_thread(self._in_roots, name)
-            await self._verbs.deploy(name, asked)
+            await self._operations.deploy(name, asked)
         await self._availability.of_model(name, seconds)
 
     async def unload(self, name: str, seconds: float) -> None:
@@ -52,12 +52,12 @@ class ModelRepository:
         Raises
         ------
         ProxyError
-            As `Verbs.undeploy` and `Availability.of_hosts`; NotFoundError if it is not loaded.
+            As `Operations.undeploy` and `Availability.of_hosts`; NotFoundError if it is not loaded.
         """
         model = self._control.models.get(check_name(name))
         if model is None or not any(one.active or one.desired for one in model.versions.values()):
             raise NotFoundError(f"model '{name}': not loaded, expected one that is")
-        self._verbs.undeploy(name)
+        self._operations.undeploy(name)
         if seconds > 0:
             await self._availability.of_hosts(seconds)
 

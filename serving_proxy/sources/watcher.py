@@ -12,9 +12,9 @@ from serving_proxy.deploy.changes import Change, choose
 from serving_proxy.deploy.control import Control
 from serving_proxy.deploy.deeprec import is_deeprec_config, parse_deeprec
 from serving_proxy.deploy.deployment import Deployment
-from serving_proxy.deploy.operations import Verbs
+from serving_proxy.deploy.operations import Operations
 from serving_proxy.deploy.options import ModelSettings
-from serving_proxy.deploy.version_policy import plan
+from serving_proxy.deploy.version_policy import choose_versions
 from serving_proxy.errors import ExhaustedError, NotFoundError, PreconditionError, ProxyError, UnavailableError
 from serving_proxy.gates.paths import resolved
 from serving_proxy.records.models import Model, Note
@@ -45,7 +45,7 @@ class Watcher:
     def __init__(
         self,
         control: Control,
-        verbs: Verbs,
+        operations: Operations,
         config: Path | None = None,
         settings: Path | None = None,
         single: ConfiguredModel | None = None,
@@ -58,7 +58,7 @@ class Watcher:
         self._base = base or ModelSettings()
         self._settings = SettingsFile()
         self._control = control
-        self._verbs = verbs
+        self._operations = operations
         self._config = None if config is None else WatchedFile(config, "a models.config")
         self._directories: dict[str, _Watched] = {}
         self._told: dict[str, str] = {}
@@ -97,13 +97,13 @@ class Watcher:
     async def run(self) -> None:
         """Look at the file and the directories until the task is cancelled."""
         while True:
-            with self._control.going_on("settings of models"):
+            with self._control.recording_faults("settings of models"):
                 await self._follow_file(self._settings_file, "/settings", self._apply_settings)
-            with self._control.going_on("configuration"):
+            with self._control.recording_faults("configuration"):
                 await self._follow_file(self._config, "", self._apply_change)
             for name in [one.name for one in self._control.models.values() if one.policy is not None]:
                 # Such as a full disk; the next look tries again.
-                with self._control.going_on(f"base path of {name}"):
+                with self._control.recording_faults(f"base path of {name}"):
                     await self._look(name)
             await asyncio.sleep(POLL_S)
 
@@ -136,7 +136,7 @@ class Watcher:
         configured = possible
         names = {one.name for one in configured} | kept
         for model in [one for one in self._control.models.values() if one.policy is not None and one.name not in names]:
-            self._verbs.undeploy(model.name, by_policy=True)
+            self._operations.undeploy(model.name, by_policy=True)
             # From now on as any model that was undeployed.
             left = choose(self._control.model(model.name), ()).model
             self._control.commit(Change(left.change(policy=None, base_path=None)))
@@ -197,18 +197,18 @@ class Watcher:
         watched.missing = False
         self._tell_of_folders(name, watched.directory)
         assert model.policy is not None
-        wanted = plan(model.policy, {number: stamp for number, (_, stamp) in found.items()}, model)
+        wanted = choose_versions(model.policy, {number: stamp for number, (_, stamp) in found.items()}, model)
         # The largest first: the first one of a model is its baseline at once.
         for number in reversed(wanted.load):
             await self._attempt(name, number, found[number][0])
             if self._directories.get(name) is not watched:
                 # Configured otherwise meanwhile.
                 return
-        self._verbs.choose(name, wanted.chosen)
+        self._operations.choose(name, wanted.chosen)
         for number in wanted.unload:
-            self._verbs.undeploy(name, number, by_policy=True)
+            self._operations.undeploy(name, number, by_policy=True)
         if wanted.follow is not None:
-            self._verbs.promote(name, wanted.follow)
+            self._operations.promote(name, wanted.follow)
         # Those that are being copied will be there.
         missing = [number for number in wanted.missing if number not in watched.directory.seen]
         if missing:
@@ -226,13 +226,13 @@ class Watcher:
     async def _attempt(self, name: str, number: int, folder: Path) -> None:
         try:
             asked = self._settings.of(name).deployment(str(folder), number)
-            await self._verbs.deploy(name, asked, by_policy=True)
+            await self._operations.deploy(name, asked, by_policy=True)
         except ProxyError as error:
             self._tell(f"{name}/{number}", str(error))
 
     def _use(self, settings: SettingsFile) -> None:
         self._settings = settings.over(self._base)
-        self._verbs.use_defaults(self._settings.defaults)
+        self._operations.use_defaults(self._settings.defaults)
 
     async def _follow_file(
         self, file: WatchedFile | None, subject: str, act: Callable[[Path, str], Awaitable[None]]
@@ -278,7 +278,7 @@ class Watcher:
             # How it was optimised is for good; the next version is made as the file says.
             asked = asked.model_copy(update={"optimize": version.optimize})
             try:
-                await self._verbs.deploy(model.name, asked, by_policy=True)
+                await self._operations.deploy(model.name, asked, by_policy=True)
             except _PASSING:
                 raise
             except ProxyError as error:
@@ -308,7 +308,7 @@ class Watcher:
         if is_deeprec_config(text):
             found = parse_deeprec(text, str(path))
             asked = Deployment(source=found.folder, number=found.version, settings=found.settings)
-            await self._verbs.deploy(found.name or path.stem, asked)
+            await self._operations.deploy(found.name or path.stem, asked)
             return True
         parsed = parse_file(text, str(path))
         if parsed is None:

@@ -14,7 +14,7 @@ from typing import Any
 from serving_proxy.errors import ProxyError
 from serving_proxy.records.hosts import HUNG, HostSeen, VersionSeen
 from serving_proxy.system.files import read_regular
-from serving_proxy.system.liveness import Heartbeats
+from serving_proxy.system.liveness import HostLiveness
 
 _MOST_BYTES = 64 * 1024 * 1024
 # A host that is busy is late now and then; one that is stopped is not.
@@ -40,7 +40,7 @@ class ActualFiles:
 
     def __init__(self, state_dir: Path) -> None:
         self.folder = state_dir / "hosts"
-        self.heartbeats = Heartbeats()
+        self.liveness = HostLiveness()
         self._files: dict[Path, _Cached] = {}
 
     def read(self) -> tuple[HostSeen, ...]:
@@ -50,7 +50,7 @@ class ActualFiles:
                 names = sorted(entry.name for entry in entries if entry.is_dir())
         except OSError:
             return ()
-        self.heartbeats.begin()
+        self.liveness.begin()
         hosts = [self._host(name) for name in names]
         return tuple(host for host in hosts if host is not None)
 
@@ -71,8 +71,8 @@ class ActualFiles:
         return replace(seen, state=HUNG) if alive and self._hangs(name, seen.pid) else seen
 
     def _hangs(self, name: str, pid: int) -> bool:
-        self.heartbeats.look(name, self.folder / name, pid)
-        silent, stopped = self.heartbeats.silence(name, pid)
+        self.liveness.look(name, self.folder / name, pid)
+        silent, stopped = self.liveness.silence(name, pid)
         return silent >= _SILENT_S or stopped >= _STOPPED_S
 
     def _load(self, path: Path) -> _Cached | None:

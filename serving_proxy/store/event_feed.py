@@ -12,7 +12,7 @@ from serving_proxy.store import Event
 _MOST_WAITING = 1000
 
 
-class Bus:
+class EventFeed:
     """Events to listeners, and a signal that something has changed."""
 
     def __init__(self) -> None:

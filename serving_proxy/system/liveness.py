@@ -48,7 +48,7 @@ class _Watched:
     stopped_s: float = 0.0
 
 
-class Heartbeats:
+class HostLiveness:
     """Knows for how long each host has been silent."""
 
     def __init__(self) -> None:

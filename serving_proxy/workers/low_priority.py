@@ -16,7 +16,7 @@ _ENOUGH_IDLE = 0.1
 _WATCHED_S = 0.1
 
 
-def step_back(cpus: str | None) -> None:
+def lower_priority(cpus: str | None) -> None:
     """Take a low priority, and end when the proxy does."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

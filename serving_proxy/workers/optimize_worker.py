@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from serving_proxy.workers.low_priority import step_back
+from serving_proxy.workers.low_priority import lower_priority
 
 _SECONDS_BETWEEN = 0.2
 
@@ -47,7 +47,7 @@ class Lines:
 def main(text: str) -> int:
     """Optimise as asked; 0 if it worked, else 1 after a line with the error."""
     asked: dict[str, Any] = json.loads(text)
-    step_back(asked["cpus"])
+    lower_priority(asked["cpus"])
     from graph_tools import optimize
     from graph_tools.errors import GraphToolsError, VerificationError
     from graph_tools.report import write_json

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cost_model.cpu_time import read_ticks
-from serving_proxy.workers.low_priority import step_back
+from serving_proxy.workers.low_priority import lower_priority
 
 _WATCHED_S = 0.3
 # Of the library: the canonical code.
@@ -28,7 +28,7 @@ _EXHAUSTED = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, 
 def main(text: str) -> int:
     """Measure as asked; 0 if it worked, else 1 after a line with the error."""
     asked: dict[str, Any] = json.loads(text)
-    step_back(asked["cpus"])
+    lower_priority(asked["cpus"])
     from cost_model.errors import CostModelError
     from cost_model.profiling.measure import profile_model
 

@@ -23,7 +23,7 @@ from helpers.models.model_builders import linear_score
 from helpers.models.special_models import build_hungry
 from helpers.proxies.proxy_support import ProxyProcess, wait_for
 from serving_proxy import Client
-from serving_proxy.cli.app import app, load_verbs
+from serving_proxy.cli.app import app, load_commands
 
 pytestmark = pytest.mark.slow
 
@@ -117,7 +117,7 @@ def test_a_version_that_was_not_warmed_up_says_why(client: Client, tmp_path: Pat
 
 def test_requests_are_written_down_and_merged(proxy: ProxyProcess, client: Client, versions: dict[int, Path]) -> None:
     client.deploy("ranking", versions[3], wait=True, timeout=120)
-    load_verbs()
+    load_commands()
     log = ("log", "ranking", "--server", proxy.url)
     assert CliRunner().invoke(app, [*log, "--sample", "100"]).exit_code == 0
     generation = client.status()["generation"]

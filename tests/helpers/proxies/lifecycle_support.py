@@ -8,7 +8,7 @@ from typing import Any
 
 from serving_proxy.deploy.changes import move
 from serving_proxy.deploy.deployment import Deployment, deploy
-from serving_proxy.deploy.reconcile import Plan, Snapshot, reconcile
+from serving_proxy.deploy.reconcile import Reconciliation, Snapshot, reconcile
 from serving_proxy.records.hosts import HostSeen, VersionSeen
 from serving_proxy.records.models import Model
 from serving_proxy.records.states import State
@@ -41,7 +41,7 @@ def host(states: Mapping[int, str], name: str = "host-0", model: str = "ranking"
     return HostSeen(**{"name": name, "alive": True, "pid": 1, "state": "ready", "models": {model: versions}, **values})
 
 
-def stepped(model: Model, *hosts: HostSeen, seconds: float = 0.0) -> tuple[Model, Plan]:
+def stepped(model: Model, *hosts: HostSeen, seconds: float = 0.0) -> tuple[Model, Reconciliation]:
     """Take one step of the control loop with one model."""
     clocks = {ramp.version: seconds for ramp in model.ramps}
     plan = reconcile(Snapshot({model.name: model}, hosts, NOW, {model.name: clocks}))

@@ -22,10 +22,10 @@ from cost_model.profiling.fingerprint import fingerprint
 from cost_model.profiling.profile import Profile, cpu_model
 from helpers.proxies.proxy_support import ROOT, ProxyThread, wait_for
 from serving_proxy import Client
-from serving_proxy.cli.app import app, load_verbs
+from serving_proxy.cli.app import app, load_commands
 
 Make = Callable[..., Path]
-VERBS = (
+COMMANDS = (
     "serve", "deploy", "undeploy", "traffic", "ramp", "pause", "promote", "rollback", "guard", "log", "status",
     "versions", "explain", "events", "drain",
 )  # fmt: skip
@@ -48,7 +48,7 @@ def run(proxy: ProxyThread, *words: object, code: int = 0) -> tuple[str, str]:
 
 def invoke(proxy: ProxyThread, *words: object) -> tuple[int, str, str]:
     """Run a verb in this process: what a verb prints does not depend on how it was started."""
-    load_verbs()
+    load_commands()
     found = CliRunner().invoke(app, [*map(str, words), "--server", proxy.url])
     return found.exit_code, found.stdout, found.stderr
 
@@ -147,7 +147,7 @@ def test_a_profile_is_checked_and_kept(proxy: ProxyThread, model: Make, name: st
 
 
 def test_no_proxy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    load_verbs()
+    load_commands()
     monkeypatch.setattr("serving_proxy.cli.options._START_S", 1.5)
     found = CliRunner().invoke(app, ["status", "--server", "http://127.0.0.1:9"])
     assert found.exit_code == 2
@@ -184,9 +184,9 @@ def test_events_and_status_are_followed(proxy: ProxyThread, client: Client, mode
 
 
 def test_help_has_examples_whose_options_exist(monkeypatch: pytest.MonkeyPatch) -> None:
-    load_verbs()
+    load_commands()
     monkeypatch.setenv("TERMINAL_WIDTH", "200")
-    for verb in VERBS:
+    for verb in COMMANDS:
         found = CliRunner().invoke(app, [verb, "--help"])
         assert found.exit_code == 0
         text = re.sub(r"\x1b\[[0-9;]*m", "", found.stdout)
@@ -199,9 +199,9 @@ def test_help_has_examples_whose_options_exist(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_every_verb_and_option_is_documented() -> None:
-    load_verbs()
+    load_commands()
     text = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("serving_proxy.md", "guard.md"))
-    for verb in VERBS:
+    for verb in COMMANDS:
         help_text = CliRunner().invoke(app, [verb, "--help"], env={"TERMINAL_WIDTH": "200"}).stdout
         assert f"serving-proxy {verb}" in text
         options = set(re.findall(r"--[a-z][a-z0-9-]+", re.sub(r"\x1b\[[0-9;]*m", "", help_text)))
@@ -210,7 +210,7 @@ def test_every_verb_and_option_is_documented() -> None:
 
 
 def test_version_and_no_arguments() -> None:
-    load_verbs()
+    load_commands()
     assert CliRunner().invoke(app, ["--version"]).stdout.startswith("serving-proxy ")
     found = CliRunner().invoke(app, [])
     assert found.exit_code == 2

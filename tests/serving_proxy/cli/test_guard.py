@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 from helpers.hosts.request_log_support import prediction_log, write_log
 from helpers.proxies.proxy_support import ProxyThread
 from serving_proxy import Client
-from serving_proxy.cli.app import app, load_verbs
+from serving_proxy.cli.app import app, load_commands
 
 Make = Callable[..., Path]
 
 
 def invoke(proxy: ProxyThread, *words: object, code: int = 0) -> str:
-    load_verbs()
+    load_commands()
     found = CliRunner().invoke(app, [*map(str, words), "--server", proxy.url])
     assert found.exit_code == code, found.output
     return found.stdout + found.stderr

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from serving_proxy.cli.app import app, load_verbs
+from serving_proxy.cli.app import app, load_commands
 from serving_proxy.serve.settings import ServeSettings
 
 
@@ -16,7 +16,7 @@ def logs_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused(*words: str) -> str:
-    load_verbs()
+    load_commands()
     found = CliRunner().invoke(app, ["serve", *words])
     assert found.exit_code in {1, 2}
     assert found.stderr.count("error: ") == 1

@@ -144,11 +144,11 @@ def test_what_was_kept_for_other_cpus_is_not_taken_over(place: Place) -> None:
 def test_a_fault_leaves_the_last_plan_in_force(place: Place) -> None:
     place.tick(10, v3=5000, v4=50, v5=50)
     given = place.desired()
-    with place.control.going_on("cores"):
+    with place.control.recording_faults("cores"):
         place.tick(1, cpus=("0-7", "0-3"), v3=5000)
     assert place.desired()["host-0"] == given["host-0"]
     assert "expected the same on each" in place.repository.events()[-1].message
-    with place.control.going_on("cores"):
+    with place.control.recording_faults("cores"):
         place.tick(1, cpus=(), v3=5000)
     assert place.desired()["host-0"] == given["host-0"]
 
@@ -162,7 +162,7 @@ def test_what_was_planned_is_given_though_what_was_counted_makes_no_sense(
     place.tick(1, v3=500, v4=50, v5=50)
     monkeypatch.setattr(cores_module.Allocator, "observe", fails)
     for _ in range(10):
-        with place.control.going_on("cores"):
+        with place.control.recording_faults("cores"):
             place.tick(v3=500, v4=50, v5=50)
     assert place.desired()["host-0"]["cpusets"].keys() == {"ranking/3", "ranking/4", "ranking/5"}
 

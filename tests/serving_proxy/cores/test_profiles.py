@@ -21,6 +21,7 @@ from serving_proxy.cores.loop import Cores
 from serving_proxy.cores.profiles import Profiles
 from serving_proxy.counters.windows import Totals
 from serving_proxy.deploy.control import Control, ControlOptions
+from serving_proxy.gates import profile as gate_module
 from serving_proxy.store import Database, Repository
 
 GRAPH = "0123456789abcdef"
@@ -29,7 +30,8 @@ TENANT = Tenant("ranking/3", "ranking", 3, "baseline", 20.0, "/models/3")
 
 @pytest.fixture
 def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Control:
-    monkeypatch.setattr(profiles_module, "fingerprint", lambda _: GRAPH)
+    for module in (profiles_module, gate_module):
+        monkeypatch.setattr(module, "fingerprint", lambda _: GRAPH)
     made = Control(ControlOptions(tmp_path, cores="plan"), Repository(Database(tmp_path / "proxy.sqlite3")))
     made.options.profiles.mkdir()
     return made
@@ -119,7 +121,8 @@ def test_a_given_profile_of_another_graph_is_passed_over_once_that_is_known(
     assert known is not None
     assert known.how == "given"
     # What graph-tools made of it has another graph.
-    monkeypatch.setattr(profiles_module, "fingerprint", lambda _: "f" * 16)
+    for module in (profiles_module, gate_module):
+        monkeypatch.setattr(module, "fingerprint", lambda _: "f" * 16)
     optimised = replace(version, path="/artefacts/3")
     for _ in range(3):
         asyncio.run(profiles.look([optimised]))

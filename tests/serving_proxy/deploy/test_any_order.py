@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verbs in any order, hosts in any state: what must hold whatever happens."""
+"""Operations in any order, hosts in any state: what must hold whatever happens."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from serving_proxy.deploy.changes import undeploy
 from serving_proxy.deploy.control import Control, ControlOptions
 from serving_proxy.deploy.deployment import Deployment, deploy
 from serving_proxy.deploy.jobs import Job, Jobs
-from serving_proxy.deploy.pipeline import Gates
+from serving_proxy.deploy.pipeline import DeployPipeline
 from serving_proxy.errors import ExhaustedError
 from serving_proxy.records.models import Model, Version
 from serving_proxy.records.states import State
@@ -30,8 +30,8 @@ class Place:
         self.folder = folder
         self.database = Database(folder / "db")
         self.control = Control(ControlOptions(folder), Repository(self.database))
-        self.jobs = Jobs(self.control.repository, self.control.bus)
-        self.gates = Gates(self.control, self.jobs)
+        self.jobs = Jobs(self.control.repository, self.control.feed)
+        self.pipeline = DeployPipeline(self.control, self.jobs)
 
     def deploy(self, optimize: str | None = None) -> None:
         """Enter version 3."""
@@ -65,7 +65,7 @@ def test_a_fault_in_a_gate_fails_the_version(place: Place, monkeypatch: pytest.M
     async def run() -> None:
         monkeypatch.setattr(pipeline, "validate", fail)
         place.deploy()
-        place.gates.begin("ranking", 3)
+        place.pipeline.begin("ranking", 3)
         await place.becomes(State.FAILED)
         assert place.version.reason == "ZeroDivisionError: a fault"
         await place.jobs.close()
@@ -82,11 +82,11 @@ def test_a_version_without_a_job_is_picked_up(place: Place, state: State, monkey
         place.deploy()
         with monkeypatch.context() as patch, pytest.raises(ExhaustedError):
             patch.setattr(place.control.repository, "add_job", fail)
-            place.gates.begin("ranking", 3)
+            place.pipeline.begin("ranking", 3)
         model = place.control.model("ranking")
         place.control.store([model.with_version(place.version.model_copy(update={"state": state}))])
-        place.gates.pick_up()
-        place.gates.pick_up()
+        place.pipeline.pick_up()
+        place.pipeline.pick_up()
         assert len(place.jobs.running()) == 1
         await place.becomes(State.LOADING)
         await place.jobs.close()
@@ -111,8 +111,8 @@ def test_a_job_says_that_it_waits_only_where_it_does(place: Place, monkeypatch: 
 
     async def run() -> None:
         place.deploy(optimize="fp32")
-        async with place.gates.optimising:
-            place.gates.begin("ranking", 3)
+        async with place.pipeline.optimising:
+            place.pipeline.begin("ranking", 3)
             await says("waiting for another optimisation")
             assert "waiting for other validations" not in said
         # From the first moment on, and not from the worker's first word.
@@ -132,13 +132,13 @@ def test_a_version_that_is_deployed_again_has_a_job_of_its_own(place: Place, mon
     async def run() -> None:
         monkeypatch.setattr(pipeline, "validate", wait_and_validate)
         place.deploy()
-        first = place.gates.begin("ranking", 3)
-        assert place.gates.begin("ranking", 3) is first
+        first = place.pipeline.begin("ranking", 3)
+        assert place.pipeline.begin("ranking", 3) is first
         await place.becomes(State.VALIDATING)
         place.control.commit(undeploy(place.control.model("ranking"), 3, time.time()))
         first.cancel()
         place.deploy()
-        second = place.gates.begin("ranking", 3)
+        second = place.pipeline.begin("ranking", 3)
         assert second is not first
         ended.set()
         await place.becomes(State.LOADING)

@@ -69,7 +69,7 @@ def test_a_deployment_that_was_interrupted_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_at_any_moment_it_is_never_between_two_states(tmp_path: Path) -> None:
-    """Verbs one after another, each answered or not; after a restart the last answered one holds, or the next."""
+    """Operations one after another, each answered or not; after a restart the last answered one holds, or the next."""
     chance = random.Random(7)
     with ProxyProcess(tmp_path) as proxy:
         with proxy.client() as client:

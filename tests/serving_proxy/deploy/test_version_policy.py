@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from helpers.proxies.lifecycle_support import NOW, deployed, settled
 from serving_proxy.deploy.changes import move, promote, roll_back
-from serving_proxy.deploy.version_policy import PolicyPlan, labels_to_publish, plan, wanted_versions
+from serving_proxy.deploy.version_policy import PolicyChoice, choose_versions, labels_to_publish, wanted_versions
 from serving_proxy.records.models import Model, Policy, PolicyKind
 from serving_proxy.records.states import State
 
@@ -36,73 +36,73 @@ def test_wanted_versions(policy: Policy, expected: set[int]) -> None:
 
 def test_a_later_version_is_loaded_and_followed() -> None:
     model = settled(deployed(None, 3))
-    assert plan(LATEST, there(3, 4), model) == PolicyPlan(load=(4,), chosen=(4,))
+    assert choose_versions(LATEST, there(3, 4), model) == PolicyChoice(load=(4,), chosen=(4,))
     model = deployed(model, 4)
-    assert plan(LATEST, there(3, 4), model) == PolicyPlan(follow=4, chosen=(4,))
-    assert plan(LATEST, there(3, 4), promote(model, 4).model) == PolicyPlan(chosen=(4,))
+    assert choose_versions(LATEST, there(3, 4), model) == PolicyChoice(follow=4, chosen=(4,))
+    assert choose_versions(LATEST, there(3, 4), promote(model, 4).model) == PolicyChoice(chosen=(4,))
 
 
 def test_the_version_before_stays_as_the_last_good_one() -> None:
     model = settled(promote(settled(deployed(settled(deployed(None, 3)), 4)), 4).model)
-    assert plan(LATEST, there(3, 4), model) == PolicyPlan(chosen=(4,))
+    assert choose_versions(LATEST, there(3, 4), model) == PolicyChoice(chosen=(4,))
 
 
 @pytest.mark.parametrize("policy", [LATEST, ALL, Policy(kind=PolicyKind.SPECIFIC, versions=(3, 4))])
 def test_a_directory_that_is_empty_takes_nothing_away(policy: Policy) -> None:
     model = settled(deployed(deployed(None, 3), 4))
-    found = plan(policy, {}, model)
+    found = choose_versions(policy, {}, model)
     assert (found.load, found.unload, found.follow) == ((), (), None)
 
 
 @pytest.mark.parametrize("policy", [LATEST, Policy(count=2), ALL])
 def test_a_baseline_whose_directory_vanishes_stays(policy: Policy) -> None:
     model = settled(deployed(None, 4))
-    found = plan(policy, there(3), model)
+    found = choose_versions(policy, there(3), model)
     assert 4 in found.chosen
     assert found.follow is None
     assert found.load == ((3,) if policy != LATEST else ())
     both = settled(deployed(model, 3))
-    assert plan(policy, there(3), both).follow is None
-    assert plan(policy, there(3, 5), settled(deployed(both, 5))).follow == 5
+    assert choose_versions(policy, there(3), both).follow is None
+    assert choose_versions(policy, there(3, 5), settled(deployed(both, 5))).follow == 5
     # Hosts have lost it as well, as after a restart: what is there takes its place.
     failed = move(both, 4, State.FAILED, NOW).model
-    assert plan(policy, there(3), failed).follow == 3
+    assert choose_versions(policy, there(3), failed).follow == 3
 
 
 def test_all_that_the_policy_chooses_is_to_answer() -> None:
     model = settled(deployed(deployed(None, 3), 4))
-    assert plan(Policy(count=2), there(2, 3, 4), model).chosen == (3, 4)
-    assert plan(Policy(kind=PolicyKind.SPECIFIC, versions=(2, 4)), there(2, 3, 4), model).chosen == (2, 4)
+    assert choose_versions(Policy(count=2), there(2, 3, 4), model).chosen == (3, 4)
+    assert choose_versions(Policy(kind=PolicyKind.SPECIFIC, versions=(2, 4)), there(2, 3, 4), model).chosen == (2, 4)
 
 
 def test_nothing_goes_until_something_wanted_is_ready() -> None:
     model = settled(deployed(deployed(None, 3), 2))
     loading = deployed(model, 7)
-    assert plan(LATEST, there(2, 3, 7), loading).unload == ()
-    assert plan(LATEST, there(2, 3, 7), settled(loading)).unload == (2,)
+    assert choose_versions(LATEST, there(2, 3, 7), loading).unload == ()
+    assert choose_versions(LATEST, there(2, 3, 7), settled(loading)).unload == (2,)
 
 
 def test_a_failed_version_is_not_tried_again_until_its_files_change() -> None:
     model = settled(deployed(None, 3))
     failed = move(deployed(model, 4), 4, State.FAILED, NOW).model
-    assert plan(LATEST, there(3, 4), failed) == PolicyPlan(chosen=(4,))
-    assert plan(LATEST, {3: "s", 4: "t"}, failed) == PolicyPlan(load=(4,), chosen=(4,))
+    assert choose_versions(LATEST, there(3, 4), failed) == PolicyChoice(chosen=(4,))
+    assert choose_versions(LATEST, {3: "s", 4: "t"}, failed) == PolicyChoice(load=(4,), chosen=(4,))
 
 
 def test_a_version_that_was_rolled_back_is_not_followed() -> None:
     model = settled(promote(settled(deployed(settled(deployed(None, 3)), 4)), 4).model)
     model = settled(roll_back(model).model)
-    assert plan(LATEST, there(3, 4), model) == PolicyPlan(chosen=(4,))
-    assert plan(LATEST, there(3, 4, 5), deployed(model, 5)).follow == 5
+    assert choose_versions(LATEST, there(3, 4), model) == PolicyChoice(chosen=(4,))
+    assert choose_versions(LATEST, there(3, 4, 5), deployed(model, 5)).follow == 5
 
 
 def test_labels_keep_versions_and_missing_ones_are_named() -> None:
     model = settled(deployed(deployed(None, 3), 7)).change(labels={"old": 3, "gone": 1}, baseline=7)
-    found = plan(LATEST, there(3, 7), model)
+    found = choose_versions(LATEST, there(3, 7), model)
     assert found.unload == ()
     assert found.missing == (1,)
     specific = Policy(kind=PolicyKind.SPECIFIC, versions=(7, 9))
-    assert plan(specific, there(7), model).missing == (1, 9)
+    assert choose_versions(specific, there(7), model).missing == (1, 9)
 
 
 NUMBERS = st.sets(st.integers(1, 9))
@@ -117,8 +117,8 @@ def test_what_serves_is_never_taken_away(policy: Policy, found: set[int], had: s
     model = settled(model)
     for number in had & failed:
         model = move(model, number, State.FAILED, NOW).model
-    made = plan(policy, there(*found), model)
-    assert plan(policy, there(*found), model) == made
+    made = choose_versions(policy, there(*found), model)
+    assert choose_versions(policy, there(*found), model) == made
     assert model.baseline not in made.unload
     assert not set(made.load) & had - failed
     ready = {number for number in had if model.versions[number].state == State.READY}

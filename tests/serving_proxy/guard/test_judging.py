@@ -10,7 +10,7 @@ from helpers.proxies.guard_support import shadow_version, stats, version_stats
 from serving_proxy.counters.stats_file import read_tallies
 from serving_proxy.counters.tally import Tally
 from serving_proxy.guard.judging import judge
-from serving_proxy.guard.verdict import Role, Ruling, Subject, Verdict
+from serving_proxy.guard.verdict import Evidence, Role, Ruling, Verdict
 from serving_proxy.records.guard_settings import GuardSettings
 
 DEFAULT = GuardSettings()
@@ -26,7 +26,7 @@ def _shadow(*values: Any, **more: Any) -> Tally:
 
 
 def _arm(tally: Tally, baseline: Tally | None = None, settings: GuardSettings = DEFAULT, **more: Any) -> Verdict:
-    return judge(settings, Subject(Role.ARM, tally, baseline or _tally(ok=10_000), **more))
+    return judge(settings, Evidence(Role.ARM, tally, baseline or _tally(ok=10_000), **more))
 
 
 def test_few_requests_convict_nobody() -> None:
@@ -61,7 +61,7 @@ def test_what_says_nothing_of_the_version_is_not_looked_at(outcome: str) -> None
 
 def test_refusals_alone_do_not_convict_a_baseline() -> None:
     def ruling(**outcomes: int) -> Ruling:
-        return judge(DEFAULT, Subject(Role.BASELINE, _tally(ok=500, **outcomes))).ruling
+        return judge(DEFAULT, Evidence(Role.BASELINE, _tally(ok=500, **outcomes))).ruling
 
     assert ruling(INVALID_ARGUMENT=5000, DEADLINE_EXCEEDED=100) == Ruling.OK
     assert ruling(INTERNAL=100) == Ruling.BAD
@@ -82,7 +82,7 @@ def test_a_variant_that_is_as_slow_as_its_baseline_is_not_to_blame() -> None:
     # The same beside a baseline that is fast, one of too few requests, and as a baseline.
     for other in (_tally(ok=9000), _tally(ok=199, milliseconds={45.0: 199})):
         assert _arm(slow, other, slo_p99_ms=20.0).ruling == Ruling.BAD
-    assert judge(DEFAULT, Subject(Role.BASELINE, slow, None, 20.0)).ruling == Ruling.BAD
+    assert judge(DEFAULT, Evidence(Role.BASELINE, slow, None, 20.0)).ruling == Ruling.BAD
 
 
 def test_a_variant_that_is_slower_than_a_slow_baseline_is_bad() -> None:
@@ -136,26 +136,26 @@ def test_scores_of_one_answer_count_once() -> None:
 @pytest.mark.parametrize(("correlation", "ruling"), [(0.95, Ruling.OK), (0.899, Ruling.WAIT), (0.7, Ruling.BAD)])
 def test_rank_correlation_of_a_shadow(correlation: float, ruling: Ruling) -> None:
     settings = GuardSettings(min_correlation=0.9)
-    assert judge(settings, Subject(Role.SHADOW, _shadow(500, correlation=correlation))).ruling == ruling
+    assert judge(settings, Evidence(Role.SHADOW, _shadow(500, correlation=correlation))).ruling == ruling
 
 
 def test_score_difference_of_a_shadow() -> None:
-    subject = Subject(Role.SHADOW, _shadow(500))
+    subject = Evidence(Role.SHADOW, _shadow(500))
     assert judge(GuardSettings(max_difference=0.001), subject).ruling == Ruling.BAD
     assert judge(GuardSettings(max_difference=0.02), subject).ruling == Ruling.OK
 
 
 def test_failed_copies_and_nan_of_a_shadow() -> None:
-    assert judge(DEFAULT, Subject(Role.SHADOW, _shadow(500, failed=100))).ruling == Ruling.BAD
-    assert judge(DEFAULT, Subject(Role.SHADOW, _shadow(500, nan=100))).ruling == Ruling.BAD
-    assert judge(DEFAULT, Subject(Role.SHADOW, _shadow(500))).ruling == Ruling.OK
+    assert judge(DEFAULT, Evidence(Role.SHADOW, _shadow(500, failed=100))).ruling == Ruling.BAD
+    assert judge(DEFAULT, Evidence(Role.SHADOW, _shadow(500, nan=100))).ruling == Ruling.BAD
+    assert judge(DEFAULT, Evidence(Role.SHADOW, _shadow(500))).ruling == Ruling.OK
 
 
 def test_a_variant_within_its_limits_long_enough_is_promoted() -> None:
     settings = GuardSettings(promote_after_s=600)
     assert _arm(_tally(ok=1000), settings=settings, within_s=599).ruling == Ruling.OK
     assert _arm(_tally(ok=1000), settings=settings, within_s=600).ruling == Ruling.PROMOTE
-    assert judge(settings, Subject(Role.SHADOW, _shadow(500), within_s=600)).ruling == Ruling.OK
+    assert judge(settings, Evidence(Role.SHADOW, _shadow(500), within_s=600)).ruling == Ruling.OK
 
 
 def test_the_guard_that_is_off_judges_nothing() -> None:

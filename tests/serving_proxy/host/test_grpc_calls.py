@@ -10,8 +10,8 @@ import pytest
 
 from processor import ResourceExhaustedError
 from serving_proxy.host.grpc_calls import InFlight, single
-from serving_proxy.host.receive_timeout import Patience
-from serving_proxy.host.request_memory import Crowd
+from serving_proxy.host.receive_timeout import ReceiveTimeout
+from serving_proxy.host.request_memory import RequestMemory
 
 
 def test_a_call_is_in_flight_before_its_request_has_come() -> None:
@@ -25,7 +25,7 @@ def test_a_call_is_in_flight_before_its_request_has_come() -> None:
         async def answer(data: bytes, _: Any) -> bytes:
             return data
 
-        call = asyncio.ensure_future(single(answer, in_flight, Patience(10), 1 << 20)(requests(), None))
+        call = asyncio.ensure_future(single(answer, in_flight, ReceiveTimeout(10), 1 << 20)(requests(), None))
         await asyncio.sleep(0)
         waiting = asyncio.create_task(in_flight.wait(10))
         await asyncio.sleep(0.1)
@@ -55,7 +55,7 @@ def test_a_call_that_begins_as_the_last_one_ends_is_waited_for() -> None:
 
 
 def test_late_requests_are_refused_while_their_share_is_full() -> None:
-    class Full(Crowd):
+    class Full(RequestMemory):
         def is_full(self, *, waiting: bool) -> bool:
             return waiting
 
@@ -67,23 +67,23 @@ def test_late_requests_are_refused_while_their_share_is_full() -> None:
         yield b"request"
 
     async def run() -> None:
-        patience = Patience(30, Full(0))
-        watching = asyncio.create_task(patience.watch())
+        receive_timeout = ReceiveTimeout(30, Full(0))
+        watching = asyncio.create_task(receive_timeout.watch())
         with pytest.raises(ResourceExhaustedError, match="max_request_bytes_in_flight"):
-            await asyncio.wait_for(patience.first(never()), 5)
-        assert await patience.first(soon()) == b"request"
+            await asyncio.wait_for(receive_timeout.first(never()), 5)
+        assert await receive_timeout.first(soon()) == b"request"
         watching.cancel()
 
     asyncio.run(run())
 
 
 def test_crowd_counts_from_when_nobody_was_late() -> None:
-    crowd = Crowd(50 << 20)
-    assert not crowd.is_full(waiting=True)
+    request_memory = RequestMemory(50 << 20)
+    assert not request_memory.is_full(waiting=True)
     held = b"x" * (60 << 20)
-    assert crowd.is_full(waiting=True)
-    assert not crowd.is_full(waiting=False)
-    assert not crowd.is_full(waiting=True), held[:1]
+    assert request_memory.is_full(waiting=True)
+    assert not request_memory.is_full(waiting=False)
+    assert not request_memory.is_full(waiting=True), held[:1]
 
 
 def test_a_request_without_memory_is_refused() -> None:
@@ -108,7 +108,7 @@ def test_a_request_without_memory_is_refused() -> None:
         return data
 
     context = Context()
-    assert asyncio.run(single(answer, InFlight(), Patience(10), 1 << 20)(requests(), context)) == b""
+    assert asyncio.run(single(answer, InFlight(), ReceiveTimeout(10), 1 << 20)(requests(), context)) == b""
     assert context.code is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "max_request_bytes_in_flight" in str(context.details)
     assert int(context.metadata["grpc-retry-pushback-ms"]) > 0

@@ -5,7 +5,7 @@ import pytest
 
 from processor import Answer
 from serving_proxy.host.call import Call, Operation
-from serving_proxy.host.inline_execution import Pace, kind_of
+from serving_proxy.host.inline_execution import RequestDurations, kind_of
 
 PREDICT = Operation("tfserving", "Predict")
 
@@ -20,52 +20,52 @@ KIND = kind_of(Call(PREDICT, b"\x0a\x03abc" + bytes(20)))
 
 
 def test_unknown_kind_is_not_short() -> None:
-    assert not Pace().is_short(KIND)
+    assert not RequestDurations().is_short(KIND)
 
 
 @pytest.mark.parametrize(("run_us", "short"), [(40, True), (99, True), (101, False), (5000, False)])
 def test_kind_is_as_short_as_its_requests(run_us: float, short: bool) -> None:
-    pace = Pace()
-    pace.learn(KIND, _answer(run_us), inline=False)
-    assert pace.is_short(KIND) is short
+    durations = RequestDurations()
+    durations.learn(KIND, _answer(run_us), inline=False)
+    assert durations.is_short(KIND) is short
 
 
 def test_average_moves() -> None:
-    pace = Pace()
-    pace.learn(KIND, _answer(1000), inline=False)
+    durations = RequestDurations()
+    durations.learn(KIND, _answer(1000), inline=False)
     for _ in range(20):
-        pace.learn(KIND, _answer(40), inline=False)
-    assert pace.is_short(KIND)
+        durations.learn(KIND, _answer(40), inline=False)
+    assert durations.is_short(KIND)
     for _ in range(3):
-        pace.learn(KIND, _answer(1000), inline=True)
-    assert not pace.is_short(KIND)
+        durations.learn(KIND, _answer(1000), inline=True)
+    assert not durations.is_short(KIND)
 
 
 def test_short_request_that_waits_is_kept_off_the_loop_longer_each_time() -> None:
     """A batch that is waited for does not show in the time that a run takes."""
-    pace = Pace()
-    pace.learn(KIND, _answer(40), inline=False)
+    durations = RequestDurations()
+    durations.learn(KIND, _answer(40), inline=False)
     gaps = []
     for _ in range(3):
-        assert pace.is_short(KIND)
-        pace.learn(KIND, _answer(40, total_us=2000), inline=True)
+        assert durations.is_short(KIND)
+        durations.learn(KIND, _answer(40, total_us=2000), inline=True)
         gap = 0
-        while not pace.is_short(KIND):
+        while not durations.is_short(KIND):
             gap += 1
         gaps.append(gap)
     assert gaps == [100, 400, 1600]
 
 
 def test_kind_whose_graph_has_loops_is_kept_off_the_loop_for_long() -> None:
-    pace = Pace()
-    pace.learn(KIND, _answer(40), inline=False)
-    pace.refuse(KIND)
+    durations = RequestDurations()
+    durations.learn(KIND, _answer(40), inline=False)
+    durations.refuse(KIND)
     for _ in range(50):
-        assert not pace.is_short(KIND)
-        pace.learn(KIND, _answer(40), inline=False)
+        assert not durations.is_short(KIND)
+        durations.learn(KIND, _answer(40), inline=False)
     for _ in range(100):
-        pace.learn(KIND, _answer(40), inline=False)
-    assert pace.is_short(KIND), "another version may have taken its place"
+        durations.learn(KIND, _answer(40), inline=False)
+    assert durations.is_short(KIND), "another version may have taken its place"
 
 
 def test_kinds_differ_by_what_decides() -> None:
@@ -87,7 +87,7 @@ def test_any_bytes_have_a_kind(data: bytes) -> None:
 
 
 def test_memory_is_bounded() -> None:
-    pace = Pace()
+    durations = RequestDurations()
     for number in range(10_000):
-        pace.learn(kind_of(Call(PREDICT, b"", model=str(number))), _answer(40), inline=False)
-    assert len(pace._known) <= 4096
+        durations.learn(kind_of(Call(PREDICT, b"", model=str(number))), _answer(40), inline=False)
+    assert len(durations._known) <= 4096

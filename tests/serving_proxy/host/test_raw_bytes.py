@@ -25,7 +25,7 @@ from serving_proxy.host.http_app import Application
 from serving_proxy.host.model_control import ModelControl
 from serving_proxy.host.options import HostOptions
 from serving_proxy.host.readiness import Readiness
-from serving_proxy.host.receive_timeout import Patience
+from serving_proxy.host.receive_timeout import ReceiveTimeout
 
 ROWS = 50_000
 X = np.ones((ROWS, 3), np.float32)
@@ -103,7 +103,7 @@ def test_grpc_request_is_not_decoded(host: Host) -> None:
         yield data
 
     async def run() -> None:
-        handle = unary(Engine(host), Operation("tfserving", "Predict"), InFlight(), Patience(10), 1 << 26)
+        handle = unary(Engine(host), Operation("tfserving", "Predict"), InFlight(), ReceiveTimeout(10), 1 << 26)
         # The first by the queue, and once it is known to be short, on the loop.
         for _ in range(3):
             answers.append(await handle(once(), context))

@@ -15,7 +15,7 @@ import pytest
 
 from helpers.proxies.proxy_support import ProxyThread, wait_for, write_model
 from serving_proxy import Client
-from serving_proxy.deploy.operations import Verbs
+from serving_proxy.deploy.operations import Operations
 from serving_proxy.errors import ExhaustedError, InvalidError, NotFoundError, PreconditionError
 from serving_proxy.sources import watcher
 
@@ -314,9 +314,9 @@ def test_settings_that_a_full_disk_keeps_out_are_told_of_and_tried_again(
     file.write_text('{"defaults": {"config": {"session_num": 2}}}', encoding="utf-8")
     options = ("--config", str(place / "models.config"), "--model-settings", str(file))
     tried = []
-    deploy = Verbs.deploy
+    deploy = Operations.deploy
 
-    async def fail_twice(self: Verbs, *args: Any, **more: Any) -> Any:
+    async def fail_twice(self: Operations, *args: Any, **more: Any) -> Any:
         tried.append(args)
         if len(tried) < 3:
             raise ExhaustedError("/: no space left on device")
@@ -324,7 +324,7 @@ def test_settings_that_a_full_disk_keeps_out_are_told_of_and_tried_again(
 
     with ProxyThread(place, *options) as proxy, proxy.client() as client:
         becomes(lambda: states(client), {3: "ready"})
-        monkeypatch.setattr(Verbs, "deploy", fail_twice)
+        monkeypatch.setattr(Operations, "deploy", fail_twice)
         file.write_text('{"defaults": {"config": {"session_num": 3}}}', encoding="utf-8")
         version = ("models", "ranking", "versions", "3", "config", "session_num")
         becomes(lambda: functools.reduce(lambda found, key: found[key], version, proxy.desired()), 3)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from helpers.proxies.proxy_support import wait_for
 from serving_proxy.state_dir.actual import ActualFiles, is_alive, parse_actual, process_runs, process_ticks
-from serving_proxy.system.liveness import Heartbeats, is_stopped
+from serving_proxy.system.liveness import HostLiveness, is_stopped
 
 ACTUAL = {
     "schema": 1, "host": "host-0", "pid": 1, "started": "2026-11-21T19:00:00Z", "generation": 42, "desired_error": None,
@@ -111,18 +111,18 @@ def test_processes_that_have_ended_do_not_run() -> None:
 
 
 def test_silence_is_of_one_process(tmp_path: Path) -> None:
-    heartbeats = Heartbeats()
+    liveness = HostLiveness()
     process = subprocess.Popen(["sleep", "60"])
     try:
         process.send_signal(signal.SIGSTOP)
         wait_for(lambda: is_stopped(process.pid))
         for _ in range(3):
             time.sleep(0.05)
-            heartbeats.begin()
-            heartbeats.look("host-0", tmp_path, process.pid)
-        assert heartbeats.silence("host-0", process.pid)[1] >= 0.1
+            liveness.begin()
+            liveness.look("host-0", tmp_path, process.pid)
+        assert liveness.silence("host-0", process.pid)[1] >= 0.1
         # The next one has not been seen yet: what the first one did is no sign of it.
-        assert heartbeats.silence("host-0", process.pid + 1) == (0.0, 0.0)
+        assert liveness.silence("host-0", process.pid + 1) == (0.0, 0.0)
     finally:
         process.kill()
         process.wait()

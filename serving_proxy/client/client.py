@@ -6,20 +6,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import httpx
 
-from serving_proxy.access.tokens import check_clear_text, find_token
-from serving_proxy.errors import CancelledError, LateError, PreconditionError, UnavailableError, from_status
+from serving_proxy.access.tokens import check_clear_text
+from serving_proxy.client.transport import POLL_S, RetryingTransport, error_of, named_faults
+from serving_proxy.errors import CancelledError, LateError, PreconditionError
 
 DEFAULT_SERVER = "http://127.0.0.1:8502"
-_POLL_S = 0.2
-# Whoever waits longer than this is told why.
-_SILENT_S = 1.0
 
 Json = dict[str, Any]
 
@@ -65,11 +62,11 @@ class Client:
             check_clear_text(server)
         trusted: bool | str = str(verify) if isinstance(verify, Path) else verify
         # What the environment says of proxies is about other networks.
-        with self._faults():
+        with named_faults(self.server):
             self._http = httpx.Client(
                 base_url=server,
                 timeout=timeout,
-                transport=_Patient(server, token, trusted, start_timeout, told),
+                transport=RetryingTransport(server, token, trusted, start_timeout, told),
                 trust_env=False,
                 follow_redirects=False,
             )
@@ -237,7 +234,7 @@ class Client:
                 raise LateError(
                     f"{job['model']}/{job['version']}: {job['step']} after {timeout:g} s, expected it ready"
                 )
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
 
     def stream(self, *topics: str, after: int | None = None) -> Iterator[tuple[str, Json]]:
         """Yield (`event` or `status`, its content) as things happen, until the proxy ends.
@@ -252,12 +249,12 @@ class Client:
         headers = {} if after is None else {"Last-Event-ID": str(after)}
         query = {"topics": list(topics)} if topics else {}
         with (
-            self._faults(),
+            named_faults(self.server),
             self._http.stream("GET", "/v1/stream", params=query, headers=headers, timeout=60.0) as answer,
         ):
             if answer.status_code != 200:
                 answer.read()
-                raise _error(answer)
+                raise error_of(answer)
             kind, data = "", ""
             for line in answer.iter_lines():
                 field, _, value = line.partition(": ")
@@ -279,95 +276,8 @@ class Client:
         self, method: str, path: str, body: Any, query: Mapping[str, Any] | None = None, content: bytes | None = None
     ) -> httpx.Response:
         headers = {"Content-Type": "text/plain"} if content is not None else None
-        with self._faults():
+        with named_faults(self.server):
             answer = self._http.request(method, path, json=body, params=query, content=content, headers=headers)
         if answer.is_error:
-            raise _error(answer)
+            raise error_of(answer)
         return answer
-
-    def _faults(self) -> _Faults:
-        return _Faults(self.server)
-
-
-class _Patient(httpx.HTTPTransport):
-    """Brings the token, and tries again while the connection is refused: nothing was sent, and a proxy may come."""
-
-    def __init__(
-        self,
-        server: str,
-        token: str | None,
-        verify: bool | str,
-        start_timeout: float,
-        told: Callable[[str], None] | None,
-    ) -> None:
-        super().__init__(verify=verify, trust_env=False)
-        self._server = server
-        self._given = token or None
-        self._found: str | None = None
-        self._start_timeout = start_timeout
-        self._told = told
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        begun, silent = time.monotonic(), True
-        while True:
-            try:
-                answer = self._send(request)
-                if answer.status_code == 401 and self._given is None and self._find():
-                    # Another proxy has the port by now, or its token came with it.
-                    answer.close()
-                    answer = self._send(request)
-                return answer
-            except httpx.ConnectError as error:
-                waited = time.monotonic() - begun
-                if not _is_refusal(error) or waited >= self._start_timeout:
-                    raise
-            if silent and self._told is not None and waited >= _SILENT_S:
-                silent = False
-                self._told(
-                    f"{self._server}: connection refused, waiting {self._start_timeout:g} s for a proxy to start"
-                )
-            time.sleep(_POLL_S)
-
-    def _send(self, request: httpx.Request) -> httpx.Response:
-        if self._given is None and self._found is None:
-            self._find()
-        token = self._given or self._found
-        if token is not None:
-            request.headers["Authorization"] = f"Bearer {token}"
-        return super().handle_request(request)
-
-    def _find(self) -> bool:
-        """Look for the token, and say whether it is another one."""
-        before, self._found = self._found, find_token(self._server)
-        return self._found not in {None, before}
-
-
-def _is_refusal(error: BaseException | None) -> bool:
-    """Say whether an error of the network comes from a port at which nobody listens."""
-    while error is not None and not isinstance(error, ConnectionRefusedError):
-        error = error.__cause__ or error.__context__
-    return error is not None
-
-
-class _Faults:
-    """Gives the errors of the network our names."""
-
-    def __init__(self, server: str) -> None:
-        self._server = server
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if isinstance(error, httpx.TimeoutException):
-            raise LateError(f"{self._server}: no answer in time, expected a proxy") from error
-        if isinstance(error, httpx.HTTPError | httpx.InvalidURL):
-            raise UnavailableError(
-                f"{self._server}: {error}, expected a proxy; is `serving-proxy serve` running?"
-            ) from error
-
-
-def _error(answer: httpx.Response) -> Exception:
-    with suppress(ValueError, KeyError, TypeError):
-        found = answer.json()["error"]
-        return from_status(found["status"], found["message"])
-    return UnavailableError(f"{answer.url}: HTTP {answer.status_code}, expected a proxy")
