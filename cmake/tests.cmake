@@ -78,6 +78,7 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   libprocessor/src/runtime/threads/placed_threads.cc
   libprocessor/src/runtime/threads/process_threads.cc
   libprocessor/src/runtime/threads/request_threads.cc
+  libprocessor/src/runtime/requests/request_gate.cc
   libprocessor/src/runtime/requests/request_watch.cc
   libprocessor/src/runtime/session/session_slot.cc
   libprocessor/src/runtime/stats/stats.cc
@@ -92,6 +93,7 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   tests/libprocessor/base/test_log.cc
   tests/libprocessor/runtime/threads/test_process_threads.cc
   tests/libprocessor/runtime/threads/test_request_threads.cc
+  tests/libprocessor/runtime/requests/test_request_gate.cc
   tests/libprocessor/runtime/requests/test_request_watch.cc
   tests/libprocessor/runtime/session/test_session_slot.cc
   tests/libprocessor/runtime/executor/test_step_runner.cc

@@ -56,7 +56,7 @@ void HostControl::SettleServing(const Plan& plan) {
       const DesiredVersion& wanted = desired_.models.at(name).versions.at(number);
       // Beside an entry that is wrong the version goes on as it was.
       if (wanted.fault.ok()) UpdateSettings(instance, wanted);
-      const CpuSet cpus = instance.version->model().Cpus();
+      const CpuSet cpus = instance.version->model().slots().Cpus();
       apart = apart && !cpus.empty() && instance.version->model().execution() == Execution::kPinned;
       (id == model.baseline ? of_baselines : of_others).insert(cpus.begin(), cpus.end());
     }
@@ -144,7 +144,7 @@ ActualVersion HostControl::Describe(const Instance& instance) const {
   if (instance.view.state == VersionState::kLoading) actual.progress = instance.progress;
   if (instance.version != nullptr) {
     actual.sessions = instance.version->sessions();
-    actual.cpuset = absl::StrJoin(instance.version->model().Cpusets(), ";");
+    actual.cpuset = absl::StrJoin(instance.version->model().slots().Cpusets(), ";");
     if (actual.cpuset.find_first_not_of(';') == std::string::npos) actual.cpuset.clear();
     actual.precision = instance.version->precision();
     actual.warmup = instance.version->warmup();

@@ -15,7 +15,7 @@
 #include "src/codec/codec.h"
 #include "src/host/request_log/request_log.h"
 #include "src/host/requests/route_table.h"
-#include "src/runtime/model/model.h"
+#include "src/runtime/model/work.h"
 #include "src/runtime/stats/stats.h"
 
 namespace processor {

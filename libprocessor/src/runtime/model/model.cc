@@ -1,246 +1,168 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/model/model.h"
 
-#include <chrono>
-#include <set>
+#include <condition_variable>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "src/runtime/model/model_admission.h"
 #include "src/runtime/requests/deadline.h"
 #include "src/runtime/requests/exception_status.h"
 
 namespace processor {
+namespace {
+
+// Waits for one event, once.
+class Latch {
+ public:
+  void Set() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    set_ = true;
+    wake_.notify_all();
+  }
+  void Wait() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    wake_.wait(lock, [this] { return set_; });
+  }
+  /// False if `deadline_us` came first.
+  bool WaitUntil(int64_t deadline_us) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return wake_.wait_until(lock, DeadlinePoint(deadline_us), [this] { return set_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool set_ = false;
+};
+
+// A request whose caller waits while a thread of a slot runs it.
+class WaitedWork : public AsyncWork {
+ public:
+  explicit WaitedWork(Work& work) : work_(work) {
+    priority = work.priority;
+    deadline_us = work.deadline_us;
+    caller_keeps_deadline = true;
+  }
+  absl::Status Decode(const ModelVersion& version, DecodedRequest* request) override {
+    return work_.Decode(version, request);
+  }
+  absl::Status Encode(const ModelVersion& version, const DecodedRequest& request,
+                      std::vector<tensorflow::Tensor>& outputs) override {
+    return work_.Encode(version, request, outputs);
+  }
+  void Done(const absl::Status& status) noexcept override {
+    status_ = status;
+    work_.timing = timing;
+    latch_.Set();
+  }
+
+  Latch& latch() { return latch_; }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  Work& work_;
+  Latch latch_;
+  absl::Status status_;
+};
+
+}  // namespace
 
 Model::Model(ModelConfig config, std::string base_dir, std::shared_ptr<LoadProgress> progress)
-    : config_(std::move(config)),
-      base_dir_(std::move(base_dir)),
-      progress_(std::move(progress)),
-      execution_(config_.execution),
-      timeline_(config_.timeline),
-      batcher_(BatcherSetup()) {
-  const auto share = std::make_shared<RequestThreads::Share>();
-  for (int i = 0; i < config_.session_num; ++i) {
-    SessionSlot::Options options;
-    options.shared = &RequestThreads::OfProcess();
-    options.share = share;
-    options.name = absl::StrCat("session-", i);
-    options.index = i;
-    options.intra_op_threads = config_.intra_op_parallelism_threads;
-    options.inter_op_threads = config_.inter_op_parallelism_threads;
-    options.worker_threads = config_.worker_threads;
-    options.max_queue_size = config_.max_queue_size;
-    // Threads that wait for company, as those of a batcher may, leave their CPU to others.
-    options.one_task_per_cpu = config_.batching.mode == BatchMode::kOff;
-    if (!config_.cpusets.empty()) options.cpus = config_.cpusets[i];
-    slots_.push_back(std::make_unique<SessionSlot>(std::move(options)));
-    serve_tasks_.push_back(MakeServeTask(i));
-  }
-  batcher_.SetOptions(config_.batching);
-}
-
-Model::~Model() { Close(); }
+    : parts_(std::move(config), std::move(base_dir), std::move(progress)), execution_(parts_.config.execution) {}
 
 absl::Status Model::Load(ModelConfig config, const std::string& base_dir, std::shared_ptr<Model>* model,
                          std::shared_ptr<LoadProgress> progress) {
   if (progress == nullptr) progress = std::make_shared<LoadProgress>();
   std::shared_ptr<Model> result(new Model(std::move(config), base_dir, std::move(progress)));
-  if (absl::Status s = result->LoadFirst(); !s.ok()) {
-    result->Close();
-    return s;
-  }
-  if (!result->config_.checkpoint_dir.empty()) {
-    result->updater_ = std::thread([raw = result.get()] { raw->FollowCheckpoints(); });
-  }
+  if (absl::Status s = result->parts_.versions.Start(); !s.ok()) return s;
   *model = std::move(result);
   return absl::OkStatus();
 }
 
-std::shared_ptr<ModelVersion> Model::version() const {
-  std::lock_guard<std::mutex> lock(version_mutex_);
-  return version_;
-}
-
-absl::Status Model::Admit() {
-  in_flight_.fetch_add(1);
-  const State state = state_.load();
-  if (state == State::kServing) return absl::OkStatus();
-  Leave();
-  if (state == State::kDraining) return absl::UnavailableError("model: draining, expected one that serves");
-  return absl::FailedPreconditionError("model: freed, expected one that is loaded");
-}
-
-void Model::Leave() noexcept {
-  if (in_flight_.fetch_sub(1) == 1 && state_.load() != State::kServing) {
-    std::lock_guard<std::mutex> lock(idle_mutex_);
-    idle_.notify_all();
+absl::Status Model::Run(Work& work) {
+  if (execution() == Execution::kPinned) return RunPinned(work);
+  const int64_t start_ns = NowNs();
+  if (absl::Status s = parts_.gate.Admit(); !s.ok()) {
+    parts_.RecordRefusal(s, start_ns);
+    return s;
   }
+  Admission admission(&parts_.gate);
+  const int session = parts_.slots.Pick();
+  if (batched_.on() && !work.alone) return batched_.Run(work, session);
+  return unbatched_.Run(admission, work, session);
 }
 
-int Model::PickSession() {
-  const int n = static_cast<int>(slots_.size());
-  if (n == 1) return 0;
-  switch (config_.select_session_policy) {
-    case SelectPolicy::kMod: {
-      static std::atomic<unsigned> threads{0};
-      thread_local const unsigned number = threads.fetch_add(1, std::memory_order_relaxed);
-      return static_cast<int>(number % n);
-    }
-    case SelectPolicy::kRoundRobin: {
-      // In turn, but past those that are busy as long as one is idle.
-      const int first = static_cast<int>(next_session_.fetch_add(1, std::memory_order_relaxed) % n);
-      for (int i = 0; i < n; ++i) {
-        const int candidate = (first + i) % n;
-        if (slots_[candidate]->load().load(std::memory_order_relaxed) > 0) continue;
-        if (i > 0) next_session_.fetch_add(static_cast<uint64_t>(i), std::memory_order_relaxed);
-        return candidate;
-      }
-      return first;
-    }
-    case SelectPolicy::kLeastLoaded: {
-      // The search begins somewhere else each time, so that equals share.
-      const int first = static_cast<int>(next_session_.fetch_add(1, std::memory_order_relaxed) % n);
-      int best = first;
-      for (int i = 1; i < n; ++i) {
-        const int candidate = (first + i) % n;
-        if (slots_[candidate]->load().load(std::memory_order_relaxed) <
-            slots_[best]->load().load(std::memory_order_relaxed)) {
-          best = candidate;
-        }
-      }
-      return best;
-    }
+absl::Status Model::RunPinned(Work& work) {
+  const auto waited = std::make_shared<WaitedWork>(work);
+  uint64_t id = 0;
+  if (absl::Status s = Start(waited, -1, &id); !s.ok()) return s;
+  if (work.deadline_us != 0 && !waited->latch().WaitUntil(work.deadline_us)) {
+    // What runs already stops at its next kernel, and is waited for: it uses what the caller lent. An exception must not
+    // end the waiting either.
+    Attempt([&] { return Cancel(id, DeadlinePassed()); }).IgnoreError();
   }
-  return 0;
+  waited->latch().Wait();
+  return waited->status();
 }
 
-void Model::RecordRefusal(const absl::Status& status, int64_t start_ns) noexcept {
-  RequestTiming timing;
-  timing.queue_ns = timing.total_ns = NowNs() - start_ns;
-  refused_.Record(status.code(), timing);
-}
-
-absl::Status Model::CheckModelSpec(const ModelVersion& version, const DecodedRequest& request) const {
-  if (!request.model_name.empty() && config_.model_name.has_value() && request.model_name != *config_.model_name) {
-    return absl::NotFoundError(
-        absl::StrCat("model '", request.model_name, "': not loaded, expected '", *config_.model_name, "'"));
+absl::Status Model::Start(std::shared_ptr<AsyncWork> work, int preferred_session, uint64_t* id) {
+  const int64_t start_ns = NowNs();
+  if (absl::Status s = parts_.gate.Admit(); !s.ok()) {
+    parts_.RecordRefusal(s, start_ns);
+    return s;
   }
-  if (!request.version_label.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("version label '", request.version_label, "': a single model has no labels"));
-  }
-  if (request.model_version.has_value() && request.model_version != version.source().number) {
-    const auto& number = version.source().number;
-    return absl::NotFoundError(absl::StrCat("model version ", *request.model_version, ": not loaded, expected ",
-                                            number.has_value() ? absl::StrCat(*number) : "a request without version"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Model::RunOnVersion(ModelVersion& version, int session, const DecodedRequest& request,
-                                 std::vector<tensorflow::Tensor>* outputs) {
-  const int64_t trace = timeline_.Next();
-  if (trace < 0) return version.Run(session, request, outputs);
-  tensorflow::StepStats stats;
-  const absl::Status status = version.RunTraced(session, request, outputs, &stats);
-  if (status.ok()) timeline_.Write(trace, stats);
+  Admission admission(&parts_.gate);
+  const int session = preferred_session >= 0 ? preferred_session % parts_.slots.size() : parts_.slots.Pick();
+  const absl::Status status = Attempt([&] {
+    return batched_.on() ? batched_.Start(admission, std::move(work), session, id)
+                         : unbatched_.Start(admission, std::move(work), session, id);
+  });
+  if (!status.ok()) parts_.RecordRefusal(status, start_ns);
   return status;
 }
 
-absl::Status Model::SetCpuset(std::string_view cpuset) {
-  if (absl::Status s = Admit(); !s.ok()) return s;
-  const Admission admission(this);
-  const CpuSet allowed = AllowedCpus();
-  std::vector<CpuSet> groups(slots_.size(), allowed);
-  absl::Status status;
-  if (!cpuset.empty()) status = ParseCpusets(cpuset, static_cast<int>(slots_.size()), allowed, &groups);
-  if (status.ok()) {
-    for (size_t i = 0; i < slots_.size(); ++i) slots_[i]->SetCpus(groups[i]);
-  }
-  return status;
-}
-
-CpuSet Model::Cpus() const {
-  std::set<int> all;
-  for (const auto& slot : slots_) {
-    const CpuSet cpus = slot->cpus();
-    if (cpus.empty()) return {};
-    all.insert(cpus.begin(), cpus.end());
-  }
-  return CpuSet(all.begin(), all.end());
-}
-
-int Model::RequestsAtOnce() const {
-  if (config_.worker_threads > 0) return config_.session_num * config_.worker_threads;
-  return static_cast<int>(RequestThreads::OfProcess().at_once());
-}
-
-std::vector<std::string> Model::Cpusets() const {
-  std::vector<std::string> cpusets;
-  for (const auto& slot : slots_) cpusets.push_back(FormatCpuset(slot->cpus()));
-  return cpusets;
-}
-
-absl::Status Model::Drain(int64_t deadline_us) {
-  State serving = State::kServing;
-  if (!state_.compare_exchange_strong(serving, State::kDraining) && serving == State::kClosed) {
-    return absl::FailedPreconditionError("model: freed, expected one that is loaded");
-  }
-  drained_ = true;
-  std::unique_lock<std::mutex> lock(idle_mutex_);
-  const auto idle = [this] { return in_flight_.load() == 0; };
-  if (deadline_us == 0) {
-    idle_.wait(lock, idle);
-    return absl::OkStatus();
-  }
-  if (idle_.wait_until(lock, DeadlinePoint(deadline_us), idle)) return absl::OkStatus();
-  return absl::DeadlineExceededError(absl::StrCat("model: ", in_flight_.load(), " requests left at the deadline"));
-}
-
-void Model::Refuse() noexcept {
-  state_ = State::kClosed;
-  const absl::Status freed =
-      StatusWithoutThrowing(absl::StatusCode::kCancelled, "request: the model was freed while it waited");
-  batcher_.Stop(freed);
-  for (auto& slot : slots_) slot->Refuse(freed);
+absl::Status Model::Cancel(uint64_t id, const absl::Status& status) {
+  if (parts_.watch.Stop(id, status)) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("request ", id, ": not in flight"));
 }
 
 void Model::StopRequests(const absl::Status& status) noexcept {
   drained_ = true;
-  watch_.StopAll(status);
+  parts_.watch.StopAll(status);
+}
+
+absl::Status Model::SetCpuset(std::string_view cpuset) {
+  if (absl::Status s = parts_.gate.Admit(); !s.ok()) return s;
+  const Admission admission(&parts_.gate);
+  return parts_.slots.SetCpuset(cpuset);
+}
+
+absl::Status Model::Drain(int64_t deadline_us) {
+  if (absl::Status s = parts_.gate.BeginDrain(); !s.ok()) return s;
+  drained_ = true;
+  return parts_.gate.WaitUntilIdle(deadline_us);
+}
+
+void Model::Refuse() noexcept {
+  parts_.gate.Close();
+  const absl::Status freed =
+      StatusWithoutThrowing(absl::StatusCode::kCancelled, "request: the model was freed while it waited");
+  batched_.Stop(freed);
+  parts_.slots.Refuse(freed);
 }
 
 void Model::Close() noexcept {
   if (closed_.exchange(true)) return;
   Refuse();
-  progress_->GiveUp(
-      StatusWithoutThrowing(absl::StatusCode::kCancelled, "load: given up, since the model is being freed"));
-  {
-    std::lock_guard<std::mutex> lock(update_mutex_);
-    stop_updates_ = true;
-  }
-  update_wake_.notify_all();
-  if (updater_.joinable()) updater_.join();
-  const auto idle = [this] { return in_flight_.load() == 0; };
-  const auto grace = std::chrono::duration<double>(drained_.load() ? 0 : config_.drain_seconds);
-  {
-    std::unique_lock<std::mutex> lock(idle_mutex_);
-    idle_.wait_for(lock, grace, idle);
-  }
+  parts_.versions.Stop();
+  parts_.gate.WaitUntilIdleFor(drained_.load() ? 0 : parts_.config.drain_seconds);
   StopRequests(StatusWithoutThrowing(absl::StatusCode::kCancelled, "request: the model was freed while it ran"));
-  for (auto& slot : slots_) slot->Stop();
-  {
-    std::unique_lock<std::mutex> lock(idle_mutex_);
-    idle_.wait(lock, idle);
-  }
-  watch_.End();
-  std::vector<std::shared_ptr<ModelVersion>> retired;
-  std::shared_ptr<ModelVersion> current;
-  {
-    std::lock_guard<std::mutex> lock(version_mutex_);
-    retired.swap(retired_);
-    current.swap(version_);
-  }
+  parts_.slots.Stop();
+  parts_.gate.WaitUntilIdle(/*deadline_us=*/0).IgnoreError();
+  parts_.watch.End();
+  parts_.versions.Release();
 }
 
 }  // namespace processor

@@ -23,6 +23,18 @@ const char* PolicyName(SelectPolicy policy) {
   return "";
 }
 
+const char* StateName(RequestGate::State state) {
+  switch (state) {
+    case RequestGate::State::kServing:
+      return "ready";
+    case RequestGate::State::kDraining:
+      return "draining";
+    case RequestGate::State::kClosed:
+      return "closed";
+  }
+  return "";
+}
+
 Json ShapeJson(const tensorflow::PartialTensorShape& shape) {
   if (shape.unknown_rank()) return nullptr;
   Json dims = Json::array();
@@ -83,8 +95,7 @@ std::string Model::DropInSignatureJson() const {
 std::string Model::InfoJson() const {
   const std::shared_ptr<ModelVersion> version = this->version();
   Json info;
-  const State state = state_.load();
-  info["state"] = state == State::kServing ? "ready" : state == State::kDraining ? "draining" : "closed";
+  info["state"] = StateName(parts_.gate.state());
   if (version != nullptr) {
     const VersionSource& source = version->source();
     info["path"] = source.saved_model_dir;
@@ -102,37 +113,29 @@ std::string Model::InfoJson() const {
   }
   if (version != nullptr) info["batching_rows"] = version->output_rows.Json(version->signatures().all());
   info["execution"] = execution() == Execution::kInline ? "inline" : "pinned";
-  info["select_session_policy"] = PolicyName(config_.select_session_policy);
-  info["sessions"] = slots_.size();
-  info["intra_op_threads"] = config_.intra_op_parallelism_threads;
-  info["batching"] = BatchOptionsJson(batcher_.options());
-  info["cpusets"] = Cpusets();
-  {
-    std::lock_guard<std::mutex> lock(version_mutex_);
-    info["update"] = {{"checkpoint_dir", config_.checkpoint_dir},
-                      {"error", update_error_},
-                      {"refused", refused_update_},
-                      {"retired_versions", retired_.size()}};
-  }
+  info["select_session_policy"] = PolicyName(config().select_session_policy);
+  info["sessions"] = parts_.slots.size();
+  info["intra_op_threads"] = config().intra_op_parallelism_threads;
+  info["batching"] = BatchOptionsJson(batching());
+  info["cpusets"] = parts_.slots.Cpusets();
+  const ModelVersions::Following following = parts_.versions.following();
+  info["update"] = {{"checkpoint_dir", config().checkpoint_dir},
+                    {"error", following.error},
+                    {"refused", following.refused},
+                    {"retired_versions", following.retired}};
   if (version != nullptr) info["signatures"] = SignaturesList(*version);
-  info["config"] = config_.source;
+  info["config"] = config().source;
   return JsonText(info);
-}
-
-size_t Model::queued() const {
-  size_t queued = batcher_.waiting();
-  for (const auto& slot : slots_) queued += slot->queued();
-  return queued;
 }
 
 std::string Model::StatsJson() const {
   Json stats;
-  stats["in_flight"] = in_flight_.load();
-  size_t queued = batcher_.waiting();
+  stats["in_flight"] = parts_.gate.in_flight();
+  size_t queued = batched_.waiting();
   nlohmann::json total;
-  std::vector<const SessionStats*> all = {&refused_};
+  std::vector<const SessionStats*> all = {&parts_.refused};
   Json sessions = Json::array();
-  for (const auto& slot : slots_) {
+  for (const auto& slot : parts_.slots) {
     nlohmann::json session;
     SessionStats::Describe({&slot->stats()}, &session);
     const size_t waiting = slot->queued();
@@ -146,15 +149,15 @@ std::string Model::StatsJson() const {
   SessionStats::Describe(all, &total);
   for (const auto& item : total.items()) stats[item.key()] = Json(item.value());
   stats["queued"] = queued;
-  Json batching = BatchOptionsJson(batcher_.options());
-  batching["rows"] = batch_stats_.rows.Json();
-  batching["requests"] = batch_stats_.requests.Json();
-  batching["repeated"] = batch_stats_.repeated.load();
+  Json batches = BatchOptionsJson(batching());
+  batches["rows"] = batch_stats().rows.Json();
+  batches["requests"] = batch_stats().requests.Json();
+  batches["repeated"] = batch_stats().repeated.load();
   if (const std::shared_ptr<ModelVersion> version = this->version(); version != nullptr) {
-    batching["checks"] = version->output_rows.checks();
-    batching["differed"] = version->output_rows.differed();
+    batches["checks"] = version->output_rows.checks();
+    batches["differed"] = version->output_rows.differed();
   }
-  stats["batching"] = batching;
+  stats["batching"] = batches;
   stats["request_bytes"] = RequestBytesJson();
   stats["sessions"] = sessions;
   return JsonText(stats);

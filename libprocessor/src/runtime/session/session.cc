@@ -34,17 +34,6 @@ tensorflow::SessionOptions TensorFlowOptions(const SessionOptions& options) {
 // Does a failure say nothing about the graph?
 bool IsTransient(const absl::Status& status) { return absl::IsResourceExhausted(status); }
 
-// Runs a callable unless nobody wants what comes of it. A step that was cancelled while its last kernel ran may say that
-// all is well, and kernels that stop midway leave their outputs unfinished: nothing of it is given out.
-template <typename Callable>
-absl::Status RunWanted(const Callable& callable) {
-  Cancellation* const cancellation = Cancellation::Current();
-  if (cancellation == nullptr) return callable();
-  if (cancellation->requested()) return cancellation->why();
-  const absl::Status status = callable();
-  return cancellation->requested() ? cancellation->why() : status;
-}
-
 }  // namespace
 
 const char* ExecutorName(Executor executor) {
@@ -62,7 +51,7 @@ absl::Status Session::Create(const tensorflow::GraphDef& graph, const SessionOpt
   devices.push_back(std::move(device));
   result->session_ = std::make_unique<tensorflow::DirectSession>(
       TensorFlowOptions(options), new tensorflow::StaticDeviceMgr(std::move(devices)), nullptr);
-  result->handles_ = std::make_unique<std::atomic<int64_t>[]>(kMaxCallables);
+  result->handles_ = std::make_unique<std::atomic<Handle>[]>(kMaxCallables);
   for (int i = 0; i < kMaxCallables; ++i) result->handles_[i].store(kNotMade, std::memory_order_relaxed);
   if (absl::Status status = result->session_->Create(graph); !status.ok()) return status;
   *session = std::move(result);
@@ -75,8 +64,7 @@ Session::~Session() {
 
 void Session::Claim(ScratchUse use) { device_->Claim(use); }
 
-absl::Status Session::Make(const Signature& signature, const std::vector<int>& outputs, bool traced,
-                           tensorflow::Session::CallableHandle* handle) {
+absl::Status Session::Make(const Signature& signature, const std::vector<int>& outputs, bool traced, Handle* handle) {
   tensorflow::CallableOptions options;
   for (const TensorSpec& input : signature.inputs()) options.add_feed(input.tensor_name);
   for (int output : outputs) options.add_fetch(signature.outputs()[output].tensor_name);
@@ -86,17 +74,17 @@ absl::Status Session::Make(const Signature& signature, const std::vector<int>& o
   return absl::Status(status.code(), absl::StrCat("signature '", signature.name(), "': ", status.message()));
 }
 
-absl::Status Session::Prepare(int callable, const Signature& signature, const std::vector<int>& outputs) {
-  std::atomic<int64_t>& made = handles_[callable];
-  int64_t known = made.load(std::memory_order_acquire);
-  if (known >= 0) return absl::OkStatus();
-  if (known == kFailed) return Failure(callable);
+absl::Status Session::Prepare(int callable, const Signature& signature, const std::vector<int>& outputs,
+                              Handle* handle) {
+  std::atomic<Handle>& made = handles_[callable];
+  *handle = made.load(std::memory_order_acquire);
+  if (*handle >= 0) return absl::OkStatus();
+  if (*handle == kFailed) return Failure(callable);
   std::lock_guard<std::mutex> lock(mutex_);
-  known = made.load(std::memory_order_relaxed);
-  if (known >= 0) return absl::OkStatus();
-  if (known == kFailed) return Failure(callable);
-  tensorflow::Session::CallableHandle handle = kNotMade;
-  if (absl::Status status = Make(signature, outputs, /*traced=*/false, &handle); !status.ok()) {
+  *handle = made.load(std::memory_order_relaxed);
+  if (*handle >= 0) return absl::OkStatus();
+  if (*handle == kFailed) return Failure(callable);
+  if (absl::Status status = Make(signature, outputs, /*traced=*/false, handle); !status.ok()) {
     if (IsTransient(status)) return status;
     {
       std::lock_guard<std::mutex> failures_lock(failures_mutex_);
@@ -105,7 +93,7 @@ absl::Status Session::Prepare(int callable, const Signature& signature, const st
     made.store(kFailed, std::memory_order_release);
     return status;
   }
-  made.store(handle, std::memory_order_release);
+  made.store(*handle, std::memory_order_release);
   return absl::OkStatus();
 }
 
@@ -114,15 +102,20 @@ absl::Status Session::Failure(int callable) {
   return failures_.at(callable);
 }
 
-absl::Status Session::Run(int callable, const std::vector<tensorflow::Tensor>& feeds,
-                          std::vector<tensorflow::Tensor>* outputs) {
-  const int64_t handle = handles_[callable].load(std::memory_order_acquire);
-  return RunWanted([&] { return session_->RunCallable(handle, feeds, outputs, nullptr); });
+absl::Status Session::Run(Handle handle, const std::vector<tensorflow::Tensor>& feeds,
+                          std::vector<tensorflow::Tensor>* outputs, tensorflow::RunMetadata* metadata) {
+  Cancellation* const cancellation = Cancellation::Current();
+  if (cancellation == nullptr) return session_->RunCallable(handle, feeds, outputs, metadata);
+  if (cancellation->requested()) return cancellation->why();
+  const absl::Status status = session_->RunCallable(handle, feeds, outputs, metadata);
+  // A step that was cancelled while its last kernel ran may report success, and kernels that stop midway leave their
+  // outputs unfinished: nothing of it is given out.
+  return cancellation->requested() ? cancellation->why() : status;
 }
 
 absl::Status Session::RunTraced(const Signature& signature, const std::vector<tensorflow::Tensor>& feeds,
                                 std::vector<tensorflow::Tensor>* outputs, tensorflow::StepStats* stats) {
-  tensorflow::Session::CallableHandle handle = -1;
+  Handle handle = kNotMade;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     auto found = traced_.find(&signature);
@@ -137,7 +130,7 @@ absl::Status Session::RunTraced(const Signature& signature, const std::vector<te
     handle = *found->second;
   }
   tensorflow::RunMetadata metadata;
-  const absl::Status status = RunWanted([&] { return session_->RunCallable(handle, feeds, outputs, &metadata); });
+  const absl::Status status = Run(handle, feeds, outputs, &metadata);
   stats->Swap(metadata.mutable_step_stats());
   return status;
 }

@@ -41,6 +41,8 @@ struct SessionOptions {
 
 class Session {
  public:
+  using Handle = tensorflow::Session::CallableHandle;
+
   /// Creates the session on a device that wraps `base` with the pools of a slot. All must outlive it.
   static absl::Status Create(const tensorflow::GraphDef& graph, const SessionOptions& options, tensorflow::Device* base,
                              tensorflow::thread::ThreadPoolInterface* intra_op_pool, std::unique_ptr<Session>* session);
@@ -49,12 +51,13 @@ class Session {
   /// Makes the callable with that number, which the caller chooses in [0, kMaxCallables), unless it is made already.
   /// `outputs`: positions in the signature. What cannot be made is not tried again: the first answer is given at once,
   /// unless memory was short.
-  absl::Status Prepare(int callable, const Signature& signature, const std::vector<int>& outputs);
+  absl::Status Prepare(int callable, const Signature& signature, const std::vector<int>& outputs, Handle* handle);
 
-  /// Runs a prepared callable. `feeds` [signature inputs]. Whatever is Cancellation::Current() stops it.
+  /// Runs a callable by the handle that Prepare() has given. `feeds` [signature inputs]. Whatever is
+  /// Cancellation::Current() stops it. `metadata`: of a callable that traces; may be null.
   /// \return the reason of a cancellation that has stopped it, among others.
-  absl::Status Run(int callable, const std::vector<tensorflow::Tensor>& feeds,
-                   std::vector<tensorflow::Tensor>* outputs);
+  absl::Status Run(Handle handle, const std::vector<tensorflow::Tensor>& feeds,
+                   std::vector<tensorflow::Tensor>* outputs, tensorflow::RunMetadata* metadata = nullptr);
 
   /// Runs all outputs of a signature with full tracing.
   absl::Status RunTraced(const Signature& signature, const std::vector<tensorflow::Tensor>& feeds,
@@ -69,20 +72,19 @@ class Session {
   static constexpr int kMaxCallables = 4096;
 
  private:
-  static constexpr int64_t kNotMade = -1;
-  static constexpr int64_t kFailed = -2;
+  static constexpr Handle kNotMade = -1;
+  static constexpr Handle kFailed = -2;
 
   Session() = default;
-  absl::Status Make(const Signature& signature, const std::vector<int>& outputs, bool traced,
-                    tensorflow::Session::CallableHandle* handle);
+  absl::Status Make(const Signature& signature, const std::vector<int>& outputs, bool traced, Handle* handle);
   /// Why a callable could not be made: for one whose handle is kFailed.
   absl::Status Failure(int callable);
 
   SessionDevice* device_ = nullptr;  // of the session
   std::unique_ptr<tensorflow::DirectSession> session_;
-  std::mutex mutex_;                                 // held while callables are made
-  std::unique_ptr<std::atomic<int64_t>[]> handles_;  // or one of the constants above
-  std::map<const Signature*, absl::StatusOr<tensorflow::Session::CallableHandle>> traced_;
+  std::mutex mutex_;                                // held while callables are made
+  std::unique_ptr<std::atomic<Handle>[]> handles_;  // or one of the constants above
+  std::map<const Signature*, absl::StatusOr<Handle>> traced_;
 
   std::mutex failures_mutex_;  // held briefly, unlike the other
   std::map<int, absl::Status> failures_;

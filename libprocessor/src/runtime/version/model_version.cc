@@ -7,12 +7,14 @@
 #include <iterator>
 #include <mutex>
 #include <numeric>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "src/runtime/requests/exception_status.h"
 #include "src/runtime/rows/row_proof.h"
 #include "src/runtime/version/saved_model.h"
+#include "src/runtime/version/timeline.h"
 #include "src/runtime/version/variables.h"
 #include "tensorflow/core/framework/device_factory.h"
 #include "tensorflow/core/public/session_options.h"
@@ -94,9 +96,9 @@ absl::Status CheckWanted(const Cancellation& cancellation) {
   return cancellation.requested() ? cancellation.why() : absl::OkStatus();
 }
 
-absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& source,
-                                const std::vector<std::unique_ptr<SessionSlot>>& slots, bool background,
-                                const Cancellation& cancellation, std::shared_ptr<ModelVersion>* version) {
+absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& source, const SessionSlots& slots,
+                                bool background, const Cancellation& cancellation,
+                                std::shared_ptr<ModelVersion>* version) {
   std::shared_ptr<ModelVersion> result(new ModelVersion);
   result->source_ = source;
   tensorflow::MetaGraphDef meta_graph;
@@ -189,7 +191,8 @@ absl::Status ModelVersion::PrepareSignatures(Session& session, int* failed) {
   absl::Status first;
   const auto& all = signatures_.all();
   for (size_t i = 0; i < all.size() && i < Session::kMaxCallables / 2; ++i) {
-    const absl::Status status = session.Prepare(static_cast<int>(i), *all[i], AllOutputs(*all[i]));
+    Session::Handle unused;
+    const absl::Status status = session.Prepare(static_cast<int>(i), *all[i], AllOutputs(*all[i]), &unused);
     if (status.ok()) continue;
     ++*failed;
     // Only the default signature decides whether the model can be served; a request for another hears its own error.
@@ -220,8 +223,7 @@ absl::Status ModelVersion::MakeSession(const ModelConfig& config, const tensorfl
 }
 
 absl::Status ModelVersion::MakeSessions(const ModelConfig& config, const tensorflow::GraphDef& graph,
-                                        const std::vector<std::unique_ptr<SessionSlot>>& slots,
-                                        const Cancellation& cancellation) {
+                                        const SessionSlots& slots, const Cancellation& cancellation) {
   if (absl::Status s = CheckWanted(cancellation); !s.ok()) return s;
   // The single-threaded executor refuses control flow and reference edges, which nothing but trying shows, since the
   // graph is rewritten before. A timeline needs the executor that keeps step statistics.
@@ -232,12 +234,12 @@ absl::Status ModelVersion::MakeSessions(const ModelConfig& config, const tensorf
                              (config.timeline.start_step < 0 || config.executor == ExecutorChoice::kSingleThreaded);
   if (may_be_single) {
     executor_ = Executor::kSingleThreaded;
-    status = MakeSession(config, graph, executor_, *slots[0], &first, &failed);
+    status = MakeSession(config, graph, executor_, slots[0], &first, &failed);
   }
   if (config.executor != ExecutorChoice::kSingleThreaded && (!status.ok() || failed > 0)) {
     std::unique_ptr<Session> other;
     int other_failed = 0;
-    const absl::Status other_status = MakeSession(config, graph, Executor::kDefault, *slots[0], &other, &other_failed);
+    const absl::Status other_status = MakeSession(config, graph, Executor::kDefault, slots[0], &other, &other_failed);
     if (!status.ok() || (other_status.ok() && other_failed < failed)) {
       executor_ = Executor::kDefault;
       status = other_status;
@@ -246,10 +248,10 @@ absl::Status ModelVersion::MakeSessions(const ModelConfig& config, const tensorf
   }
   if (!status.ok()) return status;
   sessions_.push_back(std::move(first));
-  for (size_t i = 1; i < slots.size(); ++i) {
+  for (int i = 1; i < slots.size(); ++i) {
     std::unique_ptr<Session> session;
     if (absl::Status s = CheckWanted(cancellation); !s.ok()) return s;
-    if (absl::Status s = MakeSession(config, graph, executor_, *slots[i], &session, &failed); !s.ok()) return s;
+    if (absl::Status s = MakeSession(config, graph, executor_, slots[i], &session, &failed); !s.ok()) return s;
     sessions_.push_back(std::move(session));
   }
   return absl::OkStatus();
@@ -277,13 +279,22 @@ int ModelVersion::CallableFor(const Signature& signature, std::vector<int>* outp
   return index;
 }
 
-absl::Status ModelVersion::Run(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs) {
-  if (absl::Status s = RunOne(session, request, outputs); !s.ok() || request.next.empty()) return s;
+absl::Status ModelVersion::Run(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs,
+                               Timeline* timeline) {
+  const int64_t step = timeline == nullptr ? -1 : timeline->Next();
+  std::optional<tensorflow::StepStats> stats;
+  if (step < 0) {
+    if (absl::Status s = RunOne(session, request, outputs); !s.ok()) return s;
+  } else if (absl::Status s = RunTraced(session, request, outputs, &stats.emplace()); !s.ok()) {
+    return s;
+  }
   std::vector<tensorflow::Tensor> more;
   for (const DecodedRequest& next : request.next) {
     if (absl::Status s = RunOne(session, next, &more); !s.ok()) return s;
     std::move(more.begin(), more.end(), std::back_inserter(*outputs));
   }
+  // The trace is that of the first graph: those of others would overwrite it.
+  if (stats.has_value()) timeline->Write(step, *stats);
   return absl::OkStatus();
 }
 
@@ -294,8 +305,9 @@ absl::Status ModelVersion::RunOne(int session, const DecodedRequest& request,
   std::sort(wanted.begin(), wanted.end());
   const int callable = CallableFor(signature, &wanted);
   Session& runner = *sessions_[session];
-  if (absl::Status s = runner.Prepare(callable, signature, wanted); !s.ok()) return s;
-  if (absl::Status s = runner.Run(callable, request.feeds, outputs); !s.ok()) return s;
+  Session::Handle handle;
+  if (absl::Status s = runner.Prepare(callable, signature, wanted, &handle); !s.ok()) return s;
+  if (absl::Status s = runner.Run(handle, request.feeds, outputs); !s.ok()) return s;
   if (wanted == request.fetches) return absl::OkStatus();
   // Asked for in another order, or answered with all outputs.
   std::vector<tensorflow::Tensor> ordered;
@@ -314,11 +326,6 @@ absl::Status ModelVersion::RunTraced(int session, const DecodedRequest& request,
   if (absl::Status s = sessions_[session]->RunTraced(*request.signature, request.feeds, &all, stats); !s.ok()) return s;
   outputs->clear();
   for (int fetch : request.fetches) outputs->push_back(all[fetch]);
-  // The trace is that of the first; those of other graphs would overwrite it.
-  for (const DecodedRequest& next : request.next) {
-    if (absl::Status s = RunOne(session, next, &all); !s.ok()) return s;
-    std::move(all.begin(), all.end(), std::back_inserter(*outputs));
-  }
   return absl::OkStatus();
 }
 

@@ -23,7 +23,7 @@
 #include "src/runtime/requests/cancellation.h"
 #include "src/runtime/rows/output_rows.h"
 #include "src/runtime/session/session.h"
-#include "src/runtime/session/session_slot.h"
+#include "src/runtime/session/session_slots.h"
 #include "src/runtime/version/artifact.h"
 
 namespace processor {
@@ -38,22 +38,21 @@ struct VersionSource {
   std::optional<int64_t> number;  // what clients see as the model's version
 };
 
+class Timeline;
+
 class ModelVersion {
  public:
   /// Reads, restores, makes the sessions of all slots and their callables. Warm-up is the caller's.
   /// `background`: restore with the threads that the configuration sets aside for updates. `cancellation`: as
   /// CheckWanted().
-  static absl::Status Load(const ModelConfig& config, const VersionSource& source,
-                           const std::vector<std::unique_ptr<SessionSlot>>& slots, bool background,
-                           const Cancellation& cancellation, std::shared_ptr<ModelVersion>* version);
+  static absl::Status Load(const ModelConfig& config, const VersionSource& source, const SessionSlots& slots,
+                           bool background, const Cancellation& cancellation, std::shared_ptr<ModelVersion>* version);
   ~ModelVersion();
 
   /// Runs a decoded request on a session. `outputs` [request.fetches.size(), then those of request.next], in that order.
-  absl::Status Run(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs);
-
-  /// As Run(), all outputs, traced.
-  absl::Status RunTraced(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs,
-                         tensorflow::StepStats* stats);
+  /// `timeline`: counts the request, and has it traced when its turn comes; may be null.
+  absl::Status Run(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs,
+                   Timeline* timeline = nullptr);
 
   /// Of whom the memory of runs is claimed from now on.
   void Claim(ScratchUse use);
@@ -80,10 +79,13 @@ class ModelVersion {
   ModelVersion() = default;
   /// As Run(), without request.next.
   absl::Status RunOne(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs);
+  /// As RunOne(), traced.
+  absl::Status RunTraced(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs,
+                         tensorflow::StepStats* stats);
   void FollowRows(const tensorflow::MetaGraphDef& meta_graph);
   absl::Status Specialise(const ModelConfig& config, tensorflow::GraphDef* graph);
-  absl::Status MakeSessions(const ModelConfig& config, const tensorflow::GraphDef& graph,
-                            const std::vector<std::unique_ptr<SessionSlot>>& slots, const Cancellation& cancellation);
+  absl::Status MakeSessions(const ModelConfig& config, const tensorflow::GraphDef& graph, const SessionSlots& slots,
+                            const Cancellation& cancellation);
   absl::Status MakeSession(const ModelConfig& config, const tensorflow::GraphDef& graph, Executor executor,
                            SessionSlot& slot, std::unique_ptr<Session>* session, int* failed_signatures);
   absl::Status PrepareSignatures(Session& session, int* failed);

@@ -73,14 +73,15 @@ class SessionTest : public testing::TestWithParam<Executor> {
   PinnedPool intra_op_pool_{"intra", 1, CpuSet()};
   CountingPool inter_op_pool_;
   std::unique_ptr<Session> session_;
+  Session::Handle handle_ = -1;
 };
 
 TEST_P(SessionTest, RunsWhatWasPrepared) {
   const Signature signature = SignatureOf("y:0");
   for (int i = 0; i < 2; ++i) {
-    ASSERT_TRUE(session_->Prepare(7, signature, {0}).ok());
+    ASSERT_TRUE(session_->Prepare(7, signature, {0}, &handle_).ok());
     std::vector<tensorflow::Tensor> outputs;
-    ASSERT_TRUE(session_->Run(7, Feeds(), &outputs).ok());
+    ASSERT_TRUE(session_->Run(handle_, Feeds(), &outputs).ok());
     EXPECT_EQ(outputs.at(0).scalar<float>()(), -2);
   }
 }
@@ -88,8 +89,8 @@ TEST_P(SessionTest, RunsWhatWasPrepared) {
 TEST_P(SessionTest, OnlyTheDefaultExecutorUsesThePoolBetweenOps) {
   const Signature signature = SignatureOf("y:0");
   std::vector<tensorflow::Tensor> outputs;
-  ASSERT_TRUE(session_->Prepare(7, signature, {0}).ok());
-  ASSERT_TRUE(session_->Run(7, Feeds(), &outputs).ok());
+  ASSERT_TRUE(session_->Prepare(7, signature, {0}, &handle_).ok());
+  ASSERT_TRUE(session_->Run(handle_, Feeds(), &outputs).ok());
   const int untraced = inter_op_pool_.scheduled;
   EXPECT_EQ(untraced > 0, GetParam() == Executor::kDefault);
   tensorflow::StepStats stats;
@@ -99,12 +100,12 @@ TEST_P(SessionTest, OnlyTheDefaultExecutorUsesThePoolBetweenOps) {
 
 TEST_P(SessionTest, WhatCannotBeMadeIsTriedOnce) {
   const Signature signature = SignatureOf("missing:0");
-  const absl::Status first = session_->Prepare(7, signature, {0});
+  const absl::Status first = session_->Prepare(7, signature, {0}, &handle_);
   EXPECT_TRUE(absl::IsInvalidArgument(first)) << first;
-  const absl::Status second = session_->Prepare(7, signature, {0});
+  const absl::Status second = session_->Prepare(7, signature, {0}, &handle_);
   EXPECT_EQ(second, first);
   EXPECT_EQ(second.message().data(), first.message().data()) << "made anew";
-  EXPECT_TRUE(session_->Prepare(8, SignatureOf("y:0"), {0}).ok()) << "another number is another callable";
+  EXPECT_TRUE(session_->Prepare(8, SignatureOf("y:0"), {0}, &handle_).ok()) << "another number is another callable";
 }
 
 TEST_P(SessionTest, WhatCannotBeTracedIsTriedOnce) {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <vector>
 
 #include "src/runtime/version/warmup.h"
 #include "tiny_saved_model.h"
@@ -16,13 +15,13 @@ class ModelVersionTest : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(ParseModelConfig(R"({"warmup_runs": 1000})", ConfigDialect::kModern, &config_).ok());
-    slots_.push_back(std::make_unique<SessionSlot>(SessionSlot::Options()));
+    slots_ = std::make_unique<SessionSlots>(config_);
     source_.saved_model_dir = saved_model_.path();
   }
 
   TinySavedModel saved_model_;
   ModelConfig config_;
-  std::vector<std::unique_ptr<SessionSlot>> slots_;
+  std::unique_ptr<SessionSlots> slots_;
   VersionSource source_;
   Cancellation cancellation_;
   std::shared_ptr<ModelVersion> version_;
@@ -31,19 +30,19 @@ class ModelVersionTest : public testing::Test {
 TEST_F(ModelVersionTest, LoadingIsGivenUpWhenNobodyWantsIt) {
   cancellation_.Request(absl::CancelledError("load: given up"));
   const absl::Status status =
-      ModelVersion::Load(config_, source_, slots_, /*background=*/true, cancellation_, &version_);
+      ModelVersion::Load(config_, source_, *slots_, /*background=*/true, cancellation_, &version_);
   EXPECT_TRUE(absl::IsCancelled(status)) << status;
   EXPECT_EQ(version_, nullptr);
 }
 
 TEST_F(ModelVersionTest, WarmingUpIsGivenUpWhenNobodyWantsIt) {
-  ASSERT_TRUE(ModelVersion::Load(config_, source_, slots_, /*background=*/false, cancellation_, &version_).ok());
+  ASSERT_TRUE(ModelVersion::Load(config_, source_, *slots_, /*background=*/false, cancellation_, &version_).ok());
   cancellation_.Request(absl::CancelledError("load: given up"));
-  const absl::Status status = WarmUp(config_, "", slots_.size(), cancellation_, *version_);
+  const absl::Status status = WarmUp(config_, "", /*num_sessions=*/1, cancellation_, *version_);
   EXPECT_TRUE(absl::IsCancelled(status)) << status << ", a request that fails is an outcome, but this is none";
   EXPECT_EQ(version_->warmup_outcome, "");
   const Cancellation wanted;
-  EXPECT_TRUE(WarmUp(config_, "", slots_.size(), wanted, *version_).ok());
+  EXPECT_TRUE(WarmUp(config_, "", /*num_sessions=*/1, wanted, *version_).ok());
   EXPECT_EQ(version_->warmup_outcome, "generated: 1000 runs on each session");
 }
 

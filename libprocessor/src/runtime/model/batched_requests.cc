@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/model/batched_requests.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/runtime/batching/batch_run.h"
+#include "src/runtime/requests/deadline.h"
+#include "src/runtime/requests/exception_status.h"
+
+namespace processor {
+
+// A request at the batcher. It holds the version that it was read for until it ends.
+class BatchedRequests::Request : public BatchEntry, public RequestCall {
+ public:
+  Request(BatchedRequests* requests, Work* work)
+      : batcher_(requests->batcher_), parts_(requests->parts_), work_(work), start_ns_(NowNs()) {
+    priority = work->priority;
+    deadline_us = work->deadline_us;
+  }
+
+  absl::Status Prepare() noexcept override {
+    return Attempt([this] { return Read(); });
+  }
+
+  /// Writes the response, or returns why there is none. Called once, after the run.
+  absl::Status Finish() noexcept {
+    const int64_t ran_ns = NowNs();
+    if (cancellation.requested()) status = cancellation.why();
+    if (status.ok()) status = Attempt([this] { return work_->Encode(*version, request, outputs); });
+    const int64_t end_ns = NowNs();
+    timing.encode_ns = end_ns - ran_ns;
+    timing.total_ns = end_ns - start_ns_;
+    parts_.slots[timing.session].stats().Record(status.code(), timing);
+    work_->timing = timing;
+    return status;
+  }
+
+  int64_t start_ns() const { return start_ns_; }
+
+  std::shared_ptr<ModelVersion> version;
+  DecodedRequest request;
+  std::vector<tensorflow::Tensor> outputs;
+  absl::Status status;
+
+ protected:
+  Batcher& batcher_;
+  ModelParts& parts_;
+
+ private:
+  absl::Status Read() {
+    if (IsPast(deadline_us)) return DeadlinePassed();
+    if (cancellation.requested()) return cancellation.why();
+    const int64_t begin_ns = NowNs();
+    version = parts_.versions.current();
+    timing.model_version = version->source().number.value_or(-1);
+    timing.generation = version->generation;
+    if (absl::Status s = work_->Decode(*version, &request); !s.ok()) return s;
+    if (absl::Status s = parts_.CheckNames(*version, request); !s.ok()) return s;
+    // What changes state has to be run once for each request, and in no trial.
+    if (!version->writes_state() && version->output_rows.MayJoin(request)) {
+      rows = RowsOf(request);
+      kind = KindOf(request) + version->generation;
+    }
+    timing.decode_ns = NowNs() - begin_ns;
+    return absl::OkStatus();
+  }
+
+  Work* const work_;
+  const int64_t start_ns_;
+};
+
+// A request whose caller waits and asks for its end. What it reads and writes is borrowed.
+class BatchedRequests::WaitedRequest : public Request {
+ public:
+  WaitedRequest(BatchedRequests* requests, Work* work) : Request(requests, work) {
+    parts_.watch.Add(this, work->deadline_us);
+  }
+  ~WaitedRequest() override { parts_.watch.Remove(this); }
+
+  void Ran() noexcept override {}
+  void Fail(const absl::Status&) noexcept override {}
+  // While it waits, its own thread looks at the clock; a model that is freed ends by itself what waits.
+  bool Stop(const absl::Status& why) noexcept override { return cancellation.Request(why); }
+};
+
+// A request that hears of its end. It is admitted, and keeps itself, until it has been run or never will be.
+class BatchedRequests::StartedRequest : public Request {
+ public:
+  StartedRequest(BatchedRequests* requests, std::shared_ptr<AsyncWork> work)
+      : Request(requests, work.get()), async_work_(std::move(work)) {}
+
+  /// `self`: what keeps it.
+  void Watch(std::shared_ptr<StartedRequest> self) noexcept {
+    self_ = std::move(self);
+    parts_.watch.Add(this, async_work_->caller_keeps_deadline ? 0 : async_work_->deadline_us);
+    id = number();
+  }
+
+  /// Takes it out again: it was not queued.
+  /// \return whether nobody has heard of its end, and will.
+  bool Unwatch() noexcept {
+    parts_.watch.Remove(this);
+    self_.reset();
+    return TakeEnd();
+  }
+
+  void Ran() noexcept override {
+    if (!KeepEnd()) return Leave(nullptr);
+    const absl::Status end = Finish();
+    Leave(&end);
+  }
+
+  void Fail(const absl::Status& why) noexcept override {
+    if (!TakeEnd()) return Leave(nullptr);
+    RequestTiming& told = async_work_->timing;
+    told = timing;
+    told.queue_ns = NowNs() - start_ns();
+    parts_.RecordRefusal(why, start_ns());
+    Leave(&why);
+  }
+
+  bool Stop(const absl::Status& why) noexcept override {
+    const bool first = cancellation.Request(why);
+    if (BatchEntry* const waiting = batcher_.Remove(id)) {
+      waiting->Fail(why);
+      return true;
+    }
+    if (!async_work_->may_end_early) return first;
+    if (!TakeEnd()) return false;
+    async_work_->timing.total_ns = NowNs() - start_ns();
+    parts_.RecordRefusal(why, start_ns());
+    async_work_->Done(why);
+    return true;
+  }
+
+ private:
+  // `end`: to be told; null: it has been.
+  void Leave(const absl::Status* end) noexcept {
+    const std::shared_ptr<StartedRequest> self = std::move(self_);
+    parts_.watch.Remove(this);
+    // The caller may free the model as soon as it has heard, which waits for Leave(): nothing of the model is held then.
+    outputs.clear();
+    request = DecodedRequest();
+    version.reset();
+    if (end != nullptr) async_work_->Done(*end);
+    async_work_.reset();
+    parts_.gate.Leave();
+  }
+
+  std::shared_ptr<AsyncWork> async_work_;
+  std::shared_ptr<StartedRequest> self_;
+};
+
+// Brings a thread of a slot to the batcher.
+class BatchedRequests::ServeTask : public Task {
+ public:
+  ServeTask(Batcher* batcher, int session) : batcher_(batcher), session_(session) {}
+  void Run(int session) noexcept override { batcher_->Serve(session); }
+  void Fail(const absl::Status&) noexcept override { batcher_->ReturnPlace(session_); }
+
+ private:
+  Batcher* const batcher_;
+  const int session_;
+};
+
+BatchedRequests::BatchedRequests(ModelParts* parts) : parts_(*parts), batcher_(BatcherSetup()) {
+  for (int session = 0; session < parts_.slots.size(); ++session) {
+    serve_tasks_.push_back(std::make_shared<ServeTask>(&batcher_, session));
+  }
+  batcher_.SetOptions(parts_.config.batching);
+}
+
+Batcher::Setup BatchedRequests::BatcherSetup() {
+  const ModelConfig& config = parts_.config;
+  Batcher::Setup setup;
+  setup.sessions = config.session_num;
+  setup.places = std::max(config.worker_threads, 1);
+  setup.max_waiting = static_cast<size_t>(config.max_queue_size) * static_cast<size_t>(config.session_num);
+  setup.run = [this](int session, BatchEntry* first) { RunChain(session, first); };
+  setup.call_worker = [this](int session) {
+    return Attempt([&] { return parts_.slots[session].Serve(serve_tasks_[session]); });
+  };
+  return setup;
+}
+
+absl::Status BatchedRequests::Run(Work& work, int session) {
+  WaitedRequest request(this, &work);
+  const absl::Status status = batcher_.Run(request, session);
+  if (status.ok()) return request.Finish();
+  parts_.RecordRefusal(status, request.start_ns());
+  return status;
+}
+
+absl::Status BatchedRequests::Start(Admission& admission, std::shared_ptr<AsyncWork> work, int session, uint64_t* id) {
+  if (IsPast(work->deadline_us)) return DeadlinePassed();
+  const auto request = std::make_shared<StartedRequest>(this, std::move(work));
+  request->Watch(request);
+  if (id != nullptr) *id = request->id;
+  if (absl::Status s = batcher_.Start(request.get(), session); !s.ok()) {
+    return request->Unwatch() ? s : absl::OkStatus();
+  }
+  admission.HandOver();
+  // Accepted: nothing from here on may fail, for the work will hear of its end. A request that was stopped before it was
+  // listed must not wait there.
+  if (request->cancellation.requested()) {
+    if (BatchEntry* const waiting = batcher_.Remove(request->number())) waiting->Fail(request->cancellation.why());
+  }
+  return absl::OkStatus();
+}
+
+void BatchedRequests::RunChain(int session, BatchEntry* first) noexcept {
+  const absl::Status status = Attempt([&] { return RunChainOrThrow(session, first), absl::OkStatus(); });
+  if (status.ok()) return;
+  for (BatchEntry* entry = first; entry != nullptr; entry = entry->next()) {
+    auto* const request = static_cast<Request*>(entry);
+    request->timing.session = session;
+    request->status = status;
+  }
+}
+
+void BatchedRequests::RunChainOrThrow(int session, BatchEntry* first) {
+  const int64_t start_ns = NowNs();
+  const std::shared_ptr<ModelVersion>& version = static_cast<Request*>(first)->version;
+  std::vector<Request*> members;
+  for (BatchEntry* entry = first; entry != nullptr; entry = entry->next()) {
+    auto* const request = static_cast<Request*>(entry);
+    request->timing.session = session;
+    request->timing.queue_ns = start_ns - request->start_ns() - request->timing.decode_ns;
+    if (request->deadline_us != 0 && start_ns / 1000 >= request->deadline_us) {
+      request->status = DeadlinePassed();
+    } else if (request->cancellation.requested()) {
+      request->status = request->cancellation.why();
+    } else if (request->version != version) {
+      // The kinds of two versions are equal by chance.
+      const Cancellation::Scope scope(&request->cancellation);
+      request->status = request->version->Run(session, request->request, &request->outputs, &parts_.timeline);
+    } else {
+      members.push_back(request);
+    }
+  }
+  if (!members.empty()) RunBatch(session, start_ns, members);
+}
+
+// Runs requests that have been read for the same version. `start_ns`: when the run of their chain began.
+void BatchedRequests::RunBatch(int session, int64_t start_ns, const std::vector<Request*>& members) {
+  ModelVersion& version = *members.front()->version;
+  std::vector<JointRequest> requests;
+  int64_t rows = 0;
+  for (const Request* member : members) {
+    requests.push_back({&member->request, member->rows, {}, absl::OkStatus()});
+    rows += member->rows;
+  }
+  const auto run_for = [&](Cancellation& cancellation, const DecodedRequest& request,
+                           std::vector<tensorflow::Tensor>* outputs) {
+    const Cancellation::Scope scope(&cancellation);
+    return version.Run(session, request, outputs, &parts_.timeline);
+  };
+  const RunRequest run = [&](const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs) {
+    std::vector<Cancellation*> cancellations;
+    for (Request* member : members) {
+      if (&member->request == &request) return run_for(member->cancellation, request, outputs);
+      cancellations.push_back(&member->cancellation);
+    }
+    JointCancellation joint(cancellations);
+    return run_for(joint.all(), request, outputs);
+  };
+  std::atomic<int>& load = parts_.slots[session].load();
+  load.fetch_add(static_cast<int>(members.size()), std::memory_order_relaxed);
+  const JointOutcome outcome = RunTogether(run, &version.output_rows, &requests);
+  load.fetch_sub(static_cast<int>(members.size()), std::memory_order_relaxed);
+  const int64_t run_ns = NowNs() - start_ns;
+  for (size_t i = 0; i < members.size(); ++i) {
+    members[i]->outputs = std::move(requests[i].outputs);
+    members[i]->status = std::move(requests[i].status);
+    members[i]->timing.run_ns = run_ns;
+    if (outcome.together) members[i]->timing.batch_rows = rows;
+  }
+  if (outcome.together) {
+    stats_.Record(rows, static_cast<int64_t>(members.size()));
+  } else {
+    for (const Request* member : members) stats_.Record(member->rows, 1);
+    if (outcome.repeated) stats_.repeated.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace processor

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the requests of a model one by one: on the thread of the caller, or on a thread of a session's slot. The model owns
+// it.
+#ifndef PROCESSOR_RUNTIME_MODEL_UNBATCHED_REQUESTS_H_
+#define PROCESSOR_RUNTIME_MODEL_UNBATCHED_REQUESTS_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "src/runtime/model/model_parts.h"
+#include "src/runtime/model/request_call.h"
+#include "src/runtime/model/work.h"
+
+namespace processor {
+
+/// Any thread may call. The requests that it is given have been admitted.
+class UnbatchedRequests {
+ public:
+  /// The parts are borrowed.
+  explicit UnbatchedRequests(ModelParts* parts) : parts_(*parts) {}
+
+  /// Runs a request on this thread.
+  absl::Status Run(Admission& admission, Work& work, int session);
+  /// Queues a request at the slot of a session. `id`: may be null.
+  /// \return why it was not accepted: Done() is not told then.
+  absl::Status Start(Admission& admission, std::shared_ptr<AsyncWork> work, int session, uint64_t* id);
+
+ private:
+  class InlineCall;
+  class SlotTask;
+
+  absl::Status Execute(int session, Work& work, RequestCall& call) noexcept;
+
+  ModelParts& parts_;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_MODEL_UNBATCHED_REQUESTS_H_

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// A request as the runtime runs it: how to read its tensors, and where its outputs go. Whoever calls the model owns it.
+#ifndef PROCESSOR_RUNTIME_MODEL_WORK_H_
+#define PROCESSOR_RUNTIME_MODEL_WORK_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "src/codec/codec.h"
+#include "src/runtime/stats/stats.h"
+#include "src/runtime/version/model_version.h"
+
+namespace processor {
+
+/// A request whose caller waits for it. The functions are called on one thread at a time.
+class Work {
+ public:
+  virtual ~Work() = default;
+  virtual absl::Status Decode(const ModelVersion& version, DecodedRequest* request) = 0;
+  virtual absl::Status Encode(const ModelVersion& version, const DecodedRequest& request,
+                              std::vector<tensorflow::Tensor>& outputs) = 0;
+
+  int32_t priority = 0;
+  int64_t deadline_us = 0;  // on CLOCK_MONOTONIC; 0: none
+  bool alone = false;       // it is not batched if the calling thread would run the batch
+  /// Written when the request ends.
+  RequestTiming timing;
+};
+
+/// A request that ends by a call of Done(): exactly one, on any thread, also while another thread is in Decode().
+class AsyncWork : public Work {
+ public:
+  virtual void Done(const absl::Status& status) noexcept = 0;
+
+  /// The caller watches the deadline itself, so that no other thread has to.
+  bool caller_keeps_deadline = false;
+  /// Done() may come while a request that has been stopped is still being read or run, since it borrows nothing. Encode()
+  /// is not called after that, and Decode() must not mind.
+  bool may_end_early = false;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_RUNTIME_MODEL_WORK_H_
