@@ -148,6 +148,26 @@ def test_library_folder_includes_only_what_it_may(folder: str) -> None:
     assert not wrong
 
 
+def _included_folders() -> dict[str, set[str]]:
+    """Return, for each folder of libprocessor/src that holds sources, the folders that it includes headers of."""
+    source = ROOT / "libprocessor" / "src"
+    included: dict[str, set[str]] = {}
+    for path in sorted(path for path in source.rglob("*") if path.suffix in {".h", ".cc"}):
+        folder = str(path.parent.relative_to(source))
+        headers = re.findall(r'^#include "src/([^"]+)/[^/"]+"', path.read_text(encoding="utf-8"), re.MULTILINE)
+        included.setdefault(folder, set()).update(set(headers) - {folder})
+    return included
+
+
+def test_library_folders_include_each_other_in_no_circle() -> None:
+    left = _included_folders()
+    assert "runtime/model" in left
+    while below := [folder for folder, included in left.items() if not included & left.keys()]:
+        for folder in below:
+            del left[folder]
+    assert not left
+
+
 def test_public_headers_include_only_the_standard_library() -> None:
     for path in (ROOT / "libprocessor" / "include" / "processor").glob("*.h"):
         included = re.findall(r"^#include (\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)

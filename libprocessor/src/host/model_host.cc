@@ -45,18 +45,6 @@ absl::Status UnknownMethod(const HostRequest& request) {
 
 }  // namespace
 
-// Keeps a request counted until the scope ends.
-class ModelHost::Admission {
- public:
-  explicit Admission(ModelHost* host) : host_(host) { host_->in_flight_.fetch_add(1); }
-  ~Admission() { host_->Leave(); }
-  Admission(const Admission&) = delete;
-  Admission& operator=(const Admission&) = delete;
-
- private:
-  ModelHost* const host_;
-};
-
 absl::Status ModelHost::Create(const HostOptions& options, std::shared_ptr<ModelHost>* host) {
   std::unique_ptr<HostControl> control;
   if (absl::Status s = HostControl::Start(options, &control); !s.ok()) return s;
@@ -67,21 +55,13 @@ absl::Status ModelHost::Create(const HostOptions& options, std::shared_ptr<Model
 ModelHost::~ModelHost() { Close(); }
 
 absl::Status ModelHost::Admit(HostCall& call) const {
-  const State state = state_.load();
-  if (state == State::kClosed) return absl::FailedPreconditionError("host: freed, expected one that serves");
+  const RequestGate::State state = gate_.state();
+  if (state == RequestGate::State::kClosed) return gate_.Refusal(state);
   const HostRequest& request = call.request();
   call.method = FindMethod(request.protocol, request.method);
   if (call.method == nullptr) return UnknownMethod(request);
   // Questions are answered to the end: whoever waits for it asks.
-  if (state == State::kServing || call.method->codec == nullptr) return absl::OkStatus();
-  return absl::UnavailableError("host: draining, expected one that serves");
-}
-
-void ModelHost::Leave() noexcept {
-  if (in_flight_.fetch_sub(1) == 1 && state_.load() != State::kServing) {
-    std::lock_guard<std::mutex> lock(idle_mutex_);
-    idle_.notify_all();
-  }
+  return call.method->codec == nullptr ? absl::OkStatus() : gate_.Refusal(state);
 }
 
 absl::Status ModelHost::Route(HostCall& call) {
@@ -178,7 +158,7 @@ void ModelHost::Finish(HostCall& call, const absl::Status& status) noexcept {
     const int protocol = ProtocolPlace(call.request().protocol);
     timing.total_ns = NowNs() - call.start_ns;
     const bool refused = absl::IsUnavailable(status) && call.method != nullptr && call.method->codec != nullptr;
-    control_->stats().RecordUnrouted(protocol, status, refused && state_.load() != State::kServing);
+    control_->stats().RecordUnrouted(protocol, status, refused && gate_.state() != RequestGate::State::kServing);
     return;
   }
   const Servable& servable = *call.servable;
@@ -209,7 +189,7 @@ absl::Status ModelHost::Run(HostCall& call) {
 }
 
 absl::Status ModelHost::Process(const HostRequest& request, HostAnswer* answer) {
-  const Admission admission(this);
+  const RequestGate::Visit visit(&gate_);
   HostCall call(request);
   call.start_ns = NowNs();
   const absl::Status status = Attempt([&] { return Run(call); });
@@ -223,7 +203,7 @@ void ModelHost::AsyncCall::Done(const absl::Status& status) noexcept {
   host->Finish(*this, status);
   End(status);
   // Whoever frees the host waits for the threads that come here.
-  host->Leave();
+  host->gate_.Leave();
 }
 
 absl::Status ModelHost::StartOrAnswer(std::shared_ptr<AsyncCall> call, uint64_t* id) {
@@ -252,50 +232,38 @@ void ModelHost::Start(std::shared_ptr<AsyncCall> call, uint64_t* id, const absl:
   *id = 0;
   call->start_ns = NowNs();
   call->host_ = this;
-  in_flight_.fetch_add(1);
+  gate_.Enter();
   // What was started ends by Done() and is nobody else's.
   const absl::Status status = fault.ok() ? Attempt([&] { return StartOrAnswer(call, id); }) : fault;
   if (!status.ok()) call->Done(status);
 }
 
 absl::Status ModelHost::Cancel(uint64_t id) {
-  const auto version = control_->FindInstance(static_cast<uint16_t>(id >> kInstanceShift));
+  const auto version = control_->FindVersion(static_cast<uint16_t>(id >> kInstanceShift));
   const uint64_t number = id & ((uint64_t{1} << kInstanceShift) - 1);
   if (id == 0 || version == nullptr) return absl::NotFoundError(absl::StrCat("request ", id, ": not waiting"));
   return version->model().Cancel(number, absl::CancelledError("request: cancelled"));
 }
 
 absl::Status ModelHost::Drain(int64_t deadline_us) {
-  State serving = State::kServing;
-  if (!state_.compare_exchange_strong(serving, State::kDraining) && serving == State::kClosed) {
-    return absl::FailedPreconditionError("host: freed, expected one that serves");
-  }
+  if (absl::Status s = gate_.BeginDrain(); !s.ok()) return s;
   control_->SetDraining();
-  std::unique_lock<std::mutex> lock(idle_mutex_);
-  const auto idle = [this] { return in_flight_.load() == 0; };
+  if (absl::Status s = gate_.WaitUntilIdle(deadline_us); !s.ok()) return s;
   if (deadline_us == 0) {
-    idle_.wait(lock, idle);
-    lock.unlock();  // questions are still answered, and end with it
     control_->request_log().Flush();
-    return absl::OkStatus();
-  }
-  if (idle_.wait_until(lock, DeadlinePoint(deadline_us), idle)) {
-    lock.unlock();
+  } else {
     control_->request_log().FlushUntil(DeadlinePoint(deadline_us));
-    return absl::OkStatus();
   }
-  return absl::DeadlineExceededError(absl::StrCat("host: ", in_flight_.load(), " requests left at the deadline"));
+  return absl::OkStatus();
 }
 
 void ModelHost::Close() noexcept {
-  const State before = state_.exchange(State::kClosed);
-  if (before == State::kClosed) return;
+  const RequestGate::State before = gate_.Close();
+  if (before == RequestGate::State::kClosed) return;
   control_->Stop();
   // Draining was their time.
-  control_->CloseVersions(/*stop_requests=*/before == State::kDraining);
-  std::unique_lock<std::mutex> lock(idle_mutex_);
-  idle_.wait(lock, [this] { return in_flight_.load() == 0; });
-  lock.unlock();
+  control_->CloseVersions(/*stop_requests=*/before == RequestGate::State::kDraining);
+  gate_.WaitUntilIdle(/*deadline_us=*/0).IgnoreError();
   control_->request_log().Stop();
 }
 

@@ -3,17 +3,15 @@
 #ifndef PROCESSOR_HOST_MODEL_HOST_H_
 #define PROCESSOR_HOST_MODEL_HOST_H_
 
-#include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "absl/status/status.h"
 #include "src/host/control/host_control.h"
 #include "src/host/reports/host_metrics.h"
 #include "src/host/requests/host_call.h"
+#include "src/runtime/requests/request_gate.h"
 
 namespace processor {
 
@@ -58,13 +56,9 @@ class ModelHost {
   void Close() noexcept;
 
  private:
-  class Admission;
-  enum class State { kServing, kDraining, kClosed };
-
   explicit ModelHost(std::unique_ptr<HostControl> control) : control_(std::move(control)) {}
   /// Finds the method of a call. \return UNIMPLEMENTED, or UNAVAILABLE while draining, except for questions.
   absl::Status Admit(HostCall& call) const;
-  void Leave() noexcept;
   /// Finds who answers a call, and lets it in.
   absl::Status Route(HostCall& call);
   absl::Status Enter(const RouteTable& table, int64_t others, HostCall& call) const;
@@ -78,11 +72,8 @@ class ModelHost {
   void Finish(HostCall& call, const absl::Status& status) noexcept;
 
   const std::unique_ptr<HostControl> control_;
-  std::atomic<State> state_{State::kServing};
-  std::atomic<int64_t> in_flight_{0};
+  RequestGate gate_{"host", "one that serves"};  // questions pass it as well
   const int64_t cpus_ = static_cast<int64_t>(AllowedCpus().size());
-  std::mutex idle_mutex_;
-  std::condition_variable idle_;
 };
 
 }  // namespace processor

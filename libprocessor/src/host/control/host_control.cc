@@ -3,15 +3,14 @@
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <chrono>
-#include <filesystem>
+#include <set>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "src/base/log.h"
-#include "src/host/desired/accepted_state.h"
+#include "src/host/reports/host_metrics.h"
 #include "src/runtime/requests/exception_status.h"
 #include "src/runtime/stats/stats.h"
 #include "src/runtime/threads/process_threads.h"
@@ -20,8 +19,10 @@ namespace processor {
 namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(100);
-// How often those that end are looked at: their memory is wanted back.
+// How often versions that end are looked at, so that their memory is free soon.
 constexpr auto kPollDraining = std::chrono::milliseconds(10);
+// What is known to be good serves for so long before a suspect is tried, unless the host says that it is reachable.
+constexpr int64_t kServesFirstNs = 2 * kSecondNs;
 
 absl::Status Ending() { return StatusWithoutThrowing(absl::StatusCode::kCancelled, "request: the host is ending"); }
 
@@ -29,22 +30,13 @@ absl::Status Ending() { return StatusWithoutThrowing(absl::StatusCode::kCancelle
 
 HostControl::HostControl(const HostOptions& options, std::unique_ptr<StateDirectory> directory)
     : host_id_(options.host_id),
-      maintenance_cpus_(options.maintenance_cpus),
       directory_(std::move(directory)),
-      front_end_(options.owns_process),
       request_log_(directory_->host_path() + "/requests"),
-      files_(directory_->host_path() + "/verified_files.json"),
-      maintenance_(
-          [this] {
-            std::lock_guard<std::mutex> lock(wake_mutex_);
-            woken_ = true;
-            wake_.notify_all();
-          },
-          /*lanes=*/1 + kLoadLanes) {
-  actual_.host = host_id_;
-  actual_.started = WallClockText();
-  actual_.cpus = actual_.front_end_cpus = FormatCpuset(AllowedCpus());
-}
+      actual_(directory_.get(), host_id_),
+      desired_(directory_.get(), host_id_),
+      publisher_(&instances_, &request_log_),
+      front_end_(options.owns_process),
+      loader_(directory_.get(), &desired_, &instances_, &stats_, options.maintenance_cpus, [this] { Wake(); }) {}
 
 absl::Status HostControl::Start(const HostOptions& options, std::unique_ptr<HostControl>* control) {
   if (options.maintenance_cpus.has_value() && !options.maintenance_cpus->empty()) {
@@ -56,9 +48,8 @@ absl::Status HostControl::Start(const HostOptions& options, std::unique_ptr<Host
   std::unique_ptr<StateDirectory> directory;
   if (absl::Status s = StateDirectory::Open(options.state_dir, options.host_id, &directory); !s.ok()) return s;
   std::unique_ptr<HostControl> made(new HostControl(options, std::move(directory)));
-  made->ReadRecords();
-  made->ServeAccepted();
-  // The first look comes before anybody can ask: a host without desired.json is ready at once, and one with it starting.
+  // The first look comes before anybody can ask: a host without desired.json is ready at once, and one with it is
+  // starting.
   made->Tick();
   made->thread_ = std::thread([raw = made.get()] { raw->Run(); });
   *control = std::move(made);
@@ -70,6 +61,38 @@ HostControl::~HostControl() {
   CloseVersions(/*stop_requests=*/false);
 }
 
+absl::Status HostControl::ClaimPort(const std::string& address, int port) {
+  PortClaim claim;
+  const absl::Status status = PortClaim::Take(address, port, directory_->path(), &claim);
+  if (absl::IsAlreadyExists(status) || absl::IsInvalidArgument(status)) return status;
+  if (!status.ok()) {
+    // Where nothing can be written, as in some containers, hosts serve all the same.
+    Log(Severity::kWarning, absl::StrCat(status.message(), "; nobody sees to who else listens at port ", port));
+    return absl::OkStatus();
+  }
+  std::lock_guard<std::mutex> lock(ports_mutex_);
+  ports_.push_back(std::move(claim));
+  return absl::OkStatus();
+}
+
+void HostControl::PrepareEnd() {
+  std::lock_guard<std::mutex> lock(wake_mutex_);
+  ending_ = true;
+  woken_ = true;
+  wake_.notify_all();
+}
+
+void HostControl::SetDraining() {
+  PrepareEnd();
+  actual_.SetDraining();
+}
+
+void HostControl::Wake() {
+  std::lock_guard<std::mutex> lock(wake_mutex_);
+  woken_ = true;
+  wake_.notify_all();
+}
+
 void HostControl::Stop() noexcept {
   {
     std::lock_guard<std::mutex> lock(wake_mutex_);
@@ -78,21 +101,21 @@ void HostControl::Stop() noexcept {
     wake_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
-  // The control thread has ended: what was its own is ours.
-  EndLoads();
-  WriteRecords();
-  maintenance_.Wait();
+  // The control thread has ended: what was its own is this thread's.
+  loader_.EndAll();
+  loader_.WriteRecords();
+  loader_.Wait();
 }
 
 void HostControl::CloseVersions(bool stop_requests) noexcept {
-  job_ends_.clear();
-  for (auto& [key, lane] : lanes_) lane.lane->Stop();
+  loader_.DropLoaded();
+  publisher_.StopShadows();
   // All of them first, so that the time of their requests passes together.
-  for (auto& [id, instance] : instances_) {
+  for (const auto& [id, instance] : instances_.all()) {
     if (instance->version != nullptr) instance->version->model().Refuse();
   }
   const int64_t begin_ns = NowNs();
-  for (auto& [id, instance] : instances_) {
+  for (const auto& [id, instance] : instances_.all()) {
     if (instance->version == nullptr) continue;
     Model& model = instance->version->model();
     const double seconds = stop_requests ? 0 : model.config().drain_seconds;
@@ -101,23 +124,10 @@ void HostControl::CloseVersions(bool stop_requests) noexcept {
     }
     model.StopRequests(Ending());
   }
-  for (auto& [id, instance] : instances_) {
+  for (const auto& [id, instance] : instances_.all()) {
     if (instance->version != nullptr) instance->version->model().Close();
   }
-  // Whose threads look into the table, and hold versions as long as they run.
-  {
-    std::lock_guard<std::mutex> lock(table_mutex_);
-    old_tables_.push_back(std::exchange(table_, empty_table_));
-  }
-  old_tables_.clear();
-  lanes_.clear();
-  old_lanes_.clear();
-}
-
-std::shared_ptr<HostedVersion> HostControl::FindInstance(uint16_t instance) const {
-  std::lock_guard<std::mutex> lock(versions_mutex_);
-  const auto found = versions_.find(instance);
-  return found == versions_.end() ? nullptr : found->second.lock();
+  publisher_.Clear();
 }
 
 void HostControl::Run() {
@@ -125,12 +135,13 @@ void HostControl::Run() {
   KeepThreadInPlace();
   std::unique_lock<std::mutex> lock(wake_mutex_);
   while (!stop_) {
-    wake_.wait_for(lock, AnyDraining() ? kPollDraining : kPoll, [this] { return stop_ || woken_ || changed_; });
+    wake_.wait_for(lock, instances_.AnyDraining() ? kPollDraining : kPoll,
+                   [this] { return stop_ || woken_ || instances_.changed(); });
     if (stop_) return;
     woken_ = false;
     const bool ending = ending_;
     lock.unlock();
-    if (ending && !records_.closed()) EndLoads();
+    if (ending && !loader_.ended()) loader_.EndAll();
     const absl::Status status = Attempt([this] { return Tick(), absl::OkStatus(); });
     // Memory was short, most likely; what was not done is tried again at the next turn.
     if (!status.ok()) Log(Severity::kError, status.message());
@@ -138,141 +149,142 @@ void HostControl::Run() {
   }
 }
 
-bool HostControl::AnyDraining() const {
-  return std::any_of(instances_.begin(), instances_.end(),
-                     [](const auto& item) { return item.second->view.state == VersionState::kDraining; });
-}
-
-void HostControl::StopLateRequests(int64_t now_ns) {
-  for (auto& [id, instance] : instances_) {
-    if (instance->view.state != VersionState::kDraining || instance->version == nullptr) continue;
-    Model& model = instance->version->model();
-    if (static_cast<double>(now_ns - instance->since_ns) < 1e9 * model.config().drain_seconds) continue;
-    model.StopRequests(absl::CancelledError(
-        absl::StrCat("model '", instance->view.model, "' version ", instance->view.number,
-                     ": undeployed, and the request ran on after drain_seconds (", model.config().drain_seconds, ")")));
-  }
-}
-
 void HostControl::Tick() {
-  ReadDesired();
-  CollectJobs();
-  const int64_t now_ns = NowNs();
-  EndLateLoads(now_ns);
-  for (auto& [id, instance] : instances_) {
-    instance->view.retry_due = instance->retry_at_ns != 0 && instance->retry_at_ns <= now_ns;
+  if (desired_.Read()) {
+    loader_.KeepDesired();
+    instances_.MarkChanged();
   }
+  actual_.SetDesiredError(desired_.error());
+  loader_.Collect();
+  const int64_t now_ns = NowNs();
+  loader_.EndLateLoads(now_ns);
+  loader_.MarkRetries(now_ns);
   Apply();
-  WriteRecords();
+  loader_.WriteRecords();
   StopLateRequests(now_ns);
   PlaceFrontEnd(NowNs());
-  WriteAccepted();
-  WriteActual();
+  desired_.WriteAccepted();
+  actual_.Write(instances_);
   WriteStats();
+}
+
+void HostControl::Apply() {
+  const Plan plan = Reconcile(desired_.state(), instances_.Views(), baselines_);
+  Retire(plan);
+  const bool changed = instances_.TakeChanged();
+  if (changed) {
+    SettleServing(plan);
+    publisher_.Publish(plan, desired_.state());
+  }
+  publisher_.DestroyUnused();
+  // What begins here changes the state of its version, which the next turn publishes.
+  loader_.StartUnload();
+  loader_.StartLoads(plan.load, HasServed());
+  // A host that was told what to serve and cannot follow it is not ready to be asked, unless it knows what it served.
+  if (!started_ && desired_.known() && loader_.IsSettled(plan)) {
+    started_ = true;
+    started_ns_ = NowNs();
+    instances_.MarkChanged();
+  }
+  if (changed || instances_.changed()) TellActual(plan);
+}
+
+// Ends what nobody wants any more.
+void HostControl::Retire(const Plan& plan) {
+  for (const uint64_t id : plan.retire) instances_.SetState(instances_.At(id), VersionState::kDraining);
+  for (const uint64_t id : plan.forget) {
+    instances_.MarkChanged();
+    // A load that was late may run all the same.
+    if (instances_.At(id).lane.has_value()) {
+      loader_.GiveUp(instances_.At(id));
+    } else {
+      instances_.Erase(id);
+    }
+  }
+  for (const uint64_t id : plan.give_up) loader_.GiveUp(instances_.At(id));
+}
+
+void HostControl::SettleServing(const Plan& plan) {
+  baselines_.clear();
+  std::set<int> of_baselines, of_others;
+  bool apart = true;
+  for (const auto& [name, model] : plan.models) {
+    if (model.baseline.has_value()) baselines_[name] = *model.baseline;
+    for (const auto& [number, id] : model.serving) {
+      Instance& instance = instances_.At(id);
+      const DesiredVersion& wanted = desired_.state().models.at(name).versions.at(number);
+      // Beside an entry that is wrong the version goes on as it was.
+      if (wanted.fault.ok()) UpdateSettings(instance, wanted);
+      const CpuSet cpus = instance.version->model().slots().Cpus();
+      apart = apart && !cpus.empty() && instance.version->model().execution() == Execution::kPinned;
+      (id == model.baseline ? of_baselines : of_others).insert(cpus.begin(), cpus.end());
+    }
+  }
+  for (int cpu : of_others) of_baselines.erase(cpu);
+  reserved_cpus_.clear();
+  if (apart) reserved_cpus_.assign(of_baselines.begin(), of_baselines.end());
+}
+
+void HostControl::UpdateSettings(Instance& instance, const DesiredVersion& wanted) {
+  DesiredVersion& settings = instance.settings;
+  if (instance.version != nullptr && !(instance.version->batching() == wanted.batching)) {
+    instance.version->SetBatching(wanted.batching);
+  }
+  settings.batching = wanted.batching;
+  settings.limits = wanted.limits;
+  settings.priority = wanted.priority;
+  settings.traffic = wanted.traffic;
+  if (wanted.cpuset == instance.cpuset || instance.version == nullptr) return;
+  instance.cpuset = wanted.cpuset;
+  instance.cpuset_error = instance.version->SetCpuset(wanted.cpuset);
+  if (!instance.cpuset_error.ok()) {
+    Log(Severity::kError,
+        absl::StrCat(instance.Name(), ": ", instance.cpuset_error.message(), "; it stays where it is"));
+  }
+  instance.RefreshTexts();
+}
+
+// Whether requests have had time to come to what was loaded first.
+bool HostControl::HasServed() const {
+  return started_ && (actual_.has_endpoints() || NowNs() - started_ns_ >= kServesFirstNs);
+}
+
+void HostControl::TellActual(const Plan& plan) {
+  ActualModels models = DescribeModels(plan, desired_.state(), instances_);
+  std::vector<HostStats::Key> known;
+  for (const auto& [name, versions] : models) {
+    for (const auto& [number, entry] : versions) known.emplace_back(name, number);
+  }
+  stats_.Keep(known);
+  actual_.SetModels(std::move(models), desired_.state(), instances_, desired_.memory_limit(), started_);
 }
 
 void HostControl::PlaceFrontEnd(int64_t now_ns) {
   const CpuSet before = front_end_.cpus();
   front_end_.Place(reserved_cpus_, now_ns);
-  if (front_end_.cpus() == before) return;
-  std::lock_guard<std::mutex> lock(actual_mutex_);
-  actual_.front_end_cpus = FormatCpuset(front_end_.cpus().empty() ? AllowedCpus() : front_end_.cpus());
-  actual_dirty_ = true;
+  if (front_end_.cpus() != before) actual_.SetFrontEndCpus(front_end_.cpus());
 }
 
-// Begins with what was accepted last: what is written in desired.json takes its place at once, if it can be followed.
-void HostControl::ServeAccepted() {
-  const std::string text = directory_->ReadHostFile(kAcceptedFile);
-  AcceptedState accepted;
-  if (text.empty() || !AcceptDesired(text, "", host_id_, &accepted).ok()) return;
-  desired_ = std::move(accepted.state);
-  accepted_ = std::move(accepted.text);
-  memory_limit_ = desired_.memory_limit_bytes > 0 ? desired_.memory_limit_bytes : MemoryOfMachine();
-  directory_->ExpectDesired();
+void HostControl::StopLateRequests(int64_t now_ns) {
+  for (const auto& [id, instance] : instances_.all()) {
+    if (instance->view.state != VersionState::kDraining || instance->version == nullptr) continue;
+    Model& model = instance->version->model();
+    if (static_cast<double>(now_ns - instance->since_ns) < 1e9 * model.config().drain_seconds) continue;
+    model.StopRequests(absl::CancelledError(absl::StrCat(instance->Name(),
+                                                         ": undeployed, and the request ran on after drain_seconds (",
+                                                         model.config().drain_seconds, ")")));
+  }
 }
 
-void HostControl::ReadDesired() {
-  std::string text;
-  bool changed = false;
-  absl::Status status = directory_->ReadDesired(&text, &changed);
-  if (status.ok() && !changed) {
-    // A file that came back as it was needs no reading, and one that was refused stays refused.
-    if (desired_missing_) desired_missing_ = false, SetDesiredError(refused_);
-    return;
-  }
-  if (changed) {
-    AcceptedState accepted;
-    status = AcceptDesired(text, accepted_, host_id_, &accepted);
-    refused_ = status.ok() ? accepted.error : absl::StrCat(status.message(), "; what was desired before stays");
-    if (status.ok()) {
-      desired_ = std::move(accepted.state);
-      accepted_ = std::move(accepted.text);
-      accepted_dirty_ = true;
-      memory_limit_ = desired_.memory_limit_bytes > 0 ? desired_.memory_limit_bytes : MemoryOfMachine();
-      KeepRecords();
-      changed_ = true;
-    }
-    SetDesiredError(refused_);
-  } else {
-    SetDesiredError(absl::StrCat(status.message(), "; what was desired before stays"));
-  }
-  desired_missing_ = !changed;
-}
-
-void HostControl::SetDesiredError(const std::string& error) {
-  std::lock_guard<std::mutex> lock(actual_mutex_);
-  if (error == actual_.desired_error) return;
-  actual_.desired_error = error;
-  actual_dirty_ = true;
-  if (!error.empty()) Log(Severity::kError, error);
-}
-
-void HostControl::SetState(Instance& instance, VersionState state) {
-  instance.view.state = state;
-  instance.since = WallClockText();
-  instance.since_ns = NowNs();
-  changed_ = true;
-}
-
-void HostControl::Apply() {
-  std::vector<VersionInstance> views;
-  for (const auto& [id, instance] : instances_) {
-    if (!instance->given_up) views.push_back(instance->view);
-  }
-  const Plan plan = Reconcile(desired_, views, baselines_);
-  for (const uint64_t id : plan.retire) SetState(At(id), VersionState::kDraining);
-  for (const uint64_t id : plan.forget) {
-    changed_ = true;
-    // What was given up as late may run all the same.
-    if (At(id).lane.has_value()) {
-      GiveUp(At(id));
-    } else {
-      instances_.erase(id);
-    }
-  }
-  for (const uint64_t id : plan.give_up) GiveUp(At(id));
-  const bool changed = std::exchange(changed_, false);
-  if (changed) {
-    SettleServing(plan);
-    Publish(plan);
-  }
-  // A table in which nobody looks any more holds versions that are to end.
-  old_tables_.erase(
-      std::remove_if(old_tables_.begin(), old_tables_.end(), [](const auto& table) { return table.use_count() == 1; }),
-      old_tables_.end());
-  old_lanes_.erase(std::remove_if(old_lanes_.begin(), old_lanes_.end(),
-                                  [](const auto& lane) { return lane->ended() && lane.use_count() == 1; }),
-                   old_lanes_.end());
-  // What begins here changes the state of its version, which the next turn publishes.
-  StartUnload();
-  StartLoads(plan.load);
-  // A host that was told what to serve and cannot follow it is not ready to be asked, unless it knows what it served.
-  const bool knows = !accepted_.empty() || (refused_.empty() && !desired_missing_);
-  if (!started_ && knows && IsSettled(plan)) {
-    started_ = changed_ = true;
-    started_ns_ = NowNs();
-  }
-  if (changed || changed_) UpdateActual(plan);
+void HostControl::WriteStats() {
+  if (NowNs() < write_stats_at_ns_) return;
+  write_stats_at_ns_ = NowNs() + kSecondNs;
+  // A failure is told of where actual.json fails, on the same disk.
+  directory_->WriteHostFile("stats.json", HostStatsJson(Actual(), *routes(), stats_) + "\n", /*durable=*/false)
+      .IgnoreError();
+  const ShadowLanes& shadows = publisher_.shadows();
+  if (shadows.empty()) return;
+  directory_->WriteHostFile("shadow.json", shadows.Text(host_id_) + "\n", /*durable=*/false).IgnoreError();
 }
 
 }  // namespace processor

@@ -12,7 +12,7 @@ bool IsUnderWay(const VersionInstance& instance) {
   return instance.state == VersionState::kLoading || instance.state == VersionState::kWarming;
 }
 
-using Instances = std::vector<const VersionInstance*>;
+using InstanceList = std::vector<const VersionInstance*>;
 
 // What is there of one version that is desired.
 struct FoundInstance {
@@ -22,7 +22,7 @@ struct FoundInstance {
   const VersionInstance* failed = nullptr;     // as desired
 };
 
-FoundInstance Find(const Instances& instances, const DesiredVersion& wanted) {
+FoundInstance Find(const InstanceList& instances, const DesiredVersion& wanted) {
   const std::string identity = wanted.Identity();
   FoundInstance found;
   for (const VersionInstance* instance : instances) {
@@ -52,25 +52,9 @@ const VersionInstance* FormerBaseline(const std::vector<VersionInstance>& instan
 
 }  // namespace
 
-const char* VersionStateName(VersionState state) {
-  switch (state) {
-    case VersionState::kLoading:
-      return "loading";
-    case VersionState::kWarming:
-      return "warming";
-    case VersionState::kReady:
-      return "ready";
-    case VersionState::kDraining:
-      return "draining";
-    case VersionState::kFailed:
-      return "failed";
-  }
-  return "";
-}
-
 Plan Reconcile(const DesiredState& desired, const std::vector<VersionInstance>& instances,
                const std::map<std::string, uint64_t>& baselines) {
-  std::map<std::pair<std::string, int64_t>, Instances> by_version;
+  std::map<std::pair<std::string, int64_t>, InstanceList> by_version;
   for (const VersionInstance& instance : instances) by_version[{instance.model, instance.number}].push_back(&instance);
 
   Plan plan;

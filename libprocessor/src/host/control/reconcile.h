@@ -11,11 +11,9 @@
 #include <vector>
 
 #include "src/host/desired/desired_state.h"
+#include "src/host/versions/version_state.h"
 
 namespace processor {
-
-enum class VersionState { kLoading, kWarming, kReady, kDraining, kFailed };
-const char* VersionStateName(VersionState state);
 
 /// What is there of a version. Of one number there may be several: one that serves, one that is to replace it, and
 /// those that end.

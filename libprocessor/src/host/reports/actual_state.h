@@ -10,9 +10,9 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "src/host/control/reconcile.h"
 #include "src/host/desired/desired_state.h"
 #include "src/host/versions/hosted_version.h"
+#include "src/host/versions/version_state.h"
 
 namespace processor {
 

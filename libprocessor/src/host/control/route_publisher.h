@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Publishes who answers requests: the route table of the moment. The host's control owns it; requests only take references
+// to what the table holds.
+#ifndef PROCESSOR_HOST_CONTROL_ROUTE_PUBLISHER_H_
+#define PROCESSOR_HOST_CONTROL_ROUTE_PUBLISHER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "src/host/control/instances.h"
+#include "src/host/control/reconcile.h"
+#include "src/host/control/shadow_lanes.h"
+#include "src/host/desired/desired_state.h"
+#include "src/host/request_log/request_log.h"
+#include "src/host/requests/route_table.h"
+
+namespace processor {
+
+/// For the control thread, but for routes().
+class RoutePublisher {
+ public:
+  /// Both are borrowed.
+  RoutePublisher(const Instances* instances, RequestLog* request_log);
+
+  /// The table of the moment. Any thread may ask.
+  std::shared_ptr<const RouteTable> routes() const;
+
+  /// Makes a table of what serves, and puts it in the place of the one before.
+  void Publish(const Plan& plan, const DesiredState& desired);
+  /// Destroys what no request uses any more: replaced tables, which hold versions that are to end, and shadow lanes.
+  void DestroyUnused();
+
+  /// Ends mirroring. Requests are still routed.
+  void StopShadows() noexcept { shadows_.Stop(); }
+  /// Routes no request any more, and lets go of all versions.
+  void Clear() noexcept;
+
+  const ShadowLanes& shadows() const { return shadows_; }
+
+ private:
+  std::shared_ptr<const ModelRoutes> MakeRoutes(const std::string& name, const ModelPlan& plan,
+                                                const DesiredModel& desired);
+  static std::shared_ptr<const Servable> MakeServable(const Instance& instance, bool is_baseline,
+                                                      const std::shared_ptr<ModelLog>& log);
+  std::shared_ptr<const RouteTable> Exchange(std::shared_ptr<const RouteTable> table);
+
+  const Instances& instances_;
+  RequestLog& request_log_;
+  std::map<std::string, std::shared_ptr<std::atomic<uint64_t>>> keyless_;  // requests without a key, by models
+
+  const std::shared_ptr<const RouteTable> empty_ = std::make_shared<RouteTable>();
+  mutable std::mutex table_mutex_;
+  std::shared_ptr<const RouteTable> table_ = empty_;
+  std::vector<std::shared_ptr<const RouteTable>> replaced_;
+
+  ShadowLanes shadows_;  // last: its threads look into the table
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_HOST_CONTROL_ROUTE_PUBLISHER_H_
