@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patterns of subgraphs, written as the programs that they match.
+"""Describe subgraphs by patterns, written as the programs that they match.
 
     x, keep = value(), any_attribute()
     total = op("Sum", x, const(1), keep_dims=keep)
