@@ -101,7 +101,9 @@ class Allocator:
             return ()
         known = {name: one for name, one in seen.items() if name in self.state.subjects}
         known = within_cores(known, self._sharing(), elapsed_s)
-        state = replace(self.state, estimates=self._excused(self._learn(known)))
+        paths = {tenant.name: tenant.path for tenant in self._tenants}
+        estimates = learning.learn(self.costs, self.state.estimates, known, paths)
+        state = replace(self.state, estimates=self._excused(estimates))
         moves: tuple[Move, ...] = ()
         # In a plan estimates are followed for the next one; nothing moves until then.
         still = self.mode == "plan" or self._blind
@@ -109,7 +111,7 @@ class Allocator:
             state = follow(state, known, elapsed_s)
         else:
             state, moves = step(state, known, now_s, elapsed_s)
-        self.state = replace(state, estimates=self._follow(state.estimates, elapsed_s))
+        self.state = replace(state, estimates=learning.follow(self.costs, state.estimates, elapsed_s))
         if still:
             return ()
         entered = self._entered((*moves, *self._borrowed(now_s)))
@@ -288,30 +290,6 @@ class Allocator:
             groups.setdefault(cores.get(name, self.state.cores), []).append(name)
         return [(names, len(mine)) for mine, names in groups.items()]
 
-    def _learn(self, seen: Mapping[str, Observation]) -> dict[str, Estimate]:
-        """Return the estimates with the cost of versions that are still new to us."""
-        assert self.state is not None
-        estimates = dict(self.state.estimates)
-        paths = {one.name: one.path for one in self._tenants}
-        for name, one in seen.items():
-            cost = self.costs.get(name, learning.Cost(paths[name]))
-            if cost.learnt or not one.completed:
-                continue
-            self.costs[name] = cost = cost.seen(one)
-            us = max(cost.usual_us, 1.0)
-            estimates[name] = replace(estimates[name], service_us=us, usual_us=us, slow_s=0.0, well_s=0.0)
-        return estimates
-
     def _excused(self, estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
         """Let no version be taken for slow while it shares its cores with a baseline."""
         return {name: replace(one, slow_s=0.0) if self.borrowing else one for name, one in estimates.items()}
-
-    def _follow(self, estimates: Mapping[str, Estimate], elapsed_s: float) -> dict[str, Estimate]:
-        """Let what is usual drift; the controller compares with it from the next step on."""
-        found = dict(estimates)
-        for name, one in estimates.items():
-            cost = self.costs.get(name)
-            if cost is not None and cost.learnt:
-                self.costs[name] = cost = cost.followed(one.service_us, elapsed_s)
-                found[name] = replace(one, usual_us=cost.usual_us)
-        return found

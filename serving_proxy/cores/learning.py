@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cost_model.control import Observation
+from cost_model.control.state import Estimate
 from serving_proxy.cores.tenants import Tenant
 
 ENOUGH = 200
@@ -77,6 +78,41 @@ def source_of(tenant: Tenant, costs: Mapping[str, Cost], measured: Mapping[str, 
 def cost_us(tenant: Tenant, costs: Mapping[str, Cost], measured: Mapping[str, float]) -> float:
     """Return the core time [us] to expect of a request."""
     return source_of(tenant, costs, measured)[1]
+
+
+def learn(
+    costs: dict[str, Cost], estimates: Mapping[str, Estimate], seen: Mapping[str, Observation], paths: Mapping[str, str]
+) -> dict[str, Estimate]:
+    """Enter what the first requests of versions took, and return the estimates with it.
+
+    Parameters
+    ----------
+    costs : dict
+        By version; changed.
+    estimates, seen : mapping
+    paths : mapping of str to str
+        The folders that versions were loaded from.
+    """
+    found = dict(estimates)
+    for name, observation in seen.items():
+        cost = costs.get(name, Cost(paths[name]))
+        if cost.learnt or not observation.completed:
+            continue
+        costs[name] = cost = cost.seen(observation)
+        us = max(cost.usual_us, 1.0)
+        found[name] = replace(found[name], service_us=us, usual_us=us, slow_s=0.0, well_s=0.0)
+    return found
+
+
+def follow(costs: dict[str, Cost], estimates: Mapping[str, Estimate], elapsed_s: float) -> dict[str, Estimate]:
+    """Let what is usual drift in `costs`; the controller compares with it from the next step on."""
+    found = dict(estimates)
+    for name, estimate in estimates.items():
+        cost = costs.get(name)
+        if cost is not None and cost.learnt:
+            costs[name] = cost = cost.followed(estimate.service_us, elapsed_s)
+            found[name] = replace(estimate, usual_us=cost.usual_us)
+    return found
 
 
 def to_json(costs: Mapping[str, Cost]) -> dict[str, Any]:

@@ -15,13 +15,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from serving_proxy.deploy.control import Control
 from serving_proxy.errors import NotFoundError, PreconditionError, ProxyError
 from serving_proxy.hosts.backoff import delay, failures_after
 from serving_proxy.hosts.command import HostOptions, host_command
 from serving_proxy.hosts.host_log import bound_log, last_line, open_log
+from serving_proxy.hosts.host_process import HostProcess
 from serving_proxy.hosts.views import HostView
 from serving_proxy.records.hosts import HostSeen
 from serving_proxy.state_dir.actual import is_alive, process_ticks
@@ -39,24 +39,6 @@ _GRACE_S = 2.0
 _STOPPED_S = 5.0
 
 
-@dataclass
-class _Host:
-    """A host that this proxy is to keep running, and its process if that is ours."""
-
-    name: str
-    row: HostRow | None = None
-    child: subprocess.Popen[bytes] | None = None
-    started: float = 0.0
-    failures: int = 0
-    start_at: float = 0.0
-    restarts: int = 0
-    note: str = ""
-    was_ready: bool = False
-    adopted: bool = False
-    drained: bool = False
-    killed: str = ""
-
-
 class Supervisor:
     """Starts and watches the hosts; starts none while `held` says so."""
 
@@ -64,7 +46,7 @@ class Supervisor:
         self._control = control
         self._options = options
         self._folder = control.options.state_dir / "hosts"
-        self._hosts = {name: _Host(name) for name in options.names}
+        self._hosts = {name: HostProcess(name) for name in options.names}
         self._rows = control.repository.hosts()
         self._known: set[str] = set()
         self._next_log_check = 0.0
@@ -116,7 +98,7 @@ class Supervisor:
                 if not drained and host.row is None and not host.adopted:
                     host.note = said
                 if drained and host.row is not None and not host.adopted:
-                    self._signal(host, signal.SIGTERM)
+                    host.signal(signal.SIGTERM)
 
     async def stop(self, limit_s: float) -> None:
         """End the hosts that this proxy started: they drop their readiness, answer what they have, and go.
@@ -126,12 +108,12 @@ class Supervisor:
         ours = [host for host in self._hosts.values() if host.row is not None and not host.adopted]
         for host in ours:
             host.drained = True
-            self._signal(host, signal.SIGTERM)
+            host.signal(signal.SIGTERM)
         deadline = time.monotonic() + limit_s + _GRACE_S
-        while time.monotonic() < deadline and any(self._runs(host) for host in ours):
+        while time.monotonic() < deadline and any(host.runs for host in ours):
             await asyncio.sleep(0.05)
         for host in ours:
-            if self._runs(host):
+            if host.runs:
                 self._control.note("host", f"{host.name}: killed, it was not drained after {limit_s:g} s")
                 self.kill(host.name)
                 if host.child is not None:
@@ -142,7 +124,7 @@ class Supervisor:
         host = self._hosts[name]
         with contextlib.suppress(OSError):
             (self._folder / name / KILLED).touch()
-        self._signal(host, signal.SIGKILL)
+        host.signal(signal.SIGKILL)
 
     def views(self) -> list[HostView]:
         """Show all hosts."""
@@ -154,7 +136,7 @@ class Supervisor:
         host = self._hosts.get(name)
         ours = host is not None and not host.adopted
         state = "stopped" if seen is None or not seen.alive else seen.state
-        if host is not None and host.child is not None and state == "stopped" and self._runs(host):
+        if host is not None and host.child is not None and state == "stopped" and host.runs:
             state = "starting"
         if host is not None and ours and host.drained and state not in {"starting", "stopped"}:
             # It was told so, and says it itself a moment later.
@@ -177,9 +159,9 @@ class Supervisor:
             note=note,
         )
 
-    def _watch(self, host: _Host, seen: HostSeen | None) -> None:
+    def _watch(self, host: HostProcess, seen: HostSeen | None) -> None:
         if host.row is not None:
-            if self._runs(host):
+            if host.runs:
                 self._end_if_hung(host, host.row.pid)
                 host.was_ready |= seen is not None and seen.pid == host.row.pid and seen.state == "ready"
                 return
@@ -200,7 +182,7 @@ class Supervisor:
         self._held = lambda: False
         self._start(host)
 
-    def _end_if_hung(self, host: _Host, pid: int) -> None:
+    def _end_if_hung(self, host: HostProcess, pid: int) -> None:
         """Kill a host that gives no sign of life: its ports are free then, and it is started again."""
         limit = self._options.hang_seconds
         silent, stopped = self._control.actual.liveness.silence(host.name, pid)
@@ -211,10 +193,10 @@ class Supervisor:
         self._control.note("host", f"{host.name}: {how}, killed")
         self.kill(host.name)
 
-    def _somebody_elses(self, host: _Host, seen: HostSeen | None) -> bool:
+    def _somebody_elses(self, host: HostProcess, seen: HostSeen | None) -> bool:
         return seen is not None and is_alive(self._folder / host.name / "lock", seen.pid)
 
-    def _start(self, host: _Host) -> None:
+    def _start(self, host: HostProcess) -> None:
         try:
             command = host_command(self._options, self._control.options.state_dir, host.name)
             output = open_log(self._folder / host.name)
@@ -236,7 +218,7 @@ class Supervisor:
             self._control.repository.save_host(host.row)
         self._control.note("host", f"{host.name}: started, process {child.pid}")
 
-    def _ended(self, host: _Host) -> None:
+    def _ended(self, host: HostProcess) -> None:
         code = None if host.child is None else host.child.poll()
         host.row, host.child = None, None
         killed, host.killed = host.killed, ""
@@ -251,7 +233,7 @@ class Supervisor:
         host.restarts += 1
         self._failed(host, f"{host.name}: {how}" + (f", '{said}'" if said else ""))
 
-    def _failed(self, host: _Host, message: str) -> None:
+    def _failed(self, host: HostProcess, message: str) -> None:
         ran = time.monotonic() - host.started if host.started else 0.0
         host.failures = failures_after(host.failures, ran, host.was_ready)
         host.started, host.was_ready = 0.0, False
@@ -283,7 +265,7 @@ class Supervisor:
             self._control.note("host", f"{name}: the adopted process is gone")
         self._known = live
 
-    def _host(self, name: str) -> _Host:
+    def _host(self, name: str) -> HostProcess:
         host = self._hosts.get(name)
         if host is None and any(one.name == name for one in self._control.hosts):
             raise PreconditionError(f"{name}: started by somebody else, expected them to stop it")
@@ -292,13 +274,3 @@ class Supervisor:
         if host.adopted:
             raise PreconditionError(f"{name}: started by somebody else, expected them to stop it")
         return host
-
-    def _runs(self, host: _Host) -> bool:
-        if host.child is not None:
-            return host.child.poll() is None
-        return host.row is not None and process_ticks(host.row.pid) == host.row.started_ticks
-
-    def _signal(self, host: _Host, number: signal.Signals) -> None:
-        if host.row is not None and self._runs(host):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(host.row.pid, number)
