@@ -95,6 +95,8 @@ class Value:
     def matches(self, facts: Facts, output: Output, state: State) -> Iterator[State]:
         """Yield each way in which an output matches."""
         output = facts.origin(output)
+        if self.ops and facts.graph[output.node].op not in self.ops:
+            return
         if self in state.bound:
             if state.bound[self] == output:
                 yield state
@@ -169,7 +171,7 @@ class Op(Value):
 
     def _matches(self, facts: Facts, output: Output, state: State) -> Iterator[State]:
         node = facts.graph[output.node]
-        if node.op not in self.ops or output.port or (node.controls and not self.waits):
+        if output.port or (node.controls and not self.waits):
             return
         count, given = len(self.parts), node.inputs
         if len(given) < count or (len(given) > count and not self.has_more):

@@ -17,7 +17,6 @@ from graph_tools.recognition.lookups.safe_lookup import (
     Rows,
     find_rows,
     kept,
-    kept_entries,
     peel_reshapes,
     zeroed,
 )
@@ -74,6 +73,8 @@ _GATHERED = op("GatherV2", ..., waits=True)
 _PRODUCT = op("Mul", _GATHERED, _COLUMN, waits=True)
 _POSITIVE = op("Greater", kept(_WEIGHTS), const(0), waits=True)
 _ZEROED = Pattern(zeroed(_COMBINED, _IDS_FILL))
+_INDICES, _VALUES = value(), value()
+_KEPT_INDICES, _KEPT_VALUES = Pattern(kept(_INDICES)), Pattern(kept(_VALUES))
 
 
 class CollapseWeightedLookup(Pass):
@@ -169,11 +170,14 @@ def _entries(facts: GraphFacts, fill: Node) -> tuple[Output, Output, list[Output
     """Return indices and values of a sparse tensor before entries were dropped, and the masks, last one first."""
     indices, values = (facts.origin(output) for output in fill.inputs[:2])
     masks: list[Output] = []
-    while True:
-        indices, values, mask = kept_entries(facts, indices, values)
-        if mask is None:
-            return indices, values, masks
+    while isinstance(dropped := _KEPT_INDICES.match(facts, indices), Found):
+        mask = dropped.value[MASK]
+        of_values = _KEPT_VALUES.match(facts, values, {MASK: mask})
+        if not isinstance(of_values, Found):
+            break
+        indices, values = dropped.value[_INDICES], of_values.value[_VALUES]
         masks.append(mask)
+    return indices, values, masks
 
 
 def _checks(facts: GraphFacts, masks: list[Output], weights: Output) -> list[Output | Node] | str:

@@ -31,7 +31,7 @@ _BY_PLACE = op("GatherNd", _ALL_IN_ANY_ORDER, _CHOICE) & expected(
     op("GatherNd", transposed(_ALL, [1, 2, 0]), _CHOICE),
     "'{0.node}' picks products of each row in another way than by constant places of a transposed matrix",
 )
-_IN_ROWS = transposed(alone(_BY_PLACE), [1, 0])
+_PLACED, _IN_ROWS = Pattern(_BY_PLACE), transposed(alone(_BY_PLACE), [1, 0])
 
 # Products of two joined lists.
 _FIRST, _SECOND = value(), value()
@@ -57,7 +57,7 @@ class FuseDotInteractions(InteractionPass):
     name = "fuse_dot_interactions"
 
     def roots(self, flat: Flat) -> Iterable[Node]:
-        return flat.graph.of("AddN", *_INNER.root.ops, *_PICKED.root.ops, *_BY_PLACE.ops)
+        return flat.graph.of("AddN", *_INNER.root.ops, *_PICKED.root.ops, *_PLACED.root.ops)
 
     def match(self, flat: Flat, node: Node) -> Outcome[Fusion]:
         if node.op == "AddN":
@@ -90,7 +90,7 @@ def _why_pairs_stay(flat: Flat, node: Node) -> Outcome[Fusion]:
 
 
 def _gathered_by_place(flat: Flat, root: Output) -> Outcome[Fusion]:
-    found = Pattern(_BY_PLACE).match(flat, root)
+    found = _PLACED.match(flat, root)
     if not isinstance(found, Found):
         return found
     fields, choice = found.value[_FIELDS], found.value[_CHOICE]

@@ -36,7 +36,7 @@ from graph_tools.rewriting.add_nodes import read_variable
 from graph_tools.rewriting.chains import chain_between, clone_chain
 from graph_tools.rewriting.matcher import GraphFacts, Pattern
 from graph_tools.rewriting.outcome import Found
-from graph_tools.rewriting.pattern import Facts, Op, Value, const, integers, op, repeated, through, value
+from graph_tools.rewriting.pattern import Op, Value, const, integers, op, repeated, through, value
 
 SEGMENTS = ("SparseSegmentMean", "SparseSegmentSum", "SparseSegmentSqrtN")
 _ORDERED = {
@@ -152,8 +152,7 @@ class SafeLookup:
 
     def is_ordered(self, graph: Graph) -> bool:
         """Say whether the rows of the entries never go down, in every request."""
-        source = repeated(lambda indices: kept(indices) | _op("SparseReshape", indices, ...), _INDICES)
-        outcome = Pattern(source).match(GraphFacts(graph), self.indices)
+        outcome = _BEFORE_DROPS.match(GraphFacts(graph), self.indices)
         return isinstance(outcome, Found) and outcome.value.node(_INDICES).op in _ORDERED
 
 
@@ -183,14 +182,16 @@ _FILL = _op("SparseFillEmptyRows", ...)
 _ENTRIES = _op("SparseFillEmptyRows", kept(_INDICES), kept(IDS), ...) | _op("SparseFillEmptyRows", _INDICES, IDS, ...)
 _SPARSE = _FILL & _op("SparseFillEmptyRows", ..., _SHAPE, value()) & _ENTRIES
 _FIRST_COLUMN = through(lambda facts, output: first_column(facts.graph, output), _SPARSE)
-_LOOKUP = _op("|".join(SEGMENTS), ..., _FIRST_COLUMN)
-_ZEROED = zeroed(_LOOKUP, _FILL)
+_SEGMENT = _op("|".join(SEGMENTS), ..., _FIRST_COLUMN)
+_LOOKUP, _ZEROED = Pattern(_SEGMENT), zeroed(_SEGMENT, _FILL)
+_NOT_NEGATIVE = Pattern(_op("GreaterEqual", IDS, const(0)))
+_BEFORE_DROPS = Pattern(repeated(lambda indices: kept(indices) | _op("SparseReshape", indices, ...), _INDICES))
 
 
 def find_safe_lookup(model: Model, site: str, finders: Finders) -> SafeLookup | str:
     """Recognize the lookup that ends in a SparseSegment op; "" if it is none, else why it is not understood."""
     graph, sizes, segment = model.graph, finders.sizes, model.graph[site]
-    outcome = Pattern(_LOOKUP).match(finders, segment.output())
+    outcome = _LOOKUP.match(finders, segment.output())
     if not isinstance(outcome, Found):
         return ""
     match, fill = outcome.value, outcome.value.node(_FILL)
@@ -208,7 +209,7 @@ def find_safe_lookup(model: Model, site: str, finders: Finders) -> SafeLookup | 
     indices, shape, reshapes = peel_reshapes(graph, match[_INDICES], match[_SHAPE], sizes)
     select = match.above(_ZEROED)
     output, default = (segment.output(), fill.inputs[3]) if select is None else (select[_ZEROED], None)
-    negative = mask is not None and _is_nonnegative_check(finders, mask, match[IDS])
+    negative = mask is not None and isinstance(_NOT_NEGATIVE.match(finders, mask, {IDS: match[IDS]}), Found)
     found = SafeLookup(
         segment, output, fill, indices, match[IDS], shape, mask, negative, default, rows, data[1], reshapes
     )
@@ -257,23 +258,6 @@ def attribute_of_numbers(graph: Graph, numbers: Output, default: object) -> obje
         if index == 1 and user.op in SEGMENTS:
             return attribute(user, "Tidx")
     return default
-
-
-def kept_entries(facts: Facts, indices: Output, ids: Output) -> tuple[Output, Output, Output | None]:
-    """See through the drop of entries: return indices and ids before it, and the mask of those that stay."""
-    first = Pattern(kept(_INDICES)).match(facts, indices)
-    if isinstance(first, Found):
-        match = first.value
-        second = Pattern(kept(IDS)).match(facts, ids, {MASK: match[MASK]})
-        if isinstance(second, Found):
-            return match[_INDICES], second.value[IDS], match[MASK]
-    return indices, ids, None
-
-
-def _is_nonnegative_check(facts: Facts, mask: Output, ids: Output) -> bool:
-    """Say whether a mask lets pass the ids that are not negative."""
-    check = Pattern(_op("GreaterEqual", IDS, const(0)))
-    return isinstance(check.match(facts, mask, {IDS: ids}), Found)
 
 
 def peel_reshapes(graph: Graph, indices: Output, shape: Output, sizes: SizeFinder) -> tuple[Output, Output, list[Node]]:
