@@ -8,21 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from serving_proxy.cli.app import app, guarded
-from serving_proxy.cli.options import (
-    SERVER,
-    AsJson,
-    CaFile,
-    Name,
-    Server,
-    TokenFile,
-    VersionArgument,
-    connect,
-    print_json,
-    seconds,
-)
-from serving_proxy.cli.rendering import console, render_model
-from serving_proxy.client import Client
+from serving_proxy.cli.commands import proxy_command
+from serving_proxy.cli.options import Name, Timeout, VersionArgument, seconds
+from serving_proxy.cli.rendering import render_model
+from serving_proxy.client import Client, Json
 from serving_proxy.errors import LateError, PreconditionError
 
 _PROMOTE = """Make a version the baseline as soon as it is ready; the one before it stays warm for a roll-back.
@@ -42,46 +31,32 @@ _ROLLBACK = """Send everything to the last good baseline: no variant has traffic
 _POLL_S = 0.2
 
 WaitForIt = Annotated[bool, typer.Option("--wait", metavar="", help="Return once it is the baseline.")]
-Timeout = Annotated[
-    str | None, typer.Option(metavar="TIME", show_default=False, help="Wait at most so long: 30s, 15m, 1h.")
-]
 
 
-@app.command(name="promote", help=_PROMOTE)
-@guarded
+@proxy_command("promote", _PROMOTE, render_model)
 def promote_command(
+    *,
+    client: Client,
     name: Name,
     version: VersionArgument,
     wait: WaitForIt = False,
     timeout: Timeout = None,
-    server: Server = SERVER,
-    token_file: TokenFile = None,
-    ca_file: CaFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Json:
     limit = None if timeout is None else seconds(timeout, "--timeout")
-    with connect(server, token_file, ca_file) as client:
-        model = client.promote(name, version)
-        if wait:
-            model = _settled(client, model, version, limit)
-    _show(model, as_json)
+    model = client.promote(name, version)
+    return _wait_for_promotion(client, model, version, limit) if wait else model
 
 
-@app.command(name="rollback", help=_ROLLBACK)
-@guarded
+@proxy_command("rollback", _ROLLBACK, render_model)
 def rollback_command(
+    *,
+    client: Client,
     name: Name,
-    server: Server = SERVER,
-    token_file: TokenFile = None,
-    ca_file: CaFile = None,
-    as_json: AsJson = False,
-) -> None:
-    with connect(server, token_file, ca_file) as client:
-        model = client.rollback(name)
-    _show(model, as_json)
+) -> Json:
+    return client.rollback(name)
 
 
-def _settled(client: Client, model: dict[str, Any], version: int, limit: float | None) -> dict[str, Any]:
+def _wait_for_promotion(client: Client, model: dict[str, Any], version: int, limit: float | None) -> dict[str, Any]:
     """Wait until a promotion has been done, or given up."""
     end = None if limit is None else time.monotonic() + limit
     while model["baseline"] != version:
@@ -99,10 +74,3 @@ def _settled(client: Client, model: dict[str, Any], version: int, limit: float |
         time.sleep(_POLL_S)
         model = client.versions(model["name"])
     return model
-
-
-def _show(model: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_json(model)
-    else:
-        console().print(render_model(model))

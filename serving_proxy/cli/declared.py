@@ -15,6 +15,7 @@ import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from serving_proxy.cli.commands import Command, option, set_parameters
 from serving_proxy.cli.options import json_object, seconds
 from serving_proxy.errors import InvalidError
 from serving_proxy.records.option import CliGroup, CliOption
@@ -46,12 +47,8 @@ class _Declared:
             help=self.option.help,
         )
         typed: Any = list[str] if self.kind is list else self.kind
-        return inspect.Parameter(
-            (self.option.name or self.field).replace("-", "_"),
-            inspect.Parameter.KEYWORD_ONLY,
-            default=self.default,
-            annotation=Annotated[typed if self.default is not None else typed | None, info],
-        )
+        annotation: Any = Annotated[typed if self.default is not None else typed | None, info]
+        return option((self.option.name or self.field).replace("-", "_"), annotation, self.default)
 
     def read(self, value: Any) -> Any:
         """Turn what was typed into what the proxy is asked for."""
@@ -66,9 +63,7 @@ class _Declared:
         return json_object(value, self.flag) if self.option.metavar.startswith("JSON") else value
 
 
-def with_options(
-    model: type[BaseModel], defaults: bool = True
-) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
+def with_options(model: type[BaseModel], defaults: bool = True) -> Callable[[Command], Command]:
     """Give a verb the options that a model declares; its function gets those that were typed as `given`.
 
     Parameters
@@ -79,24 +74,19 @@ def with_options(
     """
     declared = list(_options(model, defaults))
 
-    def wrap(command: Callable[..., int | None]) -> Callable[..., int | None]:
+    def wrap(command: Command) -> Command:
         @functools.wraps(command)
-        def run(**values: Any) -> int | None:
+        def run(**values: Any) -> Any:
             given: dict[str, Any] = {}
-            for option in declared:
-                value = values.pop(option.parameter.name)
+            for one in declared:
+                value = values.pop(one.parameter.name)
                 if value is not None and value is not False and value != []:
-                    place = given if option.group is None else given.setdefault(option.group, {})
-                    place[option.field] = option.read(value)
+                    place = given if one.group is None else given.setdefault(one.group, {})
+                    place[one.field] = one.read(value)
             return command(**values, given=given)
 
-        signature = inspect.signature(command, eval_str=True)
-        own = [one for one in signature.parameters.values() if one.name != "given"]
-        first = [one for one in own if one.default is inspect.Parameter.empty]
-        parameters = [*first, *(option.parameter for option in declared), *(one for one in own if one not in first)]
-        parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
-        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        added = [one.parameter for one in declared]
+        set_parameters(run, command, without={"given"}, added=added, first=True)
         return run
 
     return wrap

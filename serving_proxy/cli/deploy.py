@@ -8,22 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from serving_proxy.cli.app import app, guarded, remark
+from serving_proxy.cli.app import remark
+from serving_proxy.cli.commands import proxy_command
 from serving_proxy.cli.declared import with_options
-from serving_proxy.cli.options import (
-    SERVER,
-    AsJson,
-    CaFile,
-    Name,
-    Server,
-    TokenFile,
-    Wait,
-    connect,
-    print_json,
-    seconds,
-)
+from serving_proxy.cli.options import Name, Timeout, Wait, seconds
 from serving_proxy.cli.progress import follow
-from serving_proxy.cli.rendering import console, render_model
+from serving_proxy.cli.rendering import render_model
+from serving_proxy.client import Client, Json
 from serving_proxy.deploy.options import DeployOptions
 
 _DEPLOY = """Deploy a version: check it, optimize it if asked, load it beside what serves, and give it its share.
@@ -46,60 +37,42 @@ _UNDEPLOY = """Take a version out after its last request, or the whole model.
 """
 
 
-@app.command(name="deploy", help=_DEPLOY)
-@guarded
+@proxy_command("deploy", _DEPLOY, lambda answer: render_model(answer["model"]))
 @with_options(DeployOptions)
 def deploy_command(
     *,
+    client: Client,
     name: Name,
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The model.")],
     shadow: Annotated[
         bool, typer.Option("--shadow", metavar="", help="Mirror all of the baseline's requests to it.")
     ] = False,
     wait: Wait = False,
-    timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", show_default=False, help="Wait at most so long: 30s, 15m, 1h.")
-    ] = None,
-    server: Server = SERVER,
-    token_file: TokenFile = None,
-    ca_file: CaFile = None,
-    as_json: AsJson = False,
+    timeout: Timeout = None,
     given: dict[str, Any],
-) -> None:
+) -> Json:
     limit = None if timeout is None else seconds(timeout, "--timeout")
     if shadow:
         given.setdefault("shadow", 100.0)
     if not given.get("optimize"):
         given.pop("precision", None)
-    with connect(server, token_file, ca_file) as client:
-        # A relative path is meant where the command is given, which is where the proxy is as a rule.
-        answer = client.deploy(name, path.absolute(), **given)
-        for note in answer["notes"]:
-            remark(note)
-        if wait and answer["job"] is not None:
-            answer["job"] = follow(client, answer["job"], limit)
-            answer["model"] = client.versions(name)
-    if as_json:
-        print_json(answer)
-    else:
-        console().print(render_model(answer["model"]))
+    # A relative path is meant where the command is given, which is where the proxy is as a rule.
+    answer = client.deploy(name, path.absolute(), **given)
+    for note in answer["notes"]:
+        remark(note)
+    if wait and answer["job"] is not None:
+        answer["job"] = follow(client, answer["job"], limit)
+        answer["model"] = client.versions(name)
+    return answer
 
 
-@app.command(name="undeploy", help=_UNDEPLOY)
-@guarded
+@proxy_command("undeploy", _UNDEPLOY, render_model)
 def undeploy_command(
+    *,
+    client: Client,
     name: Name,
     version: Annotated[
         int | None, typer.Option(metavar="N", min=1, show_default=False, help="One version only.")
     ] = None,
-    server: Server = SERVER,
-    token_file: TokenFile = None,
-    ca_file: CaFile = None,
-    as_json: AsJson = False,
-) -> None:
-    with connect(server, token_file, ca_file) as client:
-        model = client.undeploy(name, version)
-    if as_json:
-        print_json(model)
-    else:
-        console().print(render_model(model))
+) -> Json:
+    return client.undeploy(name, version)

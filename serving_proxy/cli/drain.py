@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from serving_proxy.cli.app import app, guarded
-from serving_proxy.cli.options import SERVER, AsJson, CaFile, Server, TokenFile, connect, print_json
-from serving_proxy.cli.rendering import console, render_status
+from serving_proxy.cli.commands import proxy_command, show
+from serving_proxy.cli.rendering import render_status
+from serving_proxy.client import Client
 
 _HELP = """Stop hosts after their last requests, for maintenance; what is deployed stays so.
 
@@ -23,19 +23,12 @@ Hosts that somebody else has started are left alone. A proxy that starts anew st
 """
 
 
-@app.command(name="drain", help=_HELP)
-@guarded
+@proxy_command("drain", _HELP)
 def drain_command(
+    *,
+    client: Client,
+    as_json: bool,
     host: Annotated[str | None, typer.Option(metavar="ID", show_default=False, help="One host only.")] = None,
     off: Annotated[bool, typer.Option("--off", metavar="", help="Start them again.")] = False,
-    server: Server = SERVER,
-    token_file: TokenFile = None,
-    ca_file: CaFile = None,
-    as_json: AsJson = False,
 ) -> None:
-    with connect(server, token_file, ca_file) as client:
-        hosts = client.drain(host, not off)
-        if as_json:
-            print_json(hosts)
-        else:
-            console().print(render_status(client.status()))
+    show(client.drain(host, not off), as_json, lambda _: render_status(client.status()))

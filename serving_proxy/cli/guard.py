@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from serving_proxy.cli.app import app, guarded
+from serving_proxy.cli.commands import proxy_command, show
 from serving_proxy.cli.declared import with_options
-from serving_proxy.cli.options import SERVER, AsJson, CaFile, Name, Server, TokenFile, connect, print_json
-from serving_proxy.cli.rendering import console, render_guard
+from serving_proxy.cli.options import Name
+from serving_proxy.cli.rendering import render_guard
+from serving_proxy.client import Client
 from serving_proxy.records.guard_settings import GuardSettings
 
 _HELP = """Show what the guard says of a model's versions, or change its limits.
@@ -25,21 +26,13 @@ given stays as it is; `none` takes a limit away.
 """
 
 
-@app.command(name="guard", help=_HELP)
-@guarded
+@proxy_command("guard", _HELP)
 @with_options(GuardSettings, defaults=False)
 def guard_command(
     *,
+    client: Client,
     name: Name,
-    server: Server = SERVER,
-    token_file: TokenFile = None,
-    ca_file: CaFile = None,
-    as_json: AsJson = False,
+    as_json: bool,
     given: dict[str, Any],
 ) -> None:
-    with connect(server, token_file, ca_file) as client:
-        found = client.guard(name, **given)
-    if as_json:
-        print_json(found)
-    else:
-        console().print(render_guard(name, found))
+    show(client.guard(name, **given), as_json, lambda found: render_guard(name, found))

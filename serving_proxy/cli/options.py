@@ -13,12 +13,10 @@ import typer
 
 from serving_proxy.access.tokens import read_token
 from serving_proxy.cli.app import remark
-from serving_proxy.client import DEFAULT_SERVER, Client
+from serving_proxy.client import Client
 from serving_proxy.errors import InvalidError, ProxyError
 from serving_proxy.system.files import read_regular
 
-# The empty metavar: newer versions of typer show a flag's type, as if it took a value.
-AsJson = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON instead of tables.")]
 Server = Annotated[
     str, typer.Option("--server", metavar="URL", envvar="SERVING_PROXY_SERVER", help="The proxy's admin port.")
 ]
@@ -39,8 +37,10 @@ CaFile = Annotated[
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The model.")]
 VersionArgument = Annotated[int, typer.Argument(metavar="VERSION", min=1, help="The version's number.")]
 Wait = Annotated[bool, typer.Option("--wait", metavar="", help="Return once it is done; Ctrl-C cancels it.")]
+Timeout = Annotated[
+    str | None, typer.Option(metavar="TIME", show_default=False, help="Wait at most so long: 30s, 15m, 1h.")
+]
 
-SERVER = DEFAULT_SERVER
 # A verb is often typed right after `serve &`, which opens its port a second or two later.
 _START_S = 10.0
 _MOST_BYTES = 1024 * 1024

@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
-from serving_proxy.cli.app import app, guarded, remark
-from serving_proxy.cli.options import SERVER, AsJson, CaFile, Name, Server, TokenFile, connect, print_json
-from serving_proxy.cli.rendering import console, render_request_log
+from serving_proxy.cli.app import remark
+from serving_proxy.cli.commands import proxy_command, show
+from serving_proxy.cli.options import Name
+from serving_proxy.cli.rendering import render_request_log
+from serving_proxy.client import Client
 from serving_proxy.errors import InvalidError
 
 _HELP = """Write down a sample of a model's requests, show what there is, or put it into one file.
@@ -26,9 +28,11 @@ asks them again.
 """
 
 
-@app.command(name="log", help=_HELP)
-@guarded
+@proxy_command("log", _HELP)
 def log_command(
+    *,
+    client: Client,
+    as_json: bool,
     name: Name,
     sample: Annotated[
         float | None,
@@ -41,26 +45,19 @@ def log_command(
         bool, typer.Option("--merge", metavar="", help="Put the newest requests into one file, and print its path.")
     ] = False,
     delete: Annotated[bool, typer.Option("--delete", metavar="", help="Remove the files.")] = False,
-    server: Server = SERVER,
-    token_file: TokenFile = None,
-    ca_file: CaFile = None,
-    as_json: AsJson = False,
 ) -> None:
     if sample is not None and off:
         raise InvalidError("--sample, --off: both, expected one of them")
     if merge and delete:
         raise InvalidError("--merge, --delete: both, expected one of them")
-    with connect(server, token_file, ca_file) as client:
-        if sample is not None or off:
-            client.set_request_log(name, None if off else sample, int(max_mb * 1024 * 1024), max_files)
-        if delete:
-            client.delete_request_log(name)
-        merged = client.merge_request_log(name) if merge else None
-        found = merged or client.request_log(name)
-    if as_json:
-        print_json(found)
-    elif merged is not None:
+    if sample is not None or off:
+        client.set_request_log(name, None if off else sample, int(max_mb * 1024 * 1024), max_files)
+    if delete:
+        client.delete_request_log(name)
+    if merge and not as_json:
+        merged = client.merge_request_log(name)
         remark(f"{merged['records']} requests, {merged['bytes']} bytes")
         typer.echo(merged["path"])
     else:
-        console().print(render_request_log(name, found))
+        found = client.merge_request_log(name) if merge else client.request_log(name)
+        show(found, as_json, lambda _: render_request_log(name, found))

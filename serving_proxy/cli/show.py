@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 from rich.live import Live
 
-from serving_proxy.cli.app import app, guarded
-from serving_proxy.cli.options import SERVER, AsJson, CaFile, Name, Server, TokenFile, connect, print_json
+from serving_proxy.cli.commands import proxy_command, show
+from serving_proxy.cli.options import Name
 from serving_proxy.cli.rendering import (
     console,
     event_line,
@@ -19,7 +19,7 @@ from serving_proxy.cli.rendering import (
     render_model,
     render_status,
 )
-from serving_proxy.client import Client
+from serving_proxy.client import Client, Json
 
 _STATUS = """Show hosts, models, their versions with states and shares, and what is being done.
 
@@ -51,77 +51,51 @@ _EVENTS = """Show what has happened, the newest last.
 """
 
 
-@app.command(name="status", help=_STATUS)
-@guarded
+@proxy_command("status", _STATUS)
 def status_command(
+    *,
+    client: Client,
+    as_json: bool,
     watch: Annotated[bool, typer.Option("--watch", "-w", metavar="", help="Go on until Ctrl-C.")] = False,
-    server: Server = SERVER,
-    token_file: TokenFile = None,
-    ca_file: CaFile = None,
-    as_json: AsJson = False,
 ) -> None:
-    with connect(server, token_file, ca_file) as client:
-        if watch:
-            _watch(client, as_json)
-        elif as_json:
-            print_json(client.status())
-        else:
-            console().print(render_status(client.status()))
+    if watch:
+        _watch(client, as_json)
+    else:
+        show(client.status(), as_json, render_status)
 
 
-@app.command(name="versions", help=_VERSIONS)
-@guarded
+@proxy_command("versions", _VERSIONS, render_model)
 def versions_command(
+    *,
+    client: Client,
     name: Name,
-    server: Server = SERVER,
-    token_file: TokenFile = None,
-    ca_file: CaFile = None,
-    as_json: AsJson = False,
-) -> None:
-    with connect(server, token_file, ca_file) as client:
-        model = client.versions(name)
-    if as_json:
-        print_json(model)
-    else:
-        console().print(render_model(model))
+) -> Json:
+    return client.versions(name)
 
 
-@app.command(name="explain", help=_EXPLAIN)
-@guarded
+@proxy_command("explain", _EXPLAIN, render_explain, soft_wrap=True)
 def explain_command(
+    *,
+    client: Client,
     name: Name,
-    server: Server = SERVER,
-    token_file: TokenFile = None,
-    ca_file: CaFile = None,
-    as_json: AsJson = False,
-) -> None:
-    with connect(server, token_file, ca_file) as client:
-        found = client.explain(name)
-    if as_json:
-        print_json(found)
-    else:
-        console().print(render_explain(found), soft_wrap=True)
+) -> Json:
+    return client.explain(name)
 
 
-@app.command(name="events", help=_EVENTS)
-@guarded
+@proxy_command("events", _EVENTS)
 def events_command(
+    *,
+    client: Client,
+    as_json: bool,
     model: Annotated[str | None, typer.Option(metavar="NAME", show_default=False, help="Of one model only.")] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="So many.")] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", metavar="", help="Go on until Ctrl-C.")] = False,
-    server: Server = SERVER,
-    token_file: TokenFile = None,
-    ca_file: CaFile = None,
-    as_json: AsJson = False,
 ) -> None:
-    with connect(server, token_file, ca_file) as client:
-        found = client.events(model=model, limit=limit)
-        if as_json and not follow:
-            print_json(found)
-        elif found and not as_json:
-            console().print(render_events(found), soft_wrap=True)
-        if follow:
-            _follow(client, found, model, as_json)
+    found = client.events(model=model, limit=limit)
+    if (found and not as_json) or (as_json and not follow):
+        show(found, as_json, render_events, soft_wrap=True)
+    if follow:
+        _follow(client, found, model, as_json)
 
 
 def _watch(client: Client, as_json: bool) -> None:

@@ -7,21 +7,10 @@ from typing import Annotated
 
 import typer
 
-from serving_proxy.cli.app import app, guarded
-from serving_proxy.cli.options import (
-    SERVER,
-    AsJson,
-    CaFile,
-    Name,
-    Server,
-    TokenFile,
-    VersionArgument,
-    connect,
-    print_json,
-    seconds,
-    shares,
-)
-from serving_proxy.cli.rendering import console, render_model
+from serving_proxy.cli.commands import proxy_command
+from serving_proxy.cli.options import Name, VersionArgument, seconds, shares
+from serving_proxy.cli.rendering import render_model
+from serving_proxy.client import Client, Json
 
 _TRAFFIC = """Split traffic between versions; what is not named goes to the baseline.
 
@@ -51,57 +40,35 @@ _PAUSE = """Send everything to the baseline, or let experiments go on.
 """
 
 
-@app.command(name="traffic", help=_TRAFFIC)
-@guarded
+@proxy_command("traffic", _TRAFFIC, render_model)
 def traffic_command(
+    *,
+    client: Client,
     name: Name,
     split: Annotated[list[str], typer.Argument(metavar="VERSION=PERCENT...", help="Version or label, and its share.")],
-    server: Server = SERVER,
-    token_file: TokenFile = None,
-    ca_file: CaFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Json:
     weights = shares(split)
-    with connect(server, token_file, ca_file) as client:
-        model = client.traffic(name, weights)
-    _show(model, as_json)
+    return client.traffic(name, weights)
 
 
-@app.command(name="ramp", help=_RAMP)
-@guarded
+@proxy_command("ramp", _RAMP, render_model)
 def ramp_command(
+    *,
+    client: Client,
     name: Name,
     version: VersionArgument,
     to: Annotated[float, typer.Option(metavar="PERCENT", min=0, max=100, help="The share at the end.")],
     over: Annotated[str, typer.Option(metavar="TIME", help="How long it takes: 30s, 15m, 1h.")],
-    server: Server = SERVER,
-    token_file: TokenFile = None,
-    ca_file: CaFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Json:
     duration = seconds(over, "--over")
-    with connect(server, token_file, ca_file) as client:
-        model = client.ramp(name, version, to, duration)
-    _show(model, as_json)
+    return client.ramp(name, version, to, duration)
 
 
-@app.command(name="pause", help=_PAUSE)
-@guarded
+@proxy_command("pause", _PAUSE, render_model)
 def pause_command(
+    *,
+    client: Client,
     name: Name,
     off: Annotated[bool, typer.Option("--off", metavar="", help="Let experiments go on.")] = False,
-    server: Server = SERVER,
-    token_file: TokenFile = None,
-    ca_file: CaFile = None,
-    as_json: AsJson = False,
-) -> None:
-    with connect(server, token_file, ca_file) as client:
-        model = client.pause(name, not off)
-    _show(model, as_json)
-
-
-def _show(model: dict[str, object], as_json: bool) -> None:
-    if as_json:
-        print_json(model)
-    else:
-        console().print(render_model(model))
+) -> Json:
+    return client.pause(name, not off)

@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from serving_proxy.client.client import DEFAULT_SERVER, Client
+from serving_proxy.client.client import DEFAULT_SERVER, Client, Json
 
-__all__ = ["DEFAULT_SERVER", "Client"]
+__all__ = ["DEFAULT_SERVER", "Client", "Json"]
