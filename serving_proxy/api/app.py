@@ -10,11 +10,14 @@ from fastapi.openapi.utils import get_openapi
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from serving_proxy.access.login import Sessions, login_routes
+from serving_proxy.api.configuration import configuration_routes
 from serving_proxy.api.errors import RESPONSES, add_handlers
-from serving_proxy.api.guard import watch_routes
+from serving_proxy.api.guard import guard_routes
 from serving_proxy.api.metrics import registry
 from serving_proxy.api.middleware import Guarding
-from serving_proxy.api.routes import routes
+from serving_proxy.api.models import model_routes
+from serving_proxy.api.proxy import proxy_routes
+from serving_proxy.api.request_log import request_log_routes
 from serving_proxy.api.stream import stream_route
 from serving_proxy.control.plane import Plane
 from serving_proxy.page import add_page
@@ -35,9 +38,8 @@ def create_app(plane: Plane, token: str | None) -> FastAPI:
     # The pages of Swagger and ReDoc are fetched from elsewhere; the proxy works offline.
     app = FastAPI(title="serving-proxy", version=version(), description=_ABOUT, docs_url=None, redoc_url=None)
     add_handlers(app)
-    app.include_router(routes(plane))
-    app.include_router(watch_routes(plane))
-    app.include_router(stream_route(plane))
+    for routes in (model_routes, guard_routes, request_log_routes, configuration_routes, proxy_routes, stream_route):
+        app.include_router(routes(plane))
     add_page(app)
     _add_health(app, plane)
     sessions = None if token is None else Sessions(token)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes of models: deployments, shares and baselines, and what is known of their versions."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from serving_proxy.api.errors import RESPONSES
+from serving_proxy.api.parameters import Name
+from serving_proxy.api.requests import (
+    DeployAnswer,
+    DeployBody,
+    PauseBody,
+    PromoteBody,
+    RampBody,
+    TrafficBody,
+    UndeployBody,
+)
+from serving_proxy.control.plane import Plane
+from serving_proxy.cores.views import core_lines
+from serving_proxy.deploy.explain import explain
+from serving_proxy.deploy.views import ExplainView, ModelView, job_view, model_view
+from serving_proxy.request_log.operations import LAST
+
+
+def model_routes(plane: Plane) -> APIRouter:
+    """Make the routes."""
+    router = APIRouter(prefix="/v1", responses=RESPONSES, tags=["models"])
+    _add_deployments(router, plane)
+    _add_shares(router, plane)
+    return router
+
+
+def _add_deployments(router: APIRouter, plane: Plane) -> None:
+    operations = plane.operations
+
+    def shown(name: str) -> ModelView:
+        return model_view(plane.control.model(name), plane.control.hosts)
+
+    @router.post("/models/{name}/deploy", status_code=202)
+    async def deploy(name: Name, body: DeployBody) -> DeployAnswer:
+        """Deploy a version; the job in the answer carries it on.
+
+        `warmup` may be `last`: the newest requests of the model's request log.
+        """
+        if body.warmup == LAST:
+            file = await plane.request_logs.warm_up_file(name, body.path, body.version)
+            body = body.model_copy(update={"warmup": file})
+        done = await operations.deploy(name, body.deployment(body.path))
+        job = None if done.job is None else job_view(done.job)
+        return DeployAnswer(version=done.version, job=job, notes=list(done.notes), model=shown(name))
+
+    @router.post("/models/{name}/undeploy")
+    async def undeploy(name: Name, body: UndeployBody) -> ModelView:
+        """Take a version out after its last request, or the whole model."""
+        operations.undeploy(name, body.version)
+        return shown(name)
+
+    @router.get("/models/{name}/versions")
+    async def versions(name: Name) -> ModelView:
+        """Show a model with all its versions, those that were undeployed as well."""
+        return model_view(plane.control.model(name), plane.control.hosts, stopped=True)
+
+    @router.get("/models/{name}/explain")
+    async def why(name: Name) -> ExplainView:
+        """Say why a model is as it is."""
+        model = plane.control.model(name)
+        cores = core_lines(plane.cores, model)
+        return explain(model, plane.control.hosts, plane.control.desired.generation, cores)
+
+
+def _add_shares(router: APIRouter, plane: Plane) -> None:
+    operations = plane.operations
+
+    def shown(name: str) -> ModelView:
+        return model_view(plane.control.model(name), plane.control.hosts)
+
+    @router.put("/models/{name}/traffic")
+    async def traffic(name: Name, body: TrafficBody) -> ModelView:
+        """Split traffic between versions."""
+        operations.traffic(name, body.weights)
+        return shown(name)
+
+    @router.post("/models/{name}/ramp")
+    async def ramp(name: Name, body: RampBody) -> ModelView:
+        """Move a version's share to a percentage within some time."""
+        operations.ramp(name, body.version, body.to, body.over_s)
+        return shown(name)
+
+    @router.post("/models/{name}/promote")
+    async def promote(name: Name, body: PromoteBody) -> ModelView:
+        """Make a version the baseline once it is ready."""
+        operations.promote(name, body.version)
+        return shown(name)
+
+    @router.post("/models/{name}/rollback")
+    async def rollback(name: Name) -> ModelView:
+        """Send everything to the last good baseline."""
+        operations.rollback(name)
+        return shown(name)
+
+    @router.post("/models/{name}/pause")
+    async def pause(name: Name, body: PauseBody) -> ModelView:
+        """Turn the kill switch of a model's experiments."""
+        operations.pause(name, body.paused)
+        return shown(name)
