@@ -9,8 +9,8 @@ The library is opened when it is first needed, not by this import.
 
 from importlib.metadata import PackageNotFoundError, version
 
+from processor._answer import Answer
 from processor._lib import library_path, load_library
-from processor._result import Answer
 from processor.desired import DesiredFault, check_desired
 from processor.errors import (
     AbortedError,

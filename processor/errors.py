@@ -7,12 +7,10 @@ in `code`: the canonical one of gRPC and TensorFlow.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from processor._answer import Answer
 from processor._ffi import ffi
-
-if TYPE_CHECKING:
-    from processor._result import Answer
 
 
 class ProcessorError(Exception):

@@ -9,12 +9,13 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from processor._answer import Answer
 from processor._completions import loop_queue
 from processor._ffi import NULL, ffi
 from processor._host_request import HostRequest
 from processor._owner import Owner
 from processor._request import deadline_us
-from processor._result import Answer, Result
+from processor._result import Result
 from processor._tensors import c_text
 from processor.errors import check_error, make_error
 

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -197,40 +196,6 @@ class ControlState:
     def pool_of(self, model: str) -> Pool:
         """Return the pool that a model is in."""
         return next(pool for pool in self.pools if model in pool.models)
-
-
-def begin(
-    cores: Sequence[int],
-    subjects: Iterable[Subject],
-    pools: Sequence[tuple[Kind, tuple[str, ...], tuple[int, ...]]] | None = None,
-    settings: Settings | None = None,
-    overrides: Mapping[str, int] | None = None,
-) -> ControlState:
-    """Start control from a plan.
-
-    Parameters
-    ----------
-    cores : sequence of int
-        Indices of the machine's cores, neighbours beside each other.
-    subjects : iterable of Subject
-    pools : sequence of (kind, models, cores), optional
-        The plan; by default one that the controller makes from the expected rates.
-    settings : Settings, optional
-    overrides : mapping of pool or model to cores, optional
-    """
-    from cost_model.control.targets import initial_pools
-
-    known = {subject.name: subject for subject in subjects}
-    settings = settings or Settings()
-    estimates = {one.name: Estimate(one.qps, one.service_us, one.service_us) for one in known.values()}
-    fixed = dict(overrides or {})
-    if pools is None:
-        made = initial_pools(tuple(cores), known, estimates, settings, fixed)
-    else:
-        made = tuple(Pool(pool_name(kind, models), kind, models, owned) for kind, models, owned in pools)
-    baseline = sum(len(pool.cores) for pool in made if pool.kind == "baseline")
-    floor = max(1, math.floor(settings.floor_part * baseline)) if baseline else 0
-    return ControlState(tuple(cores), known, made, estimates, floor, settings, fixed)
 
 
 def in_use(pools: Sequence[Pool], lent: bool) -> tuple[Pool, ...]:

@@ -8,35 +8,12 @@ of segments makes rows again. With equal rows these are equal lists one after an
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
-from graph_tools.analysis.row_rules import BROADCASTS, SAME_SHAPE, is_number_of_rows
+from graph_tools.analysis.row_facts import NUMBERS, PLACES, VALUES, Entries, RowFacts, is_number_of_rows
+from graph_tools.analysis.row_rules import BROADCASTS, SAME_SHAPE
 from graph_tools.analysis.symbolic_shapes import Size
 from graph_tools.graph import Node, Output, attribute
-
-if TYPE_CHECKING:
-    from graph_tools.analysis.rows import Rows
-
-PLACES, NUMBERS, VALUES = "places", "numbers of rows", "values"
-
-
-@dataclass(frozen=True)
-class Entries:
-    """What a tensor has for each entry.
-
-    Attributes
-    ----------
-    kind : str
-        `PLACES` [entries, dimensions], of which the first is the number of the row; `NUMBERS` of rows [entries];
-        `VALUES` [entries, ...] that depend on the row alone.
-    of : Output
-        The places that the entries are listed by.
-    """
-
-    kind: str
-    of: Output
-
 
 Found = dict[int, Entries | Size]
 
@@ -44,28 +21,28 @@ _BEGIN = {"Where", "SparseFillEmptyRows"}
 _SEGMENTS = {"SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum"}
 
 
-def has_entries(rows: Rows, node: Node) -> bool:
+def has_entries(rows: RowFacts, node: Node) -> bool:
     """Say whether a node lists entries, or takes what has them."""
     return node.op in _BEGIN or any(one in rows.entries for one in node.inputs)
 
 
-def entries_of(rows: Rows, node: Node) -> Found | None:
+def entries_of(rows: RowFacts, node: Node) -> Found | None:
     """Return what outputs are, by port: entries, or rows with their first size; None where rows may be mixed."""
     rule = _RULES.get(node.op)
     return rule(rows, node) if rule else None
 
 
-def _where(rows: Rows, node: Node) -> Found | None:
+def _where(rows: RowFacts, node: Node) -> Found | None:
     return {0: Entries(PLACES, node.output())} if rows.has_rows(node.inputs[0]) else None
 
 
-def _gather_nd(rows: Rows, node: Node) -> Found | None:
+def _gather_nd(rows: RowFacts, node: Node) -> Found | None:
     values, places = node.inputs
     entries = rows.entries.get(places)
     return {0: replace(entries, kind=VALUES)} if entries and entries.kind == PLACES and rows.has_rows(values) else None
 
 
-def _slice(rows: Rows, node: Node) -> Found | None:
+def _slice(rows: RowFacts, node: Node) -> Found | None:
     """Follow `places[:, i]`, and slices of all values."""
     entries = rows.entries.get(node.inputs[0])
     begin, step = (rows.numbers(node.inputs[i]) for i in (1, 3))
@@ -81,19 +58,19 @@ def _slice(rows: Rows, node: Node) -> Found | None:
     return None
 
 
-def _expand_dims(rows: Rows, node: Node) -> Found | None:
+def _expand_dims(rows: RowFacts, node: Node) -> Found | None:
     axis = rows.numbers(node.inputs[1])
     return _together(rows, node.inputs[:1]) if axis and axis[0] > 0 else None
 
 
-def _same(rows: Rows, node: Node) -> Found | None:
+def _same(rows: RowFacts, node: Node) -> Found | None:
     entries = rows.entries.get(node.inputs[0])
     if entries is None or not all(map(rows.is_free, node.inputs[1:])):
         return None
     return {0: entries} if entries.kind == VALUES or node.op in {"Cast", "Identity"} else None
 
 
-def _elementwise(rows: Rows, node: Node) -> Found | None:
+def _elementwise(rows: RowFacts, node: Node) -> Found | None:
     """Follow what combines values of an entry with each other, or with what is the same for all."""
     others = [one for one in node.inputs if not rows.is_free(one)]
     shapes = [rows.of(one) for one in node.inputs]
@@ -105,13 +82,13 @@ def _elementwise(rows: Rows, node: Node) -> Found | None:
     return _together(rows, others)
 
 
-def _together(rows: Rows, outputs: list[Output]) -> Found | None:
+def _together(rows: RowFacts, outputs: list[Output]) -> Found | None:
     found = {rows.entries.get(one) for one in outputs}
     one = found.pop() if len(found) == 1 else None
     return {0: one} if one is not None and one.kind == VALUES else None
 
 
-def _lookup(rows: Rows, node: Node) -> Found | None:
+def _lookup(rows: RowFacts, node: Node) -> Found | None:
     """Follow ids to rows of a table."""
     if attribute(node, "batch_dims", 0) or (node.op == "GatherV2" and rows.numbers(node.inputs[2]) != [0]):
         return None
@@ -120,7 +97,7 @@ def _lookup(rows: Rows, node: Node) -> Found | None:
     return _together(rows, node.inputs[1:2])
 
 
-def _sparse_segments(rows: Rows, node: Node) -> Found | None:
+def _sparse_segments(rows: RowFacts, node: Node) -> Found | None:
     """Follow sums of rows of a table: as many as are asked for, or as there are where each row has an entry."""
     numbers, ids = rows.entries.get(node.inputs[2]), rows.entries.get(node.inputs[1])
     if not rows.is_free(node.inputs[0]) or ids is None or ids.kind != VALUES:
@@ -128,12 +105,12 @@ def _sparse_segments(rows: Rows, node: Node) -> Found | None:
     return _sums(rows, numbers, ids, node.inputs[3:])
 
 
-def _segments(rows: Rows, node: Node) -> Found | None:
+def _segments(rows: RowFacts, node: Node) -> Found | None:
     data, numbers = (rows.entries.get(one) for one in node.inputs[:2])
     return _sums(rows, numbers, data, node.inputs[2:])
 
 
-def _sums(rows: Rows, numbers: Entries | None, values: Entries | None, count: list[Output]) -> Found | None:
+def _sums(rows: RowFacts, numbers: Entries | None, values: Entries | None, count: list[Output]) -> Found | None:
     if numbers is None or values is None or numbers.kind != NUMBERS or values != replace(numbers, kind=VALUES):
         return None
     if count:
@@ -143,7 +120,7 @@ def _sums(rows: Rows, numbers: Entries | None, values: Entries | None, count: li
     return {0: rows.filled[numbers.of]} if filled else None
 
 
-def _fill(rows: Rows, node: Node) -> Found | None:
+def _fill(rows: RowFacts, node: Node) -> Found | None:
     """Follow entries to which one is added for each row that has none."""
     places, values = (rows.entries.get(one) for one in node.inputs[:2])
     shape = rows.value(node.inputs[2])
@@ -155,7 +132,7 @@ def _fill(rows: Rows, node: Node) -> Found | None:
     return {0: Entries(PLACES, node.output()), 1: Entries(VALUES, node.output()), 2: shape[0]}
 
 
-Rule = Callable[["Rows", Node], Found | None]
+Rule = Callable[["RowFacts", Node], Found | None]
 
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(SAME_SHAPE, _same),

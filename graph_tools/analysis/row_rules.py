@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from graph_tools.analysis.row_facts import RowFacts, is_multiple
 from graph_tools.analysis.symbolic_shapes import Size, product, quotient
 from graph_tools.graph import Node, Output, attribute
-
-if TYPE_CHECKING:
-    from graph_tools.analysis.rows import Rows
 
 #: Give each element from the element of the same place; with other inputs that are the same for all rows.
 SAME_SHAPE = {
@@ -32,10 +29,6 @@ BROADCASTS = {
 #: The same of products of matrices, over all dimensions but the last two.
 BATCH_PRODUCTS = {"BatchMatMulV2", "BatchMatMulV3"}
 
-#: The number of rows of a request, whichever it is; no node has this name.
-SYMBOL = ("", 0, 0)
-ROWS = Size(1, (SYMBOL,))
-
 _ONE = Size(1)
 _FIRST_ONLY = {"AvgPool", "Conv2D", "DepthwiseConv2dNative", "MaxPool", "SparseLookup"}
 #: Ops of libprocessor that take tensors of rows beside weights.
@@ -47,17 +40,7 @@ _REDUCTIONS = {"All", "Any", "EuclideanNorm", "Max", "Mean", "Min", "Prod", "Sum
 _ALONG_AN_AXIS = {"ArgMax": 1, "ArgMin": 1, "Cumsum": 1, "Cumprod": 1, "ExpandDims": 1, "SplitV": 2}
 
 
-def is_multiple(size: Size) -> bool:
-    """Say whether a size is the number of rows, once, times something else."""
-    return size.symbols.count(SYMBOL) == 1
-
-
-def is_number_of_rows(size: Size) -> bool:
-    """Say whether a size is the number of rows itself."""
-    return size == ROWS
-
-
-def rows_of(rows: Rows, node: Node) -> Size | None:
+def rows_of(rows: RowFacts, node: Node) -> Size | None:
     """Return the first size of what a node gives, or None where it is not seen to act on each row alone."""
     rule = _RULES.get(node.op)
     return rule(rows, node) if rule else None
@@ -70,25 +53,25 @@ def why_not(node: Node) -> str:
     return f"'{node.name}' ({node.op}) is not known to act on each row alone"
 
 
-def _first(rows: Rows, node: Node) -> Size | None:
+def _first(rows: RowFacts, node: Node) -> Size | None:
     return rows.first(node.inputs[0]) if all(map(rows.is_free, node.inputs[1:])) else None
 
 
-def _second(rows: Rows, node: Node) -> Size | None:
+def _second(rows: RowFacts, node: Node) -> Size | None:
     others = [*node.inputs[:1], *node.inputs[2:]]
     return rows.first(node.inputs[1]) if all(map(rows.is_free, others)) else None
 
 
-def _fused(rows: Rows, node: Node) -> Size | None:
+def _fused(rows: RowFacts, node: Node) -> Size | None:
     found = {rows.first(one) if rows.has_rows(one) else None for one in node.inputs if not rows.is_free(one)}
     return found.pop() if len(found) == 1 else None
 
 
-def _rank(rows: Rows, output: Output) -> int:
+def _rank(rows: RowFacts, output: Output) -> int:
     return len(rows.of(output) or ())
 
 
-def _elementwise(rows: Rows, node: Node) -> Size | None:
+def _elementwise(rows: RowFacts, node: Node) -> Size | None:
     rank = max(_rank(rows, one) for one in node.inputs)
     if not rank:
         return None
@@ -103,37 +86,37 @@ def _elementwise(rows: Rows, node: Node) -> Size | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _is_of_items(rows: Rows, output: Output) -> bool:
+def _is_of_items(rows: RowFacts, output: Output) -> bool:
     """Say whether a tensor has rows of items alone: they are never collapsed, so that nothing has to be proved."""
     return "user" not in rows.sides.get(output.node, ()) and bool(rows.of(output)) and not rows.is_free(output)
 
 
-def _select(rows: Rows, node: Node) -> Size | None:
+def _select(rows: RowFacts, node: Node) -> Size | None:
     """Follow the first Select of TensorFlow, whose condition may be a vector."""
     found = {rows.first(one) for one in node.inputs if not (one == node.inputs[0] and rows.is_free(one))}
     return found.pop() if len(found) == 1 else None
 
 
-def _of_equal_rows(rows: Rows, parts: list[Output]) -> Size | None:
+def _of_equal_rows(rows: RowFacts, parts: list[Output]) -> Size | None:
     """Return the rows of tensors that TensorFlow refuses unless they have as many."""
     found = {rows.first(one) for one in parts if rows.first(one) is not None or not _is_of_items(rows, one)}
     return found.pop() if len(found) == 1 else None
 
 
-def _add_n(rows: Rows, node: Node) -> Size | None:
+def _add_n(rows: RowFacts, node: Node) -> Size | None:
     return _of_equal_rows(rows, node.inputs)
 
 
-def _concat(rows: Rows, node: Node) -> Size | None:
+def _concat(rows: RowFacts, node: Node) -> Size | None:
     return _of_equal_rows(rows, node.inputs[:-1]) if _axis(rows, node, len(node.inputs) - 1) else None
 
 
-def _pack(rows: Rows, node: Node) -> Size | None:
+def _pack(rows: RowFacts, node: Node) -> Size | None:
     axis = attribute(node, "axis", 0) % (_rank(rows, node.inputs[0]) + 1)
     return _of_equal_rows(rows, node.inputs) if axis else None
 
 
-def _axis(rows: Rows, node: Node, index: int, of: int = 0) -> int | None:
+def _axis(rows: RowFacts, node: Node, index: int, of: int = 0) -> int | None:
     """Return an axis that an input names, 1 or more; None where it is that of rows, or not known."""
     axis, rank = rows.numbers(node.inputs[index]), _rank(rows, node.inputs[of])
     if not axis or len(axis) != 1 or not rank:
@@ -141,24 +124,24 @@ def _axis(rows: Rows, node: Node, index: int, of: int = 0) -> int | None:
     return axis[0] % (rank + 1 if node.op == "ExpandDims" else rank) or None
 
 
-def _along_an_axis(rows: Rows, node: Node) -> Size | None:
+def _along_an_axis(rows: RowFacts, node: Node) -> Size | None:
     return _first(rows, node) if _axis(rows, node, _ALONG_AN_AXIS[node.op]) else None
 
 
-def _reduce(rows: Rows, node: Node) -> Size | None:
+def _reduce(rows: RowFacts, node: Node) -> Size | None:
     axes, rank = rows.numbers(node.inputs[1]), _rank(rows, node.inputs[0])
     return _first(rows, node) if axes is not None and rank and all(one % rank for one in axes) else None
 
 
-def _last_axis(rows: Rows, node: Node) -> Size | None:
+def _last_axis(rows: RowFacts, node: Node) -> Size | None:
     return _first(rows, node) if _rank(rows, node.inputs[0]) > 1 else None
 
 
-def _mat_mul(rows: Rows, node: Node) -> Size | None:
+def _mat_mul(rows: RowFacts, node: Node) -> Size | None:
     return None if attribute(node, "transpose_a", False) else _first(rows, node)
 
 
-def _batch_mat_mul(rows: Rows, node: Node) -> Size | None:
+def _batch_mat_mul(rows: RowFacts, node: Node) -> Size | None:
     (a, b), ranks = node.inputs[:2], [_rank(rows, one) for one in node.inputs[:2]]
     if rows.is_free(b):
         fits = ranks[1] == 2 or ranks[1] < ranks[0] or (ranks[1] == ranks[0] and (rows.of(b) or ())[:1] == (_ONE,))
@@ -172,7 +155,7 @@ def _batch_mat_mul(rows: Rows, node: Node) -> Size | None:
     return rows.first(a) if ranks[0] == ranks[1] and rows.first(a) == rows.first(b) else None
 
 
-def _einsum(rows: Rows, node: Node) -> Size | None:
+def _einsum(rows: RowFacts, node: Node) -> Size | None:
     """Follow the first letter of the result where it is that of every operand with rows, and of no other."""
     operands, _, result = attribute(node, "equation", b"").decode().replace(" ", "").partition("->")
     letters = operands.split(",")
@@ -187,7 +170,7 @@ def _einsum(rows: Rows, node: Node) -> Size | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _reshape(rows: Rows, node: Node) -> Size | None:
+def _reshape(rows: RowFacts, node: Node) -> Size | None:
     """Follow a reshape: elements stay in order, so those of a row stay together if rows are counted by dimension 0."""
     before, after = rows.of(node.inputs[0]), rows.of(node.output())
     if rows.first(node.inputs[0]) is None or before is None or not after:
@@ -196,18 +179,18 @@ def _reshape(rows: Rows, node: Node) -> Size | None:
     return found if found is not None and is_multiple(found) else None
 
 
-def _squeeze(rows: Rows, node: Node) -> Size | None:
+def _squeeze(rows: RowFacts, node: Node) -> Size | None:
     axes, rank = attribute(node, "squeeze_dims", []), _rank(rows, node.inputs[0])
     # Without axes it is one row that would be squeezed out.
     return rows.first(node.inputs[0]) if axes and rank and all(one % rank for one in axes) else None
 
 
-def _transpose(rows: Rows, node: Node) -> Size | None:
+def _transpose(rows: RowFacts, node: Node) -> Size | None:
     order = rows.numbers(node.inputs[1])
     return _first(rows, node) if order and order[0] == 0 else None
 
 
-def _gather(rows: Rows, node: Node) -> Size | None:
+def _gather(rows: RowFacts, node: Node) -> Size | None:
     values, indices = node.inputs[:2]
     batch = attribute(node, "batch_dims", 0)
     axis: list[int] | None = rows.numbers(node.inputs[2]) if node.op == "GatherV2" else [0]
@@ -222,16 +205,16 @@ def _gather(rows: Rows, node: Node) -> Size | None:
     return rows.first(values) if at and batch >= 1 and rows.first(values) == rows.first(indices) else None
 
 
-def _gather_nd(rows: Rows, node: Node) -> Size | None:
+def _gather_nd(rows: RowFacts, node: Node) -> Size | None:
     values, indices = node.inputs
     return rows.first(indices) if rows.is_free(values) and _rank(rows, indices) > 1 else None
 
 
-def _one_hot(rows: Rows, node: Node) -> Size | None:
+def _one_hot(rows: RowFacts, node: Node) -> Size | None:
     return _first(rows, node) if attribute(node, "axis", -1) else None
 
 
-def _strided_slice(rows: Rows, node: Node) -> Size | None:
+def _strided_slice(rows: RowFacts, node: Node) -> Size | None:
     masks = ("begin_mask", "end_mask", "shrink_axis_mask", "ellipsis_mask", "new_axis_mask")
     begin_open, end_open, shrink, ellipsis, new_axis = (attribute(node, key, 0) & 1 for key in masks)
     if shrink or new_axis:
@@ -245,22 +228,22 @@ def _strided_slice(rows: Rows, node: Node) -> Size | None:
     return rows.first(node.inputs[0])
 
 
-def _slice(rows: Rows, node: Node) -> Size | None:
+def _slice(rows: RowFacts, node: Node) -> Size | None:
     begin, size = rows.value(node.inputs[1]), rows.value(node.inputs[2])
     whole = begin and size and begin[0] == Size(0) and size[0] in (Size(-1), rows.first(node.inputs[0]))
     return rows.first(node.inputs[0]) if whole else None
 
 
-def _split(rows: Rows, node: Node) -> Size | None:
+def _split(rows: RowFacts, node: Node) -> Size | None:
     return _second(rows, node) if _axis(rows, node, 0, of=1) else None
 
 
-def _unpack(rows: Rows, node: Node) -> Size | None:
+def _unpack(rows: RowFacts, node: Node) -> Size | None:
     rank = _rank(rows, node.inputs[0])
     return _first(rows, node) if rank and attribute(node, "axis", 0) % rank else None
 
 
-def _tile(rows: Rows, node: Node) -> Size | None:
+def _tile(rows: RowFacts, node: Node) -> Size | None:
     times, sizes = rows.value(node.inputs[1]), rows.of(node.inputs[0])
     if not times or not sizes:
         return None
@@ -269,13 +252,13 @@ def _tile(rows: Rows, node: Node) -> Size | None:
     return rows.first(node.inputs[0]) if times[0] == _ONE else None
 
 
-def _fill(rows: Rows, node: Node) -> Size | None:
+def _fill(rows: RowFacts, node: Node) -> Size | None:
     sizes = rows.value(node.inputs[0])
     filled = sizes and is_multiple(sizes[0]) and rows.is_free(node.inputs[1])
     return sizes[0] if sizes and filled else None
 
 
-def _broadcast_to(rows: Rows, node: Node) -> Size | None:
+def _broadcast_to(rows: RowFacts, node: Node) -> Size | None:
     before, after = rows.of(node.inputs[0]), rows.value(node.inputs[1])
     if before is None or not after or not is_multiple(after[0]):
         return None
@@ -284,16 +267,16 @@ def _broadcast_to(rows: Rows, node: Node) -> Size | None:
     return after[0] if rows.first(node.inputs[0]) == after[0] and len(before) == len(after) else None
 
 
-def _pad(rows: Rows, node: Node) -> Size | None:
+def _pad(rows: RowFacts, node: Node) -> Size | None:
     padding = rows.graph.const_value(node.inputs[1])
     return _first(rows, node) if padding is not None and padding.shape[:1] > (0,) and not padding[0].any() else None
 
 
-def _batch_norm(rows: Rows, node: Node) -> Size | None:
+def _batch_norm(rows: RowFacts, node: Node) -> Size | None:
     return None if attribute(node, "is_training", True) else _first(rows, node)
 
 
-Rule = Callable[["Rows", Node], Size | None]
+Rule = Callable[["RowFacts", Node], Size | None]
 
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(SAME_SHAPE | _FIRST_ONLY, _first),

@@ -6,12 +6,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from graph_tools.plans import embedding_parts as parts
+from graph_tools.plans.embedding_parts import (
+    COMBINERS,
+    LAYOUTS,
+    Bucketize,
+    Column,
+    Copy,
+    GroupOutput,
+    Key,
+    Linear,
+    Lookup,
+    Step,
+)
 from graph_tools.plans.records import wrong
-
-if TYPE_CHECKING:
-    from graph_tools.plans.embedding_plan import Column, EmbeddingPlan, Key, Linear, Lookup, Step
 
 _INT64 = range(-(1 << 63), 1 << 63)
 
@@ -23,8 +32,6 @@ def _within(where: str, name: str, number: int | None, end: int) -> None:
 
 def check_key(key: Key, where: str, features: int) -> None:
     """Raise `UnreadableError` unless the key's features exist and its steps fit each other."""
-    from graph_tools.plans.embedding_plan import LAYOUTS, Bucketize
-
     if key.layout not in LAYOUTS:
         raise wrong(where, f"layout '{key.layout}'", f"one of {', '.join(LAYOUTS)}")
     _within(where, "feature", key.feature, features)
@@ -44,56 +51,77 @@ def check_key(key: Key, where: str, features: int) -> None:
 
 def _check_step(step: Step, where: str, text: bool | None) -> bool:
     """Check a step on text (None: what the feature has), and return whether it gives text."""
-    from graph_tools.plans import embedding_plan as plans
-
-    hashes = isinstance(step, (plans.FastHash, plans.StrongHash, plans.LegacyHash))
+    hashes = isinstance(step, (parts.FastHash, parts.StrongHash, parts.LegacyHash))
     if text is not None and hashes != text:
         raise wrong(where, f"{step.op} of {'a string' if text else 'a number'}", "the other")
-    if isinstance(step, (plans.FastHash, plans.StrongHash, plans.LegacyHash)) and step.buckets not in range(1, 1 << 63):
+    if isinstance(step, (parts.FastHash, parts.StrongHash, parts.LegacyHash)) and step.buckets not in range(1, 1 << 63):
         raise wrong(where, f"{step.buckets} buckets", "at least 1")
-    if isinstance(step, plans.StrongHash) and (
+    if isinstance(step, parts.StrongHash) and (
         len(step.key) != 2 or any(not -(1 << 63) <= one < 1 << 64 for one in step.key)
     ):
         raise wrong(where, f"key {list(step.key)}", "two numbers of 64 bits")
-    if isinstance(step, plans.Mod) and (step.by == 0 or step.by not in _INT64):
+    if isinstance(step, parts.Mod) and (step.by == 0 or step.by not in _INT64):
         raise wrong(where, f"mod by {step.by}", "an int64 other than 0")
-    if isinstance(step, (plans.Add, plans.Multiply)) and step.value not in _INT64:
+    if isinstance(step, (parts.Add, parts.Multiply)) and step.value not in _INT64:
         raise wrong(where, f"{step.op} {step.value}", "an int64")
-    if isinstance(step, plans.Clip) and not (step.low in _INT64 and step.high in _INT64 and step.low <= step.high):
+    if isinstance(step, parts.Clip) and not (step.low in _INT64 and step.high in _INT64 and step.low <= step.high):
         raise wrong(where, f"clip to {step.low}-{step.high}", "two int64, the lower first")
-    if isinstance(step, plans.WrapNegative) and step.by not in range(1, 1 << 63):
+    if isinstance(step, parts.WrapNegative) and step.by not in range(1, 1 << 63):
         raise wrong(where, f"wrap_negative by {step.by}", "at least 1")
-    if isinstance(step, plans.Bucketize):
+    if isinstance(step, Bucketize):
         finite = all(math.isfinite(one) for one in step.boundaries)
         if not finite or any(a > b for a, b in pairwise(step.boundaries)):
             raise wrong(where, "boundaries that are not finite and ascending", "such")
-    return isinstance(step, plans.ToString)
+    return isinstance(step, parts.ToString)
 
 
-def check_column(plan: EmbeddingPlan, column: Column, where: str, features: int, dims: Sequence[int]) -> None:
+def check_output(output: GroupOutput, where: str, keys: int) -> None:
+    """Raise `UnreadableError` unless the output has columns, and its initial values and key fit."""
+    if output.width < 1:
+        raise wrong(where, f"width {output.width}", "at least 1")
+    if output.initial is not None:
+        if len(output.initial) != output.width:
+            raise wrong(where, f"{len(output.initial)} initial values", f"{output.width}")
+        if not all(math.isfinite(value) for value in output.initial):
+            raise wrong(where, "an initial value that is not finite", "finite ones")
+    if output.sequence is not None and not 0 <= output.sequence < keys:
+        raise wrong(where, f"sequence {output.sequence}", f"a key below {keys}")
+
+
+def check_column(
+    column: Column,
+    where: str,
+    outputs: Sequence[GroupOutput],
+    keys: Sequence[Key],
+    features: int,
+    dims: Sequence[int],
+) -> None:
     """Raise `UnreadableError` unless what the column names exists and its columns lie inside the output."""
-    from graph_tools.plans.embedding_plan import Copy, Lookup
-
-    _within(where, "output", column.output, len(plan.outputs))
+    _within(where, "output", column.output, len(outputs))
     if isinstance(column, Lookup):
-        width = _check_lookup(plan, column, where, features, dims)
+        width = _check_lookup(column, where, outputs, keys, features, dims)
     else:
         _within(where, "feature", column.feature, features)
         width = column.width if isinstance(column, Copy) else _linear_width(column, where)
-        if plan.outputs[column.output].sequence is not None:
+        if outputs[column.output].sequence is not None:
             raise wrong(where, f"{column.kind} into a sequence output", "a lookup")
-    _within(where, "offset", column.offset, plan.outputs[column.output].width)
-    if width < 1 or column.offset + width > plan.outputs[column.output].width:
+    _within(where, "offset", column.offset, outputs[column.output].width)
+    if width < 1 or column.offset + width > outputs[column.output].width:
         found = f"columns {column.offset}-{column.offset + width}"
-        raise wrong(where, found, f"at least one, and none beyond {plan.outputs[column.output].width}")
+        raise wrong(where, found, f"at least one, and none beyond {outputs[column.output].width}")
 
 
-def _check_lookup(plan: EmbeddingPlan, column: Lookup, where: str, features: int, dims: Sequence[int]) -> int:
-    from graph_tools.plans.embedding_plan import COMBINERS
-
-    _within(where, "key", column.key, len(plan.keys))
+def _check_lookup(
+    column: Lookup,
+    where: str,
+    outputs: Sequence[GroupOutput],
+    keys: Sequence[Key],
+    features: int,
+    dims: Sequence[int],
+) -> int:
+    _within(where, "key", column.key, len(keys))
     _within(where, "table", column.table, len(dims))
-    key = plan.keys[column.key]
+    key = keys[column.key]
     if column.combiner is None:
         if column.weights is not None or column.empty is not None:
             raise wrong(where, "weights or an empty key without combiner", f"one of {', '.join(COMBINERS)}")
@@ -101,7 +129,7 @@ def _check_lookup(plan: EmbeddingPlan, column: Lookup, where: str, features: int
             raise wrong(where, f"layout '{key.layout}' without combiner", f"one of {', '.join(COMBINERS)}")
     elif column.combiner not in COMBINERS:
         raise wrong(where, f"combiner '{column.combiner}'", f"one of {', '.join(COMBINERS)}")
-    elif plan.outputs[column.output].sequence is not None:
+    elif outputs[column.output].sequence is not None:
         raise wrong(where, "a combiner into a sequence output", "none")
     if column.weights is not None:
         _within(where, "weights", column.weights, features)

@@ -3,20 +3,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from graph_tools.graph import Node, attribute
 from graph_tools.model import Model
 from graph_tools.plans import EmbeddingPlan
-from graph_tools.plans.embedding_plan import Bucketize, Key, Lookup
+from graph_tools.plans.embedding_parts import Bucketize, Key, Lookup
 from graph_tools.readers.restore import handle_of
 from graph_tools.store import TableSpec
+from graph_tools.verification.domain import Domain
 from graph_tools.verification.sample import SAMPLE, sample
-
-if TYPE_CHECKING:
-    from graph_tools.verification.domain import Domain
 
 OP = "RecEmbeddingGroup"
 

@@ -14,8 +14,9 @@ from graph_tools.model import Endpoint, Model, Signature
 from graph_tools.tables.absent_keys import base_name
 from graph_tools.tensors import Array
 from graph_tools.verification.companions import find_companions
-from graph_tools.verification.domain import Domain, find_domain
+from graph_tools.verification.domain import Domain
 from graph_tools.verification.examples import example_strings
+from graph_tools.verification.find_domain import find_domain
 from graph_tools.verification.request import Request
 from graph_tools.verification.structure import SparseInput, find_sparse_inputs
 from graph_tools.verification.values import NOT_FINITE, FloatPools, Pools, pools_of

@@ -15,7 +15,7 @@ import pytest
 from graph_tools import fuse, verify
 from graph_tools.errors import UnreadableError
 from graph_tools.readers import read_model
-from graph_tools.verification.domain import find_domain
+from graph_tools.verification.find_domain import find_domain
 from helpers.models.verify_models import WORDS
 
 ROWS = np.random.default_rng(3).normal(size=(len(WORDS) + 1, 2)).astype(np.float32)

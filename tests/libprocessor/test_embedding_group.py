@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from graph_tools.plans import EmbeddingPlan
-from graph_tools.plans.embedding_plan import Add, Copy, FastHash, GroupOutput, Key, Linear, Lookup, Mod
+from graph_tools.plans.embedding_parts import Add, Copy, FastHash, GroupOutput, Key, Linear, Lookup, Mod
 from graph_tools.store import TableReader
 from graph_tools.store.layout import ROW_TYPES
 from graph_tools.tensors import Array, ArrayTensor

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from graph_tools.plans import EmbeddingPlan
-from graph_tools.plans.embedding_plan import Copy, FastHash, GroupOutput, Key, Linear, Lookup
+from graph_tools.plans.embedding_parts import Copy, FastHash, GroupOutput, Key, Linear, Lookup
 from helpers.models.embedding_tables import rows_of
 from helpers.oracles.embedding_groups import Group, table_of
 

@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 from graph_tools.plans import EmbeddingPlan
-from graph_tools.plans import embedding_plan as plans
-from graph_tools.plans.embedding_plan import GroupOutput, Key, Lookup
+from graph_tools.plans import embedding_parts as plans
+from graph_tools.plans.embedding_parts import GroupOutput, Key, Lookup
 from graph_tools.tensors import Array
 from helpers.oracles.embedding_groups import Group, table_of
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from graph_tools.graph import Output, dtype_of
 from graph_tools.model import Model
-from graph_tools.plans.embedding_plan import Column, Copy, EmbeddingPlan, GroupOutput, Key, Linear, Lookup
+from graph_tools.plans.embedding_parts import Column, Copy, GroupOutput, Key, Linear, Lookup
+from graph_tools.plans.embedding_plan import EmbeddingPlan
 from graph_tools.recognition.lookups.contents import table_spec
 from graph_tools.recognition.lookups.groups import Group, Root
 from graph_tools.recognition.lookups.pieces import KeySource, Part, Piece, static

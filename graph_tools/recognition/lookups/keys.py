@@ -10,7 +10,7 @@ import numpy as np
 from graph_tools.analysis.batches import Batches, is_reshape
 from graph_tools.analysis.ranges import ANY, RangeFinder
 from graph_tools.graph import Node, Output, attribute, constant, dtype_of, skip, source
-from graph_tools.plans.embedding_plan import (
+from graph_tools.plans.embedding_parts import (
     Add,
     Bucketize,
     Clip,

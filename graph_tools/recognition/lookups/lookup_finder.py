@@ -12,7 +12,7 @@ from graph_tools.analysis.ranges import RangeFinder
 from graph_tools.analysis.sizes import Size
 from graph_tools.graph import Node, Output, attribute, constant, constant_list, is_constant, operand, skip, source
 from graph_tools.model import Model
-from graph_tools.plans.embedding_plan import COMBINERS
+from graph_tools.plans.embedding_parts import COMBINERS
 from graph_tools.recognition.lookups.entries import Entries, EntryFinder
 from graph_tools.recognition.lookups.keys import KeyFinder
 from graph_tools.recognition.lookups.masks import MaskFinder, as_numbers, covers, factors

@@ -9,7 +9,7 @@ from typing import Any
 from graph_tools.analysis.batches import is_reshape
 from graph_tools.analysis.sizes import Sizes
 from graph_tools.graph import Graph, Output, attribute, constant, is_constant, skip
-from graph_tools.plans.embedding_plan import Clip
+from graph_tools.plans.embedding_parts import Clip
 from graph_tools.recognition.lookups.keys import KeyFinder
 from graph_tools.recognition.lookups.numbers import NumberFinder, Numbers
 from graph_tools.recognition.lookups.pieces import KeySource

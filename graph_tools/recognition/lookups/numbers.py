@@ -12,7 +12,7 @@ import numpy as np
 
 from graph_tools.graph import Node, Output, attribute, skip, source
 from graph_tools.model import Model
-from graph_tools.plans.embedding_plan import Add, FastHash, Mod, Step, WrapNegative
+from graph_tools.plans.embedding_parts import Add, FastHash, Mod, Step, WrapNegative
 from graph_tools.recognition.lookups.keys import KeyFinder
 from graph_tools.recognition.lookups.pieces import KeySource
 from graph_tools.recognition.lookups.tables import ArrayIndex, DefaultRows, HashIndex, Index

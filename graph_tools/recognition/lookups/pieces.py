@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from graph_tools.analysis.sizes import Size
 from graph_tools.graph import Output
-from graph_tools.plans.embedding_plan import LAYOUTS, Step
+from graph_tools.plans.embedding_parts import LAYOUTS, Step
 from graph_tools.recognition.lookups.tables import TableSource
 
 

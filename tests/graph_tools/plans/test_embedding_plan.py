@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 
 from graph_tools.errors import UnreadableError
-from graph_tools.plans.embedding_plan import (
+from graph_tools.plans.embedding_parts import (
     Add,
     Bucketize,
     Clip,
     Copy,
-    EmbeddingPlan,
     FastHash,
     GroupOutput,
     Key,
@@ -24,6 +23,7 @@ from graph_tools.plans.embedding_plan import (
     StrongHash,
     ToString,
 )
+from graph_tools.plans.embedding_plan import EmbeddingPlan
 
 # The example of docs/fused_ops.md.
 DOCUMENTED = {

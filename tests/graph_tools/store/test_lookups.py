@@ -11,7 +11,8 @@ import pytest
 from graph_tools.errors import UnreadableError
 from graph_tools.graph import Graph, is_native
 from graph_tools.graph.op_library import load_library
-from graph_tools.plans.embedding_plan import EmbeddingPlan, GroupOutput, Key, Lookup
+from graph_tools.plans.embedding_parts import GroupOutput, Key, Lookup
+from graph_tools.plans.embedding_plan import EmbeddingPlan
 from graph_tools.store import TableReader
 from graph_tools.store.layout import ROW_TYPES
 from graph_tools.tensors import Array, ArrayTensor

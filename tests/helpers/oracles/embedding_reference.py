@@ -10,12 +10,11 @@ import numpy as np
 
 from graph_tools.graph import Node, Output, attribute
 from graph_tools.model import Model
-from graph_tools.plans.embedding_plan import (
+from graph_tools.plans.embedding_parts import (
     Add,
     Bucketize,
     Clip,
     Copy,
-    EmbeddingPlan,
     FastHash,
     Key,
     Linear,
@@ -26,6 +25,7 @@ from graph_tools.plans.embedding_plan import (
     ToString,
     WrapNegative,
 )
+from graph_tools.plans.embedding_plan import EmbeddingPlan
 from graph_tools.store.quantise import decode
 from graph_tools.store.spec import EncodedRows, TableSpec
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph_tools.plans.embedding_plan import (
+from graph_tools.plans.embedding_parts import (
     Add,
     Bucketize,
     Clip,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from graph_tools.graph import Output
-from graph_tools.plans.embedding_plan import Lookup
+from graph_tools.plans.embedding_parts import Lookup
 from helpers.graph_tools.group_checks import fused, strings
 from helpers.models.idiom_models import KEY, export_function, export_graph, table
 

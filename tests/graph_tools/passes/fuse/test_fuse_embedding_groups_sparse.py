@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph_tools.plans.embedding_plan import FastHash, Lookup
+from graph_tools.plans.embedding_parts import FastHash, Lookup
 from helpers.graph_tools.group_checks import Fused, fused, strings
 from helpers.models.idiom_models import export_function, table
 

@@ -13,7 +13,7 @@ import pytest
 
 from graph_tools.options import CutOptions
 from graph_tools.passes.cut import run_passes, serving_passes
-from graph_tools.plans.embedding_plan import FastHash, Key
+from graph_tools.plans.embedding_parts import FastHash, Key
 from graph_tools.writer import write_saved_model
 from helpers.graph_tools.group_checks import Fused, fuse_model, fused, strings
 from helpers.models.idiom_models import KEY, export_function, table

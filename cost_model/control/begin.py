@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Start control from a plan, or from the rates that are expected."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from cost_model.control.state import ControlState, Estimate, Kind, Pool, Settings, Subject, pool_name
+from cost_model.control.targets import initial_pools
+
+
+def begin(
+    cores: Sequence[int],
+    subjects: Iterable[Subject],
+    pools: Sequence[tuple[Kind, tuple[str, ...], tuple[int, ...]]] | None = None,
+    settings: Settings | None = None,
+    overrides: Mapping[str, int] | None = None,
+) -> ControlState:
+    """Start control from a plan.
+
+    Parameters
+    ----------
+    cores : sequence of int
+        Indices of the machine's cores, neighbours beside each other.
+    subjects : iterable of Subject
+    pools : sequence of (kind, models, cores), optional
+        The plan; by default one that the controller makes from the expected rates.
+    settings : Settings, optional
+    overrides : mapping of pool or model to cores, optional
+    """
+    known = {subject.name: subject for subject in subjects}
+    settings = settings or Settings()
+    estimates = {one.name: Estimate(one.qps, one.service_us, one.service_us) for one in known.values()}
+    fixed = dict(overrides or {})
+    if pools is None:
+        made = initial_pools(tuple(cores), known, estimates, settings, fixed)
+    else:
+        made = tuple(Pool(pool_name(kind, models), kind, models, owned) for kind, models, owned in pools)
+    baseline = sum(len(pool.cores) for pool in made if pool.kind == "baseline")
+    floor = max(1, math.floor(settings.floor_part * baseline)) if baseline else 0
+    return ControlState(tuple(cores), known, made, estimates, floor, settings, fixed)

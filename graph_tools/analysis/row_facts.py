@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of the rows of tensors, as the rules for ops ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from graph_tools.analysis.shapes import shapes
+from graph_tools.analysis.symbolic_shapes import Size, SymbolicShapes
+from graph_tools.graph import Output
+from graph_tools.model import Model
+
+#: The number of rows of a request, whichever it is; no node has this name.
+SYMBOL = ("", 0, 0)
+ROWS = Size(1, (SYMBOL,))
+
+USER, ITEMS = "user", "items"
+Sides = frozenset[str]
+
+PLACES, NUMBERS, VALUES = "places", "numbers of rows", "values"
+
+
+@dataclass(frozen=True)
+class Entries:
+    """What a tensor has for each entry.
+
+    Attributes
+    ----------
+    kind : str
+        `PLACES` [entries, dimensions], of which the first is the number of the row; `NUMBERS` of rows [entries];
+        `VALUES` [entries, ...] that depend on the row alone.
+    of : Output
+        The places that the entries are listed by.
+    """
+
+    kind: str
+    of: Output
+
+
+def is_multiple(size: Size) -> bool:
+    """Say whether a size is the number of rows, once, times something else."""
+    return size.symbols.count(SYMBOL) == 1
+
+
+def is_number_of_rows(size: Size) -> bool:
+    """Say whether a size is the number of rows itself."""
+    return size == ROWS
+
+
+class RowFacts(SymbolicShapes):
+    """Holds what is known of rows, and answers what rules ask; `Rows` finds it out.
+
+    Parameters
+    ----------
+    model : Model
+    user, items : iterable of Output
+        Inputs. All that are not scalars have the same number of rows.
+
+    Attributes
+    ----------
+    sides : dict of str to frozenset
+        By node: whose rows it is made from, `USER`, `ITEMS`, both or none.
+    entries : dict of Output to Entries
+        Tensors that have an entry for each of the values of a row.
+    filled : dict of Output to Size
+        Entries of which each row has one at least, and how many rows these are.
+    crossing : dict of str to str
+        Nodes that are not seen to act on each row alone, with the reason.
+    """
+
+    def __init__(self, model: Model, user: Iterable[Output], items: Iterable[Output]) -> None:
+        shape_of = shapes(model)
+        self.inputs = {one: side for outputs, side in ((items, ITEMS), (user, USER)) for one in outputs}
+        self.sides: dict[str, Sides] = {}
+        self.entries: dict[Output, Entries] = {}
+        self.filled: dict[Output, Size] = {}
+        self.crossing: dict[str, str] = {}
+        super().__init__(model.graph, shape_of)
+
+    def is_of(self, output: Output, *sides: str) -> bool:
+        """Say whether an output has rows of these sides, or depends on how many they are."""
+        return self.sides.get(output.node, frozenset()) == set(sides) and not self.is_free(output)
+
+    def is_free(self, output: Output) -> bool:
+        """Say whether an output is the same for any number of rows."""
+        if not self.sides.get(output.node):
+            return True
+        value = self.value(output)
+        return value is not None and not any(SYMBOL in one.symbols for one in value)
+
+    def first(self, output: Output) -> Size | None:
+        """Return the first size of a tensor of rows: their number, or a multiple where a row is several of it."""
+        sizes = self.of(output)
+        if not sizes or not is_multiple(sizes[0]) or any(SYMBOL in one.symbols for one in sizes[1:]):
+            return None
+        return sizes[0]
+
+    def has_rows(self, output: Output) -> bool:
+        """Say whether the first dimension of a tensor is that of rows."""
+        return self.first(output) == ROWS

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of an embedding plan: steps from values to keys, keys, columns and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+#: The features that a layout needs besides the values, as fields of `Key`.
+LAYOUTS = {
+    "dense": (),
+    "sparse": ("indices", "shape"),
+    "ragged": ("row_splits",),
+    "segments": ("segment_ids", "rows"),
+}
+COMBINERS = ("sum", "mean", "sqrtn")
+
+
+@dataclass(frozen=True)
+class FastHash:
+    """`StringToHashBucketFast`."""
+
+    op: ClassVar[str] = "fast_hash"
+    buckets: int
+
+
+@dataclass(frozen=True)
+class StrongHash:
+    """`StringToHashBucketStrong`; `key` are the two numbers of SipHash's key, as the op's attribute has them."""
+
+    op: ClassVar[str] = "strong_hash"
+    buckets: int
+    key: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LegacyHash:
+    """`StringToHashBucket`."""
+
+    op: ClassVar[str] = "legacy_hash"
+    buckets: int
+
+
+@dataclass(frozen=True)
+class ToString:
+    """`AsString` of an integer."""
+
+    op: ClassVar[str] = "to_string"
+
+
+@dataclass(frozen=True)
+class Mod:
+    """`FloorMod`."""
+
+    op: ClassVar[str] = "mod"
+    by: int
+
+
+@dataclass(frozen=True)
+class Add:
+    op: ClassVar[str] = "add"
+    value: int
+
+
+@dataclass(frozen=True)
+class Multiply:
+    op: ClassVar[str] = "multiply"
+    value: int
+
+
+@dataclass(frozen=True)
+class Clip:
+    op: ClassVar[str] = "clip"
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class WrapNegative:
+    """Adds `by` to what is below 0, as Keras 3 lets ids count from the end of a table."""
+
+    op: ClassVar[str] = "wrap_negative"
+    by: int
+
+
+@dataclass(frozen=True)
+class Bucketize:
+    """`Bucketize`; the boundaries ascend."""
+
+    op: ClassVar[str] = "bucketize"
+    boundaries: tuple[float, ...]
+
+
+Step = FastHash | StrongHash | LegacyHash | ToString | Mod | Add | Multiply | Clip | WrapNegative | Bucketize
+
+
+@dataclass(frozen=True)
+class Key:
+    """How the values of a feature become keys or row numbers of a table.
+
+    Attributes
+    ----------
+    feature : int
+    layout : str
+        `dense`, `sparse`, `ragged` or `segments`.
+    indices, shape, row_splits, segment_ids, rows : int or None
+        Features that the layout needs.
+    ignore : str or int or None
+        A value that counts as none, before the steps.
+    ignore_negative : bool
+        A number below 0 after the steps counts as none.
+    steps : tuple of Step
+    """
+
+    feature: int
+    layout: str = "dense"
+    indices: int | None = None
+    shape: int | None = None
+    row_splits: int | None = None
+    segment_ids: int | None = None
+    rows: int | None = None
+    ignore: str | int | None = None
+    ignore_negative: bool = False
+    steps: tuple[Step, ...] = ()
+
+    def features(self) -> Iterator[int]:
+        """Yield every feature that the key is made from."""
+        yield self.feature
+        for name in LAYOUTS.get(self.layout, ()):
+            yield getattr(self, name)
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """The rows of a table for a key; `combiner` None: side by side.
+
+    Attributes
+    ----------
+    weights : int or None
+        A float feature with the layout of the key's values.
+    positive_weights : bool
+        A value whose weight is not above 0 counts as none.
+    empty : str or int or None
+        The key whose row is read where a row of the batch has no value; None: zeros.
+    accumulate : bool
+        Add to what is there.
+    """
+
+    kind: ClassVar[str] = "lookup"
+    key: int
+    table: int
+    output: int
+    offset: int
+    combiner: str | None = None
+    weights: int | None = None
+    positive_weights: bool = False
+    empty: str | int | None = None
+    accumulate: bool = False
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Elements of a number feature, cast to float."""
+
+    kind: ClassVar[str] = "copy"
+    feature: int
+    output: int
+    offset: int
+    width: int
+    accumulate: bool = False
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A float feature [batch, k] times `weights` [k, w]."""
+
+    kind: ClassVar[str] = "linear"
+    feature: int
+    output: int
+    offset: int
+    weights: tuple[tuple[float, ...], ...]
+    accumulate: bool = False
+
+
+Column = Lookup | Copy | Linear
+
+
+@dataclass(frozen=True)
+class GroupOutput:
+    """An output [batch, width], or [batch, T, width] where `sequence` names the key that has T.
+
+    Attributes
+    ----------
+    initial : tuple of float [width], or None
+        What elements are that no column covers; None: 0.
+    """
+
+    width: int
+    initial: tuple[float, ...] | None = None
+    sequence: int | None = None
