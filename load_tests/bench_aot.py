@@ -14,7 +14,6 @@ stands in the results. Writes results/bench_aot.json.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import subprocess
@@ -29,8 +28,9 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from load_tests._benchmark import measure_engines
 from load_tests._environment import describe_environment, usable_cpus
-from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
+from load_tests._programs import ROOT, ProgramError, find_library, find_program
 from load_tests._report import make_console, write_results
 from load_tests.bench_fused import optimize, summarise
 from load_tests.bench_serving import default_config
@@ -158,7 +158,7 @@ def _measure(
     refused: dict[str, str],
 ) -> dict[str, Any]:
     """Compile one part at one batch, and let all engines take turns."""
-    library, whole = find_library(options.library), ensure_model("W2", options.cache)
+    library, whole = options.library, ensure_model("W2", options.cache)
     here = folder / f"{part}-{rows}"
     _export(whole, here, rows, part)
     model = whole if part == "whole" else here / "model"
@@ -176,19 +176,13 @@ def _measure(
             engines.append(_peer(FUSED_COMPILED, there, _compile(there, options.compiler, runtime, library)))
         except ProgramError as error:
             refused[FUSED_COMPILED] = refusal(error)
-    output = run_program(
-        find_program("bench_serving", options.bench_dir),
-        {
-            "requests": here / "requests.bin",
-            "protocol": "eas",
-            "library": library,
-            "contestants": json.dumps(engines),
-            "threads": 1,
-            "seconds": options.seconds,
-            "warmup": options.seconds / 4,
-            "rounds": options.rounds,
-        },
+    output = measure_engines(
+        options,
+        here / "requests.bin",
         prefix=_one_cpu(),
+        contestants=engines,
+        threads=1,
+        warmup=options.seconds / 4,
     )
     return {"part": part, **summarise("W2", rows, output)}
 
@@ -238,6 +232,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     refused: dict[str, str] = {}
     cases = []
     try:
+        options.program = find_program("bench_serving", options.bench_dir)
+        options.library = find_library(options.library)
         with tempfile.TemporaryDirectory() as shared:
             console.print("Compiling TensorFlow's runtime for compiled models")
             runtime = _build_runtime(Path(shared), options.compiler)

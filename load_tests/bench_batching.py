@@ -12,7 +12,6 @@ docs/benchmarks/hosts.md explains it.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,12 +19,11 @@ from statistics import median
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from load_tests._environment import describe_environment, usable_cpus
-from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
-from load_tests._report import Target, make_console, print_targets, results_file, write_results
+from load_tests._benchmark import BenchmarkParser, Measured, measure_engines, run_benchmark
+from load_tests._environment import usable_cpus
+from load_tests._report import Target
 from load_tests.bench_fused import FIGURES, PRECISIONS, TOLERANCES, fuse
 from load_tests.bench_serving import default_config
 from load_tests.request_files import ensure_requests
@@ -131,87 +129,32 @@ def _table(cases: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure what putting requests together brings.")
-    parser.add_argument("--quick", action="store_true", help="check answers and plumbing; the figures mean nothing")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
+def _measure(options: argparse.Namespace, console: Console) -> Measured:
+    cases = []
+    for workload in options.workloads:
+        console.print(f"Optimising {workload}, {options.precision}")
+        model = fuse(workload, options.precision, options.cache, options.library)
+        engines = contestants(model, default_config(usable_cpus()), options.precision)
+        for rows in options.rows:
+            requests = ensure_requests(options.cache / "requests", workload, rows, "eas")
+            for threads in options.threads:
+                console.print(f"Measuring {workload} at {rows} row{'s' if rows > 1 else ''} from {threads} threads")
+                output = measure_engines(options, requests, contestants=engines, threads=threads)
+                cases.append(summarise(workload, rows, output))
+    return Measured(cases, _table(cases), judge(cases), {"precision": options.precision})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark, and return its exit status."""
+    parser = BenchmarkParser(
+        "bench_batching", "Measure what batching requests brings.", rounds=5, seconds=2, of="each mode"
+    )
     parser.add_argument("--workloads", nargs="+", choices=("W1", "W2"), default=["W1", "W2"])
     parser.add_argument("--rows", nargs="+", type=int, default=[1], help="rows of a request (default 1)")
     parser.add_argument("--precision", choices=PRECISIONS, default="bf16")
     parser.add_argument("--threads", type=int, nargs="+", default=[16], help="client threads (default 16)")
-    parser.add_argument("--rounds", type=int, help="rounds of each mode (default 5)")
-    parser.add_argument("--seconds", type=float, help="length of a round (default 2)")
-    parser.add_argument("--bench-dir", type=Path, help="folder of the program bench_serving")
-    parser.add_argument("--library", type=Path, help="libprocessor.so")
-    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
-    parser.add_argument("--output", type=Path, help="file of the results (default results/bench_batching.json)")
-    parsed = parser.parse_args(arguments)
-    parsed.rounds = parsed.rounds or (1 if parsed.quick else 5)
-    parsed.seconds = parsed.seconds or (0.2 if parsed.quick else 2.0)
-    parsed.warmup = 0.05 if parsed.quick else 0.5
-    parsed.output = parsed.output or results_file("bench_batching", parsed.quick)
-    return parsed
-
-
-def _measure(options: argparse.Namespace, console: Console, program: Path, library: Path) -> list[dict[str, Any]]:
-    cases = []
-    for workload in options.workloads:
-        console.print(f"Optimising {workload}, {options.precision}")
-        model = fuse(workload, options.precision, options.cache, library)
-        for rows in options.rows:
-            for threads in options.threads:
-                console.print(f"Measuring {workload} at {rows} row{'s' if rows > 1 else ''} from {threads} threads")
-                engines = contestants(model, default_config(usable_cpus()), options.precision)
-                arguments = {
-                    "requests": ensure_requests(options.cache / "requests", workload, rows, "eas"),
-                    "protocol": "eas",
-                    "library": library,
-                    "contestants": json.dumps(engines),
-                    "threads": threads,
-                    "seconds": options.seconds,
-                    "warmup": options.warmup,
-                    "rounds": options.rounds,
-                }
-                cases.append(summarise(workload, rows, run_program(program, arguments)))
-    return cases
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Optimise, measure, print and write.
-
-    Returns
-    -------
-    status : int
-        0; 1 if answers differ, something failed, or with --strict a target was missed.
-    """
-    options = _parse(arguments)
-    console = make_console()
-    environment = describe_environment(ROOT)
-    try:
-        program, library = find_program("bench_serving", options.bench_dir), find_library(options.library)
-        cases = _measure(options, console, program, library)
-    except (ProgramError, FileNotFoundError) as error:
-        console.print(f"[bold red]The run failed:[/] {escape(str(error))}")
-        return 1
-    targets = [] if options.quick else judge(cases)
-    console.print(_table(cases))
-    if options.quick:
-        console.print("A quick run: the answers agree; its figures are no measurement, and are held against no target.")
-    else:
-        print_targets(console, targets)
-    write_results(
-        options.output,
-        {
-            "benchmark": "batching",
-            "quick": options.quick,
-            "environment": environment,
-            "settings": {"rounds": options.rounds, "seconds": options.seconds, "precision": options.precision},
-            "cases": cases,
-            "targets": [target.to_json() for target in targets],
-        },
-    )
-    console.print(f"Written to {options.output}")
-    return 1 if options.strict and not all(target.ok for target in targets) else 0
+    parser.add_programs()
+    return run_benchmark("batching", parser.parse(arguments), _measure)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -24,12 +23,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from rich.markup import escape
+from rich.console import Console
 from rich.table import Table
 
-from load_tests._environment import describe_environment, usable_cpus
-from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
-from load_tests._report import Target, make_console, print_targets, results_file, write_results
+from load_tests._benchmark import BenchmarkParser, Measured, measure_engines, run_benchmark
+from load_tests._environment import usable_cpus
+from load_tests._programs import ROOT, ProgramError
+from load_tests._report import Target
+from load_tests.bench_fused import optimize
 from load_tests.bench_serving import default_config
 from load_tests.request_files import encode_request, write_requests
 from load_tests.workloads import _wheels
@@ -113,23 +114,6 @@ def export(cache: Path, names: Sequence[str]) -> Path:
     return out
 
 
-def optimise(source: Path, target: Path, library: Path) -> None:
-    """Cut, fuse and verify a model in fp32.
-
-    Raises
-    ------
-    ProgramError
-        It failed, or scores differ; the message is its output.
-    """
-    shutil.rmtree(target, ignore_errors=True)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "graph_tools", "optimize", str(source), str(target)]
-    command += ["--precision", "fp32", "--op-library", str(library)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    if done.returncode:
-        raise ProgramError("graph-tools optimize", done.returncode, done.stdout + done.stderr)
-
-
 def signature_of(model: Path, library: Path) -> list[dict[str, Any]]:
     """Ask the library for the inputs of a model's default signature, as `inputs_of` takes them."""
     code = (
@@ -198,99 +182,42 @@ def _table(cases: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure DeepCTR's models, fused, against stock TensorFlow.")
-    parser.add_argument("--quick", action="store_true", help="check answers and plumbing; the figures mean nothing")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--rows", nargs="+", type=int, default=list(ROWS), help="batch sizes (default 1 128)")
-    parser.add_argument("--rounds", type=int, help="rounds of each engine (default 5)")
-    parser.add_argument("--seconds", type=float, help="length of a round (default 1)")
-    parser.add_argument("--bench-dir", type=Path, help="folder of the program bench_serving")
-    parser.add_argument("--library", type=Path, help="libprocessor.so")
-    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
-    parser.add_argument("--output", type=Path, help="file of the results (default results/bench_deepctr.json)")
-    parsed = parser.parse_args(arguments)
-    parsed.rounds = parsed.rounds or (1 if parsed.quick else 5)
-    parsed.seconds = parsed.seconds or (0.2 if parsed.quick else 1.0)
-    parsed.warmup = 0.05 if parsed.quick else 0.5
-    parsed.output = parsed.output or results_file("bench_deepctr", parsed.quick)
-    return parsed
+def _measure(options: argparse.Namespace, console: Console) -> Measured:
+    cases: list[dict[str, Any]] = []
+    console.print("Training and exporting the models that are not in the cache")
+    exported = export(options.cache, options.models)
+    for model in options.models:
+        console.print(f"Optimising and measuring {model}")
+        source = exported / model
+        fused = optimize(source, options.cache / "fused" / f"deepctr-{model}", "fp32", options.library)
+        specs = signature_of(source, options.library)
+        for rows in options.rows:
+            random = np.random.default_rng([rows, *model.encode()])
+            requests = options.cache / "requests" / f"deepctr-{model}-{rows}-eas.bin"
+            write_requests(requests, (encode_request(inputs_of(specs, rows, random), "eas") for _ in range(REQUESTS)))
+            engines = [
+                {"name": "stock", "engine": "stock", "model": str(source.resolve())},
+                {
+                    "name": "fused",
+                    "engine": "processor",
+                    "model": str(fused.resolve()),
+                    "config": default_config(usable_cpus()),
+                    "tolerance": TOLERANCE,
+                },
+            ]
+            cases.append(summarise(model, rows, measure_engines(options, requests, contestants=engines)))
+    return Measured(cases, _table(cases), judge(cases))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Export, optimise, measure, print and write.
-
-    Returns
-    -------
-    status : int
-        0; 1 if answers differ, something failed, or with --strict a target was missed.
-    """
-    options = _parse(arguments)
-    console = make_console()
-    environment = describe_environment(ROOT)
-    cases: list[dict[str, Any]] = []
-    try:
-        program, library = find_program("bench_serving", options.bench_dir), find_library(options.library)
-        console.print("Training and exporting the models that are not in the cache")
-        exported = export(options.cache, options.models)
-        for model in options.models:
-            console.print(f"Optimising and measuring {model}")
-            source, fused = exported / model, options.cache / "fused" / f"deepctr-{model}"
-            optimise(source, fused, library)
-            specs = signature_of(source, library)
-            for rows in options.rows:
-                random = np.random.default_rng([rows, *model.encode()])
-                requests = options.cache / "requests" / f"deepctr-{model}-{rows}-eas.bin"
-                write_requests(
-                    requests, (encode_request(inputs_of(specs, rows, random), "eas") for _ in range(REQUESTS))
-                )
-                contestants = [
-                    {"name": "stock", "engine": "stock", "model": str(source.resolve())},
-                    {
-                        "name": "fused",
-                        "engine": "processor",
-                        "model": str(fused.resolve()),
-                        "config": default_config(usable_cpus()),
-                        "tolerance": TOLERANCE,
-                    },
-                ]
-                output = run_program(
-                    program,
-                    {
-                        "requests": requests,
-                        "protocol": "eas",
-                        "library": library,
-                        "contestants": json.dumps(contestants),
-                        "threads": usable_cpus(),
-                        "seconds": options.seconds,
-                        "warmup": options.warmup,
-                        "rounds": options.rounds,
-                    },
-                )
-                cases.append(summarise(model, rows, output))
-    except (ProgramError, FileNotFoundError) as error:
-        console.print(f"[bold red]The run failed:[/] {escape(str(error))}")
-        return 1
-    targets = [] if options.quick else judge(cases)
-    console.print(_table(cases))
-    if options.quick:
-        console.print("A quick run: the answers agree; its figures are no measurement, and are held against no target.")
-    else:
-        print_targets(console, targets)
-    write_results(
-        options.output,
-        {
-            "benchmark": "deepctr",
-            "quick": options.quick,
-            "environment": environment,
-            "settings": {"rounds": options.rounds, "seconds": options.seconds},
-            "cases": cases,
-            "targets": [target.to_json() for target in targets],
-        },
+    """Run the benchmark, and return its exit status."""
+    parser = BenchmarkParser(
+        "bench_deepctr", "Measure DeepCTR's models, fused, against stock TensorFlow.", rounds=5, seconds=1
     )
-    console.print(f"Written to {options.output}")
-    return 1 if options.strict and not all(target.ok for target in targets) else 0
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--rows", nargs="+", type=int, default=list(ROWS), help="batch sizes (default 1 128)")
+    parser.add_programs()
+    return run_benchmark("deepctr", parser.parse(arguments), _measure)
 
 
 if __name__ == "__main__":

@@ -23,12 +23,12 @@ from statistics import median
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from load_tests._environment import describe_environment, usable_cpus
-from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
-from load_tests._report import Target, make_console, print_targets, results_file, write_results
+from load_tests._benchmark import BenchmarkParser, Measured, measure_engines, run_benchmark
+from load_tests._environment import usable_cpus
+from load_tests._programs import ROOT, ProgramError
+from load_tests._report import Target
 from load_tests.bench_serving import default_config
 from load_tests.peers import PEERS, ensure_peer_model
 from load_tests.request_files import ensure_requests
@@ -201,12 +201,6 @@ def _table(cases: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
-def _print_precision(console: Console, precisions: dict[str, Any]) -> None:
-    """Print what the library computed with, in its own words."""
-    for name, one in precisions.items():
-        console.print(f"  {name}: {one['precision']}; {one['precision_reason']}", soft_wrap=True)
-
-
 def loaded_precisions(models: dict[str, dict[str, Path]], library: Path) -> dict[str, Any]:
     """Ask the library what the towers of each model compute with."""
     code = (
@@ -231,94 +225,41 @@ def loaded_precisions(models: dict[str, dict[str, Path]], library: Path) -> dict
     return answers
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure fused models against stock TensorFlow and other engines.")
-    parser.add_argument("--quick", action="store_true", help="check answers and plumbing; the figures mean nothing")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
+def _measure(options: argparse.Namespace, console: Console) -> Measured:
+    cases: list[dict[str, Any]] = []
+    models: dict[str, dict[str, Path]] = {}
+    for workload in options.workloads:
+        models[workload] = {}
+        for precision in options.precisions:
+            console.print(f"Optimising {workload}, {precision}")
+            models[workload][precision] = fuse(workload, precision, options.cache, options.library)
+    precisions = loaded_precisions(models, options.library)
+    config = default_config(usable_cpus())
+    for workload in options.workloads:
+        for rows in options.rows:
+            console.print(f"Measuring {workload} at {_rows(rows)}")
+            requests = ensure_requests(options.cache / "requests", workload, rows, "eas")
+            engines = contestants(workload, rows, models[workload], options.cache, not options.no_peers, config)
+            output = measure_engines(options, requests, contestants=engines, weights=WORKLOADS[workload].weights)
+            cases.append(summarise(workload, rows, output))
+    notes = [f"  {name}: {told['precision']}; {told['precision_reason']}" for name, told in precisions.items()]
+    return Measured(cases, _table(cases), judge(cases), {"precisions": precisions}, notes)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark, and return its exit status."""
+    parser = BenchmarkParser(
+        "bench_fused", "Measure fused models against stock TensorFlow and other engines.", rounds=5, seconds=2
+    )
     parser.add_argument("--workloads", nargs="+", choices=("W1", "W2"), default=["W1", "W2"])
     parser.add_argument("--rows", nargs="+", type=int, help=f"batch sizes (default {' '.join(map(str, ROWS))})")
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
     parser.add_argument("--no-peers", action="store_true", help="without ONNX Runtime and OpenVINO")
-    parser.add_argument("--rounds", type=int, help="rounds of each engine (default 5)")
-    parser.add_argument("--seconds", type=float, help="length of a round (default 2)")
-    parser.add_argument("--threads", type=int, default=usable_cpus(), help="client threads (default: one a CPU)")
-    parser.add_argument("--bench-dir", type=Path, help="folder of the program bench_serving")
-    parser.add_argument("--library", type=Path, help="libprocessor.so")
-    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
-    parser.add_argument("--output", type=Path, help="file of the results (default results/bench_fused.json)")
-    parsed = parser.parse_args(arguments)
-    parsed.rows = parsed.rows or ([1, 16] if parsed.quick else list(ROWS))
-    parsed.rounds = parsed.rounds or (1 if parsed.quick else 5)
-    parsed.seconds = parsed.seconds or (0.2 if parsed.quick else 2.0)
-    parsed.warmup = 0.05 if parsed.quick else 0.5
-    parsed.output = parsed.output or results_file("bench_fused", parsed.quick)
-    return parsed
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Optimise, measure, print and write.
-
-    Returns
-    -------
-    status : int
-        0; 1 if answers differ, something failed, or with --strict a target was missed.
-    """
-    options = _parse(arguments)
-    console = make_console()
-    environment = describe_environment(ROOT)
-    cases: list[dict[str, Any]] = []
-    try:
-        program, library = find_program("bench_serving", options.bench_dir), find_library(options.library)
-        models: dict[str, dict[str, Path]] = {}
-        for workload in options.workloads:
-            models[workload] = {}
-            for precision in options.precisions:
-                console.print(f"Optimising {workload}, {precision}")
-                models[workload][precision] = fuse(workload, precision, options.cache, library)
-        precisions = loaded_precisions(models, library)
-        for workload in options.workloads:
-            for rows in options.rows:
-                console.print(f"Measuring {workload} at {_rows(rows)}")
-                config = default_config(usable_cpus())
-                engines = contestants(workload, rows, models[workload], options.cache, not options.no_peers, config)
-                output = run_program(
-                    program,
-                    {
-                        "requests": ensure_requests(options.cache / "requests", workload, rows, "eas"),
-                        "protocol": "eas",
-                        "library": library,
-                        "contestants": json.dumps(engines),
-                        "threads": options.threads,
-                        "seconds": options.seconds,
-                        "warmup": options.warmup,
-                        "rounds": options.rounds,
-                        "weights": WORKLOADS[workload].weights,
-                    },
-                )
-                cases.append(summarise(workload, rows, output))
-    except (ProgramError, FileNotFoundError) as error:
-        console.print(f"[bold red]The run failed:[/] {escape(str(error))}")
-        return 1
-    targets = [] if options.quick else judge(cases)
-    console.print(_table(cases))
-    _print_precision(console, precisions)
-    if options.quick:
-        console.print("A quick run: the answers agree; its figures are no measurement, and are held against no target.")
-    else:
-        print_targets(console, targets)
-    write_results(
-        options.output,
-        {
-            "benchmark": "fused",
-            "quick": options.quick,
-            "environment": environment,
-            "settings": {"rounds": options.rounds, "seconds": options.seconds, "precisions": precisions},
-            "cases": cases,
-            "targets": [target.to_json() for target in targets],
-        },
-    )
-    console.print(f"Written to {options.output}")
-    return 1 if options.strict and not all(target.ok for target in targets) else 0
+    parser.add_threads()
+    parser.add_programs()
+    options = parser.parse(arguments)
+    options.rows = options.rows or ([1, 16] if options.quick else list(ROWS))
+    return run_benchmark("fused", options, _measure)
 
 
 if __name__ == "__main__":

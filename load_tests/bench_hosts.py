@@ -23,9 +23,10 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from load_tests._benchmark import finish
 from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT, ProgramError, find_library
-from load_tests._report import Target, make_console, print_targets, results_file, write_results
+from load_tests._report import Target, make_console, results_file
 from load_tests.bench_fused import fuse
 from load_tests.hosts import churn, overhead, throughput
 from load_tests.hosts.changes import KINDS
@@ -129,21 +130,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Requests that are lost are a fault on the busiest machine.
         targets = [target for target in targets if target.limit == 0]
         console.print("A quick run: its figures are no measurement.")
-    print_targets(console, targets)
     names = ("rounds", "seconds", "precision", "models", "cycles", "quiet", "churn_rounds", "maintenance_cpus")
-    write_results(
-        options.output,
-        {
-            "benchmark": "hosts",
-            "quick": options.quick,
-            "environment": environment,
-            "settings": {name: getattr(options, name) for name in names},
-            **subjects,
-            "targets": [target.to_json() for target in targets],
-        },
-    )
-    console.print(f"Written to {options.output}")
-    return 1 if options.strict and not all(target.ok for target in targets) else 0
+    results = {
+        "benchmark": "hosts",
+        "quick": options.quick,
+        "environment": environment,
+        "settings": {name: getattr(options, name) for name in names},
+        **subjects,
+    }
+    return finish(console, options, results, targets)
 
 
 if __name__ == "__main__":

@@ -21,9 +21,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from load_tests._benchmark import finish
 from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
-from load_tests._report import Target, make_console, print_targets, results_file, write_results
+from load_tests._report import Target, make_console, results_file
 from load_tests.bench_serving import default_config
 from load_tests.request_files import ensure_requests
 from load_tests.workloads import ensure_model
@@ -277,20 +278,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.quick:
         targets = []
         console.print("A quick run: its figures are no measurement, and are held against no target.")
-    print_targets(console, targets)
-    write_results(
-        options.output,
-        {
-            "benchmark": "memory",
-            "quick": options.quick,
-            "environment": environment,
-            "sessions": sessions,
-            "cycles": cycles,
-            "targets": [target.to_json() for target in targets],
-        },
-    )
-    console.print(f"Written to {options.output}")
-    return 1 if options.strict and not all(target.ok for target in targets) else 0
+    results = {"benchmark": "memory", "quick": options.quick, "environment": environment}
+    return finish(console, options, results | {"sessions": sessions, "cycles": cycles}, targets)
 
 
 if __name__ == "__main__":

@@ -12,18 +12,16 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from load_tests._environment import describe_environment, usable_cpus
-from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
-from load_tests._report import Target, make_console, print_targets, results_file, write_results
+from load_tests._benchmark import BenchmarkParser, Measured, measure_engines, run_benchmark
+from load_tests._environment import usable_cpus
+from load_tests._report import Target
 from load_tests.request_files import Protocol, ensure_requests
 from load_tests.workloads import WORKLOADS, ensure_model
 
@@ -32,7 +30,6 @@ __all__ = ["SPEEDUPS", "default_config", "judge", "main", "summarise"]
 #: Least ratio of requests/s to stock TensorFlow's, by workload and rows. Where one is set, p99 may be no worse either.
 SPEEDUPS = {("W2", 1): 3.0, ("W2", 128): 1.1, ("W1", 1): 1.5, ("W1", 128): 1.2}
 ROWS = (1, 16, 128, 512)
-ANSWERS_DIFFER = 2  # exit status of the program
 
 
 def default_config(cpus: int) -> dict[str, Any]:
@@ -166,72 +163,28 @@ def _table(cases: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
-def _print_floors(console: Console, cases: Sequence[dict[str, Any]]) -> None:
-    """Print what memory allows at one row, where a request does nothing dearer than reading the weights."""
+def _floors(cases: Sequence[dict[str, Any]]) -> list[str]:
+    """Say what memory allows at one row, where a request does nothing dearer than reading the weights."""
+    lines = []
     for case in cases:
         if case["rows"] != 1:
             continue
         megabytes, floor = case["weights"]["bytes"] / 1e6, case["weights"]["read_us"]
         stock = case["engines"]["stock"]["requests_per_s"]
         most = case["threads"] * 1e6 / floor
-        console.print(
+        lines.append(
             f"  {case['workload']}: one core reads the {megabytes:.2g} MB of dense weights in {floor:.0f} µs, "
             f"so {case['threads']} of them answer at most {most:,.0f} one-row requests/s one by one "
-            f"({most / stock:.2f} times stock)",
-            soft_wrap=True,
+            f"({most / stock:.2f} times stock)"
         )
+    return lines
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure libprocessor against stock TensorFlow.")
-    parser.add_argument("--quick", action="store_true", help="check answers and plumbing; the figures mean nothing")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
-    parser.add_argument("--workloads", nargs="+", choices=("W1", "W2", "tiny"), default=["W1", "W2"])
-    parser.add_argument("--rows", nargs="+", type=int, help=f"batch sizes (default {' '.join(map(str, ROWS))})")
-    parser.add_argument("--protocol", choices=["eas", "tfserving"], default="eas")
-    parser.add_argument("--rounds", type=int, help="rounds of each engine (default 5)")
-    parser.add_argument("--seconds", type=float, help="length of a round (default 3)")
-    parser.add_argument("--threads", type=int, default=usable_cpus(), help="client threads (default: one a CPU)")
-    parser.add_argument("--config", type=json.loads, help="JSON for the processor instead of the measured default")
-    parser.add_argument("--bench-dir", type=Path, help="folder of the program bench_serving")
-    parser.add_argument("--library", type=Path, help="libprocessor.so")
-    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
-    parser.add_argument("--output", type=Path, help="file of the results (default results/bench_serving.json)")
-    parsed = parser.parse_args(arguments)
-    parsed.rows = parsed.rows or ([1, 128] if parsed.quick else list(ROWS))
-    parsed.rounds = parsed.rounds or (1 if parsed.quick else 5)
-    parsed.seconds = parsed.seconds or (0.2 if parsed.quick else 3.0)
-    parsed.warmup = 0.05 if parsed.quick else 1.0
-    parsed.output = parsed.output or results_file("bench_serving", parsed.quick)
-    return parsed
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print and write.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        The command line; else that of the process.
-
-    Returns
-    -------
-    status : int
-        0; 1 if answers differ, something failed, or with --strict a target was missed.
-    """
-    options = _parse(arguments)
-    console = make_console()
-    try:
-        program, library = find_program("bench_serving", options.bench_dir), find_library(options.library)
-    except FileNotFoundError as error:
-        console.print(f"[bold red]{escape(str(error))}[/]")
-        return 1
+def _measure(options: argparse.Namespace, console: Console) -> Measured:
     config = options.config if options.config is not None else default_config(usable_cpus())
     protocol: Protocol = options.protocol
-    environment = describe_environment(ROOT)
     cases: list[dict[str, Any]] = []
     plan = [(workload, rows) for workload in options.workloads for rows in options.rows]
-
     columns = (TextColumn("{task.description:<24}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
         per_case = 2 * (options.rounds * options.seconds + options.warmup) + 2
@@ -241,50 +194,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
             model = ensure_model(workload, options.cache)
             requests = ensure_requests(options.cache / "requests", workload, rows, protocol)
             progress.update(task, description=f"{workload}, {rows} rows", completed=per_case * number)
-            try:
-                output = run_program(
-                    program,
-                    {
-                        "model": model.resolve(),
-                        "requests": requests,
-                        "protocol": protocol,
-                        "library": library,
-                        "config": json.dumps(config),
-                        "threads": options.threads,
-                        "seconds": options.seconds,
-                        "warmup": options.warmup,
-                        "rounds": options.rounds,
-                        "weights": WORKLOADS[workload].weights,
-                    },
-                    tick=lambda: progress.advance(task, 0.25),
-                )
-            except ProgramError as error:
-                what = "The answers differ" if error.status == ANSWERS_DIFFER else "The run failed"
-                console.print(f"[bold red]{what}[/] ({workload} at {rows} rows): {escape(str(error))}")
-                return 1
+            output = measure_engines(
+                options,
+                requests,
+                tick=lambda: progress.advance(task, 0.25),
+                model=model.resolve(),
+                protocol=protocol,
+                config=json.dumps(config),
+                weights=WORKLOADS[workload].weights,
+            )
             cases.append(summarise(workload, rows, protocol, output))
         progress.update(task, description="done", completed=per_case * len(plan))
+    notes = [] if options.quick else _floors(cases)
+    return Measured(cases, _table(cases), judge(cases), {"config": config}, notes)
 
-    targets = [] if options.quick else judge(cases)
-    console.print(_table(cases))
-    if options.quick:
-        console.print("A quick run: the answers agree; its figures are no measurement, and are held against no target.")
-    else:
-        print_targets(console, targets)
-        _print_floors(console, cases)
-    write_results(
-        options.output,
-        {
-            "benchmark": "serving",
-            "quick": options.quick,
-            "environment": environment,
-            "settings": {"rounds": options.rounds, "seconds": options.seconds, "config": config},
-            "cases": cases,
-            "targets": [target.to_json() for target in targets],
-        },
-    )
-    console.print(f"Written to {options.output}")
-    return 1 if options.strict and not all(target.ok for target in targets) else 0
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark, and return its exit status."""
+    parser = BenchmarkParser("bench_serving", "Measure libprocessor against stock TensorFlow.", rounds=5, seconds=3)
+    parser.add_argument("--workloads", nargs="+", choices=("W1", "W2", "tiny"), default=["W1", "W2"])
+    parser.add_argument("--rows", nargs="+", type=int, help=f"batch sizes (default {' '.join(map(str, ROWS))})")
+    parser.add_argument("--protocol", choices=["eas", "tfserving"], default="eas")
+    parser.add_argument("--config", type=json.loads, help="JSON for the processor instead of the measured default")
+    parser.add_threads()
+    parser.add_programs()
+    options = parser.parse(arguments)
+    options.rows = options.rows or ([1, 128] if options.quick else list(ROWS))
+    options.warmup = 0.05 if options.quick else 1.0
+    return run_benchmark("serving", options, _measure)
 
 
 if __name__ == "__main__":

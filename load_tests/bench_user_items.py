@@ -13,7 +13,6 @@ results/bench_user_items.json. docs/benchmarks/fused_models.md explains it.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,12 +20,12 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from rich.markup import escape
+from rich.console import Console
 from rich.table import Table
 
-from load_tests._environment import describe_environment, usable_cpus
-from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
-from load_tests._report import Target, make_console, print_targets, results_file, write_results
+from load_tests._benchmark import BenchmarkParser, Measured, measure_engines, run_benchmark
+from load_tests._environment import usable_cpus
+from load_tests._report import Target
 from load_tests.bench_fused import FIGURES, PRECISIONS, fuse, loaded_precisions
 from load_tests.bench_serving import default_config
 from load_tests.request_files import Array, encode_request, random_inputs, write_requests
@@ -144,91 +143,36 @@ def _table(cases: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure what computing the user's side of a request once brings.")
-    parser.add_argument("--quick", action="store_true", help="check answers and plumbing; the figures mean nothing")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
-    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
-    parser.add_argument("--forms", nargs="+", choices=list(FORMS), default=list(FORMS))
-    parser.add_argument("--rounds", type=int, help="rounds of each model (default 7)")
-    parser.add_argument("--seconds", type=float, help="length of a round (default 2)")
-    parser.add_argument("--threads", type=int, default=usable_cpus(), help="client threads (default: one a CPU)")
-    parser.add_argument("--bench-dir", type=Path, help="folder of the program bench_serving")
-    parser.add_argument("--library", type=Path, help="libprocessor.so")
-    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
-    parser.add_argument("--output", type=Path, help="file of the results (default results/bench_user_items.json)")
-    parsed = parser.parse_args(arguments)
-    parsed.rounds = parsed.rounds or (1 if parsed.quick else 7)
-    parsed.seconds = parsed.seconds or (0.2 if parsed.quick else 2.0)
-    parsed.warmup = 0.05 if parsed.quick else 0.5
-    parsed.output = parsed.output or results_file("bench_user_items", parsed.quick)
-    return parsed
+def _measure(options: argparse.Namespace, console: Console) -> Measured:
+    cases: list[dict[str, Any]] = []
+    requests = ensure_requests(options.cache / "requests")
+    models: dict[str, dict[str, Path]] = {}
+    for precision in options.precisions:
+        console.print(f"Optimising W1, {precision}")
+        models[precision] = {
+            "unsplit": fuse("W1", precision, options.cache, options.library),
+            "split": fuse("W1", precision, options.cache, options.library, USER_INPUTS),
+        }
+    split = {precision: by_form["split"] for precision, by_form in models.items()}
+    precisions = loaded_precisions({"W1 split": split}, options.library)
+    for precision in options.precisions:
+        for form in options.forms:
+            console.print(f"Measuring {precision}, {form}")
+            both, own = (requests[shape] for shape in FORMS[form])
+            engines = contestants(models[precision], precision, own, default_config(usable_cpus()))
+            cases.append(summarise(precision, form, measure_engines(options, both, contestants=engines)))
+    return Measured(cases, _table(cases), judge(cases), {"precisions": precisions})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Optimise, measure, print and write.
-
-    Returns
-    -------
-    status : int
-        0; 1 if answers differ, something failed, or with --strict a target was missed.
-    """
-    options = _parse(arguments)
-    console = make_console()
-    environment = describe_environment(ROOT)
-    cases: list[dict[str, Any]] = []
-    try:
-        program, library = find_program("bench_serving", options.bench_dir), find_library(options.library)
-        requests = ensure_requests(options.cache / "requests")
-        models: dict[str, dict[str, Path]] = {}
-        for precision in options.precisions:
-            console.print(f"Optimising W1, {precision}")
-            models[precision] = {
-                "unsplit": fuse("W1", precision, options.cache, library),
-                "split": fuse("W1", precision, options.cache, library, USER_INPUTS),
-            }
-        precisions = loaded_precisions({"W1 split": {one: by["split"] for one, by in models.items()}}, library)
-        for precision in options.precisions:
-            for form in options.forms:
-                console.print(f"Measuring {precision}, {form}")
-                both, own = (requests[shape] for shape in FORMS[form])
-                config = default_config(usable_cpus())
-                output = run_program(
-                    program,
-                    {
-                        "requests": both,
-                        "protocol": "eas",
-                        "library": library,
-                        "contestants": json.dumps(contestants(models[precision], precision, own, config)),
-                        "threads": options.threads,
-                        "seconds": options.seconds,
-                        "warmup": options.warmup,
-                        "rounds": options.rounds,
-                    },
-                )
-                cases.append(summarise(precision, form, output))
-    except (ProgramError, FileNotFoundError) as error:
-        console.print(f"[bold red]The run failed:[/] {escape(str(error))}")
-        return 1
-    targets = [] if options.quick else judge(cases)
-    console.print(_table(cases))
-    if options.quick:
-        console.print("A quick run: the answers agree; its figures are no measurement, and are held against no target.")
-    else:
-        print_targets(console, targets)
-    write_results(
-        options.output,
-        {
-            "benchmark": "user_items",
-            "quick": options.quick,
-            "environment": environment,
-            "settings": {"rounds": options.rounds, "seconds": options.seconds, "precisions": precisions},
-            "cases": cases,
-            "targets": [target.to_json() for target in targets],
-        },
-    )
-    console.print(f"Written to {options.output}")
-    return 1 if options.strict and not all(target.ok for target in targets) else 0
+    """Run the benchmark, and return its exit status."""
+    description = "Measure what computing the user's side of a request once brings."
+    parser = BenchmarkParser("bench_user_items", description, rounds=7, seconds=2, of="each model")
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
+    parser.add_argument("--forms", nargs="+", choices=list(FORMS), default=list(FORMS))
+    parser.add_threads()
+    parser.add_programs()
+    return run_benchmark("user_items", parser.parse(arguments), _measure)
 
 
 if __name__ == "__main__":

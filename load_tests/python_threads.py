@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -23,9 +22,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from load_tests._benchmark import BenchmarkParser, finish
 from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT
-from load_tests._report import Target, print_targets, results_file, write_results
+from load_tests._report import Target
 from load_tests.request_files import random_inputs
 from load_tests.workloads import ensure_model
 from processor import Model
@@ -110,23 +110,6 @@ def _description_us(model: Model, requests: Sequence[Inputs]) -> float:
     return min(rounds) * 1e6
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure how the Python binding scales from one thread to two.")
-    parser.add_argument("--quick", action="store_true", help="check answers and plumbing; the figures mean nothing")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
-    parser.add_argument("--workload", choices=["W1", "tiny"], default="W1", help="the target is for W1")
-    parser.add_argument("--rows", type=int, default=128, help="batch size (default 128)")
-    parser.add_argument("--rounds", type=int, help="rounds of each number of threads (default 5)")
-    parser.add_argument("--seconds", type=float, help="length of a round (default 3)")
-    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
-    parser.add_argument("--output", type=Path, help="file of the results (default results/python_threads.json)")
-    parsed = parser.parse_args(arguments)
-    parsed.rounds = parsed.rounds or (1 if parsed.quick else 5)
-    parsed.seconds = parsed.seconds or (0.2 if parsed.quick else 3.0)
-    parsed.output = parsed.output or results_file("python_threads", parsed.quick)
-    return parsed
-
-
 def _measure(model: Model, forms: Mapping[str, Sequence[Inputs]], options: argparse.Namespace) -> list[dict[str, Any]]:
     columns = (TextColumn("{task.description:<24}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
     cases = []
@@ -171,19 +154,12 @@ def _table(cases: Sequence[dict[str, Any]]) -> Table:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print and write.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        The command line; else that of the process.
-
-    Returns
-    -------
-    status : int
-        0; 1 with --strict if a target was missed.
-    """
-    options = _parse(arguments)
+    """Measure, print and write; the exit status is 1 with --strict if a target was missed."""
+    description = "Measure how the Python binding scales from one thread to two."
+    parser = BenchmarkParser("python_threads", description, rounds=5, seconds=3, of="each number of threads")
+    parser.add_argument("--workload", choices=["W1", "tiny"], default="W1", help="the target is for W1")
+    parser.add_argument("--rows", type=int, default=128, help="batch size (default 128)")
+    options = parser.parse(arguments)
     console = Console()
     environment = describe_environment(ROOT)
     forms = _forms(options.workload, options.rows)
@@ -201,20 +177,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             Target(f"two threads over one, strings as {case['strings']}", case["speedup"], SPEEDUP, at_least=True)
             for case in cases
         ]
-        print_targets(console, targets)
-    write_results(
-        options.output,
-        {
-            "benchmark": "python_threads",
-            "quick": options.quick,
-            "environment": environment,
-            "settings": {"rounds": options.rounds, "seconds": options.seconds, "config": CONFIG},
-            "cases": cases,
-            "targets": [target.to_json() for target in targets],
-        },
-    )
-    console.print(f"Written to {options.output}")
-    return 1 if options.strict and not all(target.ok for target in targets) else 0
+    results = {
+        "benchmark": "python_threads",
+        "quick": options.quick,
+        "environment": environment,
+        "settings": {"rounds": options.rounds, "seconds": options.seconds, "config": CONFIG},
+        "cases": cases,
+    }
+    return finish(console, options, results, targets)
 
 
 if __name__ == "__main__":

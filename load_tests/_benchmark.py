@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts that benchmarks share: their options, a run of `bench_serving`, and the end of a run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from load_tests._environment import describe_environment, usable_cpus
+from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
+from load_tests._report import Target, make_console, print_targets, results_file, write_results
+
+__all__ = ["BenchmarkParser", "Measured", "finish", "measure_engines", "run_benchmark"]
+
+#: Exit status of `bench_serving` if the answers of two engines differ.
+_ANSWERS_DIFFER = 2
+_QUICK = "A quick run: the answers agree; its figures are no measurement, and are held against no target."
+
+
+class BenchmarkParser(argparse.ArgumentParser):
+    """A parser with the options that benchmarks share.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file of results, without its suffix.
+    description : str
+    rounds : int
+        Default of `--rounds`; 1 in a quick run.
+    seconds : float
+        Default of `--seconds`, the length of a round [s]; 0.2 in a quick run.
+    of : str
+        What has rounds.
+    """
+
+    def __init__(self, name: str, description: str, *, rounds: int, seconds: float, of: str = "each engine") -> None:
+        super().__init__(description=description)
+        self._name, self._rounds, self._seconds = name, rounds, seconds
+        self.add_argument("--quick", action="store_true", help="check answers and plumbing; the figures mean nothing")
+        self.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
+        self.add_argument("--rounds", type=int, help=f"rounds of {of} (default {rounds})")
+        self.add_argument("--seconds", type=float, help=f"length of a round (default {seconds:g})")
+        self.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
+        self.add_argument("--output", type=Path, help=f"file of the results (default results/{name}.json)")
+
+    def add_programs(self, program: str = "bench_serving") -> None:
+        """Add the options that say where the native program and the library are."""
+        self.add_argument("--bench-dir", type=Path, help=f"folder of the program {program}")
+        self.add_argument("--library", type=Path, help="libprocessor.so")
+
+    def add_threads(self) -> None:
+        """Add the number of client threads."""
+        self.add_argument("--threads", type=int, default=usable_cpus(), help="client threads (default: one a CPU)")
+
+    def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
+        """Parse a command line, and fill in the defaults that depend on `--quick`."""
+        options = self.parse_args(arguments)
+        options.rounds = options.rounds or (1 if options.quick else self._rounds)
+        options.seconds = options.seconds or (0.2 if options.quick else self._seconds)
+        options.warmup = 0.05 if options.quick else 0.5
+        options.output = options.output or results_file(self._name, options.quick)
+        return options
+
+
+def measure_engines(
+    options: argparse.Namespace,
+    requests: Path,
+    *,
+    tick: Callable[[], None] = lambda: None,
+    prefix: Sequence[str] = (),
+    **arguments: object,
+) -> Any:
+    """Run `options.program`, which is `bench_serving`, with the rounds and the library of `options`.
+
+    Parameters
+    ----------
+    options : Namespace
+    requests : Path
+        File of requests.
+    tick : callable
+        Called a few times a second while it runs.
+    prefix : sequence of str
+        Command to run it under.
+    **arguments
+        Further arguments of the program, or others in the place of the usual ones; `contestants` may be a list.
+
+    Raises
+    ------
+    ProgramError
+        It failed.
+    """
+    contestants = arguments.get("contestants")
+    if isinstance(contestants, list):
+        arguments["contestants"] = json.dumps(contestants)
+    usual = {
+        "requests": requests,
+        "protocol": "eas",
+        "library": options.library,
+        "threads": getattr(options, "threads", usable_cpus()),
+        "seconds": options.seconds,
+        "warmup": options.warmup,
+        "rounds": options.rounds,
+    }
+    return run_program(options.program, usual | arguments, tick, prefix)
+
+
+@dataclass
+class Measured:
+    """What a benchmark measured.
+
+    Attributes
+    ----------
+    cases : list of dict
+        As they stand in the file of results.
+    table : Table
+        The same for readers.
+    targets : list of Target
+        What the figures are held against, unless the run is quick.
+    settings : dict
+        Settings of the run besides `rounds` and `seconds`.
+    notes : list of str
+        Lines below the table.
+    """
+
+    cases: list[dict[str, Any]]
+    table: Table
+    targets: list[Target]
+    settings: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def run_benchmark(
+    name: str, options: argparse.Namespace, measure: Callable[[argparse.Namespace, Console], Measured]
+) -> int:
+    """Find `bench_serving` and the library, measure, print and write.
+
+    Parameters
+    ----------
+    name : str
+        Of the benchmark, as it stands in the file of results.
+    options : Namespace
+        From a `BenchmarkParser` with `add_programs`.
+    measure : callable
+        Measures, with `options.library` as an absolute path, and raises ProgramError or FileNotFoundError.
+
+    Returns
+    -------
+    status : int
+        0; 1 if answers differ, something failed, or with --strict a target was missed.
+    """
+    console = make_console()
+    # Before the run: a checkout may move on, and the load is to be that of others.
+    environment = describe_environment(ROOT)
+    try:
+        options.program = find_program("bench_serving", options.bench_dir)
+        options.library = find_library(options.library)
+        measured = measure(options, console)
+    except (ProgramError, FileNotFoundError) as error:
+        differ = isinstance(error, ProgramError) and error.status == _ANSWERS_DIFFER
+        console.print(f"[bold red]{'The answers differ' if differ else 'The run failed'}:[/] {escape(str(error))}")
+        return 1
+    console.print(measured.table)
+    for note in measured.notes:
+        console.print(note, soft_wrap=True)
+    targets = [] if options.quick else measured.targets
+    if options.quick:
+        console.print(_QUICK)
+    results = {
+        "benchmark": name,
+        "quick": options.quick,
+        "environment": environment,
+        "settings": {"rounds": options.rounds, "seconds": options.seconds, **measured.settings},
+        "cases": measured.cases,
+    }
+    return finish(console, options, results, targets)
+
+
+def finish(console: Console, options: argparse.Namespace, results: dict[str, Any], targets: Sequence[Target]) -> int:
+    """Print the targets, write the results with them to `options.output`, and return the exit status."""
+    print_targets(console, targets)
+    write_results(options.output, results | {"targets": [target.to_json() for target in targets]})
+    console.print(f"Written to {options.output}")
+    return 1 if options.strict and not all(target.ok for target in targets) else 0
