@@ -77,11 +77,11 @@ host-go: lib
 	$(Q)mkdir -p build/host-go
 	$(Q)$(GO_BUILD) -o $(abspath build/host-go)/ ./cmd/recprocessor-host ./cmd/loadgen ./cmd/client-example
 
-## demo: train a click model, serve it from C, Python and Go, and print one table
+## demo: train a click model, optimize it, serve it from C, Python and Go, and print one table
 demo: lib $(VENV)/.stamp-in-place $(VENV)/.stamp-demo
 	$(Q)$(BIN)/python -m demo
 
-## demo-proxy: split traffic between two versions, promote, roll back under load of three clients; shows the page
+## demo-proxy: split traffic between two versions, promote, roll back under load of three clients; draws the dashboard
 demo-proxy: lib $(VENV)/.stamp-in-place $(VENV)/.stamp-demo-proxy
 	$(Q)$(BIN)/python -m demo.proxy
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from demo import wire
-from demo.measure import ServingError, Timing, run_tool
+from demo.measure import TOLERANCE, ServingError, Timing, megabytes, run_tool
 from demo.workload import Workload
 
 
@@ -32,11 +32,13 @@ def compile_host(root: Path, library: Path, folder: Path) -> Path:
 class CHost:
     """Starts the host once per question: it loads the model, answers a file of requests, or runs its timing loop."""
 
-    name = "libprocessor, C program"
+    name = "libprocessor, C"
     short = "C"
     key = "c"
+    tolerance = TOLERANCE
 
     def __init__(self, program: Path, model: Path, config: Mapping[str, Any], output: str) -> None:
+        self.megabytes = megabytes(model)
         self._command = [str(program), str(model), "--protocol", "tfserving", "--config", json.dumps(config), "--json"]
         self._output = output
 

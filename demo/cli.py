@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the demo; answer 0 if every score agreed with TensorFlow's, 1 if not or on an error."""
-    description = "Train a click model on MovieLens-100K, serve it in three ways, compare each with TensorFlow."
+    description = "Train a click model, optimize it, serve it from C, Python and Go, and compare each with TensorFlow."
     parser = argparse.ArgumentParser(prog="python -m demo", description=description)
     parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "demo", help="folder for what a later run uses")
     parser.add_argument("--json", type=Path, default=ROOT / "results" / "demo.json", help="where to write the figures")

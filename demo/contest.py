@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from demo.measure import ServingError, Timed, Timing, WayIn, usable_cpus
+from demo.measure import TOLERANCE, ServingError, Timed, Timing, WayIn, usable_cpus
 from demo.report import Line
 from demo.terminal import Terminal
 from demo.workload import Workload
@@ -65,11 +65,12 @@ def contest(
                     timings.setdefault((one.key, question.work.name), []).append(timing)
                     done += 1
                     advance(done, total)
+    tolerances = {way.key: way.tolerance for way in ways}
     lines = []
     for question in questions:
         for one in everyone:
             key = one.key, question.work.name
-            lines.append(_line(one, question, found.get(key), timings[key]))
+            lines.append(_line(one, question, found.get(key), timings[key], tolerances.get(one.key, TOLERANCE)))
     return lines
 
 
@@ -86,7 +87,9 @@ def difference(scores: NDArray[np.float32], expected: NDArray[np.float32]) -> fl
     return float(np.abs(scores.astype(np.float64) - expected.astype(np.float64)).max())
 
 
-def _line(one: Timed, question: Question, scores: NDArray[np.float32] | None, rounds: Sequence[Timing]) -> Line:
+def _line(
+    one: Timed, question: Question, scores: NDArray[np.float32] | None, rounds: Sequence[Timing], tolerance: float
+) -> Line:
     from demo.train import auc
 
     work = question.work
@@ -99,4 +102,6 @@ def _line(one: Timed, question: Question, scores: NDArray[np.float32] | None, ro
         difference=None if scores is None else difference(scores, question.expected),
         compared=0 if scores is None else len(scores),
         rounds=rounds,
+        megabytes=one.megabytes,
+        tolerance=tolerance,
     )

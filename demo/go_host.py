@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from demo import wire
-from demo.measure import ServingError, Timing, closed_loop, in_order, run_tool
+from demo.measure import TOLERANCE, ServingError, Timing, closed_loop, in_order, megabytes, run_tool
 from demo.workload import MODEL_NAME, TIMED, Workload
 
 METHOD = "/tensorflow.serving.PredictionService/Predict"
@@ -57,8 +57,10 @@ class GoHost:
     name = "libprocessor, Go gRPC"
     short = "Go"
     key = "go_grpc"
+    tolerance = TOLERANCE
 
-    def __init__(self, call: Callable[[bytes], bytes], output: str) -> None:
+    def __init__(self, call: Callable[[bytes], bytes], output: str, size: float) -> None:
+        self.megabytes = size
         self._call, self._output = call, output
 
     def scores(self, work: Workload) -> NDArray[np.float32]:
@@ -81,7 +83,7 @@ def go_host(program: Path, model: Path, config: Mapping[str, Any], output: str, 
     try:
         address = _listening(server, log)
         with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
-            yield GoHost(channel.unary_unary(METHOD), output)
+            yield GoHost(channel.unary_unary(METHOD), output, megabytes(model))
     except grpc.RpcError as error:
         raise ServingError(f"Go gRPC server: {error.code().name}: {error.details()}") from error
     finally:

@@ -11,12 +11,16 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from demo.workload import Workload
+
+#: Largest difference of a score from TensorFlow's that the demo accepts of what computes in fp32.
+TOLERANCE = 1e-5
 
 _T = TypeVar("_T")
 
@@ -43,22 +47,43 @@ class Timing:
 
 
 class Timed(Protocol):
-    """Something that answers requests and can be measured: `name` is for the table, `key` for the JSON."""
+    """Something that answers requests and can be measured.
+
+    Attributes
+    ----------
+    name, key : str
+        For the table and for the JSON.
+    megabytes : float
+        Size of the model that it serves [MB].
+    """
 
     name: str
     key: str
+    megabytes: float
 
     def measure(self, work: Workload, threads: int, seconds: float) -> Timing:
         """Let `threads` clients each send one request after the other for `seconds`."""
 
 
 class WayIn(Timed, Protocol):
-    """A way in to the processor; `short` is for the progress bar."""
+    """A way in to the processor; `short` is for the progress bar.
+
+    Attributes
+    ----------
+    tolerance : float
+        Largest difference of its scores from TensorFlow's that the demo accepts.
+    """
 
     short: str
+    tolerance: float
 
     def scores(self, work: Workload) -> NDArray[np.float32]:
         """Answer the scores of all rows [rows] float32."""
+
+
+def megabytes(folder: Path) -> float:
+    """Return the size of all files in a folder [MB]."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
 
 
 def usable_cpus() -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from demo.measure import ServingError, Timing, closed_loop, in_order
+from demo.measure import TOLERANCE, ServingError, Timing, closed_loop, in_order, megabytes
 from demo.workload import TIMED, Workload
 
 
@@ -21,8 +21,10 @@ class PythonHost:
     name = "libprocessor, Python"
     short = "Python"
     key = "python"
+    tolerance = TOLERANCE
 
-    def __init__(self, model: Any, output: str) -> None:
+    def __init__(self, model: Any, output: str, size: float) -> None:
+        self.megabytes = size
         self._model, self._output = model, output
 
     def scores(self, work: Workload) -> NDArray[np.float32]:
@@ -40,6 +42,6 @@ def python_host(model: Path, config: Mapping[str, Any], output: str) -> Iterator
 
     try:
         with processor.Model(model, config=dict(config)) as loaded:
-            yield PythonHost(loaded, output)
+            yield PythonHost(loaded, output, megabytes(model))
     except processor.ProcessorError as error:
         raise ServingError(f"processor.Model: {error}") from error

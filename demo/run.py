@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from demo import go_host, movielens, report, workload
+from demo import go_host, movielens, optimized, report, workload
 from demo.c_host import CHost, compile_host
 from demo.contest import Question, contest
 from demo.measure import ServingError, WayIn, usable_cpus
@@ -114,6 +114,11 @@ def _ways(
     with terminal.step("Compile the C host"):
         program = compile_host(options.root, library, options.cache / "c_host")
     yield CHost(program, model, config, OUTPUT)
+    for precision in optimized.TOLERANCES:
+        target = options.cache / "optimized" / precision
+        with terminal.step(f"Optimize the model in {precision}"):
+            optimized.optimize(options.root, model, target, precision)
+        yield optimized.OptimizedHost(program, target, config, OUTPUT, precision)
     with terminal.step("Load the model in Python"):
         host = hosts.enter_context(python_host(model, config, OUTPUT))
     yield host

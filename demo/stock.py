@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from demo.measure import ServingError, Timing, median, run_tool
+from demo.measure import ServingError, Timing, median, megabytes, run_tool
 from demo.workload import Workload
 
 
@@ -19,7 +19,7 @@ class Stock:
     def __init__(self, program: Path, model: Path) -> None:
         if not program.is_file():
             raise ServingError(f"{program}: not there, expected the benchmark that `make build` builds")
-        self._program, self._model = program, model
+        self._program, self._model, self.megabytes = program, model, megabytes(model)
 
     def measure(self, work: Workload, threads: int, seconds: float) -> Timing:
         command = [str(self._program), "--engine", "stock", "--protocol", "tfserving", "--model", str(self._model)]

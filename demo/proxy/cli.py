@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     results = ROOT / "results"
     parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "demo", help="folder for data and models")
     parser.add_argument("--json", type=Path, default=results / "demo-proxy.json", help="where to write the figures")
-    parser.add_argument("--picture", type=Path, default=results / "demo-proxy.png", help="where to draw the page")
+    parser.add_argument("--picture", type=Path, default=results / "demo-proxy.png", help="where to draw the dashboard")
     parser.add_argument("--seconds", type=float, default=8.0, help="how long each stage is watched")
     parser.add_argument(
         "--optimize",
@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--wait",
         action=argparse.BooleanOptionalAction,
         default=sys.stdin.isatty() and sys.stdout.isatty(),
-        help="keep it running at the end, to look at the page; by default on a terminal",
+        help="keep it running at the end, to look at the dashboard; by default on a terminal",
     )
     chosen = parser.parse_args(arguments)
     if not 0.5 <= chosen.seconds <= 600:

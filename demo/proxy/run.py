@@ -12,15 +12,15 @@ import numpy as np
 from rich.markup import escape
 
 from demo import movielens, workload
-from demo.measure import ServingError
+from demo.measure import TOLERANCE, ServingError
 from demo.proxy import report, story
 from demo.proxy.clients import clients
-from demo.proxy.page import draw
+from demo.proxy.dashboard import draw
 from demo.proxy.server import Proxy, serve_words, serving
 from demo.proxy.stages import Stage, faults
 from demo.proxy.story import Story
 from demo.proxy.traffic import RATE_PER_S, Request, Traffic
-from demo.report import TOLERANCE, environment
+from demo.report import environment
 from demo.run import train_model
 from demo.terminal import Terminal
 
@@ -65,7 +65,7 @@ def run(options: Options, terminal: Terminal) -> int:
             with terminal.step("Start the proxy and a host"):
                 log = options.work / "proxy.log"
                 proxy = stack.enter_context(serving(options.root, state, log))
-            terminal.console.print(f"  Its page, to look at meanwhile: [bold]{proxy.url}/[/]", soft_wrap=True)
+            terminal.console.print(f"  The dashboard, to look at meanwhile: [bold]{proxy.url}/[/]", soft_wrap=True)
             token_file = _relative(proxy.token_file, options.root)
             terminal.console.print(f"  It asks for the token in {token_file}", soft_wrap=True)
             typed = {number: _relative(path, options.root) for number, path in models.items()}
@@ -73,7 +73,7 @@ def run(options: Options, terminal: Terminal) -> int:
             told.deploy_first()
             asking = stack.enter_context(clients(proxy.grpc, proxy.rest, story.MODEL))
             traffic = stack.enter_context(Traffic(asking, requests))
-            stages = told.under_traffic(traffic, options.seconds)
+            stages = told.under_traffic(traffic, options.seconds, lambda: _show(options, terminal, proxy))
             status = _tell(options, terminal, traffic, stages, proxy)
             with terminal.step("Stop the proxy and its host"):
                 stack.close()
@@ -114,7 +114,7 @@ def _prepare(options: Options, terminal: Terminal, folder: Path) -> tuple[dict[i
 
 
 def _tell(options: Options, terminal: Terminal, traffic: Traffic, stages: list[Stage], proxy: Proxy) -> int:
-    """Print the tables, write the JSON, show the page, and answer the exit status."""
+    """Print the tables, write the JSON, leave the dashboard open if asked, and answer the exit status."""
     console, sent = terminal.console, traffic.sent()
     found = faults(sent, stages, [client.key for client in traffic.clients])
     settings = {"seconds": options.seconds, "users": USERS, "films": FILMS, "requests_per_s_and_client": RATE_PER_S}
@@ -134,16 +134,21 @@ def _tell(options: Options, terminal: Terminal, traffic: Traffic, stages: list[S
             f"answered, within {TOLERANCE:g}."
         )
     console.print(f"All figures: {_relative(options.json, Path.cwd())}")
-    why_not = draw(terminal, proxy.url, proxy.token_file.read_text(encoding="ascii").strip(), options.picture)
-    if why_not is None:
-        console.print(f"The page: {_relative(options.picture, Path.cwd())}")
-    else:
-        console.print(f"The page is not drawn: {why_not}.")
     if options.wait:
-        console.print(f"The page is at [bold]{proxy.url}/[/] while the clients go on. Enter ends it.", soft_wrap=True)
+        console.print(
+            f"The dashboard is at [bold]{proxy.url}/[/] while the clients go on. Enter ends it.", soft_wrap=True
+        )
         with contextlib.suppress(EOFError, KeyboardInterrupt):
             input()
     return 1 if found else 0
+
+
+def _show(options: Options, terminal: Terminal, proxy: Proxy) -> None:
+    """Draw the dashboard, or say how to have it drawn."""
+    why_not = draw(terminal, proxy.url, proxy.token_file.read_text(encoding="ascii").strip(), options.picture)
+    picture = _relative(options.picture, Path.cwd())
+    said = f"The dashboard at this moment: {picture}" if why_not is None else f"Dashboard not drawn: {why_not}."
+    terminal.console.print(f"  {escape(said)}")
 
 
 def _relative(path: Path, folder: Path) -> Path:

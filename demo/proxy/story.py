@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rich.markup import escape
@@ -37,12 +37,15 @@ class Story:
         optimized = "optimized, compared with the original, " if self._how else ""
         self._say(f"Checked, {optimized}loaded, warmed up: it serves.")
 
-    def under_traffic(self, traffic: Traffic, seconds: float) -> list[Stage]:
-        """Do the rest while clients send; answer what they saw at each stage of `seconds`."""
+    def under_traffic(self, traffic: Traffic, seconds: float, show: Callable[[], None]) -> list[Stage]:
+        """Do the rest while clients send, and return what they saw at each stage of `seconds`.
+
+        `show` is called while traffic is split.
+        """
         names = ", ".join(client.name for client in traffic.clients)
-        self._terminal.console.print(f"\nThree clients begin, each {RATE_PER_S:g} requests/s: {names}.")
+        self._terminal.console.print(f"\nThree clients begin; each sends {RATE_PER_S:g} requests/s: {names}.")
         self._verb("Deploy version 2", "deploy", MODEL, str(self._models[2]), *self._how, "--shadow", "--wait")
-        self._say("Version 2 gets a copy of each request; its answers are compared and thrown away.")
+        self._say("Each request is mirrored to version 2; its answers are compared and thrown away.")
         stages = [self._watch(traffic, "shadow", "deploy 2 --shadow", {1: 100.0, 2: 0.0}, seconds)]
         self._say_guard()
         self._verb("Split the traffic", "traffic", MODEL, f"2={SHARE:g}")
@@ -50,6 +53,7 @@ class Story:
         stages.append(self._watch(traffic, "split", f"traffic 2={SHARE:g}", {1: 100.0 - SHARE, 2: SHARE}, seconds))
         self._say_users(stages[-1])
         self._say_guard()
+        show()
         self._verb("Promote version 2", "promote", MODEL, "2", "--wait")
         self._say("Version 2 is the baseline; version 1 stays warm.")
         stages.append(self._watch(traffic, "promoted", "promote 2", {1: 0.0, 2: 100.0}, seconds))

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from demo.measure import TOLERANCE
 from demo.movielens import Features
 from demo.proxy.clients import Asking
-from demo.report import TOLERANCE
 
 #: Requests each client sends in a second, at most; it never has more than one under way.
 RATE_PER_S = 50.0

@@ -21,6 +21,7 @@ class Fixed:
 
     def __init__(self, key: str, scores: NDArray[np.float32], order: list[str]) -> None:
         self.name = self.short = self.key = key
+        self.tolerance, self.megabytes = 1e-5, 0.8
         self._scores, self._order = scores, order
 
     def scores(self, work: Workload) -> NDArray[np.float32]:

@@ -23,13 +23,13 @@ SETTINGS = {"clients": 2, "rounds": 3, "seconds": 0.8}
 def make_lines(difference: float = 2e-7) -> list[Line]:
     lines = []
     for rows in (1, 100):
-        lines.append(Line(Stock.name, "tensorflow", rows, 0.78886, None, 0, ROUNDS))
-        lines.append(Line(GoHost.name, "go_grpc", rows, 0.78886, difference, 92_500, ROUNDS))
+        lines.append(Line(Stock.name, "tensorflow", rows, 0.78886, None, 0, ROUNDS, 0.82))
+        lines.append(Line(GoHost.name, "go_grpc", rows, 0.78886, difference, 92_500, ROUNDS, 0.82))
     return lines
 
 
 def test_no_name_is_wider_than_the_table_allows() -> None:
-    assert max(len(way.name) for way in (Stock, CHost, PythonHost, GoHost)) <= 23
+    assert max(len(way.name) for way in (Stock, CHost, PythonHost, GoHost)) <= 21
 
 
 def printed(renderable: object, width: int = 80) -> str:
@@ -67,12 +67,23 @@ def test_milliseconds_keep_about_three_digits(us: float, text: str) -> None:
     ("difference", "agrees"), [(None, True), (0.0, True), (1e-5, True), (1.1e-5, False), (float("nan"), False)]
 )
 def test_line_agrees_within_the_tolerance(difference: float | None, agrees: bool) -> None:
-    assert Line("way", "way", 1, 0.8, difference, 10, ROUNDS).agrees is agrees
+    assert Line("way", "way", 1, 0.8, difference, 10, ROUNDS, 0.82).agrees is agrees
 
 
 def test_sentences_name_the_way_that_differs() -> None:
     text = "\n".join(report.sentences(make_lines(3e-5), ENVIRONMENT, SETTINGS, None))
     assert f"differ from TensorFlow's by more than 1e-05: {GoHost.name}, rows: 1;" in text
+
+
+def test_a_line_of_another_precision_has_a_tolerance_of_its_own() -> None:
+    faster = [Timing(10.0 * timing.requests_per_s, 9.0, 12.0) for timing in ROUNDS]
+    lines = [*make_lines(), Line("optimized fp32, C", "optimized_fp32_c", 1, 0.789, 2e-7, 92_500, faster, 0.9)]
+    lines += [Line("optimized bf16, C", "optimized_bf16_c", 1, 0.788, 3e-3, 92_500, faster, 0.7, 1e-2)]
+    text = "\n".join(report.sentences(lines, ENVIRONMENT, SETTINGS, None))
+    assert (
+        "All scores agree with TensorFlow's within 1e-05 (optimized bf16, C: 0.01); each line compared 92,500" in text
+    )
+    assert "10.0 times TensorFlow's requests/s with 1 row per request" in text
 
 
 def test_sentences_say_why_go_was_left_out() -> None:
@@ -93,6 +104,7 @@ def test_json_holds_medians_and_every_round() -> None:
     ]
     entry = found["results"][1]
     assert entry["median"] == {"requests_per_s": 2000.0, "p50_us": 80.0, "p99_us": 1500.0}
+    assert entry["model_megabytes"] == 0.82
     assert len(entry["rounds"]) == 3
     assert entry["max_abs_difference"] == 2e-7
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A picture of the page, where there is a browser; nothing depends on it."""
+"""A picture of the dashboard, where there is a browser; nothing depends on it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,32 @@ from demo.terminal import Terminal
 
 _COMMANDS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _LIVE_MS = 10_000
-#: So that its lines of the last minutes have something to show.
+#: So that the charts of the last minutes have something to show.
 _WATCH_MS = 2_000
 
 
 def draw(terminal: Terminal, url: str, token: str, file: Path) -> str | None:
-    """Log in, and write a picture of the whole page to a file; answer why not, if there is none."""
-    command = next((path for name in _COMMANDS if (path := shutil.which(name))), None)
-    if command is None:
-        return "no Chromium was found"
+    """Log in, and write a picture of the dashboard to a file; return why not, and how to mend it, if there is none."""
     if importlib.util.find_spec("playwright") is None:
-        return "playwright is not installed"
+        return "playwright is not installed (make demo-proxy)"
+    command = next((path for name in _COMMANDS if (path := shutil.which(name))), None) or _playwrights()
+    if command is None:
+        return "no Chromium (.venv/bin/playwright install chromium)"
     file.parent.mkdir(parents=True, exist_ok=True)
-    with terminal.step("Draw the page"):
+    with terminal.step("Draw the dashboard"):
         return _picture(command, url, token, file)
+
+
+def _playwrights() -> str | None:
+    """Return the Chromium that playwright has downloaded, if it has."""
+    from playwright.sync_api import Error, sync_playwright
+
+    try:
+        with sync_playwright() as playwright:
+            found = playwright.chromium.executable_path
+    except (Error, OSError):
+        return None
+    return found if Path(found).is_file() else None
 
 
 def _picture(command: str, url: str, token: str, file: Path) -> str | None:
@@ -32,18 +44,18 @@ def _picture(command: str, url: str, token: str, file: Path) -> str | None:
 
     try:
         with sync_playwright() as playwright:
-            # As root, in a container, it has no sandbox; it sees nothing but our own page.
+            # As root, in a container, it has no sandbox; it sees nothing but our own dashboard.
             browser = playwright.chromium.launch(
                 executable_path=command, args=["--no-sandbox", "--disable-dev-shm-usage"]
             )
             try:
-                page = browser.new_page(viewport={"width": 1280, "height": 900})
+                page = browser.new_page(viewport={"width": 1280, "height": 860})
                 page.goto(url)
                 page.get_by_label("Token", exact=True).fill(token)
                 page.keyboard.press("Enter")
                 page.locator(".connection.up").wait_for(timeout=_LIVE_MS)
                 page.wait_for_timeout(_WATCH_MS)
-                page.screenshot(path=file, full_page=True)
+                page.screenshot(path=file)
             finally:
                 browser.close()
     except (Error, OSError) as error:
