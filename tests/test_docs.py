@@ -29,9 +29,9 @@ def _document(name: str) -> str:
     return (ROOT / "docs" / name).read_text(encoding="utf-8")
 
 
-def _snippet(language: str) -> str:
-    """Return the one block of a language in the README."""
-    (block,) = re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+def _snippet(language: str, text: str = README) -> str:
+    """Return the first block of a language in a document: a whole program."""
+    block: str = re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)[0]
     return block
 
 
@@ -244,6 +244,13 @@ def test_readme_opens_with_where_it_is_and_two_commands() -> None:
     assert [line.partition(" #")[0].strip() for line in rest.splitlines()[:2]] == ["make demo", "make test"]
 
 
+def test_readme_is_short_and_its_picture_small() -> None:
+    assert README.partition("\n## Documentation\n")[0].count("\n") <= 150
+    (picture,) = re.findall(r"!\[[^\]]+\]\((docs/[^)]+\.png)\)", README)
+    assert (ROOT / picture).stat().st_size < 200_000
+    assert f"--picture {picture}`" in _document("demo.md")
+
+
 def test_command_line_is_documented() -> None:
     answer = subprocess.run(
         [sys.executable, "-m", "processor", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -266,7 +273,7 @@ def test_decisions_are_numbered_and_complete() -> None:
 
 def test_picture_is_drawn_for_light_and_dark() -> None:
     picture = ROOT / "docs" / "overview.svg"
-    assert "docs/overview.svg" in README
+    assert "(overview.svg)" in _document("architecture.md")
     assert ElementTree.parse(picture).getroot().tag.endswith("svg")
     light, _, dark = picture.read_text(encoding="utf-8").partition("@media (prefers-color-scheme: dark)")
     classes = set(re.findall(r'class="(\w+)', dark.partition("</style>")[2])) - {"head", "mono"}
@@ -275,13 +282,13 @@ def test_picture_is_drawn_for_light_and_dark() -> None:
         assert f".{name} {{" in dark
 
 
-# The README's snippets.
+# The programs in the documents.
 
 
 def test_what_the_snippets_write_is_ignored() -> None:
     ignored = set((ROOT / ".gitignore").read_text(encoding="utf-8").splitlines())
-    text = README + _document("graph_tools.md") + _document("cost_model.md")
-    written = {"model", "host.c", *re.findall(r"`cc host\.c -o (\w+)", README)}
+    text = README + "".join(map(_document, ("c.md", "graph_tools.md", "cost_model.md")))
+    written = {"model", "host.c", *re.findall(r"`cc host\.c -o (\w+)", text)}
     written |= {two for _, two in re.findall(r"^graph-tools (cut|fuse|optimize) \w+ (\w+)", text, re.MULTILINE)}
     written |= set(re.findall(r"^(?:graph-tools|cost-model) .*--(?:report|out|plot) (\S+)", text, re.MULTILINE))
     assert {"cut", "fused", "optimized", "host", "cut.json", "profile.json"} <= written
@@ -304,9 +311,9 @@ def test_python_snippet_runs(workplace: Path) -> None:
 
 
 def test_c_snippet_runs(workplace: Path) -> None:
-    (workplace / "host.c").write_text(_snippet("c"), encoding="utf-8")
-    (command,) = re.findall(r"`(cc host\.c -o host [^`]+)`", README)
-    # As the README has it, in a folder of its own: the paths of the checkout are put in front.
+    (workplace / "host.c").write_text(_snippet("c", _document("c.md")), encoding="utf-8")
+    (command,) = re.findall(r"`(cc host\.c -o host [^`]+)`", _document("c.md"))
+    # As the document has it, in a folder of its own: the paths of the checkout are put in front.
     command = command.replace("-Ilibprocessor", f"-I{ROOT}/libprocessor").replace("-Lprocessor", f"-L{ROOT}/processor")
     command = command.replace("$PWD/processor", f"{ROOT}/processor")
     subprocess.run([*command.split(), "-Wall", "-Wextra", "-Werror"], cwd=workplace, check=True)
@@ -319,7 +326,7 @@ def test_go_snippet_runs(workplace: Path) -> None:
     require("go", "cc")
     program = workplace / "go"
     program.mkdir()
-    (program / "main.go").write_text(_snippet("go"), encoding="utf-8")
+    (program / "main.go").write_text(_snippet("go", _document("go.md")), encoding="utf-8")
     module = ROOT / "libprocessor" / "go"
     wanted = re.search(r"^go (\S+)$", (module / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)
     assert wanted is not None
