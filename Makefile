@@ -231,6 +231,7 @@ lint: $(VENV)/.stamp-lint
 	$(Q)$(BIN)/python tools/make_protos.py --check
 	$(Q)$(BIN)/python tools/check_tree.py
 	$(Q)$(BIN)/python tools/check_names.py
+	$(Q)found=$$($(BIN)/lint-imports --no-cache) || { echo "$$found"; exit 1; }
 
 ## fmt: format C, C++, Go and Python
 fmt: $(VENV)/.stamp-lint

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may import whom: the direction of dependencies that docs/architecture.md states."""
+"""Who may import whom, as far as the contracts in pyproject.toml cannot say it (`make lint` checks those)."""
 
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 import subprocess
 import sys
@@ -115,6 +116,27 @@ def test_package_imports_only_what_it_may(package: str) -> None:
         if name not in allowed and not (is_late and name in late)
     ]
     assert not wrong
+
+
+def _own_imports(path: Path, modules: dict[str, Path]) -> set[str]:
+    """Name the modules of a package that a file imports, early or late."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in modules else node.module for name in names}
+    return found & modules.keys()
+
+
+@pytest.mark.parametrize("package", ["processor", "graph_tools", "cost_model", "serving_proxy", "load_tests", "demo"])
+def test_files_of_a_package_import_each_other_in_no_circle(package: str) -> None:
+    modules = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in (ROOT / package).rglob("*.py")
+    }
+    graphlib.TopologicalSorter({name: _own_imports(path, modules) for name, path in modules.items()}).prepare()
 
 
 def test_late_imports_are_seen() -> None:

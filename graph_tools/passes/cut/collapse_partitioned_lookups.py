@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from graph_tools.analysis.sizes import SizeFinder, drop_same_shape_reshapes
+from graph_tools.analysis.sizes import SizeFinder
 from graph_tools.graph import Node, Output, attribute, dtype_of, is_constant, operand, skip, source
 from graph_tools.graph.sparse_lookup import add_lookup, table_of
 from graph_tools.model import Model
@@ -28,6 +28,7 @@ from graph_tools.recognition.lookups.partitions import (
 from graph_tools.rewriting.chains import chain_between
 from graph_tools.rewriting.protocol import Pass
 from graph_tools.rewriting.replace import replace_output
+from graph_tools.rewriting.sizes import drop_same_shape_reshapes
 from graph_tools.tensors import Concatenated, TensorSource
 
 _WHY = "the parts of the table are one table now"

@@ -7,13 +7,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from graph_tools.analysis.sizes import SizeFinder, Symbol, add_size, drop_same_shape_reshapes
+from graph_tools.analysis.sizes import SizeFinder, Symbol
 from graph_tools.graph import Graph, Output, attribute
 from graph_tools.model import Model
 from graph_tools.recognition.lookups.safe_lookup import SEGMENTS, Finders, SafeLookup, find_safe_lookup
 from graph_tools.rewriting.add_nodes import add_element, add_first_column, int32_scalar, shared_const
 from graph_tools.rewriting.protocol import Pass
 from graph_tools.rewriting.replace import replace_output, sweep
+from graph_tools.rewriting.sizes import add_size, drop_same_shape_reshapes
 
 _WHY = "a shorter safe_embedding_lookup_sparse gives the same rows"
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from graph_tools.analysis.sizes import drop_same_shape_reshapes
 from graph_tools.graph import Graph, Output, attribute
 from graph_tools.model import Model
 from graph_tools.recognition.lookups.columns import Column, find_column
@@ -16,6 +15,7 @@ from graph_tools.rewriting.add_nodes import add_reshape, int32_scalar, shared_co
 from graph_tools.rewriting.chains import clone_chain
 from graph_tools.rewriting.protocol import Pass
 from graph_tools.rewriting.replace import replace_output
+from graph_tools.rewriting.sizes import drop_same_shape_reshapes
 
 _WHY = "a column of one value per row needs no sparse tensor"
 

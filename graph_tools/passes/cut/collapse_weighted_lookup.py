@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from graph_tools.analysis.sizes import drop_same_shape_reshapes
 from graph_tools.graph import Graph, Node, Output, attribute, is_constant, operand, skip, source
 from graph_tools.model import Model
 from graph_tools.recognition.lookups.safe_lookup import (
@@ -26,6 +25,7 @@ from graph_tools.rewriting.outcome import Found
 from graph_tools.rewriting.pattern import const, op, value
 from graph_tools.rewriting.protocol import Pass
 from graph_tools.rewriting.replace import replace_output
+from graph_tools.rewriting.sizes import drop_same_shape_reshapes
 
 _WHY = "a shorter weighted safe_embedding_lookup_sparse gives the same rows"
 
