@@ -99,7 +99,7 @@ def check_report(path: Path | None) -> None:
 
 def deliver(data: dict[str, Any], path: Path | None, as_json: bool) -> None:
     """Write a report to its file, and to stdout with `--json`."""
-    from graph_tools.report import to_text, write_json
+    from graph_tools.json_data import to_text, write_json
 
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from graph_tools.json_data import as_data
 from graph_tools.model import Model
 from graph_tools.readers.unknown_ops import UnknownOp
-from graph_tools.report.data import as_data
 from graph_tools.report.version import version
 from graph_tools.rewriting.protocol import PassResult
 from graph_tools.store.layout import row_stride

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from graph_tools.json_data import as_data
 from graph_tools.report.cut import CutReport, is_lossy
-from graph_tools.report.data import as_data
 from graph_tools.report.fuse import FuseReport
 from graph_tools.verbs.precision import as_manifest
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from graph_tools.graph.op_library import Libraries, load_libraries
-from graph_tools.report.data import as_data
+from graph_tools.json_data import as_data
 from graph_tools.verbs.inspect import Inspection, SignatureInfo, TensorInfo, by_name, inspect_model
 
 SCHEMA = "diff_report/1"

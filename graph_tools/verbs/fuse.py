@@ -11,6 +11,7 @@ from pathlib import Path
 from graph_tools.analysis.contractions import drop_marks, mark_contractions
 from graph_tools.analysis.user_rows import all_user_inputs
 from graph_tools.graph.op_library import Libraries, load_libraries, load_library, require_for
+from graph_tools.json_data import as_data
 from graph_tools.model import Model
 from graph_tools.options import CutOptions, FuseOptions
 from graph_tools.passes.cut import check_skipped, cutting_pass_names
@@ -21,7 +22,6 @@ from graph_tools.passes.fuse import fusing_pass_names, fusing_passes
 from graph_tools.progress import Progress, Silent
 from graph_tools.readers.saved_tables import TableOutput
 from graph_tools.report.cut import describe_source
-from graph_tools.report.data import as_data
 from graph_tools.report.fuse import FusedPass, FuseReport, describe_sites, our_nodes
 from graph_tools.report.table_files import describe_table_files
 from graph_tools.rewriting.protocol import Pass

@@ -12,6 +12,7 @@ from typing import Any
 from graph_tools.analysis.unused_tensors import mark_unused_tensors
 from graph_tools.graph import is_native
 from graph_tools.graph.op_library import Libraries, is_ours, load_libraries
+from graph_tools.json_data import as_data
 from graph_tools.model import Endpoint, HashTableContent, Model
 from graph_tools.model.tables import SparseTable
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
@@ -19,7 +20,6 @@ from graph_tools.readers import read_model
 from graph_tools.readers.graph_def import is_graph_def, parse_graph_def
 from graph_tools.readers.saved_model import choose_meta_graph, read_proto
 from graph_tools.report.cut import disk_bytes
-from graph_tools.report.data import as_data
 from graph_tools.store import TableSpec
 from graph_tools.tensors import TensorSource, byte_size
 

@@ -242,7 +242,7 @@ def _certificate(measured: VerifyReport, losses: list[Loss]) -> Certificate:
 
 def as_manifest(found: Precision) -> dict[str, Any]:
     """Return what the library reads when it loads the artefact."""
-    from graph_tools.report.data import as_data
+    from graph_tools.json_data import as_data
 
     data: dict[str, Any] = as_data(found)
     del data["losses"]

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from graph_tools.report.data import as_data
+from graph_tools.json_data import as_data
 from graph_tools.verification.compare import OutputComparison, Tolerance
 from graph_tools.verification.evidence import Evidence, weaknesses
 from graph_tools.verification.settings import Settings

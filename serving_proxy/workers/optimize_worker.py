@@ -50,7 +50,7 @@ def main(text: str) -> int:
     lower_priority(asked["cpus"])
     from graph_tools import optimize
     from graph_tools.errors import GraphToolsError, VerificationError
-    from graph_tools.report import write_json
+    from graph_tools.json_data import write_json
 
     report = Path(asked["report"])
     try:

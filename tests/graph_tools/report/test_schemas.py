@@ -14,8 +14,8 @@ from referencing import Registry, Resource
 
 from graph_tools import cut, diff, fuse, inspect, verify
 from graph_tools.errors import VerificationError
+from graph_tools.json_data import to_text
 from graph_tools.options import CutOptions
-from graph_tools.report import to_text
 from helpers.graph_tools import cut_support, fuse_support
 from helpers.models import verify_models
 

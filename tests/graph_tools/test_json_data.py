@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph_tools.report import as_data, to_text, write_json
+from graph_tools.json_data import as_data, to_text, write_json
 
 
 @dataclass
