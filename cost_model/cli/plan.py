@@ -21,6 +21,7 @@ from cost_model.cli.reading import (
 from cost_model.errors import UsageError
 from cost_model.machine import load_machine, this_machine
 from cost_model.planning import Addition, Plan, explain, plan, plan_addition
+from cost_model.planning.report import plan_report
 from cost_model.service import ServiceTime
 from cost_model.workload import MOST_QPS, ModelLoad, Workload, load_workload
 
@@ -116,10 +117,7 @@ def plan_command(
 
         plot_plan(shown, plot)
     if as_json:
-        data = shown.to_json()
-        data |= {"addition": addition.to_json()} if addition else {}
-        data |= {"explanations": [explain(shown, name).to_json() for name in names]} if names else {}
-        print_json(data)
+        print_json(plan_report(shown, addition, [explain(shown, name) for name in names]).to_json())
     else:
         if addition:
             render_addition(addition)

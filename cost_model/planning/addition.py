@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from cost_model.errors import UsageError
 from cost_model.planning.allocation import Allocation, Plan
@@ -39,15 +38,6 @@ class Addition:
     taken_from: dict[str, int]
     before: Plan
     after: Plan
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "model": self.name,
-            "verdict": self.verdict,
-            "sentence": self.sentence,
-            "cores": self.cores,
-            "taken_from": self.taken_from,
-        }
 
 
 def plan_addition(before: Plan, model: ModelLoad, qps: float) -> Addition:

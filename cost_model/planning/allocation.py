@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 from cost_model.errors import UsageError
 from cost_model.interference import Interference
@@ -110,55 +109,3 @@ class Plan:
         there = f"{len(self.qps)} models on {len(self.machine.cores)} cores, {sum(self.qps.values()):,.0f} requests/s"
         room = self.feasible and math.isfinite(self.growth)
         return there + (f"; traffic can grow to {self.growth:.2f} x of that" if room else "")
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the plan as JSON has it; docs/schemas/plan.schema.json describes it."""
-        return {
-            "schema": "plan/1",
-            "feasible": self.feasible,
-            "reasons": list(self.reasons),
-            "growth": finite(self.growth),
-            "machine": {
-                "cores": len(self.machine.cores),
-                "nodes": len(self.machine.nodes),
-                "smt": self.machine.smt,
-                "notes": list(self.machine.notes),
-            },
-            "memory_factor": round(self.memory_factor, 4),
-            "interference": {
-                "switch": self.interference.switch,
-                "shared_cache": self.interference.shared_cache,
-                "bandwidth": self.interference.bandwidth,
-            },
-            "allocations": [self._allocation_json(one) for one in self.allocations],
-        }
-
-    def _allocation_json(self, one: Allocation) -> dict[str, Any]:
-        return {
-            "models": list(one.models),
-            "cores": list(one.cores),
-            "nodes": sorted({self.machine.cores[core].node for core in one.cores}),
-            "sessions": one.sessions,
-            "threads_per_session": one.threads_per_session,
-            "cpusets": one.cpus(self.machine),
-            "growth": finite(one.growth),
-            "predicted": {name: prediction_json(made) for name, made in one.predicted.items()},
-        }
-
-
-def finite(value: float) -> float | None:
-    """Return what JSON can hold: null in place of infinity."""
-    return round(value, 6) if math.isfinite(value) else None
-
-
-def prediction_json(made: Prediction) -> dict[str, Any]:
-    return {
-        "qps": finite(made.qps),
-        "utilisation": finite(made.utilisation),
-        "mean_wait_ms": finite(made.mean_wait_ms),
-        "p50_ms": finite(made.p50_ms),
-        "p99_ms": finite(made.p99_ms),
-        "late": finite(made.late),
-        "slo_p99_ms": finite(made.slo_p99_ms),
-        "meets": made.meets,
-    }

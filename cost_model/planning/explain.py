@@ -6,9 +6,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from cost_model.planning.allocation import Allocation, Plan, finite, prediction_json
+from cost_model.planning.allocation import Allocation, Plan
 from cost_model.planning.planner import disturbed_text, parts_of, served, sizing_of
 from cost_model.planning.sizing import Sizing
 from cost_model.queueing import Prediction
@@ -77,31 +76,6 @@ class Explanation:
     def at(self, cores: int) -> CurvePoint | None:
         """Return the point of the curve for a number of cores, if it is there."""
         return next((point for point in self.curve if point.cores == cores), None)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "model": self.name,
-            "shares_with": [name for name in self.allocation.models if name != self.name],
-            "cores": len(self.allocation.cores),
-            "need": self.need,
-            "demand_cores": finite(self.demand_cores),
-            "demand_pool_cores": finite(self.demand_pool_cores),
-            "service_mean_ms": finite(self.service_mean_ms),
-            "service_p99_ms": finite(self.service_p99_ms),
-            "predicted": prediction_json(self.predicted),
-            "curve": [
-                {
-                    "cores": point.cores,
-                    "sessions": point.sessions,
-                    "threads_per_session": point.threads_per_session,
-                    "p99_ms": finite(point.p99_ms),
-                    "growth": finite(point.growth),
-                    "meets": point.meets,
-                }
-                for point in self.curve
-            ],
-            "why": list(self.why),
-        }
 
 
 def explain(made: Plan, name: str, around: int = 3) -> Explanation:

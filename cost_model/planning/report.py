@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `cost-model plan --json` prints; docs/schemas/plan.schema.json is written from these dataclasses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any
+
+from cost_model.planning.addition import Addition
+from cost_model.planning.allocation import Allocation, Plan
+from cost_model.planning.explain import Explanation
+from cost_model.queueing import Prediction
+
+Late = Annotated[float, {"type": "number", "minimum": 0, "maximum": 1.000001}]
+Verdict = Annotated[str, {"enum": ["fits", "needs_cores", "does_not_fit"]}]
+_OPTIONAL = {"optional": True}
+
+
+@dataclass(frozen=True)
+class MachineReport:
+    """How many physical cores and NUMA nodes there are, and the most CPUs of a core."""
+
+    cores: int
+    nodes: int
+    smt: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class InterferenceReport:
+    """How much longer requests take because of other models; see `Interference`."""
+
+    switch: float
+    shared_cache: float
+    bandwidth: float
+
+
+@dataclass(frozen=True)
+class PredictionReport:
+    """What is expected of a model.
+
+    Attributes
+    ----------
+    qps : float [requests/s]
+    mean_wait_ms, p50_ms, p99_ms : float [ms] or None
+        None: overload.
+    late : float
+        Part of its requests that take longer than its objective.
+    """
+
+    qps: float
+    utilisation: float
+    mean_wait_ms: float | None
+    p50_ms: float | None
+    p99_ms: float | None
+    late: Late
+    slo_p99_ms: float
+    meets: bool
+
+
+@dataclass(frozen=True)
+class AllocationReport:
+    """Cores, and the models that have them.
+
+    Attributes
+    ----------
+    cores : tuple of int
+        Places in the machine's list of cores.
+    cpusets : str
+        As libprocessor's configuration has them: a group per session, separated by `;`.
+    growth : float or None
+        Factor by which the rates of its models can grow; None: no traffic.
+    """
+
+    models: tuple[str, ...]
+    cores: tuple[int, ...]
+    nodes: tuple[int, ...]
+    sessions: int
+    threads_per_session: int
+    cpusets: str
+    growth: float | None
+    predicted: dict[str, PredictionReport]
+
+
+@dataclass(frozen=True)
+class AdditionReport:
+    """Whether a model fits into the plan.
+
+    Attributes
+    ----------
+    cores : int
+        That would have to move to the allocation of the new model.
+    taken_from : dict of str to int
+        Cores that each allocation would give.
+    """
+
+    model: str
+    verdict: Verdict
+    sentence: str
+    cores: int
+    taken_from: dict[str, int]
+
+
+@dataclass(frozen=True)
+class CurveReport:
+    """What a number of cores would give.
+
+    Attributes
+    ----------
+    p99_ms : float [ms] or None
+        None: overload.
+    growth : float or None
+        None: no traffic.
+    """
+
+    cores: int
+    sessions: int
+    threads_per_session: int
+    p99_ms: float | None
+    growth: float | None
+    meets: bool
+
+
+@dataclass(frozen=True)
+class ExplanationReport:
+    """Why a model has what it has.
+
+    Attributes
+    ----------
+    need : int or None
+        Fewest cores that meet the objectives of its allocation; None: no number does.
+    demand_cores, demand_pool_cores : float [cores]
+        That the model, and all of its pool, keep busy on average.
+    service_mean_ms, service_p99_ms : float [ms]
+        On idle cores, slow-downs by other models included.
+    """
+
+    model: str
+    shares_with: tuple[str, ...]
+    cores: int
+    need: int | None
+    demand_cores: float
+    demand_pool_cores: float
+    service_mean_ms: float
+    service_p99_ms: float
+    predicted: PredictionReport
+    curve: tuple[CurveReport, ...]
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    """What `cost-model plan` decided.
+
+    Attributes
+    ----------
+    reasons : tuple of str
+        Why it is not feasible, and what was found about the machine.
+    growth : float or None
+        Factor by which all rates can grow, objectives aside that no number of cores meets; None: no traffic.
+    memory_factor : float
+        Slow-down by contention for memory that the prediction contains.
+    addition : AdditionReport
+        There with `--add`.
+    explanations : tuple of ExplanationReport
+        There with `--explain` or `--explain-model`.
+    """
+
+    SCHEMA = "plan/1"
+
+    feasible: bool
+    reasons: tuple[str, ...]
+    growth: float | None
+    machine: MachineReport
+    memory_factor: float
+    interference: InterferenceReport
+    allocations: tuple[AllocationReport, ...]
+    addition: AdditionReport | None = field(metadata=_OPTIONAL)
+    explanations: tuple[ExplanationReport, ...] | None = field(metadata=_OPTIONAL)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as JSON has it."""
+        absent = {name for name in ("addition", "explanations") if not getattr(self, name)}
+        return {"schema": self.SCHEMA} | {name: value for name, value in asdict(self).items() if name not in absent}
+
+
+def plan_report(made: Plan, addition: Addition | None = None, explanations: Iterable[Explanation] = ()) -> PlanReport:
+    """Describe a plan, the addition that led to it, and why models have what they have."""
+    machine, interference = made.machine, made.interference
+    return PlanReport(
+        feasible=made.feasible,
+        reasons=made.reasons,
+        growth=_finite(made.growth),
+        machine=MachineReport(len(machine.cores), len(machine.nodes), machine.smt, machine.notes),
+        memory_factor=round(made.memory_factor, 4),
+        interference=InterferenceReport(interference.switch, interference.shared_cache, interference.bandwidth),
+        allocations=tuple(_allocation(made, allocation) for allocation in made.allocations),
+        addition=None if addition is None else _addition(addition),
+        explanations=tuple(map(_explanation, explanations)),
+    )
+
+
+def _allocation(made: Plan, allocation: Allocation) -> AllocationReport:
+    return AllocationReport(
+        models=allocation.models,
+        cores=allocation.cores,
+        nodes=tuple(sorted({made.machine.cores[core].node for core in allocation.cores})),
+        sessions=allocation.sessions,
+        threads_per_session=allocation.threads_per_session,
+        cpusets=allocation.cpus(made.machine),
+        growth=_finite(allocation.growth),
+        predicted={name: _prediction(predicted) for name, predicted in allocation.predicted.items()},
+    )
+
+
+def _prediction(made: Prediction) -> PredictionReport:
+    return PredictionReport(
+        qps=_rounded(made.qps),
+        utilisation=_rounded(made.utilisation),
+        mean_wait_ms=_finite(made.mean_wait_ms),
+        p50_ms=_finite(made.p50_ms),
+        p99_ms=_finite(made.p99_ms),
+        late=_rounded(made.late),
+        slo_p99_ms=_rounded(made.slo_p99_ms),
+        meets=made.meets,
+    )
+
+
+def _addition(made: Addition) -> AdditionReport:
+    return AdditionReport(made.name, made.verdict, made.sentence, made.cores, made.taken_from)
+
+
+def _explanation(made: Explanation) -> ExplanationReport:
+    return ExplanationReport(
+        model=made.name,
+        shares_with=tuple(name for name in made.allocation.models if name != made.name),
+        cores=len(made.allocation.cores),
+        need=made.need,
+        demand_cores=_rounded(made.demand_cores),
+        demand_pool_cores=_rounded(made.demand_pool_cores),
+        service_mean_ms=_rounded(made.service_mean_ms),
+        service_p99_ms=_rounded(made.service_p99_ms),
+        predicted=_prediction(made.predicted),
+        curve=tuple(
+            CurveReport(
+                cores=point.cores,
+                sessions=point.sessions,
+                threads_per_session=point.threads_per_session,
+                p99_ms=_finite(point.p99_ms),
+                growth=_finite(point.growth),
+                meets=point.meets,
+            )
+            for point in made.curve
+        ),
+        why=made.why,
+    )
+
+
+def _rounded(value: float) -> float:
+    return round(value, 6)
+
+
+def _finite(value: float) -> float | None:
+    """Return what JSON can hold: None in place of infinity."""
+    return _rounded(value) if math.isfinite(value) else None
