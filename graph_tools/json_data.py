@@ -1,37 +1,96 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From dataclasses to what JSON holds."""
+"""Turn dataclasses into JSON data, and say with `Annotated` types what Python's types cannot.
+
+tools/make_schemas.py writes docs/schemas from these types.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
 
 
+class JsonSchema(dict[str, Any]):
+    """What JSON Schema says of a value, for an `Annotated` type."""
+
+    # Types are compared by hash.
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+Count = Annotated[int, JsonSchema(type="integer", minimum=0)]
+Positive = Annotated[int, JsonSchema(type="integer", minimum=1)]
+NotNegative = Annotated[float, JsonSchema(type="number", minimum=0)]
+Fraction = Annotated[float, JsonSchema(type="number", minimum=0, maximum=1)]
+Difference = Annotated[float, JsonSchema(anyOf=[{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}])]
+"""A number that may be infinite or NaN, which `as_data` turns into words."""
+Sha256 = Annotated[str, JsonSchema(type="string", pattern="^[0-9a-f]{64}$")]
+
+_Getter = TypeVar("_Getter", bound=Callable[..., Any])
+_Made = TypeVar("_Made")
+
+
+def reported(getter: _Getter) -> _Getter:
+    """Mark the getter of a property whose value stands in the JSON of its dataclass, as those of fields do."""
+    vars(getter)["reported"] = True
+    return getter
+
+
+class Report:
+    """A dataclass whose JSON has a schema in docs/schemas."""
+
+    SCHEMA: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as its schema in docs/schemas describes it."""
+        data: dict[str, Any] = as_data(self)
+        return data
+
+
+@cache
+def members(kind: type) -> dict[str, str]:
+    """Return the attributes that stand in the JSON of a dataclass, by their names there: properties, then fields.
+
+    Fields that begin with an underscore or are hidden by their metadata are left out. An underscore at the end, which
+    keeps an attribute apart from a keyword of Python, is not part of the name.
+    """
+    getters = {
+        name: value.fget
+        for base in reversed(kind.__mro__)
+        for name, value in vars(base).items()
+        if isinstance(value, property)
+    }
+    names = [name for name, getter in getters.items() if "reported" in vars(getter)]
+    names += [
+        field.name
+        for field in dataclasses.fields(kind)
+        if not field.name.startswith("_") and not field.metadata.get("hidden")
+    ]
+    return {name.rstrip("_"): name for name in names}
+
+
 def as_data(value: Any) -> Any:
-    """Turn dataclasses, mappings and sequences into dicts, lists and plain values; `_private` fields are left out.
+    """Turn dataclasses, mappings and sequences into dicts, lists and plain values.
 
     Raises
     ------
     TypeError
-        A value is none that JSON holds.
+        JSON has no form for a value.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = [
-            one.name
-            for one in dataclasses.fields(value)
-            if not one.name.startswith("_") and not one.metadata.get("hidden")
-        ]
-        return {name: as_data(getattr(value, name)) for name in fields}
-    if isinstance(value, dict):
-        return {str(key): as_data(one) for key, one in value.items()}
+        head = {"schema": value.SCHEMA} if isinstance(value, Report) else {}
+        return head | {name: as_data(getattr(value, attribute)) for name, attribute in members(type(value)).items()}
+    if isinstance(value, Mapping):
+        return {str(key): as_data(element) for key, element in value.items()}
     if isinstance(value, (list, tuple)):
-        return [as_data(one) for one in value]
+        return [as_data(element) for element in value]
     if isinstance(value, (set, frozenset)):
-        return sorted(as_data(one) for one in value)
+        return sorted(as_data(element) for element in value)
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, np.generic):
@@ -41,6 +100,12 @@ def as_data(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise TypeError(f"report: a {type(value).__name__}, expected what JSON holds")
+
+
+def summary(kind: type[_Made], source: Any, **more: Any) -> _Made:
+    """Make a dataclass from the attributes of the same name that another object has, and from those in `more`."""
+    names = [field.name for field in dataclasses.fields(kind) if field.name not in more]  # type: ignore[arg-type]
+    return kind(**{name: getattr(source, name) for name in names}, **more)
 
 
 def write_json(data: dict[str, Any], path: str | Path) -> None:

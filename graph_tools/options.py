@@ -8,15 +8,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 from graph_tools.errors import UsageError
+from graph_tools.json_data import Count, JsonSchema, NotNegative
 
 ROW_TYPES = ("fp32", "bf16", "fp16", "int8", "int4")
 """How rows may be stored; `fp32` leaves them as they were exported."""
+RowType = Annotated[str, JsonSchema(enum=list(ROW_TYPES))]
 
 PRECISIONS = ("fp32", "bf16", "auto")
 """In what dense layers compute; `auto` is bf16 where it was measured to change little."""
+RequestedPrecision = Annotated[str, JsonSchema(enum=list(PRECISIONS))]
 
 NEEDED_PASSES = frozenset({"prune_unreachable", "use_resource_variables", "convert_sparse_lookups", "move_constants"})
 """Without them there is nothing that stock TensorFlow runs, or too large a graph."""
@@ -52,11 +55,11 @@ class CutOptions:
         A value is not one of those above.
     """
 
-    embedding_dtype: str = "fp32"
-    tensor_types: Mapping[str, str] = field(default_factory=dict)
-    min_norm: float = 0.0
-    min_frequency: int = 0
-    memory_limit: int = 4 << 30
+    embedding_dtype: RowType = "fp32"
+    tensor_types: Mapping[str, RowType] = field(default_factory=dict)
+    min_norm: NotNegative = 0.0
+    min_frequency: Count = 0
+    memory_limit: Count = 4 << 30
     keep_graph_names: bool = False
     absent_key: Mapping[str, str] = field(default_factory=dict)
     skip_passes: tuple[str, ...] = ()
@@ -116,7 +119,7 @@ class FuseOptions:
         A value is not one of those above.
     """
 
-    precision: str = "auto"
+    precision: RequestedPrecision = "auto"
     skip_passes: tuple[str, ...] = ()
     user_inputs: tuple[str, ...] = ()
     table_store: Path | None = None

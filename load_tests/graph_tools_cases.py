@@ -126,7 +126,7 @@ def throughput(folder: Path) -> Results:
     finally:
         os.sched_setaffinity(0, allowed)
     verdict = verify(source, folder / "big" / "0", samples=4)
-    assert verdict.passed, verdict.reasons()
+    assert verdict.passed, verdict.reasons
     shutil.rmtree(folder / "big")
     return [Target("fp32 table, read and written on one core [MB/s]", float(np.median(rates)), 300.0, True)], {}
 

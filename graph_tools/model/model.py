@@ -9,6 +9,7 @@ from typing import Any
 
 from graph_tools.graph import Graph, Output, has_effect
 from graph_tools.model.stored_table import StoredTable
+from graph_tools.model.table_record import TableRecord
 from graph_tools.model.tables import SparseTable
 from graph_tools.store.spec import TableSpec
 from graph_tools.tensors import Array, TensorSource
@@ -103,7 +104,7 @@ class Model:
     marked_tensors : bool
     removed_functions, removed_assets, removed_signatures : dict of str to str
         What is gone, with the reason.
-    table_records : list of dict
+    table_records : list of TableRecord
         What was found in each table and how it is stored now, as the report has it.
     stored_tables : list of StoredTable
         Which variables and tables each of them is in, so that what was written can be compared with it.
@@ -132,7 +133,7 @@ class Model:
     removed_functions: dict[str, str] = field(default_factory=dict)
     removed_assets: dict[str, str] = field(default_factory=dict)
     removed_signatures: dict[str, str] = field(default_factory=dict)
-    table_records: list[dict[str, Any]] = field(default_factory=list)
+    table_records: list[TableRecord] = field(default_factory=list)
     stored_tables: list[StoredTable] = field(default_factory=list)
     assets: dict[str, Path] = field(default_factory=dict)
     init: list[str] = field(default_factory=list)
@@ -161,3 +162,8 @@ class Model:
             for source in node.inputs
             if self.graph[source.node].op in {"VarHandleOp", "VariableV2", "Variable"}
         }
+
+
+def disk_bytes(path: Path) -> int:
+    """Bytes of a file, or of the files below a folder."""
+    return path.stat().st_size if path.is_file() else sum(f.stat().st_size for f in path.rglob("*") if f.is_file())

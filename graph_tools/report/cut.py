@@ -5,138 +5,185 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from graph_tools.json_data import as_data
-from graph_tools.model import Model
+from graph_tools.json_data import Count, JsonSchema, NotNegative, Positive, Report, reported
+from graph_tools.model import Model, disk_bytes
+from graph_tools.model.table_record import TableRecord, UnusedTensor
+from graph_tools.options import CutOptions
 from graph_tools.readers.unknown_ops import UnknownOp
 from graph_tools.report.version import version
 from graph_tools.rewriting.protocol import PassResult
 from graph_tools.store.layout import row_stride
 from graph_tools.tensors import byte_size
-from graph_tools.verbs.leaving_out import LeftOut
+from graph_tools.verification.report import VerifyReport
 from graph_tools.writer import asset_files, saved_tensors
 
-SCHEMA = "cut_report/1"
-
-# Row types that hold every value of a dtype; fp32 leaves rows as they were exported.
-_EXACT = {"bf16": "bfloat16", "fp16": "float16"}
+_WHY_ROWS_GO = {
+    "zero": "zeros, which an absent key is given as well",
+    "equal_absent": "what an absent key is given as well",
+    "ignored": "the training system would not serve the key either: filtered or blacklisted",
+    "misplaced": "in a part that no request for the key is sent to",
+    "dead": "no request can ask for it",
+    "below_norm": "--min-norm: its norm is smaller",
+    "below_frequency": "--min-frequency: the key was seen less often",
+    "shared": "equal to another row, which is stored once; the key stays",
+}
+RowClass = Annotated[str, JsonSchema(enum=list(_WHY_ROWS_GO))]
+Saved = Annotated[float, JsonSchema(type="number", maximum=1)]
 
 
 @dataclass
-class Side:
+class ModelSize:
     """A model's size, before or after.
 
     Attributes
     ----------
-    path : str
-    kind : str
     nodes : int
         Of the flat graph; functions that are called count as their bodies.
-    variables, tables : int
-        Of variables, those that have a value in the checkpoint.
+    variables : int
+        Those that have a value in the checkpoint.
     bytes : int
-        On disk; of a forecast, what its tensors and graph would take.
+        On disk; of a forecast, what its tensors, graph and assets would take.
     """
 
     path: str
     kind: str
-    nodes: int
-    variables: int
-    tables: int
-    bytes: int
+    nodes: Count
+    variables: Count
+    tables: Count
+    bytes: Count
+
+
+@dataclass
+class RemovedNode:
+    """A node of the source that the result does not have."""
+
+    name: str
+    op: str
+    reason: str
+
+
+@dataclass
+class RemovedRows:
+    """Rows of a table that are gone; those of the class `shared` are stored once, and their keys stay."""
+
+    table: str
+    class_: RowClass
+    rows: Positive
+    reason: str
+
+
+@dataclass
+class Removed:
+    """An asset, function or signature of the source that the result does not have."""
+
+    name: str
+    reason: str
 
 
 @dataclass
 class Removals:
-    """Everything that the source has and the result has not, each with its reason.
+    """What the source has and the result has not.
 
     Attributes
     ----------
-    nodes : list of {name, op, reason}
-    tensors : list of {name, bytes, reason}
+    tensors : list of UnusedTensor
         Of the checkpoint.
-    rows : list of {table, class, rows, reason}
-        Of tables, by class: `zero`, `equal_absent`, `ignored`, `misplaced`, `dead`, `below_norm`, `below_frequency`;
-        and `shared`, whose keys stay and point to a row that is stored once.
-    assets, functions, signatures : list of {name, reason}
+    rows : list of RemovedRows
+        Of tables, by class.
     """
 
-    nodes: list[dict[str, str]] = field(default_factory=list)
-    tensors: list[dict[str, Any]] = field(default_factory=list)
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    assets: list[dict[str, str]] = field(default_factory=list)
-    functions: list[dict[str, str]] = field(default_factory=list)
-    signatures: list[dict[str, str]] = field(default_factory=list)
+    nodes: list[RemovedNode] = field(default_factory=list)
+    tensors: list[UnusedTensor] = field(default_factory=list)
+    rows: list[RemovedRows] = field(default_factory=list)
+    assets: list[Removed] = field(default_factory=list)
+    functions: list[Removed] = field(default_factory=list)
+    signatures: list[Removed] = field(default_factory=list)
 
 
 @dataclass
-class CutReport:
-    """The report of one cut; `to_json` is valid under `docs/schemas/cut_report.schema.json`.
+class LeftOut:
+    """A pass, or one of its sites, without which the result answers as the source.
 
     Attributes
     ----------
-    target : Side or None
-        None where verification failed: nothing was left behind.
-    tables : list of dict
-        What was found in each table, how it is stored, and what it would take in each row type.
-    verification : dict or None
-        As `verify_report.schema.json` has it; `passed` is the verdict of the cut.
-    scores_judged : bool or None
-        Whether that verdict is also about how far scores differ; None: not verified.
-    left_out : list of LeftOut
-        Passes and sites that would have changed answers.
-    unknown_ops : list of UnknownOp
-        Ops that TensorFlow does not have, which stay as they are.
+    name : str
+        Of the pass.
+    site : str or None
+        None: the whole pass.
+    reason : str
+        What differed with it.
     """
 
-    source: Side
-    options: dict[str, Any]
+    name: str
+    site: str | None
+    reason: str
+
+
+@dataclass
+class CutReport(Report):
+    """What `graph-tools cut` did.
+
+    Attributes
+    ----------
+    options : CutOptions
+        What was asked for.
+    target : ModelSize or None
+        None: verification failed and nothing was left behind.
+    passes : list of PassResult
+        In the order in which they ran.
+    verification : VerifyReport or None
+        None: not asked for. `passed` is the verdict of the cut: requests that only the source refuses do not count.
+    scores_judged : bool or None
+        Whether that verdict is also about how far scores differ: not in a lossy cut without a tolerance.
+    left_out : list of LeftOut
+        Passes and sites that would have changed answers, and were left out.
+    unknown_ops : list of UnknownOp
+        Ops that TensorFlow does not have, which stay as they are: without a library of them nothing is proved.
+    """
+
+    SCHEMA = "cut_report/1"
+
+    source: ModelSize
+    options: CutOptions
     tool_version: str = field(default_factory=version)
-    target: Side | None = None
+    target: ModelSize | None = None
     dry_run: bool = False
     passes: list[PassResult] = field(default_factory=list)
-    tables: list[dict[str, Any]] = field(default_factory=list)
+    tables: list[TableRecord] = field(default_factory=list)
     removed: Removals = field(default_factory=Removals)
-    verification: dict[str, Any] | None = None
+    verification: VerifyReport | None = None
     scores_judged: bool | None = None
     left_out: list[LeftOut] = field(default_factory=list)
     unknown_ops: list[UnknownOp] = field(default_factory=list)
-    seconds: float = 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        data: dict[str, Any] = as_data(self)
-        return {"schema": SCHEMA, "lossy": self.lossy, "saved": self.saved} | data
+    seconds: NotNegative = 0.0
 
     @property
+    @reported
     def lossy(self) -> bool:
-        """Whether a table was stored such that scores may differ: rows of fewer bits, or rows dropped that counted."""
-        return any(is_lossy(one) for one in self.tables)
+        """Whether a table is stored such that scores may differ: rows of fewer bits, or rows gone that counted."""
+        return any(table.lossy for table in self.tables)
 
     @property
-    def saved(self) -> float:
+    @reported
+    def saved(self) -> Saved:
         """Fraction of the source's bytes that are gone."""
         return 1 - self.target.bytes / self.source.bytes if self.target and self.source.bytes else 0.0
 
 
-def is_lossy(table: dict[str, Any]) -> bool:
-    """Say whether what a table gives may differ from what it gave before."""
-    narrower = table["dtype"] != "fp32" and _EXACT.get(table["dtype"]) != table["source_dtype"]
-    return bool(narrower or table["lossy_rows"] > 0)
-
-
-def describe_source(model: Model) -> Side:
+def describe_source(model: Model) -> ModelSize:
     """Measure a model as it was read."""
     tables = len(model.sparse_tables) + len(model.embedding_tables) + len(_native_tables(model))
-    return Side(str(model.path), model.kind, len(model.graph), _variables(model), tables, disk_bytes(model.path))
+    return ModelSize(str(model.path), model.kind, len(model.graph), _variables(model), tables, disk_bytes(model.path))
 
 
-def describe_target(model: Model, path: Path | None = None) -> Side:
+def describe_target(model: Model, path: Path | None = None) -> ModelSize:
     """Measure a model as it is written, or as it would be."""
     size = disk_bytes(path) if path else forecast_bytes(model)
     where = str(path) if path else "(not written)"
     tables = len(table_bytes(model)) + len(_native_tables(model))
-    return Side(where, "SavedModel (TF 1)", len(model.graph), _variables(model), tables, size)
+    return ModelSize(where, "SavedModel (TF 1)", len(model.graph), _variables(model), tables, size)
 
 
 def _variables(model: Model) -> int:
@@ -146,11 +193,6 @@ def _variables(model: Model) -> int:
 
 def _native_tables(model: Model) -> list[str]:
     return [node.name for node in model.graph if "HashTable" in node.op and not node.inputs]
-
-
-def disk_bytes(path: Path) -> int:
-    """Bytes of a file, or of the files below a folder."""
-    return path.stat().st_size if path.is_file() else sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
 
 
 def forecast_bytes(model: Model) -> int:
@@ -190,38 +232,22 @@ def describe_removals(model: Model, origin: set[str]) -> Removals:
     )
     for name, (op, reason) in sorted(graph.removed.items()):
         if name in origin and name not in graph:
-            removed.nodes.append({"name": name, "op": op, "reason": reason})
+            removed.nodes.append(RemovedNode(name, op, reason))
     if model.checkpoint is not None:
         for name, reason in sorted(model.unused_tensors.items()):
-            removed.tensors.append({"name": name, "bytes": model.checkpoint.byte_size(name), "reason": reason})
-    removed.rows = [one for record in model.table_records for one in _rows(record)]
+            removed.tensors.append(UnusedTensor(name, model.checkpoint.byte_size(name), reason))
+    removed.rows = [rows for record in model.table_records for rows in _rows(record)]
     return removed
 
 
-def _reasons(removed: dict[str, str]) -> list[dict[str, str]]:
-    return [{"name": name, "reason": reason} for name, reason in sorted(removed.items())]
+def _reasons(removed: dict[str, str]) -> list[Removed]:
+    return [Removed(name, reason) for name, reason in sorted(removed.items())]
 
 
-_ROWS = {
-    "zero": "zeros, which an absent key is given as well",
-    "equal_absent": "what an absent key is given as well",
-    "ignored": "the training system would not serve the key either: filtered or blacklisted",
-    "misplaced": "in a part that no request for the key is sent to",
-    "dead": "no request can ask for it",
-    "below_norm": "--min-norm: its norm is smaller",
-    "below_frequency": "--min-frequency: the key was seen less often",
-    "shared": "equal to another row, which is stored once; the key stays",
-}
-
-
-def _rows(record: dict[str, Any]) -> list[dict[str, Any]]:
+def _rows(record: TableRecord) -> list[RemovedRows]:
     """List the rows of one table that are gone, by class."""
-    zero = record["absent"] is not None and record["absent"]["kind"] == "zero"
-    counts = {"zero" if zero and name == "equal_absent" else name: rows for name, rows in record["dropped"].items()}
-    if record["share"] != "none":
-        counts["shared"] = max(0, record["kept_keys"] - record["stored_rows"])
-    return [
-        {"table": record["name"], "class": name, "rows": rows, "reason": _ROWS[name]}
-        for name, rows in counts.items()
-        if rows
-    ]
+    zero = record.absent is not None and record.absent.kind == "zero"
+    counts = {"zero" if zero and name == "equal_absent" else name: rows for name, rows in record.dropped.items()}
+    if record.share != "none":
+        counts["shared"] = max(0, record.kept_keys - record.stored_rows)
+    return [RemovedRows(record.name, name, rows, _WHY_ROWS_GO[name]) for name, rows in counts.items() if rows]

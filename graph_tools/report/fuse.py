@@ -5,33 +5,28 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated
 
 from graph_tools.graph import Graph, Node, attribute
 from graph_tools.graph.op_library import is_ours, ops_version, our_ops
+from graph_tools.json_data import JsonSchema, Positive
 from graph_tools.model import Model
+from graph_tools.options import FuseOptions
 from graph_tools.report.cut import CutReport
-from graph_tools.report.table_files import TableRecord
+from graph_tools.report.precision import Precision
+from graph_tools.report.table_files import PlacedTableFile
 from graph_tools.rewriting.protocol import PassResult
-from graph_tools.verbs.precision import Precision
 from graph_tools.verification.timing import Timing
 
-SCHEMA = "fuse_report/1"
+OurOp = Annotated[str, JsonSchema(type="string", pattern="^Rec")]
 
 
 @dataclass
 class Site:
-    """A fused op and what it does.
-
-    Attributes
-    ----------
-    node, op : str
-        As the artefact has them.
-    what : str
-    """
+    """A fused op and what it does."""
 
     node: str
-    op: str
+    op: OurOp
     what: str
 
 
@@ -42,57 +37,61 @@ class FusedPass(PassResult):
     Attributes
     ----------
     sites : list of Site
-        The ops that are there since.
+        The fused ops that are there since.
     """
 
     sites: list[Site] = field(default_factory=list)
 
 
 @dataclass
+class Requirements:
+    """What a host must have to load an artefact.
+
+    Attributes
+    ----------
+    recprocessor_ops : int
+        Version of docs/fused_ops.md.
+    """
+
+    recprocessor_ops: Positive
+
+
+@dataclass
 class FuseReport(CutReport):
-    """The report of one fusion; `to_json` is valid under `docs/schemas/fuse_report.schema.json`.
+    """What `graph-tools fuse` or `optimize` did.
 
     Attributes
     ----------
     passes : list of PassResult
-        Those of `cut`, which come before.
+        Those of `cut`, which come before those of `fused`, and what tidies after these.
     fused : list of FusedPass
-    fuse_options : dict
+        What each fusing pass did, in order.
+    fuse_options : FuseOptions
+        What was asked for.
     user_inputs : list of str
-        Inputs that may come with one row for many items: those asked for, if the model was split.
-    table_files : list of TableRecord
+        Inputs that are the user's, where rows are items: they may come with one row, or with a row for each item.
     precision : Precision or None
-        None where verification failed.
+        None: nothing was written.
     library : str
-        What the ops were run with.
-    ops_version : int
-        Of the ops that the model has.
+        The library that the result was verified with.
     timing : Timing or None
-        Where the time of the source goes, if that was asked for.
+        Where the time of the source goes; None: nobody asked (`--explain`).
     """
 
+    SCHEMA = "fuse_report/1"
+
     fused: list[FusedPass] = field(default_factory=list)
-    fuse_options: dict[str, Any] = field(default_factory=dict)
+    fuse_options: FuseOptions = field(default_factory=FuseOptions)
     user_inputs: list[str] = field(default_factory=list)
-    table_files: list[TableRecord] = field(default_factory=list)
+    table_files: list[PlacedTableFile] = field(default_factory=list)
     precision: Precision | None = None
     library: str = ""
-    ops_version: int = 1
+    requires: Requirements = field(default_factory=lambda: Requirements(1))
     timing: Timing | None = None
 
     def note_ops(self, model: Model) -> None:
         """Note which version of the ops a model needs."""
-        self.ops_version = ops_version(our_ops(model.graph))
-
-    def to_json(self) -> dict[str, Any]:
-        data = super().to_json() | {"schema": SCHEMA, "requires": self.requires}
-        del data["ops_version"]
-        return data
-
-    @property
-    def requires(self) -> dict[str, int]:
-        """What a host must have to load the artefact."""
-        return {"recprocessor_ops": self.ops_version}
+        self.requires = Requirements(ops_version(our_ops(model.graph)))
 
 
 def our_nodes(graph: Graph) -> dict[str, Node]:

@@ -6,16 +6,150 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from graph_tools.json_data import as_data
-from graph_tools.report.cut import CutReport, is_lossy
-from graph_tools.report.fuse import FuseReport
-from graph_tools.verbs.precision import as_manifest
+from graph_tools.json_data import Count, JsonSchema, Report, Sha256, summary
+from graph_tools.model.table_record import AbsentValue
+from graph_tools.options import CutOptions, RowType
+from graph_tools.report.cut import CutReport
+from graph_tools.report.fuse import FuseReport, Requirements, Site
+from graph_tools.report.precision import DecidedPrecision
+from graph_tools.report.table_files import TableFileRecord
+from graph_tools.verification.compare import OutputComparison, Tolerance
 
-SCHEMA = "manifest/1"
 PLACE = Path("assets.extra") / "recprocessor" / "manifest.json"
+
+
+@dataclass
+class Tool:
+    """What wrote the artefact."""
+
+    version: str
+    name: str = "graph-tools"
+
+
+@dataclass
+class Source:
+    """The model that the artefact was made from."""
+
+    path: str
+    kind: str
+    bytes: Count
+
+
+@dataclass
+class AppliedPass:
+    """How many sites a pass has rewritten."""
+
+    name: str
+    applied: Count
+
+
+@dataclass
+class FusingPass(AppliedPass):
+    """What a fusing pass did.
+
+    Attributes
+    ----------
+    refused : int
+        Sites that were left alone.
+    """
+
+    refused: Count
+    sites: list[Site]
+
+
+@dataclass
+class TableSummary:
+    """How a table is stored.
+
+    Attributes
+    ----------
+    absent : AbsentValue or None
+        What a key is given that the table does not hold; None: the table is a plain variable.
+    """
+
+    name: str
+    family: str
+    layout: str
+    dtype: RowType
+    absent: AbsentValue | None
+    stored_rows: Count
+    lossy_rows: Count
+    lossy: bool
+
+
+@dataclass
+class VerificationSummary:
+    """The verdict of the verification and the differences; the requests are in the report.
+
+    Attributes
+    ----------
+    scores_judged : bool
+        False: how far scores differ was measured and not judged.
+    """
+
+    passed: bool
+    scores_judged: bool
+    bit_exact: bool
+    tolerance: Tolerance
+    requests: Count
+    rows: Count
+    seed: int
+    outputs: list[OutputComparison]
+
+
+@dataclass(kw_only=True)
+class Manifest(Report):
+    """assets.extra/recprocessor/manifest.json of what `graph-tools cut` writes.
+
+    Attributes
+    ----------
+    lossy : bool
+        Scores may differ from the source's; `verification` says how far they did.
+    verification : VerificationSummary or None
+        None: not verified.
+    fused : bool
+        Whether it has ops of libprocessor.
+    files : dict of str to str
+        SHA-256 of every other file of the artefact.
+    """
+
+    SCHEMA = "manifest/1"
+
+    tool: Tool
+    source: Source
+    options: CutOptions
+    passes: list[AppliedPass]
+    lossy: bool
+    tables: list[TableSummary]
+    verification: VerificationSummary | None
+    fused: Annotated[bool, JsonSchema(const=False)] = False
+    files: dict[str, Sha256]
+
+
+@dataclass(kw_only=True)
+class FusedManifest(Manifest):
+    """assets.extra/recprocessor/manifest.json of what `graph-tools fuse` and `optimize` write.
+
+    Attributes
+    ----------
+    precision : DecidedPrecision
+        In what dense layers compute.
+    user_inputs : list of str
+        Inputs that are the user's, where rows are items: they may come with one row, or with a row for each item.
+    fusing : list of FusingPass
+        What each fusing pass did, in order.
+    """
+
+    fused: Annotated[bool, JsonSchema(const=True)] = True
+    requires: Requirements
+    precision: DecidedPrecision
+    table_files: list[TableFileRecord]
+    user_inputs: list[str]
+    fusing: list[FusingPass]
 
 
 def write_manifest(report: CutReport, folder: Path, digests: Mapping[Path, str] | None = None) -> None:
@@ -33,59 +167,41 @@ def write_manifest(report: CutReport, folder: Path, digests: Mapping[Path, str] 
     OSError
     """
     known = digests or {}
-    manifest = {
-        "schema": SCHEMA,
-        "tool": {"name": "graph-tools", "version": report.tool_version},
-        "source": {"path": report.source.path, "kind": report.source.kind, "bytes": report.source.bytes},
-        "options": report.options,
-        "passes": [{"name": one.name, "applied": one.applied} for one in report.passes],
-        "lossy": report.lossy,
-        "tables": [_table(one) for one in report.tables],
-        "verification": _verification(report),
-        "fused": isinstance(report, FuseReport),
-        "files": {file.relative_to(folder).as_posix(): known.get(file) or sha256(file) for file in _files(folder)},
-    }
-    if isinstance(report, FuseReport):
-        manifest |= _fused(report)
+    files = {file.relative_to(folder).as_posix(): known.get(file) or sha256(file) for file in _files(folder)}
     place = folder / PLACE
     place.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(as_data(manifest), indent=2, sort_keys=True, allow_nan=False)
+    text = json.dumps(_manifest(report, files).to_json(), indent=2, sort_keys=True, allow_nan=False)
     place.write_text(text + "\n", encoding="utf-8")
 
 
-def _fused(report: FuseReport) -> dict[str, Any]:
-    """Return what libprocessor reads when it loads the artefact, and how it came about."""
-    return {
-        "requires": report.requires,
-        "precision": None if report.precision is None else as_manifest(report.precision),
-        "table_files": [
-            {key: value for key, value in vars(one).items() if key not in {"shared", "notes"}}
-            for one in report.table_files
-        ],
-        "user_inputs": report.user_inputs,
-        "fusing": [
-            {"name": one.name, "applied": one.applied, "refused": len(one.refused), "sites": as_data(one.sites)}
-            for one in report.fused
-        ],
-    }
+def _manifest(report: CutReport, files: dict[str, str]) -> Manifest:
+    verification = None
+    if report.verification is not None:
+        verification = summary(VerificationSummary, report.verification, scores_judged=report.scores_judged)
+    common = Manifest(
+        tool=Tool(report.tool_version),
+        source=summary(Source, report.source),
+        options=report.options,
+        passes=[summary(AppliedPass, result) for result in report.passes],
+        lossy=report.lossy,
+        tables=[summary(TableSummary, table) for table in report.tables],
+        verification=verification,
+        files=files,
+    )
+    if not isinstance(report, FuseReport):
+        return common
+    return FusedManifest(
+        **vars(common) | {"fused": True},
+        requires=report.requires,
+        precision=summary(DecidedPrecision, report.precision),
+        table_files=[summary(TableFileRecord, file) for file in report.table_files],
+        user_inputs=report.user_inputs,
+        fusing=[summary(FusingPass, result, refused=len(result.refused)) for result in report.fused],
+    )
 
 
 def _files(folder: Path) -> list[Path]:
     return sorted(file for file in folder.rglob("*") if file.is_file() and file.relative_to(folder) != PLACE)
-
-
-def _table(record: dict[str, Any]) -> dict[str, Any]:
-    wanted = ("name", "family", "layout", "dtype", "absent", "stored_rows", "lossy_rows")
-    return {key: record[key] for key in wanted} | {"lossy": is_lossy(record)}
-
-
-def _verification(report: CutReport) -> dict[str, Any] | None:
-    """Keep the verdict and the differences; the requests are in the report."""
-    found = report.verification
-    if found is None:
-        return None
-    wanted = ("passed", "bit_exact", "tolerance", "requests", "rows", "outputs", "seed")
-    return {"scores_judged": report.scores_judged} | {key: found[key] for key in wanted}
 
 
 def sha256(file: Path) -> str:

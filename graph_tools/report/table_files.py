@@ -5,13 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
+from graph_tools.json_data import Count, JsonSchema, Positive, Sha256
+from graph_tools.options import RowType
 from graph_tools.store import TableFile
+
+AssetPath = Annotated[str, JsonSchema(type="string", pattern="^assets/")]
+IndexKind = Annotated[str, JsonSchema(enum=["direct", "int64", "string"])]
+AbsentKey = Annotated[str, JsonSchema(enum=["zeros", "error", "default"])]
 
 
 @dataclass
-class TableRecord:
-    """A table file of the artefact.
+class TableFileRecord:
+    """A table file of an artefact, as docs/table_format.md describes it.
 
     Attributes
     ----------
@@ -21,39 +28,49 @@ class TableRecord:
         Of its content, after which it is named.
     tables : list of str
         The nodes of the graph that it fills.
-    bytes, rows, dim : int
-    row_type, index_kind, absent_key : str
-        As docs/table_format.md has them; `default`: one of `default_rows`.
-    default_rows : int
+    index_kind : str
+        How rows are found: by their numbers (`direct`), or by keys.
+    absent_key : str
+        What a key is given that the table does not hold: zeros, a refusal of the request, or one of the default rows.
+    """
+
+    file: AssetPath
+    sha256: Sha256
+    tables: list[str]
+    bytes: Count
+    rows: Count
+    dim: Positive
+    row_type: RowType
+    index_kind: IndexKind
+    absent_key: AbsentKey
+    default_rows: Count
+
+
+@dataclass
+class PlacedTableFile(TableFileRecord):
+    """A table file, and how it came to its place.
+
+    Attributes
+    ----------
     shared : bool
         Whether it is one file with others: that of a table store, or of another artefact.
     notes : list of str
         How it came to its place, where that is worth a word.
     """
 
-    file: str
-    sha256: str
-    tables: list[str]
-    bytes: int
-    rows: int
-    dim: int
-    row_type: str
-    index_kind: str
-    absent_key: str
-    default_rows: int
     shared: bool
     notes: list[str] = field(default_factory=list)
 
 
-def describe_table_files(files: Mapping[str, TableFile]) -> list[TableRecord]:
+def describe_table_files(files: Mapping[str, TableFile]) -> list[PlacedTableFile]:
     """Describe the files of a model's tables, those by node of the graph, each file once."""
-    found: dict[str, TableRecord] = {}
+    found: dict[str, PlacedTableFile] = {}
     for node, file in sorted(files.items()):
         if file.name in found:
             found[file.name].tables.append(node)
             continue
         header = file.header
-        found[file.name] = TableRecord(
+        found[file.name] = PlacedTableFile(
             file=f"assets/{file.name}",
             sha256=file.sha256,
             tables=[node],

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
+from graph_tools.json_data import Count
 from graph_tools.model import Model
 from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 
@@ -31,10 +32,10 @@ class PassResult:
     """
 
     name: str
-    applied: int = 0
+    applied: Count = 0
     refused: list[tuple[str, str]] = field(default_factory=list)
-    nodes_before: int = 0
-    nodes_after: int = 0
+    nodes_before: Count = 0
+    nodes_after: Count = 0
     at: list[str] = field(default_factory=list, metadata={"hidden": True})
 
 

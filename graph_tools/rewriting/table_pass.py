@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from graph_tools.model.table_record import TableRecord
 from graph_tools.options import CutOptions
 from graph_tools.rewriting.protocol import Pass
 from graph_tools.tables.analysis import Progress
@@ -26,6 +25,6 @@ class TablePass(Pass):
         self.plans: list[TablePlan] = []
 
     @property
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[TableRecord]:
         """The plans, for the report."""
         return [plan.record() for plan in self.plans]

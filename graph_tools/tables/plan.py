@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from graph_tools.errors import ConversionError
 from graph_tools.graph.sparse_lookup import lookups
 from graph_tools.model import Model
 from graph_tools.model.stored_table import EVERYTHING, Reach
+from graph_tools.model.table_record import AbsentValue, TableRecord, UnusedTensor
 from graph_tools.model.tables import SparseTable
 from graph_tools.options import ROW_TYPES, CutOptions
 from graph_tools.store.rows import refusal
@@ -101,49 +101,43 @@ class TablePlan:
         dropped = sum(self.analysis.dropped.get(reason, 0) for reason in ("below_norm", "below_frequency"))
         return dropped + (self.analysis.shrunk if self.layout.share != "none" else 0)
 
-    def record(self) -> dict[str, Any]:
-        """Describe the plan for the report; JSON has a form for all of it."""
+    def record(self) -> TableRecord:
+        """Describe the plan for the report."""
         found, source = self.analysis, self.source
         key_bytes = 0 if source.key_dtype is None else element_bytes(source.key_dtype)
         misplaced_bytes = self.misplaced * (key_bytes + source.dim * source.dtype.itemsize)
         absent = None
         if self.policy is not None:
-            rows = self.policy.absent.rows
-            absent = {
-                "kind": self.policy.absent.kind,
-                "rows": 0 if rows is None else len(rows),
-                "source": self.policy.absent.source,
-                "lookups_with_their_own": len(self.policy.by_input),
-            }
-        return {
-            "name": source.name,
-            "family": source.family,
-            "kind": "variable" if source.plain else "sparse",
-            "keys": found.rows + self.misplaced,
-            "dim": source.dim,
-            "source_dtype": str(source.dtype),
-            "source_bytes": source.source_bytes + misplaced_bytes,
-            "dropped_tensors": [
-                {"name": name, "bytes": size, "reason": reason} for name, size, reason in self.dropped_tensors
-            ],
-            "zero_rows": found.zero_rows,
-            "equal_absent": found.equal_absent,
-            "duplicates": found.duplicates,
-            "duplicates_exact": found.duplicates_exact,
-            "below_norm": found.below_norm,
-            "below_frequency": found.below_frequency,
-            "dropped": dict(found.dropped) | ({"misplaced": self.misplaced} if self.misplaced else {}),
-            "lossy_rows": self.lossy_rows,
-            "kept_keys": found.kept,
-            "stored_rows": stored_rows(self.layout, self.counts),
-            "layout": self.layout.name,
-            "share": self.layout.share,
-            "dtype": self.row_type,
-            "absent": absent,
-            "forecast": dict(self.forecast),
-            "bytes": self.bytes,
-            "reasons": list(self.reasons),
-        }
+            value = self.policy.absent
+            rows = 0 if value.rows is None else len(value.rows)
+            absent = AbsentValue(value.kind, rows, value.source, len(self.policy.by_input))
+        return TableRecord(
+            name=source.name,
+            family=source.family,
+            kind="variable" if source.plain else "sparse",
+            keys=found.rows + self.misplaced,
+            dim=source.dim,
+            source_dtype=str(source.dtype),
+            source_bytes=source.source_bytes + misplaced_bytes,
+            dropped_tensors=[UnusedTensor(*tensor) for tensor in self.dropped_tensors],
+            zero_rows=found.zero_rows,
+            equal_absent=found.equal_absent,
+            duplicates=found.duplicates,
+            duplicates_exact=found.duplicates_exact,
+            below_norm=found.below_norm,
+            below_frequency=found.below_frequency,
+            dropped=found.dropped | ({"misplaced": self.misplaced} if self.misplaced else {}),
+            lossy_rows=self.lossy_rows,
+            kept_keys=found.kept,
+            stored_rows=stored_rows(self.layout, self.counts),
+            layout=self.layout.name,
+            share=self.layout.share,
+            dtype=self.row_type,
+            absent=absent,
+            forecast=dict(self.forecast),
+            bytes=self.bytes,
+            reasons=list(self.reasons),
+        )
 
 
 def plan_sparse(
@@ -273,7 +267,7 @@ def _cheapest(
     return best
 
 
-def forecast(model: Model, options: CutOptions, progress: Progress | None = None) -> list[dict[str, Any]]:
+def forecast(model: Model, options: CutOptions, progress: Progress | None = None) -> list[TableRecord]:
     """Describe how every table of a model would be stored, and what every row type would take; changes nothing.
 
     Raises
@@ -293,5 +287,5 @@ def check_names(model: Model, options: CutOptions) -> None:
     """Raise `UsageError` for an option that names a table that is not there, and was not before it was converted."""
     tables, refused = plain_tables(model)
     names = {table.handle for table in tables} | {name for name, _ in refused}
-    names |= {table.name for table in model.sparse_tables.values()} | {one["name"] for one in model.table_records}
+    names |= {table.name for table in model.sparse_tables.values()} | {record.name for record in model.table_records}
     options.check_names(names | {base_name(name) for name in names}, model.merged_tables)

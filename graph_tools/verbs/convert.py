@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from graph_tools.errors import ConversionError, UnreadableError, UsageError, VerificationError, WeakProofError, naming
 from graph_tools.model import Model
@@ -214,12 +214,6 @@ class Conversion:
         judge(found, report, self.tolerance is not None or not report.lossy, self.accept_weak_proof)
 
 
-def plain_options(options: CutOptions) -> dict[str, Any]:
-    """Return options as a report has them."""
-    data = asdict(options)
-    return {key: dict(value) if isinstance(value, dict) else value for key, value in data.items()}
-
-
 def judge(found: VerifyReport, report: CutReport, scores: bool, accept_weak_proof: bool = False) -> None:
     """Enter the verification into the report.
 
@@ -235,14 +229,13 @@ def judge(found: VerifyReport, report: CutReport, scores: bool, accept_weak_proo
     judged = replace(found, refused=[one for one in found.refused if one.b is not None])
     if not scores:
         # Rows that were dropped on request may change a score as far as they like.
-        limited = not any(one["lossy_rows"] for one in report.tables)
+        limited = not any(table.lossy_rows for table in report.tables)
         broken = [
             one for one in found.outputs if one.shapes or "!=" in one.dtype or one.nan_apart or (limited and one.far)
         ]
         judged = replace(judged, outputs=broken, tables=[])
-    reasons = judged.reasons()
-    report.verification = found.to_json() | {"passed": not reasons, "reasons": reasons}
-    report.scores_judged = scores
+    found.verdict = reasons = judged.differences()
+    report.verification, report.scores_judged = found, scores
     place = f"{found.b.path}: not written"
     if reasons:
         more = f"; and {len(reasons) - _SAID} more" if len(reasons) > _SAID else ""

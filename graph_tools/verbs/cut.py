@@ -15,7 +15,7 @@ from graph_tools.progress import Progress, Silent
 from graph_tools.report.cut import CutReport, describe_source
 from graph_tools.rewriting.protocol import PassResult, run_passes
 from graph_tools.tables.analysis import Progress as TableProgress
-from graph_tools.verbs.convert import Conversion, plain_options
+from graph_tools.verbs.convert import Conversion
 from graph_tools.verbs.leaving_out import Choice
 from graph_tools.verification import SAMPLES, Tolerance
 
@@ -105,7 +105,7 @@ def cut(
                 f"{model.path}: it uses {', '.join(fused)}, expected a model that is not fused yet; "
                 "`graph-tools fuse` takes it"
             )
-        return CutReport(describe_source(model), plain_options(options), dry_run=dry_run)
+        return CutReport(describe_source(model), options, dry_run=dry_run)
 
     check_skipped(options.skip_passes, cutting_pass_names())
     return asked.run(
@@ -128,6 +128,6 @@ def rewrite(
     """
     passes = (choice or Choice()).of(serving_passes(options, progress))
     results = run_passes(model, passes, options.skip_passes)
-    options.check_names((one["name"] for one in model.table_records), model.merged_tables)
+    options.check_names((record.name for record in model.table_records), model.merged_tables)
     require_for(model.graph, model.path)
     return results

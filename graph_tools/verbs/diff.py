@@ -5,89 +5,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from graph_tools.graph.op_library import Libraries, load_libraries
-from graph_tools.json_data import as_data
-from graph_tools.verbs.inspect import Inspection, SignatureInfo, TensorInfo, by_name, inspect_model
-
-SCHEMA = "diff_report/1"
-
-
-@dataclass
-class Change:
-    """Something that differs.
-
-    Attributes
-    ----------
-    name : str
-    a, b : str or None
-        As it is in each model, in words; None: it is not there.
-    """
-
-    name: str
-    a: str | None
-    b: str | None
-
-
-@dataclass
-class Side:
-    """One of the two models, in numbers."""
-
-    path: str
-    kind: str
-    bytes: int
-    nodes: int
-    functions: int
-    variables: int
-    variable_bytes: int
-    tables: int
-    table_bytes: int
-    assets: int
-
-
-@dataclass
-class DiffReport:
-    """How two models differ.
-
-    Attributes
-    ----------
-    a, b : Side
-    signatures : list of Change
-        Signatures, and their inputs and outputs by `signature/input/key`: dtype, shape.
-    ops : list of {op, a, b}
-        Counts that differ, as exported.
-    variables : list of Change
-        By name: dtype, shape, bytes, and content where only that differs.
-    tables : list of Change
-        By name: family, rows, dim, dtype, bytes, absent keys.
-    assets : list of Change
-        By name: size, and content where only that differs.
-    """
-
-    a: Side
-    b: Side
-    signatures: list[Change] = field(default_factory=list)
-    ops: list[dict[str, Any]] = field(default_factory=list)
-    variables: list[Change] = field(default_factory=list)
-    tables: list[Change] = field(default_factory=list)
-    assets: list[Change] = field(default_factory=list)
-
-    @property
-    def same_interface(self) -> bool:
-        """Whether clients of one can talk to the other: signatures are equal."""
-        return not self.signatures
-
-    @property
-    def equal(self) -> bool:
-        """Whether nothing that is looked at differs."""
-        return not (self.signatures or self.ops or self.variables or self.tables or self.assets)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as `docs/schemas/diff_report.schema.json` describes it."""
-        return {"schema": SCHEMA, "equal": self.equal, "same_interface": self.same_interface, **as_data(self)}
+from graph_tools.report.diff import Change, DiffReport, ModelTotals, OpCounts
+from graph_tools.report.inspect import Inspection, SignatureInfo, TensorInfo
+from graph_tools.verbs.inspect import by_name, inspect_model
 
 
 def diff(a: str | Path, b: str | Path, *, op_library: Libraries = None) -> DiffReport:
@@ -106,7 +29,7 @@ def diff(a: str | Path, b: str | Path, *, op_library: Libraries = None) -> DiffR
         b=_side(second),
         signatures=list(_signatures(first, second)),
         ops=[
-            {"op": op, "a": first.ops.get(op, 0), "b": second.ops.get(op, 0)}
+            OpCounts(op, first.ops.get(op, 0), second.ops.get(op, 0))
             for op in sorted(set(first.ops) | set(second.ops))
             if first.ops.get(op, 0) != second.ops.get(op, 0)
         ],
@@ -129,8 +52,8 @@ def _with_content(a: Inspection, b: Inspection) -> set[str]:
     }
 
 
-def _side(one: Inspection) -> Side:
-    return Side(
+def _side(one: Inspection) -> ModelTotals:
+    return ModelTotals(
         path=one.path,
         kind=one.kind,
         bytes=one.bytes,
@@ -192,7 +115,7 @@ def _assets(one: Inspection) -> dict[str, str]:
     folder = Path(one.path) / "assets"
     found = {}
     for asset in one.assets:
-        with (folder / asset["name"]).open("rb") as file:
+        with (folder / asset.name).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        found[asset["name"]] = f"{asset['bytes']} bytes, sha256 {digest[:16]}"
+        found[asset.name] = f"{asset.bytes} bytes, sha256 {digest[:16]}"
     return found

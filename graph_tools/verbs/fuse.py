@@ -11,7 +11,6 @@ from pathlib import Path
 from graph_tools.analysis.contractions import drop_marks, mark_contractions
 from graph_tools.analysis.user_rows import all_user_inputs
 from graph_tools.graph.op_library import Libraries, load_libraries, load_library, require_for
-from graph_tools.json_data import as_data
 from graph_tools.model import Model
 from graph_tools.options import CutOptions, FuseOptions
 from graph_tools.passes.cut import check_skipped, cutting_pass_names
@@ -25,7 +24,7 @@ from graph_tools.report.cut import describe_source
 from graph_tools.report.fuse import FusedPass, FuseReport, describe_sites, our_nodes
 from graph_tools.report.table_files import describe_table_files
 from graph_tools.rewriting.protocol import Pass
-from graph_tools.verbs.convert import Conversion, plain_options
+from graph_tools.verbs.convert import Conversion
 from graph_tools.verbs.cut import rewrite
 from graph_tools.verbs.leaving_out import Choice
 from graph_tools.verbs.precision import decide, set_precision
@@ -187,8 +186,8 @@ def optimize(
     def begin(model: Model) -> FuseReport:
         fusing.check_inputs({name: one.inputs for name, one in model.signatures.items()})
         mark_contractions(model)
-        report = FuseReport(describe_source(model), plain_options(cutting), dry_run=dry_run)
-        report.fuse_options, report.library = as_data(fusing), str(library)
+        report = FuseReport(describe_source(model), cutting, dry_run=dry_run)
+        report.fuse_options, report.library = fusing, str(library)
         return report
 
     @cache

@@ -5,199 +5,33 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from graph_tools.analysis.unused_tensors import mark_unused_tensors
 from graph_tools.graph import is_native
 from graph_tools.graph.op_library import Libraries, is_ours, load_libraries
-from graph_tools.json_data import as_data
-from graph_tools.model import Endpoint, HashTableContent, Model
+from graph_tools.model import Endpoint, HashTableContent, Model, disk_bytes
+from graph_tools.model.table_record import UnusedTensor
 from graph_tools.model.tables import SparseTable
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
 from graph_tools.readers.graph_def import is_graph_def, parse_graph_def
 from graph_tools.readers.saved_model import choose_meta_graph, read_proto
-from graph_tools.report.cut import disk_bytes
+from graph_tools.report.inspect import (
+    AssetInfo,
+    Inspection,
+    InspectReport,
+    SignatureInfo,
+    TableInfo,
+    TensorInfo,
+    VariableInfo,
+)
 from graph_tools.store import TableSpec
 from graph_tools.tensors import TensorSource, byte_size
 
-SCHEMA = "inspect_report/1"
 OWN_FAMILY = "recprocessor"
-
-
-@dataclass
-class TensorInfo:
-    """An input or output of a signature.
-
-    Attributes
-    ----------
-    name : str
-        Its key.
-    tensor : str
-        Its name in the graph.
-    dtype : str
-    shape : list of int or None, or None
-        None in it: any size; None: any rank.
-    """
-
-    name: str
-    tensor: str
-    dtype: str
-    shape: list[int | None] | None
-
-
-@dataclass
-class SignatureInfo:
-    """A signature, its inputs and its outputs."""
-
-    name: str
-    method: str
-    inputs: list[TensorInfo]
-    outputs: list[TensorInfo]
-
-
-@dataclass
-class VariableInfo:
-    """A variable.
-
-    Attributes
-    ----------
-    name : str
-        Of its handle node.
-    dtype : str
-    shape : list of int
-    bytes : int
-    used : bool
-        Whether an output of a signature needs it.
-    duplicate_of : str or None
-        Another variable with the same content, which the checkpoint holds twice.
-    checksums : list of int
-        Of its tensor in the checkpoint.
-    """
-
-    name: str
-    dtype: str
-    shape: list[int]
-    bytes: int
-    used: bool
-    duplicate_of: str | None = None
-    checksums: list[int] = field(default_factory=list)
-
-
-@dataclass
-class TableInfo:
-    """A table that keys are looked up in.
-
-    Attributes
-    ----------
-    name : str
-    family : str
-        The system that made it; `tensorflow` for native hash tables, `asset` where a file fills it, `recprocessor` for
-        embedding tables in files of their own.
-    rows : int or None
-        Keys; None: a file says.
-    dim : int or None
-        Length of a row; None: numbers.
-    dtype : str
-        Of the values.
-    bytes : int
-        Of keys and values.
-    absent : str
-        What an absent key is given: `zero`, `row`, `modulo`, `error`, or `default` where the graph says so at each
-        lookup.
-    used : bool
-    index : str or None
-        How rows are found in an embedding table's file: `direct`, `int64` or `string`.
-    file : str or None
-        Its name in the assets.
-    """
-
-    name: str
-    family: str
-    rows: int | None
-    dim: int | None
-    dtype: str
-    bytes: int
-    absent: str
-    used: bool
-    index: str | None = None
-    file: str | None = None
-
-
-@dataclass
-class UnusedTensor:
-    """A tensor of the checkpoint that no signature needs, and why not."""
-
-    name: str
-    bytes: int
-    reason: str
-
-
-@dataclass
-class Inspection:
-    """What a model holds.
-
-    Attributes
-    ----------
-    path, kind : str
-    tags : list of str
-    bytes : int
-        On disk.
-    signatures : list of SignatureInfo
-    nodes : int
-        Of the graph with its calls inlined.
-    needed_nodes : int
-        Those that an output needs.
-    functions : int
-    ops : dict of str to int
-        Nodes by op, as exported: in the graph and in functions.
-    custom_ops : list of str
-        Ops that TensorFlow does not have.
-    families : list of str
-        Training systems whose tables were found.
-    variables : list of VariableInfo
-    tables : list of TableInfo
-    assets : list of {name, bytes}
-    unused_tensors : list of UnusedTensor
-    """
-
-    path: str
-    kind: str
-    tags: list[str]
-    bytes: int
-    signatures: list[SignatureInfo]
-    nodes: int
-    needed_nodes: int
-    functions: int
-    ops: dict[str, int]
-    custom_ops: list[str]
-    families: list[str]
-    variables: list[VariableInfo]
-    tables: list[TableInfo]
-    assets: list[dict[str, Any]]
-    unused_tensors: list[UnusedTensor]
-
-    @property
-    def needless_bytes(self) -> int:
-        """Bytes of tensors that serving does not need: unused ones and copies."""
-        copies = sum(one.bytes for one in self.variables if one.used and one.duplicate_of is not None)
-        return copies + sum(one.bytes for one in self.unused_tensors)
-
-
-@dataclass
-class InspectReport:
-    """Models side by side."""
-
-    models: list[Inspection]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as `docs/schemas/inspect_report.schema.json` describes it."""
-        data = as_data(self)
-        for one, model in zip(data["models"], self.models, strict=True):
-            one["needless_bytes"] = model.needless_bytes
-        return {"schema": SCHEMA, **data}
 
 
 def inspect(*models: str | Path, checkpoint: str | Path | None = None, op_library: Libraries = None) -> InspectReport:
@@ -252,7 +86,7 @@ def inspect_model(path: Path, checkpoint: str | Path | None = None) -> Inspectio
         families=sorted({one.family for one in tables} - {"tensorflow", "asset", OWN_FAMILY}),
         variables=_variables(model, variables),
         tables=tables,
-        assets=[{"name": file.name, "bytes": file.stat().st_size} for file in assets],
+        assets=[AssetInfo(file.name, file.stat().st_size) for file in assets],
         unused_tensors=unused,
     )
 

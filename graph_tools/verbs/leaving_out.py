@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from graph_tools.errors import VerificationError, WeakProofError
 from graph_tools.options import NEEDED_PASSES
 from graph_tools.progress import Progress
+from graph_tools.report.cut import LeftOut
 from graph_tools.rewriting.protocol import Pass
 
 #: Passes whose absence is no answer to a failure: what they change was asked for.
@@ -19,25 +20,6 @@ _MOST_PASSES, _MOST_SITES = 6, 4
 _REASON_CHARACTERS = 300
 
 Made = TypeVar("Made")
-
-
-@dataclass
-class LeftOut:
-    """A pass, or one of its sites, without which the result answers as the source.
-
-    Attributes
-    ----------
-    name : str
-        Of the pass.
-    site : str or None
-        None: the whole pass.
-    reason : str
-        What differed with it.
-    """
-
-    name: str
-    site: str | None
-    reason: str
 
 
 @dataclass(frozen=True)

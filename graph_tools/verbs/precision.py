@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from graph_tools.graph import Node, attribute, op_def
 from graph_tools.graph.op_library import is_ours, library_info, load_library
 from graph_tools.model import Model
+from graph_tools.report.precision import Certificate, Loss, Precision
 from graph_tools.store import TableFile
 from graph_tools.verbs.cpu import this_cpu
 from graph_tools.verification import OutputComparison, VerifyReport
@@ -24,98 +24,6 @@ _ATTRIBUTE = "precision"
 
 Tables = dict[str, TableFile]
 Compare = Callable[[Path, Path], VerifyReport]
-
-
-@dataclass
-class Loss:
-    """What bf16 costs an output.
-
-    Attributes
-    ----------
-    signature, name : str
-    max_difference : float
-        Largest |fp32 - bf16|.
-    rank_correlation_loss : float or None
-        1 less Spearman's; None: no order, as of one value everywhere.
-    auc_loss : float or None
-        AUC in fp32 less that in bf16; None: no labels.
-    problem : str or None
-        What forbids bf16.
-    """
-
-    signature: str
-    name: str
-    max_difference: float
-    rank_correlation_loss: float | None
-    auc_loss: float | None
-    problem: str | None
-
-
-@dataclass
-class Certificate:
-    """What was measured, and with what.
-
-    Attributes
-    ----------
-    max_difference : float
-        Largest of all outputs, as are the losses.
-    rank_correlation_loss, auc_loss : float or None
-    limit : float
-    requests, rows : int
-        That both answered.
-    cpu : str
-    cpu_features : tuple of str
-    arithmetic : str
-        What bf16 was on this CPU: `bf16`, or `bf16 weights`, where only weights are rounded.
-    library_version : str or None
-    tensorflow_version : str
-    """
-
-    max_difference: float
-    rank_correlation_loss: float | None
-    auc_loss: float | None
-    limit: float
-    requests: int
-    rows: int
-    cpu: str
-    cpu_features: tuple[str, ...]
-    arithmetic: str
-    library_version: str | None
-    tensorflow_version: str
-
-
-@dataclass
-class Precision:
-    """In what the dense layers of an artefact compute.
-
-    Attributes
-    ----------
-    requested : str
-        `fp32`, `bf16` or `auto`.
-    permitted : str
-        `bf16`: where the CPU can; else `fp32`.
-    forced : bool
-        A CPU that cannot compute in bf16 must not load it.
-    reason : str
-    certificate : Certificate or None
-        None: not measured.
-    losses : list of Loss
-        By output.
-    """
-
-    requested: str
-    permitted: str
-    forced: bool
-    reason: str
-    certificate: Certificate | None = None
-    losses: list[Loss] = field(default_factory=list)
-
-    @property
-    def attribute(self) -> str:
-        """What the ops of the graph say."""
-        if self.forced:
-            return "bf16"
-        return "auto" if self.permitted == "bf16" else "fp32"
 
 
 def nodes_with_precision(model: Model) -> list[Node]:
@@ -214,7 +122,7 @@ def _problem(one: OutputComparison, ranked: float | None, area: float | None) ->
 
 def _problems(measured: VerifyReport, losses: list[Loss]) -> list[str]:
     """Say what forbids bf16, a sentence each."""
-    others = replace(measured, outputs=[]).reasons()
+    others = replace(measured, outputs=[]).differences()
     weak = [f"too little was asked to permit bf16: {one}" for one in measured.weak]
     return others + [one.problem for one in losses if one.problem is not None] + weak
 
@@ -238,12 +146,3 @@ def _certificate(measured: VerifyReport, losses: list[Loss]) -> Certificate:
         library_version=library_info(load_library()).version,
         tensorflow_version=tf.__version__,
     )
-
-
-def as_manifest(found: Precision) -> dict[str, Any]:
-    """Return what the library reads when it loads the artefact."""
-    from graph_tools.json_data import as_data
-
-    data: dict[str, Any] = as_data(found)
-    del data["losses"]
-    return data

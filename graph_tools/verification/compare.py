@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from graph_tools.errors import UsageError
+from graph_tools.json_data import Count, Difference, Fraction, JsonSchema, NotNegative, reported
 from graph_tools.tensors import Array
 from graph_tools.verification.ranking import auc, spearman
+
+Correlation = Annotated[float, JsonSchema(type="number", minimum=-1, maximum=1)]
+Element = Annotated[str | float | bool, JsonSchema(type=["string", "number", "boolean"])]
 
 # Numbers of an output that the rank correlation looks at, the first ones.
 _RANKED = 1 << 20
@@ -20,8 +24,8 @@ _RANKED = 1 << 20
 class Tolerance:
     """How far outputs may be apart: `|a - b| <= absolute + relative * |b|`, with b of the second model."""
 
-    absolute: float = 1e-5
-    relative: float = 1e-5
+    absolute: NotNegative = 1e-5
+    relative: NotNegative = 1e-5
 
     @staticmethod
     def parse(text: str) -> Tolerance:
@@ -60,12 +64,29 @@ FAR = AnswerTolerance(0.05, 0.1)
 
 
 @dataclass
+class Worst:
+    """Where two answers differ most in terms of the tolerance.
+
+    Attributes
+    ----------
+    index : list of int or None
+        None: their shapes differ.
+    a, b : str, number or bool
+        The elements there.
+    """
+
+    request: str
+    index: list[Count] | None
+    a: Element
+    b: Element
+
+
+@dataclass
 class OutputComparison:
     """How an output of both models differs over all requests.
 
     Attributes
     ----------
-    signature, name : str
     dtype : str
         Of the first model, or `a != b` where they differ.
     elements : int
@@ -77,8 +98,10 @@ class OutputComparison:
         model's own move as far when numbers of the request change in their last place.
     different : int
         Elements whose bits differ.
-    max_abs_difference, max_rel_difference : float
-        `|a - b|` and `|a - b| / |b|` (over elements with b != 0), of finite elements.
+    max_abs_difference : float
+        Largest |a - b| of finite elements.
+    max_rel_difference : float
+        Largest |a - b| / |b| of finite elements with b != 0.
     nan_a, nan_b : int
         Elements that are not a number. NaN equals NaN only.
     nan_apart : int
@@ -94,38 +117,41 @@ class OutputComparison:
         Spearman's, over all requests; None: not a real number, or the same value everywhere.
     auc_a, auc_b : float or None
         Area under the ROC curve, where requests have labels.
-    worst : dict or None
-        Where the difference is largest in terms of the tolerance: request, index, a, b.
+    worst : Worst or None
+        Where the difference is largest in terms of the tolerance.
     """
 
     signature: str
     name: str
     dtype: str
-    elements: int = 0
-    beyond: int = 0
-    unsettled: int = 0
-    different: int = 0
-    max_abs_difference: float = 0.0
-    max_rel_difference: float = 0.0
-    nan_a: int = 0
-    nan_b: int = 0
-    nan_apart: int = 0
-    far: int = 0
-    rewritten: int = 0
-    shapes: int = 0
-    rank_correlation: float | None = None
-    auc_a: float | None = None
-    auc_b: float | None = None
-    worst: dict[str, Any] | None = None
+    elements: Count = 0
+    beyond: Count = 0
+    unsettled: Count = 0
+    different: Count = 0
+    max_abs_difference: Difference = 0.0
+    max_rel_difference: Difference = 0.0
+    nan_a: Count = 0
+    nan_b: Count = 0
+    nan_apart: Count = 0
+    far: Count = 0
+    rewritten: Count = 0
+    shapes: Count = 0
+    rank_correlation: Correlation | None = None
+    auc_a: Fraction | None = None
+    auc_b: Fraction | None = None
+    worst: Worst | None = None
     _values: list[tuple[Array, Array]] = field(default_factory=list, repr=False)
     _labels: list[tuple[Array, Array, Array]] = field(default_factory=list, repr=False)
     _worst_ratio: float = field(default=0.0, repr=False)
 
     @property
+    @reported
     def bit_exact(self) -> bool:
+        """Whether no bit differs."""
         return self.different == 0 and self.shapes == 0 and "!=" not in self.dtype
 
     @property
+    @reported
     def equal(self) -> bool:
         """Whether all is within the tolerance."""
         return self.beyond == 0 and self.shapes == 0 and "!=" not in self.dtype
@@ -234,7 +260,7 @@ class OutputComparison:
         if self.worst is None or ratio > self._worst_ratio:
             self._worst_ratio = ratio
             place = None if index is None else list(index)
-            self.worst = {"request": request, "index": place, "a": _plain(a), "b": _plain(b)}
+            self.worst = Worst(request, place, _plain(a), _plain(b))
 
 
 def outside(a: Array, b: Array, tolerance: Tolerance) -> Array:
@@ -272,7 +298,7 @@ def different_rows(a: Array, b: Array) -> Array:
     return found
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any) -> Element:
     """Make a value that JSON can hold."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")

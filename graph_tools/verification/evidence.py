@@ -13,6 +13,7 @@ import numpy as np
 
 from graph_tools.errors import ConversionError
 from graph_tools.graph import Graph, Output, is_native
+from graph_tools.json_data import Count
 from graph_tools.model import Endpoint, Model, Signature
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.tensors import Array, byte_size
@@ -35,7 +36,6 @@ class TableUse:
 
     Attributes
     ----------
-    name : str
     rows : int
         That it has.
     used : int
@@ -43,8 +43,8 @@ class TableUse:
     """
 
     name: str
-    rows: int
-    used: int
+    rows: Count
+    used: Count
 
     @property
     def enough(self) -> bool:

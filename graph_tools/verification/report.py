@@ -5,24 +5,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
-from graph_tools.json_data import as_data
+from graph_tools.json_data import Count, Difference, NotNegative, Report, reported
 from graph_tools.verification.compare import OutputComparison, Tolerance
 from graph_tools.verification.evidence import Evidence, weaknesses
 from graph_tools.verification.settings import Settings
 
-SCHEMA = "verify_report/1"
-
 
 @dataclass
-class Side:
+class ComparedModel:
     """One of the two models.
 
     Attributes
     ----------
-    path : str
-    kind : str
     bytes : int
         On disk.
     how : str
@@ -31,7 +26,7 @@ class Side:
 
     path: str
     kind: str
-    bytes: int
+    bytes: Count
     how: str
 
 
@@ -41,7 +36,6 @@ class Refused:
 
     Attributes
     ----------
-    signature, request : str
     a, b : str or None
         The error of each model, code first; None: it answered.
     empty : bool
@@ -55,8 +49,9 @@ class Refused:
     empty: bool = False
 
     @property
+    @reported
     def equal(self) -> bool:
-        """Whether both refused with the same error, or the second answered a request of no rows."""
+        """Whether both refused with the same code, or the second answered a request of no rows with nothing."""
         if self.empty:
             return self.a is not None and self.b is None
         return self.a is not None and self.b is not None and self.a.split(":")[0] == self.b.split(":")[0]
@@ -68,9 +63,10 @@ class Asked:
 
     Attributes
     ----------
-    name : str
-    generated, recorded : int
-        Requests.
+    generated : int
+        Requests that were made up.
+    recorded : int
+        Requests from files.
     rows : int
         Of the requests that both answered, added up; see `row_count`.
     answered : int
@@ -78,10 +74,10 @@ class Asked:
     """
 
     name: str
-    generated: int = 0
-    recorded: int = 0
-    rows: int = 0
-    answered: int = 0
+    generated: Count = 0
+    recorded: Count = 0
+    rows: Count = 0
+    answered: Count = 0
 
 
 @dataclass
@@ -90,7 +86,6 @@ class TableComparison:
 
     Attributes
     ----------
-    name : str
     rows : int
         Keys of the first model, or rows where there are no keys.
     stored, absent : int
@@ -102,54 +97,57 @@ class TableComparison:
     different : int
         Keys whose rows differ in any bit.
     max_abs_difference : float
+        Largest |a - b|.
     worst : str or None
         The key whose rows differ most.
     """
 
     name: str
-    rows: int = 0
-    stored: int = 0
-    absent: int = 0
-    extra: int = 0
-    beyond: int = 0
-    different: int = 0
-    max_abs_difference: float = 0.0
+    rows: Count = 0
+    stored: Count = 0
+    absent: Count = 0
+    extra: Count = 0
+    beyond: Count = 0
+    different: Count = 0
+    max_abs_difference: Difference = 0.0
     worst: str | None = None
 
     @property
+    @reported
     def equal(self) -> bool:
         return self.beyond == 0
 
 
 @dataclass
-class VerifyReport:
-    """Two models compared.
+class VerifyReport(Report):
+    """What `graph-tools verify` found.
 
     Attributes
     ----------
-    a, b : Side
-    tolerance : Tolerance
     seed : int
         Of the generated requests.
-    signatures : list of Asked
-    outputs : list of OutputComparison
     refused : list of Refused
+        Requests that not both models answered.
     tables : list of TableComparison
         Those compared row by row: where a model is larger than the memory limit.
     not_compared : list of str
         What only one of the models has, and that this was let pass.
     problems : list of str
-        Differences that are none of numbers: inputs that are missing, dtypes that changed.
+        Differences of the interface: inputs that are missing, dtypes that changed.
     warnings : list of str
         Differences that are TensorFlow's own and not judged, with the inputs that show them.
     settings : Settings or None
         How TensorFlow ran; None: nothing was asked.
     evidence : Evidence
-    seconds : float
+        What the answered requests had in them.
+    verdict : list of str or None
+        What `reasons` are where a conversion judges otherwise.
     """
 
-    a: Side
-    b: Side
+    SCHEMA = "verify_report/1"
+
+    a: ComparedModel
+    b: ComparedModel
     tolerance: Tolerance
     seed: int
     signatures: list[Asked] = field(default_factory=list)
@@ -161,37 +159,51 @@ class VerifyReport:
     warnings: list[str] = field(default_factory=list)
     settings: Settings | None = None
     evidence: Evidence = field(default_factory=Evidence)
-    seconds: float = 0.0
+    seconds: NotNegative = 0.0
+    verdict: list[str] | None = field(default=None, metadata={"hidden": True})
 
     @property
-    def requests(self) -> int:
+    @reported
+    def passed(self) -> bool:
+        """Whether both models answer alike, within the tolerance, and every signature was answered."""
+        return not self.reasons
+
+    @property
+    @reported
+    def bit_exact(self) -> bool:
+        """Whether no bit of any output differs."""
+        exact = all(output.bit_exact for output in self.outputs) and all(table.different == 0 for table in self.tables)
+        return exact and not self.differences()
+
+    @property
+    @reported
+    def reasons(self) -> list[str]:
+        """What differs, a sentence each; empty where `passed`."""
+        return self.differences() if self.verdict is None else self.verdict
+
+    @property
+    @reported
+    def requests(self) -> Count:
+        """Requests that were asked."""
         return sum(one.generated + one.recorded for one in self.signatures)
 
     @property
-    def rows(self) -> int:
+    @reported
+    def rows(self) -> Count:
+        """Rows of the requests that both models answered, added up."""
         return sum(one.rows for one in self.signatures)
 
     @property
-    def passed(self) -> bool:
-        """Whether both models answer alike, within the tolerance, and every signature was answered at all."""
-        return not self.reasons()
-
-    @property
+    @reported
     def weak(self) -> list[str]:
-        """Why the comparison proves little, a sentence each; none: it has seen enough."""
+        """Why the comparison proves little, a sentence each; empty where it has seen enough."""
         return weaknesses(self.evidence, {one.name: (one.answered, one.rows) for one in self.signatures})
-
-    @property
-    def bit_exact(self) -> bool:
-        """Whether no bit differs."""
-        exact = all(one.bit_exact for one in self.outputs) and all(one.different == 0 for one in self.tables)
-        return self.passed and exact
 
     @property
     def max_abs_difference(self) -> float:
         return max((one.max_abs_difference for one in self.outputs), default=0.0)
 
-    def reasons(self) -> list[str]:
+    def differences(self) -> list[str]:
         """Say what differs, a sentence each; none: both models are equal."""
         found = list(self.problems)
         if not self.signatures and not found:
@@ -220,32 +232,14 @@ class VerifyReport:
         ((error, _),) = said.most_common(1)
         return f"; the first says {error}: give recorded ones with --requests"
 
-    def numeric_reasons(self) -> list[str]:
-        """Say which scores differ, a sentence each: those of `reasons` that a lossy conversion may bring about.
-
-        A shape, a dtype, a string or an id that differs is none of them, nor is a score that became NaN.
-        """
-        found = [_output_reason(one) for one in self.outputs if not one.equal and one.only_scores_differ]
-        return found + [_table_reason(one) for one in self.tables if not one.equal]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as `docs/schemas/verify_report.schema.json` describes it."""
-        data: dict[str, Any] = as_data(self)
-        for kind, several in (("outputs", self.outputs), ("refused", self.refused), ("tables", self.tables)):
-            for one, found in zip(data[kind], several, strict=True):
-                one["equal"] = found.equal  # type: ignore[attr-defined]
-        for one, output in zip(data["outputs"], self.outputs, strict=True):
-            one["bit_exact"] = output.bit_exact
-        head = {"schema": SCHEMA, "passed": self.passed, "bit_exact": self.bit_exact, "reasons": self.reasons()}
-        return head | {"requests": self.requests, "rows": self.rows, "weak": self.weak} | data
-
 
 def _output_reason(output: OutputComparison) -> str:
     place = f"signature '{output.signature}', output '{output.name}'"
     if "!=" in output.dtype:
         return f"{place}: dtypes {output.dtype}, expected the same"
-    worst = output.worst or {}
-    where = f"{worst.get('a')} and {worst.get('b')} at {worst.get('index')} of request '{worst.get('request')}'"
+    worst = output.worst
+    assert worst is not None
+    where = f"{worst.a} and {worst.b} at {worst.index} of request '{worst.request}'"
     if output.shapes:
         return f"{place}: {output.shapes} answers of different shapes, {where}, expected the same"
     return f"{place}: {output.beyond} of {output.elements} elements differ, {where}, expected them within the tolerance"

@@ -10,6 +10,7 @@ from statistics import median
 
 from graph_tools.graph import Graph
 from graph_tools.graph.op_library import is_ours
+from graph_tools.json_data import Count, NotNegative, Positive
 from graph_tools.model import Model
 from graph_tools.verification.request import Request
 from graph_tools.verification.runner import LoadError, SessionRunner, quiet, refusal_of
@@ -41,9 +42,9 @@ class Region:
     """
 
     node: str
-    nodes: int
+    nodes: Positive
     ops: str
-    share: float
+    share: NotNegative
     reason: str
 
 
@@ -65,9 +66,9 @@ class Timing:
         Why nothing was measured, else empty.
     """
 
-    requests: int = 0
-    rows: int = 0
-    median_us: float = 0.0
+    requests: Count = 0
+    rows: Count = 0
+    median_us: NotNegative = 0.0
     replaced: float = 0.0
     regions: list[Region] = field(default_factory=list)
     note: str = ""

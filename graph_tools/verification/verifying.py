@@ -11,11 +11,10 @@ from typing import Any
 from graph_tools.analysis.user_rows import user_inputs
 from graph_tools.errors import ConversionError, GraphToolsError, UnreadableError, UsageError
 from graph_tools.graph.op_library import Libraries, load_libraries, our_ops
-from graph_tools.model import Model, Signature
+from graph_tools.model import Model, Signature, disk_bytes
 from graph_tools.progress import Progress, Silent
 from graph_tools.readers import read_model
 from graph_tools.readers.unknown_ops import check_unknown_ops
-from graph_tools.report.cut import disk_bytes
 from graph_tools.tables.absent_keys import base_name
 from graph_tools.tensors import Array
 from graph_tools.verification.compare import OutputComparison, Tolerance
@@ -25,7 +24,7 @@ from graph_tools.verification.generate import Generator
 from graph_tools.verification.losses import worst_keys
 from graph_tools.verification.non_numbers import Alike, Both
 from graph_tools.verification.nudging import as_it_was, is_nudging, nudging
-from graph_tools.verification.report import Asked, Refused, Side, VerifyReport
+from graph_tools.verification.report import Asked, ComparedModel, Refused, VerifyReport
 from graph_tools.verification.request import Request
 from graph_tools.verification.requests import WARM_UP_FILE, read_requests
 from graph_tools.verification.rounding import Slacks, slacks
@@ -119,8 +118,8 @@ def verify(
     first, second = (one if isinstance(one, Model) else read_model(one) for one in (a, b))
     sizes = [disk_bytes(one.path) for one in (first, second)]
     report = VerifyReport(
-        Side(str(first.path), first.kind, sizes[0], ""),
-        Side(str(second.path), second.kind, sizes[1], ""),
+        ComparedModel(str(first.path), first.kind, sizes[0], ""),
+        ComparedModel(str(second.path), second.kind, sizes[1], ""),
         allowed,
         seed,
     )

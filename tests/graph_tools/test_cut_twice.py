@@ -84,10 +84,10 @@ def test_second_cut_changes_nothing(tmp_path: Path, name: str, row_type: str) ->
         twice = tmp_path / f"twice_{asked}"
         report = cut(tmp_path / "once", twice, options=CutOptions(embedding_dtype=asked), samples=32)
         assert report.verification is not None
-        assert all(one["bit_exact"] for one in report.verification["outputs"])
+        assert all(one.bit_exact for one in report.verification.outputs)
         assert not report.lossy
         restoring = ("save/", "init_all_tables")
-        assert not [one for one in report.removed.nodes if not one["name"].startswith(restoring)]
+        assert not [one for one in report.removed.nodes if not one.name.startswith(restoring)]
         assert not report.removed.rows
         assert content(read_model(twice)) == once
         assert {one.name for one in report.passes if one.applied} <= {"prune_unreachable", "shorten_names"}

@@ -109,6 +109,6 @@ def test_unknown_ops_go_through_and_are_proved_with_their_library(library: Path,
     both = optimize(source, tmp_path / "fused", op_library=[library, load_library()])
     assert not both.unknown_ops
     assert both.verification is not None
-    assert both.verification["passed"]
+    assert both.verification.passed
     assert sum(one.applied for one in both.fused) == 1
     assert run("verify", source, tmp_path / "fused", "--op-library", library, "--op-library", load_library()).code == 0

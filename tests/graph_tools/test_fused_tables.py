@@ -106,11 +106,11 @@ def test_tables_are_not_held_in_memory(source: Path, tmp_path: Path) -> None:
     size = sum(one.stat().st_size for one in (tmp_path / "out").rglob("*.emb"))
     rest = sum(one.stat().st_size for one in (tmp_path / "out").rglob("*") if one.is_file()) - size
     found = verify(tmp_path / "out", tmp_path / "out", samples=6, memory_limit=rest + 1)
-    assert found.passed, found.reasons()
+    assert found.passed, found.reasons
     assert (found.a.how, found.tables) == ("session", [])
     # Of a source that is larger than the limit, tables are read as streams; those of the fused one are mapped.
     mixed = verify(source, tmp_path / "out", samples=6, memory_limit=64)
-    assert mixed.passed, mixed.reasons()
+    assert mixed.passed, mixed.reasons
     assert (mixed.a.how, mixed.b.how) == ("TensorFlow, lookups in NumPy", "session")
 
 

@@ -18,7 +18,7 @@ def test_deepctr_models(deepctr_model: Path, tmp_path: Path) -> None:
     report = cut(deepctr_model, tmp_path / "cut")
     assert report.target is not None
     assert report.verification is not None
-    assert report.verification["passed"]
+    assert report.verification.passed
     assert report.target.nodes < 0.3 * report.source.nodes
     assert report.saved > 0.66  # Adam's slots and more
     changes = diff(deepctr_model, tmp_path / "cut").to_json()
@@ -31,7 +31,7 @@ def test_basic_pitch(basic_pitch_model: Path, tmp_path: Path) -> None:
     assert found["models"][0]["nodes"] > 900
     report = cut(basic_pitch_model, tmp_path / "cut", samples=8)
     assert report.verification is not None
-    assert report.verification["passed"]
+    assert report.verification.passed
     names = {one.name for one in report.passes if one.applied}
     assert "fold_batch_norms" in names
     assert report.saved > 0.5
@@ -44,6 +44,6 @@ def test_wide_and_deep_keeps_every_table_and_score(wdl_model: Path, tmp_path: Pa
     report = cut(wdl_model, tmp_path / "cut")
     assert report.target is not None
     assert report.target.nodes <= 0.35 * report.source.nodes
-    tables = [one for one in report.tables if one["keys"] > 1]
+    tables = [one for one in report.tables if one.keys > 1]
     assert len(tables) == 52
     assert_same_answers(wdl_model, tmp_path / "cut", requests_for(wdl_model), exact=True)

@@ -44,7 +44,7 @@ def test_a_large_constant_is_a_variable_that_is_mapped(tmp_path: Path) -> None:
     assert model.graph["table"].op == "ReadVariableOp"
     report = cut(tmp_path / "graph.pb", tmp_path / "out")
     assert report.verification is not None
-    assert report.verification["bit_exact"]
+    assert report.verification.bit_exact
 
 
 def test_a_small_graph_is_as_it_was(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -38,44 +37,43 @@ def test_forecast_is_what_is_written(tmp_path: Path, kind: str) -> None:
     (record,) = forecast(model, options)
     assert len(model.graph) == nodes
     assert model.sparse_tables
-    assert json.loads(json.dumps(record)) == record
-    assert record["bytes"] == record["forecast"]["fp32"]
-    sizes = [record["forecast"][one] for one in ROW_TYPES]
+    assert record.bytes == record.forecast["fp32"]
+    sizes = [record.forecast[one] for one in ROW_TYPES]
     assert sizes == sorted(sizes, reverse=True)
     for row_type in ROW_TYPES:
         model = lookup_model(table_of(kind))
         ConvertSparseLookups(CutOptions(embedding_dtype=row_type)).apply(model)
         written = checkpoint_bytes(Served(model, tmp_path / row_type).path)
-        assert 0 <= written - record["forecast"][row_type] < 1500
+        assert 0 <= written - record.forecast[row_type] < 1500
 
 
 def test_limit_of_memory_leaves_duplicates_and_says_so() -> None:
     rows = np.repeat(np.random.default_rng(1).normal(size=(400000, 8)).astype(np.float32), 2, axis=0)
     table = make_table(np.arange(800000) * 1000, rows)
     (record,) = forecast(lookup_model(table), CutOptions(memory_limit=64 << 20))
-    assert record["share"] == "none"
-    assert not record["duplicates_exact"]
-    assert any("not shared: finding them exceeds the memory limit" in reason for reason in record["reasons"])
+    assert record.share == "none"
+    assert not record.duplicates_exact
+    assert any("not shared: finding them exceeds the memory limit" in reason for reason in record.reasons)
     (record,) = forecast(lookup_model(table), CutOptions())
-    assert record["share"] == "equal"
-    assert record["stored_rows"] == 400000
+    assert record.share == "equal"
+    assert record.stored_rows == 400000
 
 
 def test_duplicates_that_are_not_worth_an_index_stay() -> None:
     rows = np.random.default_rng(2).normal(size=(1000, 8)).astype(np.float32)
     rows[1] = rows[0]
     (record,) = forecast(lookup_model(make_table(np.arange(1000) * 10**6, rows)), CutOptions())
-    assert (record["duplicates"], record["share"]) == (1, "none")
-    assert any("the index would take more" in reason for reason in record["reasons"])
+    assert (record.duplicates, record.share) == (1, "none")
+    assert any("the index would take more" in reason for reason in record.reasons)
 
 
 def test_dense_keys_in_no_order_are_hashed_where_sorting_takes_too_much_memory() -> None:
     keys = np.random.default_rng(3).permutation(1 << 21)
     table = make_table(keys, np.ones((1 << 21, 16), np.float32) * np.arange(1 << 21, dtype=np.float32)[:, None])
-    assert forecast(lookup_model(table), CutOptions())[0]["layout"] == "direct"
-    assert forecast(lookup_model(table), CutOptions(memory_limit=64 << 20))[0]["layout"] == "remap"
+    assert forecast(lookup_model(table), CutOptions())[0].layout == "direct"
+    assert forecast(lookup_model(table), CutOptions(memory_limit=64 << 20))[0].layout == "remap"
     table = make_table(np.sort(keys), table.parts[0].rows.read())
-    assert forecast(lookup_model(table), CutOptions(memory_limit=64 << 20))[0]["layout"] == "direct"
+    assert forecast(lookup_model(table), CutOptions(memory_limit=64 << 20))[0].layout == "direct"
 
 
 def test_option_that_names_no_table_is_refused() -> None:

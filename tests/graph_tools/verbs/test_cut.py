@@ -41,10 +41,10 @@ def cut_served(served: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     before = cut_support.contents(served)
     report = cut(served, place)
     assert report.verification is not None
-    assert report.verification["passed"]
-    assert report.verification["bit_exact"]
-    assert report.verification["signatures"][0]["recorded"] == 1
-    assert report.verification["b"]["path"] == str(place)
+    assert report.verification.passed
+    assert report.verification.bit_exact
+    assert report.verification.signatures[0].recorded == 1
+    assert report.verification.b.path == str(place)
     assert cut_support.contents(served) == before
     assert [one.name for one in place.parent.iterdir()] == ["model"]
     return place
@@ -120,14 +120,14 @@ def test_cut_of_a_cut_writes_its_own_manifest(cut_served: Path, tmp_path: Path) 
 def test_tables_of_a_training_system(sparse: Path, tmp_path: Path) -> None:
     report = cut(sparse, tmp_path / "out", samples=14)
     (table,) = report.tables
-    assert (table["family"], table["zero_rows"], table["dropped"]["equal_absent"]) == ("deeprec", 20, 20)
+    assert (table.family, table.zero_rows, table.dropped["equal_absent"]) == ("deeprec", 20, 20)
     assert report.verification is not None
-    assert report.verification["bit_exact"]
+    assert report.verification.bit_exact
     found = answers(tmp_path / "out", {"item": ASKED})["rows"]
     table_rows = dict(zip(cut_support.KEYS.tolist(), cut_support.rows(), strict=True))
     expected = [table_rows.get(int(key), np.zeros(cut_support.DIM, np.float32)) for key in ASKED]
     np.testing.assert_array_equal(found, np.array(expected))
-    reasons = {one["name"]: one["reason"] for one in report.removed.tensors}
+    reasons = {one.name: one.reason for one in report.removed.tensors}
     assert "emb/Adagrad-values" in reasons
 
 
@@ -137,8 +137,8 @@ def test_dry_run_writes_nothing_and_forecasts_each_table(sparse: Path, tmp_path:
     assert cut_support.contents(sparse.parent) == before
     assert list(tmp_path.iterdir()) == []
     (table,) = report.tables
-    assert set(table["forecast"]) == {"fp32", "bf16", "fp16", "int8", "int4"}
-    assert table["forecast"]["fp32"] > table["forecast"]["bf16"] > table["forecast"]["int8"]
+    assert set(table.forecast) == {"fp32", "bf16", "fp16", "int8", "int4"}
+    assert table.forecast["fp32"] > table.forecast["bf16"] > table.forecast["int8"]
     assert report.target is not None
     assert report.target.path == "(not written)"
     written = cut(sparse, tmp_path / "out", samples=2)
@@ -154,8 +154,8 @@ def test_lossy_cut_is_reported_and_not_judged(sparse: Path, tmp_path: Path) -> N
     found = report.verification
     assert found is not None
     assert report.scores_judged is False
-    assert (found["passed"], found["bit_exact"], found["reasons"]) == (True, False, [])
-    worst = max(one["max_abs_difference"] for one in found["outputs"])
+    assert (found.passed, found.bit_exact, found.reasons) == (True, False, [])
+    worst = max(one.max_abs_difference for one in found.outputs)
     assert 1e-5 < worst < 0.1
     manifest = json.loads((tmp_path / "out" / MANIFEST).read_text())
     assert (manifest["lossy"], manifest["tables"][0]["lossy"]) == (True, True)
@@ -180,7 +180,7 @@ def test_rows_dropped_by_their_norm_make_a_cut_lossy(sparse: Path, tmp_path: Pat
     few = CutOptions(min_norm=float(np.sort(norms[norms > 0])[1:3].mean()))
     report = cut(sparse, tmp_path / "out", options=few, samples=4)
     assert report.lossy
-    assert report.tables[0]["lossy_rows"] == 2
+    assert report.tables[0].lossy_rows == 2
     assert not cut(sparse, None, options=CutOptions(min_norm=1e-6), dry_run=True).lossy
 
 
@@ -215,7 +215,7 @@ def test_differing_scores_leave_nothing_behind(sparse: Path, tmp_path: Path, mon
 def test_signatures_and_outputs_are_chosen(multi_signature_model: Path, tmp_path: Path) -> None:
     report = cut(multi_signature_model, tmp_path / "one", signatures=["total"], samples=2)
     assert list(read_model(tmp_path / "one").signatures) == ["total"]
-    assert {one["name"] for one in report.removed.signatures} == {"serving_default", "length"}
+    assert {one.name for one in report.removed.signatures} == {"serving_default", "length"}
     cut(multi_signature_model, tmp_path / "two", outputs=["sum", "bytes"], samples=2)
     found = read_model(tmp_path / "two").signatures
     assert {name: list(one.outputs) for name, one in found.items()} == {"total": ["sum"], "length": ["bytes"]}
@@ -266,7 +266,7 @@ def test_recorded_requests_are_asked(served: Path, sparse: Path, tmp_path: Path)
     np.savez(asked, item=cut_support.KEYS)
     report = cut(sparse, tmp_path / "out", requests=[asked], samples=0, accept_weak_proof=True)
     assert report.verification is not None
-    assert (report.verification["requests"], report.verification["rows"]) == (1, len(cut_support.KEYS))
+    assert (report.verification.requests, report.verification.rows) == (1, len(cut_support.KEYS))
     with pytest.raises(UnreadableError, match=r"nothing.npz: not there"):
         cut(sparse, tmp_path / "other", requests=[tmp_path / "nothing.npz"])
     with pytest.raises(VerificationError, match=r"none of 0 requests was answered"):

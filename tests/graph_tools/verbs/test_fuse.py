@@ -49,8 +49,8 @@ def test_a_model_is_fused_and_answers_alike(source: Path, tmp_path: Path) -> Non
     assert ops["RecDenseTower"] == 1
     assert not {"MatMul", "BiasAdd", "Relu"} & set(ops)
     assert report.verification is not None
-    assert report.verification["passed"]
-    assert report.verification["a"]["path"] == str(source)
+    assert report.verification.passed
+    assert report.verification.a.path == str(source)
     first, second = (answers(path, _requests()) for path in (source, tmp_path / "out"))
     np.testing.assert_allclose(second["score"], first["score"], rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(second["bucket"], first["bucket"])

@@ -11,6 +11,7 @@ import pytest
 
 from graph_tools import inspect
 from graph_tools.errors import UnreadableError
+from graph_tools.report.inspect import AssetInfo
 from graph_tools.verbs.inspect import Inspection
 from helpers.models import verify_models
 
@@ -31,7 +32,7 @@ def test_signatures_are_named_with_dtypes_and_shapes(string_model: Path) -> None
 
 def test_assets_and_tables_that_files_fill(string_model: Path) -> None:
     found = _one(string_model)
-    assert found.assets == [{"name": "string.vocabulary.txt", "bytes": 23}]
+    assert found.assets == [AssetInfo("string.vocabulary.txt", 23)]
     assert [(one.family, one.rows, one.used) for one in found.tables] == [("asset", None, True)]
     assert found.custom_ops == found.families == []
 

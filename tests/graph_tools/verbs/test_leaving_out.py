@@ -13,8 +13,9 @@ from graph_tools import cut, fuse, verify
 from graph_tools.errors import UsageError, VerificationError
 from graph_tools.options import CutOptions
 from graph_tools.progress import Silent
+from graph_tools.report.cut import LeftOut
 from graph_tools.rewriting.protocol import PassResult
-from graph_tools.verbs.leaving_out import Attempts, Choice, LeftOut
+from graph_tools.verbs.leaving_out import Attempts, Choice
 from graph_tools.verification.settings import settings_here
 
 
@@ -65,7 +66,7 @@ def test_the_pass_is_left_out_that_makes_a_number_of_nan(tmp_path: Path) -> None
     source = build_titles(tmp_path / "in", views=True)
     report = cut(source, tmp_path / "out")
     assert report.verification is not None
-    assert report.verification["passed"]
+    assert report.verification.passed
     left = {one.name for one in report.left_out}
     # Shapes that are folded let TensorFlow drop the reshape itself.
     assert "eliminate_noop_reshapes" in left
@@ -85,9 +86,9 @@ def test_a_fused_tower_answers_an_empty_title_as_the_original(tmp_path: Path, vi
     assert not any(one.name == "fuse_dense_towers" for one in report.left_out)
     assert sum(one.applied for one in report.fused if one.name == "fuse_dense_towers")
     assert report.verification is not None
-    output = report.verification["outputs"][0]
-    assert output["nan_apart"] == 0
-    assert (output["nan_a"] > 0) == views
+    output = report.verification.outputs[0]
+    assert output.nan_apart == 0
+    assert (output.nan_a > 0) == views
 
 
 def test_a_pass_is_skipped_on_request(tmp_path: Path) -> None:

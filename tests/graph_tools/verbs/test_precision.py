@@ -53,7 +53,7 @@ def test_auto_permits_what_keeps_the_order(source: Path, tmp_path: Path) -> None
     assert {one.name: one.problem for one in report.precision.losses} == {"bucket": None, "score": None}
     # What is verified against the source is fp32.
     assert report.verification is not None
-    assert report.verification["passed"]
+    assert report.verification.passed
 
 
 def test_auto_refuses_what_loses_the_order(tmp_path: Path) -> None:

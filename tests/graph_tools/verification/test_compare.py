@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from graph_tools.errors import UsageError
-from graph_tools.verification.compare import OutputComparison, Tolerance, different_bits
+from graph_tools.verification.compare import OutputComparison, Tolerance, Worst, different_bits
 
 
 def _compared(a: object, b: object, tolerance: Tolerance | None = None, dtype: object = np.float32) -> OutputComparison:
@@ -20,7 +20,7 @@ def test_difference_and_place_of_the_worst() -> None:
     assert (one.elements, one.beyond, one.different) == (4, 2, 2)
     assert one.max_abs_difference == 0.5
     assert one.max_rel_difference == pytest.approx(0.2)
-    assert one.worst == {"request": "request", "index": [0, 1], "a": 2.0, "b": 2.5}
+    assert one.worst == Worst("request", [0, 1], 2.0, 2.5)
 
 
 def test_tolerance_is_of_the_second_model() -> None:
@@ -47,9 +47,7 @@ def test_zeros_of_either_sign_are_equal_and_not_bit_exact() -> None:
 
 def test_integers_and_strings_are_compared_exactly() -> None:
     assert _compared([10**9], [10**9 + 1], Tolerance(0, 1), np.int64).beyond == 1
-    assert _compared([b"a", b"b"], [b"a", b"c"], dtype=object).worst == {
-        "request": "request", "index": [1], "a": "b", "b": "c"
-    }  # fmt: skip
+    assert _compared([b"a", b"b"], [b"a", b"c"], dtype=object).worst == Worst("request", [1], "b", "c")
     assert _compared([True], [True], dtype=bool).bit_exact
 
 

@@ -67,7 +67,7 @@ def test_a_table_that_nothing_hits_makes_a_proof_weak(tmp_path: Path) -> None:
     assert cut(source, tmp_path / "accepted", options=narrow, accept_weak_proof=True).verification is not None
     proved = cut(source, tmp_path / "out", options=narrow, requests=[recorded(tmp_path / "r.npz", 200)])
     assert proved.verification is not None
-    assert not proved.verification["weak"]
+    assert not proved.verification.weak
 
 
 def test_few_rows_permit_no_bf16(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_few_rows_permit_no_bf16(tmp_path: Path) -> None:
     assert "too little was asked to permit bf16" in report.precision.reason
     many = fuse(source, tmp_path / "proved", requests=[recorded(tmp_path / "many.npz", 500)])
     assert many.verification is not None
-    assert not many.verification["weak"]
+    assert not many.verification.weak
 
 
 def test_an_input_that_never_changes_is_named(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_rounded_rows_have_a_limit(tmp_path: Path) -> None:
         cut(tmp_path / "in", tmp_path / "out", options=narrow)
     report = cut(tmp_path / "in", tmp_path / "out", options=narrow, tolerance="1")
     assert report.verification is not None
-    assert report.verification["passed"]
+    assert report.verification.passed
 
 
 def test_rows_that_lose_most_are_asked_for(tmp_path: Path) -> None:
@@ -149,6 +149,6 @@ def test_rows_that_lose_most_are_asked_for(tmp_path: Path) -> None:
         tmp_path / "in", tmp_path / "out", options=CutOptions(embedding_dtype="int4"), samples=3, tolerance="1"
     )
     assert report.verification is not None
-    output = report.verification["outputs"][0]
-    assert output["max_abs_difference"] > 1e-2
-    assert "rows that lose most" in output["worst"]["request"]
+    output = report.verification.outputs[0]
+    assert output.max_abs_difference > 1e-2
+    assert "rows that lose most" in output.worst.request

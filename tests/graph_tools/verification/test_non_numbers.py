@@ -78,15 +78,15 @@ def test_requests_have_what_is_not_finite_in_each_input(tmp_path: Path) -> None:
 def test_a_cut_tells_where_tensorflow_answers_nan_otherwise(tmp_path: Path, with_onednn: None) -> None:
     report = cut(build_tower(tmp_path / "in"), tmp_path / "out").verification
     assert report is not None
-    assert report["passed"]
-    assert not report["bit_exact"]
-    assert report["settings"] == {"onednn": True, "variable": settings_here().variable}
-    assert len(report["warnings"]) == 1
-    assert "output 'y'" in report["warnings"][0]
-    assert "NaN or infinities in 'x' differ" in report["warnings"][0]
-    output = report["outputs"][0]
-    assert output["rewritten"] > 0
-    assert output["beyond"] == output["nan_apart"] == 0
+    assert report.passed
+    assert not report.bit_exact
+    assert report.settings == settings_here()
+    assert len(report.warnings) == 1
+    assert "output 'y'" in report.warnings[0]
+    assert "NaN or infinities in 'x' differ" in report.warnings[0]
+    output = report.outputs[0]
+    assert output.rewritten > 0
+    assert output.beyond == output.nan_apart == 0
 
 
 def test_the_command_line_compares_as_models_are_served(tmp_path: Path, with_onednn: None) -> None:

@@ -81,7 +81,7 @@ def test_scores_of_ids_that_cancel_are_no_difference(tmp_path: Path) -> None:
     rows[0] = 3000.0
     one, other = _pairs(tmp_path / "one", rows, True), _pairs(tmp_path / "other", rows, False)
     report = verify(one, other)
-    assert report.passed, report.reasons()
+    assert report.passed, report.reasons
     (output,) = report.outputs
     assert output.unsettled > 0
     assert not verify(one, other, rounding=False).passed
@@ -105,4 +105,4 @@ def test_folded_normalisation_is_cut(tmp_path: Path, seed: int) -> None:
     model.export(str(tmp_path / "source"), verbose=False)
     report = cut(tmp_path / "source", tmp_path / "small")
     assert sum(one.applied for one in report.passes if one.name == "fold_batch_norms") == 2
-    assert report.verification["passed"]
+    assert report.verification.passed

@@ -177,7 +177,7 @@ def conversion(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 def test_conversions_are_proved_by_streams(conversion: tuple[Path, Model, Path]) -> None:
     report = _verified(*conversion)
-    assert report.passed, report.reasons()
+    assert report.passed, report.reasons
     assert report.bit_exact
     assert (report.a.how, report.b.how) == ("TensorFlow, lookups in NumPy",) * 2
     data = report.to_json()
@@ -202,7 +202,7 @@ def test_one_change_is_found(conversion: tuple[Path, Model, Path], what: str, tm
     assert not report.passed
     wrong = [one for one in report.tables if not one.equal]
     assert len(wrong) == 1
-    assert any(reason.startswith(f"table '{wrong[0].name}'") for reason in report.reasons())
+    assert any(reason.startswith(f"table '{wrong[0].name}'") for reason in report.reasons)
     # Rows that went because they equal the absent row are given the changed one as well.
     assert wrong[0].beyond >= 1
 
@@ -214,7 +214,7 @@ def test_rows_of_fewer_bits_are_shown_and_differ(tmp_path: Path) -> None:
         rewrite(model, CutOptions(embedding_dtype=row_type))
         write_saved_model(model, tmp_path / row_type)
         report = _verified(source, model, tmp_path / row_type, tolerance="0.5,0")
-        assert report.passed, report.reasons()
+        assert report.passed, report.reasons
         assert {one.name for one in report.tables if one.different} == {"users", "items"}
         assert not _verified(source, model, tmp_path / row_type, tolerance="1e-7,0").passed
 
@@ -241,7 +241,7 @@ def test_variables_are_found_again(tmp_path: Path, zero_share: float, row_type: 
     write_saved_model(model, tmp_path / "out")
     tolerance = None if row_type == "fp32" else "0.1,0"
     report = _verified(tmp_path / "in", model, tmp_path / "out", tolerance=tolerance)
-    assert report.passed, report.reasons()
+    assert report.passed, report.reasons
     (table,) = report.tables
     assert table.rows in (4000, 5000)
 
@@ -256,15 +256,15 @@ def test_cut_streams_what_is_above_its_limit(tmp_path: Path) -> None:
     export_big_table(tmp_path / "in", 1_000_000, 0.5)
     report = cut(tmp_path / "in", tmp_path / "out", options=CutOptions(memory_limit=64 << 20), samples=12)
     assert report.verification is not None
-    assert report.verification["bit_exact"]
-    assert [report.verification[side]["how"] for side in "ab"] == ["TensorFlow, lookups in NumPy"] * 2
-    (table,) = report.verification["tables"]
-    assert (table["name"], table["rows"], table["equal"]) == ("item", 1_000_000, True)
-    assert 490_000 < table["absent"] < 510_000
+    assert report.verification.bit_exact
+    assert [side.how for side in (report.verification.a, report.verification.b)] == ["TensorFlow, lookups in NumPy"] * 2
+    (table,) = report.verification.tables
+    assert (table.name, table.rows, table.equal) == ("item", 1_000_000, True)
+    assert 490_000 < table.absent < 510_000
 
 
 def test_a_result_can_be_cut_again(conversion: tuple[Path, Model, Path], tmp_path: Path) -> None:
     _, _, written = conversion
     report = cut(written, tmp_path / "again")
     assert report.verification is not None
-    assert report.verification["bit_exact"]
+    assert report.verification.bit_exact

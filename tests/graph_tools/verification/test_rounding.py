@@ -62,7 +62,7 @@ def test_a_difference_is_found_beside_such_numbers() -> None:
         one = _compared(request, wrong)
         assert (one.beyond, one.unsettled, one.equal) == (1, 0, False)
         assert one.worst is not None
-        assert one.worst["index"] == [row]
+        assert one.worst.index == [row]
 
 
 def test_nothing_is_asked_again_without_need() -> None:

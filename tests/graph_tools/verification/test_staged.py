@@ -42,7 +42,7 @@ def _sparse_form(path: Path, absent: np.ndarray | None = ROWS[-1:]) -> Model:
 def test_sparse_source_equals_its_native_form(tmp_path: Path) -> None:
     b = verify_models.build_lookup(tmp_path / "b", rows=ROWS)
     report = verify(_sparse_form(b), b, samples=20)
-    assert report.passed, report.reasons()
+    assert report.passed, report.reasons
     assert report.bit_exact
     assert report.a.how == "TensorFlow, lookups in NumPy"
     assert report.b.how == "session"

@@ -34,10 +34,10 @@ def offset_model(path: Path, value: float) -> Path:
 def test_empty_batch_alone_proves_nothing(tmp_path: Path) -> None:
     report = verify(offset_model(tmp_path / "one", 1.0), offset_model(tmp_path / "two", 2.0))
     assert not report.passed
-    assert "none of 32 requests was answered" in report.reasons()[0]
+    assert "none of 32 requests was answered" in report.reasons[0]
     # What TensorFlow says of them, and what helps.
-    assert "INVALID_ARGUMENT: indices" in report.reasons()[0]
-    assert report.reasons()[0].endswith("give recorded ones with --requests")
+    assert "INVALID_ARGUMENT: indices" in report.reasons[0]
+    assert report.reasons[0].endswith("give recorded ones with --requests")
     assert report.rows == 0
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from graph_tools.json_data import as_data
 from graph_tools.model.tables import Absent, Part, SparseTable
 from graph_tools.options import CutOptions
 from graph_tools.passes.cut.convert_sparse_lookups import ConvertSparseLookups
@@ -68,7 +69,7 @@ def main() -> None:
         "cpu_seconds": time.process_time() - begun,
         "source_bytes": table.source_bytes,
         "written_bytes": checkpoint_bytes(out / "big"),
-        "record": convert.records[0],
+        "record": as_data(convert.records[0]),
     }
     print(json.dumps(answer))
 

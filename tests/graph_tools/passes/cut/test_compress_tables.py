@@ -84,9 +84,9 @@ def test_rows_are_as_before(tmp_path: Path, kind: str, body: Any, row_type: str)
     result = compress.apply(model)
     (record,) = compress.records
     assert result.applied == (0 if (kind, row_type) == ("whole", "fp32") else 1)
-    assert record["dtype"] == row_type
-    assert record["layout"] == ("remap" if kind == "zeros" else "direct")
-    assert record["zero_rows"] == int((~table.any(axis=1)).sum())
+    assert record.dtype == row_type
+    assert record.layout == ("remap" if kind == "zeros" else "direct")
+    assert record.zero_rows == int((~table.any(axis=1)).sum())
     serve = Served(model, tmp_path / "out")
     ids = random.integers(0, ROWS, (40, 3))
     expected = {
@@ -96,7 +96,7 @@ def test_rows_are_as_before(tmp_path: Path, kind: str, body: Any, row_type: str)
     }.get(row_type, lambda: dequantise(quantise(table, row_type), row_type, DIM))()
     for asked in (ids, ids[:0], ids[0, 0], np.arange(ROWS)):
         np.testing.assert_array_equal(serve(ids=asked), expected[asked])
-    assert abs(checkpoint_bytes(serve.path) - record["bytes"]) < 1500
+    assert abs(checkpoint_bytes(serve.path) - record.bytes) < 1500
     # What it made is no table to it again.
     assert CompressTables(CutOptions(embedding_dtype="int8")).apply(model).applied == (
         1 if (kind, row_type) == ("whole", "fp32") else 0
@@ -121,7 +121,7 @@ def test_duplicate_rows_are_stored_once(tmp_path: Path) -> None:
     compress = CompressTables()
     compress.apply(model)
     (record,) = compress.records
-    assert (record["layout"], record["share"], record["stored_rows"]) == ("remap", "equal", 30)
+    assert (record.layout, record.share, record.stored_rows) == ("remap", "equal", 30)
     found = Served(model, tmp_path / "out")(ids=np.arange(ROWS))
     np.testing.assert_array_equal(found, table)
 
@@ -137,9 +137,9 @@ def test_rows_that_no_hash_reaches_go(tmp_path: Path) -> None:
     compress = CompressTables()
     compress.apply(model)
     (record,) = compress.records
-    assert record["dropped"] == {"dead": ROWS - 1000}
-    assert record["stored_rows"] == 1000
-    assert any("dead" in reason for reason in record["reasons"])
+    assert record.dropped == {"dead": ROWS - 1000}
+    assert record.stored_rows == 1000
+    assert any("dead" in reason for reason in record.reasons)
     words = np.array([b"a", b"", b"word", *(b"%d" % one for one in range(500))], object)
     expected = table[tf.strings.to_hash_bucket_fast(words, 1000).numpy()]
     np.testing.assert_array_equal(Served(model, tmp_path / "out")(ids=words), expected)
@@ -153,7 +153,7 @@ def test_small_rows_become_one_row_of_zeros_when_asked(tmp_path: Path) -> None:
     compress = CompressTables(CutOptions(min_norm=1e-2))
     compress.apply(model)
     (record,) = compress.records
-    assert record["lossy_rows"] == record["below_norm"] == ROWS // 2
+    assert record.lossy_rows == record.below_norm == ROWS // 2
     table[: ROWS // 2] = 0
     np.testing.assert_array_equal(Served(model, tmp_path / "out")(ids=np.arange(ROWS)), table)
 
@@ -189,7 +189,7 @@ def test_wide_table_stays_float(tmp_path: Path) -> None:
     model = exported(tmp_path / "in", gather, table, integers())
     compress = CompressTables(CutOptions(embedding_dtype="int8"))
     assert compress.apply(model).applied == 0
-    assert "kept as float32" in " ".join(compress.records[0]["reasons"])
+    assert "kept as float32" in " ".join(compress.records[0].reasons)
 
 
 def test_values_beyond_half_precision_stay_float(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_values_beyond_half_precision_stay_float(tmp_path: Path) -> None:
     model = exported(tmp_path / "in", gather, table, integers())
     compress = CompressTables(CutOptions(embedding_dtype="fp16"))
     assert compress.apply(model).applied == 0
-    assert "65504" in " ".join(compress.records[0]["reasons"])
+    assert "65504" in " ".join(compress.records[0].reasons)
 
 
 def bags(path: Path, tables: list[np.ndarray]) -> Path:
@@ -237,7 +237,7 @@ def test_bags_of_rows_are_as_before(tmp_path: Path, kind: str, row_type: str) ->
     result = compress.apply(model)
     assert not result.refused
     assert result.applied == (0 if (kind, row_type) == ("whole", "fp32") else 3)
-    assert {one["layout"] for one in compress.records} == {"remap" if kind == "zeros" else "direct"}
+    assert {one.layout for one in compress.records} == {"remap" if kind == "zeros" else "direct"}
     # Rows of as many bits are combined where they are stored.
     assert bool(model.graph.of("Range")) == (row_type != "fp32")
     rounded = {

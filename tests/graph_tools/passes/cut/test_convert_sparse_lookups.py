@@ -106,16 +106,16 @@ def test_lookup_gives_what_the_training_system_gives(
 
     assert result.applied == 1
     (record,) = convert.records
-    assert record["layout"] == layout
-    assert record["dtype"] == row_type
-    assert record["absent"]["kind"] == absent
+    assert record.layout == layout
+    assert record.dtype == row_type
+    assert record.absent.kind == absent
     assert model.table_records == [record]
     assert not model.sparse_tables
     assert not model.graph.of("SparseLookup")
     serve = Served(model, tmp_path / "out")
     for asked in questions(table):
         assert_equal_rows(serve(keys=asked), reference(table, asked), row_type)
-    assert abs(checkpoint_bytes(serve.path) - record["bytes"]) < 2000
+    assert abs(checkpoint_bytes(serve.path) - record.bytes) < 2000
     assert ConvertSparseLookups().apply(model).applied == 0
 
 
@@ -133,9 +133,9 @@ def test_second_input_is_given_to_absent_keys(tmp_path: Path, layout: str, absen
     convert.apply(model)
 
     (record,) = convert.records
-    assert record["layout"] == layout
-    assert record["absent"]["lookups_with_their_own"] == 1
-    assert record["dropped"] == {}
+    assert record.layout == layout
+    assert record.absent.lookups_with_their_own == 1
+    assert record.dropped == {}
     serve = Served(model, tmp_path / "out")
     for asked in questions(table):
         one = random.normal(size=DIM).astype(np.float32)
@@ -159,8 +159,8 @@ def test_constant_second_input_becomes_the_absent_value(tmp_path: Path, default:
     convert = ConvertSparseLookups()
     convert.apply(model)
     (record,) = convert.records
-    assert record["dropped"] == {"equal_absent": (len(keys) + 1) // 2}
-    assert record["absent"]["kind"] == ("row" if given.any() else "zero")
+    assert record.dropped == {"equal_absent": (len(keys) + 1) // 2}
+    assert record.absent.kind == ("row" if given.any() else "zero")
     serve = Served(model, tmp_path / "out")
     for asked in questions(table):
         np.testing.assert_array_equal(serve(keys=asked), reference(table, asked, given[0]))
@@ -193,11 +193,11 @@ def test_zero_rows_stay_as_keys_of_one_row_where_absent_keys_are_given_another(t
     convert = ConvertSparseLookups()
     convert.apply(model)
     (record,) = convert.records
-    assert record["share"] == "zero"
-    assert record["dropped"] == {"equal_absent": len(keys[::100])}
-    assert record["zero_rows"] == int((~rows.any(axis=1)).sum())
-    assert record["kept_keys"] == len(keys) - len(keys[::100])
-    assert any("zero rows stay" in reason for reason in record["reasons"])
+    assert record.share == "zero"
+    assert record.dropped == {"equal_absent": len(keys[::100])}
+    assert record.zero_rows == int((~rows.any(axis=1)).sum())
+    assert record.kept_keys == len(keys) - len(keys[::100])
+    assert any("zero rows stay" in reason for reason in record.reasons)
     serve = Served(model, tmp_path / "out")
     asked = np.concatenate([keys, keys[:100] + 1])
     np.testing.assert_array_equal(serve(keys=asked), reference(table, asked))
@@ -214,8 +214,8 @@ def test_duplicate_rows_are_stored_once(tmp_path: Path) -> None:
     convert = ConvertSparseLookups()
     convert.apply(model)
     (record,) = convert.records
-    assert (record["layout"], record["share"], record["stored_rows"]) == ("hashed", "equal", 40)
-    assert record["duplicates"] == len(keys) - 40
+    assert (record.layout, record.share, record.stored_rows) == ("hashed", "equal", 40)
+    assert record.duplicates == len(keys) - 40
     serve = Served(model, tmp_path / "out")
     asked = np.concatenate([keys, keys[:100] + 1])
     np.testing.assert_array_equal(serve(keys=asked), reference(table, asked))
@@ -233,7 +233,7 @@ def test_ignored_keys_are_not_served(tmp_path: Path, absent: str, strings: bool)
     model = lookup_model(table)
     convert = ConvertSparseLookups()
     convert.apply(model)
-    assert convert.records[0]["dropped"]["ignored"] == 20
+    assert convert.records[0].dropped["ignored"] == 20
     asked = np.concatenate([keys, ignored])
     np.testing.assert_array_equal(Served(model, tmp_path / "out")(keys=asked), reference(table, asked))
 
@@ -253,7 +253,7 @@ def test_table_without_any_row_left_gives_absent_values(tmp_path: Path, absent: 
         serve = Served(model, tmp_path / name)
         asked = np.array([[3, 4], [-7, 5]])
         if feed is None:
-            assert convert.records[0]["layout"] == "none"
+            assert convert.records[0].layout == "none"
             np.testing.assert_array_equal(serve(keys=asked), reference(table, asked))
         else:
             given = np.arange(DIM, dtype=np.float32)
@@ -275,8 +275,8 @@ def test_keys_that_the_graph_never_makes_go(tmp_path: Path) -> None:
     model = lookup_model(table, modulus=100)
     convert = ConvertSparseLookups()
     convert.apply(model)
-    assert convert.records[0]["dropped"] == {"dead": 900}
-    assert convert.records[0]["layout"] == "direct"
+    assert convert.records[0].dropped == {"dead": 900}
+    assert convert.records[0].layout == "direct"
     asked = np.arange(-50, 300)
     found = Served(model, tmp_path / "out")(keys=asked)
     np.testing.assert_array_equal(found, reference(table, asked % 100))
@@ -297,9 +297,9 @@ def test_small_and_rare_rows_go_when_asked(tmp_path: Path, absent: str) -> None:
     convert.apply(model)
     (record,) = convert.records
     small, rare = np.linalg.norm(rows, axis=1) < 0.01, seen < 5
-    assert record["below_norm"] == small.sum()
-    assert record["below_frequency"] == rare.sum()
-    assert record["lossy_rows"] == (small | rare).sum()
+    assert record.below_norm == small.sum()
+    assert record.below_frequency == rare.sum()
+    assert record.lossy_rows == (small | rare).sum()
     expected = reference(table, keys)
     expected[small] = 0
     expected[rare] = table.absent.lookup(keys[:1], DIM, np.dtype(np.float32))
@@ -310,8 +310,8 @@ def test_min_frequency_without_frequencies_keeps_every_key() -> None:
     table = make_table(np.arange(10) * 1000, np.ones((10, DIM), np.float32))
     convert = ConvertSparseLookups(CutOptions(min_frequency=5))
     convert.apply(lookup_model(table))
-    assert convert.records[0]["kept_keys"] == 10
-    assert any("no frequencies" in reason for reason in convert.records[0]["reasons"])
+    assert convert.records[0].kept_keys == 10
+    assert any("no frequencies" in reason for reason in convert.records[0].reasons)
 
 
 @pytest.mark.parametrize("rule", ["zero", "row:5"])
@@ -324,8 +324,8 @@ def test_absent_keys_are_given_what_the_user_says(tmp_path: Path, rule: str) -> 
     apply_absent_keys(model, {"user/*": rule})
     convert = ConvertSparseLookups()
     convert.apply(model)
-    assert convert.records[0]["absent"]["kind"] == ("zero" if rule == "zero" else "row")
-    assert rule in convert.records[0]["absent"]["source"]
+    assert convert.records[0].absent.kind == ("zero" if rule == "zero" else "row")
+    assert rule in convert.records[0].absent.source
     found = Served(model, tmp_path / "out")(keys=keys + 1)
     np.testing.assert_array_equal(found, np.broadcast_to(0 if rule == "zero" else rows[3], found.shape))
 
@@ -399,10 +399,10 @@ def test_wide_table_stays_float_when_int8_would_grow_it(tmp_path: Path) -> None:
     convert = ConvertSparseLookups(CutOptions(embedding_dtype="bf16", tensor_types={"*": "int4", "user/*": "int8"}))
     convert.apply(model)
     (record,) = convert.records
-    assert record["dtype"] == "fp32"
-    assert record["forecast"]["int8"] == record["forecast"]["int4"] == record["forecast"]["fp32"]
-    assert record["forecast"]["bf16"] < record["forecast"]["fp32"]
-    assert any("int8 rows of dim 1 take 5 bytes, those of float32 4" in reason for reason in record["reasons"])
+    assert record.dtype == "fp32"
+    assert record.forecast["int8"] == record.forecast["int4"] == record.forecast["fp32"]
+    assert record.forecast["bf16"] < record.forecast["fp32"]
+    assert any("int8 rows of dim 1 take 5 bytes, those of float32 4" in reason for reason in record.reasons)
     np.testing.assert_array_equal(Served(model, tmp_path / "out")(keys=keys), reference(table, keys))
 
 

@@ -203,7 +203,7 @@ def test_masks_of_histories_of_any_length(tmp_path: Path, length: int | None) ->
     (found,) = [one for one in report.fused if one.name == FuseSequencePooling.name]
     assert found.applied == 2
     assert report.verification is not None
-    assert report.verification["passed"]
+    assert report.verification.passed
 
 
 def test_a_mask_of_another_length_stays(tmp_path: Path) -> None:

@@ -297,7 +297,7 @@ def test_one_variable_for_two_features_is_refused(tmp_path: Path) -> None:
 
 def test_a_cut_runs_in_stock_tensorflow(tmp_path: Path) -> None:
     report = cut(write(tmp_path), tmp_path / "cut", options=CutOptions(absent_key={"*": "zero"}))
-    assert {one["name"] for one in report.tables} == {"0", "1"}
+    assert {one.name for one in report.tables} == {"0", "1"}
     found = answers(tmp_path / "cut", {"user": ASKED, "item": ASKED})["rows"]
     rows = rows_for(ASKED, KEYS, ROWS)
     ones = rows_for(ASKED, as_int64(ONES), np.array(list(ONES.values()), np.float32))
