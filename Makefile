@@ -247,9 +247,10 @@ typecheck: $(VENV)/.stamp-lint
 proto: $(VENV)/.stamp-build
 	$(Q)$(BIN)/python tools/make_protos.py
 
-## docs: write the ABI reference from the headers
+## docs: write the ABI reference from the headers, and the JSON Schemas from the reports' dataclasses
 docs: $(VENV)/.stamp-build
 	$(Q)$(BIN)/python tools/make_abi_reference.py
+	$(Q)$(BIN)/python -m tools.make_schemas
 
 ## dist: write dist/libprocessor-<version>-linux-x86_64.tar.gz, for machines without Python
 dist: lib

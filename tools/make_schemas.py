@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write docs/schemas, the JSON Schemas of reports, from the dataclasses that hold them.
+
+    python -m tools.make_schemas            writes the files
+    python -m tools.make_schemas --check    fails if a file is out of date
+
+A member's type becomes its schema, unless an `Annotated` type gives one; its description is what the docstring of the
+dataclass says of the attribute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import re
+import sys
+from functools import cache, reduce
+from operator import or_
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema, create_model
+from pydantic.json_schema import GenerateJsonSchema
+
+from cost_model.planning.report import PlanReport
+from graph_tools.json_data import members
+from graph_tools.report.cut import CutReport
+from graph_tools.report.diff import DiffReport
+from graph_tools.report.fuse import FuseReport
+from graph_tools.report.inspect import InspectReport
+from graph_tools.report.manifest import FusedManifest, Manifest
+from graph_tools.verification.report import VerifyReport
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "schemas"
+DOCUMENTS = {
+    "cut_report": (CutReport, "What `graph-tools cut` did"),
+    "diff_report": (DiffReport, "What `graph-tools diff` found"),
+    "fuse_report": (FuseReport, "What `graph-tools fuse` or `optimize` did"),
+    "inspect_report": (InspectReport, "What `graph-tools inspect` found"),
+    "manifest": (
+        Manifest | FusedManifest,
+        "assets.extra/recprocessor/manifest.json of what `graph-tools cut`, `fuse` and `optimize` write",
+    ),
+    "plan": (PlanReport, "What `cost-model plan` decided"),
+    "verify_report": (VerifyReport, "What `graph-tools verify` found"),
+}
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_WIDTH = 110
+_ATTRIBUTE = re.compile(r"^    (\w[\w, ]*) : .*\n((?:^(?: {8}.*)?(?:\n|\Z))*)", re.MULTILINE)
+
+
+class _Schema(GenerateJsonSchema):
+    """Leaves out the titles that pydantic makes of names."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def model_schema(self, schema: Any) -> dict[str, Any]:
+        return {key: value for key, value in super().model_schema(schema).items() if key != "title"}
+
+
+def descriptions(kind: type) -> dict[str, str]:
+    """Return what the docstrings of a dataclass, its parents and its properties say of each attribute."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        _, _, section = (base.__doc__ or "").partition("Attributes\n    ----------\n")
+        for names, text in _ATTRIBUTE.findall(section):
+            found |= dict.fromkeys(names.split(", "), " ".join(text.split()))
+        properties = {name: value for name, value in vars(base).items() if isinstance(value, property)}
+        found |= {name: str(value.__doc__).partition("\n")[0] for name, value in properties.items()}
+    # Readers of JSON know no None.
+    return {name: re.sub(r"\bNone\b", "null", text) for name, text in found.items() if text}
+
+
+@cache
+def model_of(kind: Any) -> type[BaseModel]:
+    """Return a model of pydantic with the members that the JSON of a dataclass has."""
+    hints, told = get_type_hints(kind, include_extras=True), descriptions(kind)
+    optional = {field.name for field in dataclasses.fields(kind) if field.metadata.get("optional")}
+    fields: dict[str, Any] = {}
+    for name, attribute in members(kind).items():
+        getter = getattr(kind, attribute, None)
+        hint = (
+            get_type_hints(getter.fget, include_extras=True)["return"]
+            if isinstance(getter, property)
+            else hints[attribute]
+        )
+        described: dict[str, Any] = {"alias": name, "description": told.get(attribute)}
+        if attribute in optional:
+            hint = reduce(or_, (part for part in get_args(hint) if part is not NoneType))
+            described["default_factory"] = dict
+        # pydantic has some of the names itself.
+        fields[f"{name}_"] = (modelled(hint), Field(**described))
+    if hasattr(kind, "SCHEMA"):
+        fields = {"schema_": (Annotated[str, WithJsonSchema({"const": kind.SCHEMA})], Field(alias="schema"))} | fields
+    config = ConfigDict(extra="forbid")
+    return create_model(kind.__name__, __config__=config, __doc__=kind.__doc__.partition("\n")[0], **fields)
+
+
+def modelled(hint: Any) -> Any:
+    """Return a type with models in the place of dataclasses, and with what pydantic knows in that of JSON Schemas."""
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return model_of(hint)
+    if hint is Path:
+        return str
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return Annotated[modelled(arguments[0]), WithJsonSchema(dict(arguments[1]))]
+    if origin in {Union, UnionType}:
+        return reduce(or_, map(modelled, arguments))
+    return origin[tuple(map(modelled, arguments))] if origin else hint
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    """Return the schema of a report."""
+    kind, title = DOCUMENTS[name]
+    found = TypeAdapter(modelled(kind)).json_schema(schema_generator=_Schema)
+    definitions = {"$defs": found.pop("$defs")}
+    head = {"$schema": _DIALECT, "$id": f"{name}.schema.json", "title": title}
+    return head | {key: value for key, value in found.items() if key != "description"} | definitions
+
+
+def json_text(value: Any, indent: str = "") -> str:
+    """Return JSON with what fits into a line on one line."""
+    line = json.dumps(value, ensure_ascii=False)
+    if len(indent) + len(line) <= _WIDTH or not isinstance(value, (dict, list)):
+        return line
+    deeper = indent + "  "
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(deeper + json_text(element, deeper) for element in value) + f"\n{indent}]"
+    texts = [f"{deeper}{json.dumps(key)}: {json_text(element, deeper)}" for key, element in value.items()]
+    return "{\n" + ",\n".join(texts) + f"\n{indent}}}"
+
+
+def current() -> dict[Path, str]:
+    """Return the text of each file."""
+    return {FOLDER / f"{name}.schema.json": json_text(schema_of(name)) + "\n" for name in DOCUMENTS}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="do not write; fail if a file is out of date")
+    check = parser.parse_args().check
+    texts = current()
+    old = [path for path in texts if not path.exists() or path.read_text(encoding="utf-8") != texts[path]]
+    for path in old:
+        print(f"{path.relative_to(ROOT)}: {'out of date, run `make docs`' if check else 'written'}")
+        if not check:
+            path.write_text(texts[path], encoding="utf-8")
+    return 1 if check and old else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
