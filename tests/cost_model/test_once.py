@@ -12,7 +12,7 @@ from cost_model.cli.app import load_verbs as load_cost_model
 from graph_tools.cli.app import app as graph_tools
 from graph_tools.cli.app import load_verbs as load_graph_tools
 from serving_proxy.cli.app import app as serving_proxy
-from serving_proxy.cli.app import load_verbs as load_serving_proxy
+from serving_proxy.cli.app import load_commands as load_serving_proxy
 from serving_proxy.host.options import parse
 
 

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from graph_tools.passes.cut.convert_sparse_lookups import ConvertSparseLookups
 from graph_tools.tensors import StreamTensor
 from graph_tools.writer import write_saved_model
 from helpers.models.sparse_table_models import NAME, checkpoint_bytes, lookup_model
+from helpers.system.process_state import peak_resident_bytes
 
 DIM = 32
 ZEROS = 0.9
@@ -58,13 +58,13 @@ def main() -> None:
     write_saved_model(warm, out / "warm")
     table = generated_table(int(gigabytes * 1e9) // (DIM * 4 + 8))
     model = lookup_model(table)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    before = peak_resident_bytes()
     begun = time.process_time()
     convert = ConvertSparseLookups(CutOptions(embedding_dtype=row_type, memory_limit=limit))
     convert.apply(model)
     write_saved_model(model, out / "big")
     answer = {
-        "resident_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "resident_bytes": peak_resident_bytes(),
         "resident_bytes_before": before,
         "cpu_seconds": time.process_time() - begun,
         "source_bytes": table.source_bytes,

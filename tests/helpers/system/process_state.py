@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 
@@ -21,6 +22,16 @@ def resident_mb() -> float:
     """Return the resident memory [MB]."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def peak_resident_bytes() -> int:
+    """Return the largest resident memory of this program so far [bytes].
+
+    `getrusage` counts the process that started this one too.
+    """
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    (kilobytes,) = re.findall(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+    return int(kilobytes) * 1024
 
 
 def threads_named(prefix: str) -> dict[int, set[int]]:
