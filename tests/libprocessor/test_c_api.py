@@ -50,3 +50,17 @@ def test_c_api(name: str, folders: list[str], model: Path, tmp_path: Path) -> No
     run_ok([*STRICT, *options, SOURCES / f"{name}.c", "-o", program, *link])
     ended = run([program, model, *(tmp_path / folder for folder in folders)])
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_host_of_an_earlier_abi_version_is_served_by_the_library_of_today(
+    version: str, model: Path, tmp_path: Path
+) -> None:
+    require("cc")
+    program, state = tmp_path / "old_host", tmp_path / "state"
+    state.mkdir()
+    link = [f"-L{LIBRARY.parent}", "-lprocessor", f"-Wl,-rpath,{LIBRARY.parent}"]
+    options = ["-D_POSIX_C_SOURCE=200809L", "-O1", "-g", f"-I{SOURCES / 'abi' / version}"]
+    run_ok([*STRICT, *options, SOURCES / "abi" / "old_host.c", "-o", program, *link])
+    ended = run([program, model, state])
+    assert ended.returncode == 0, ended.stderr
