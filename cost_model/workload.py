@@ -23,7 +23,6 @@ __all__ = [
     "MOST_QPS",
     "ROLES",
     "Event",
-    "ModelLoad",
     "Points",
     "Reshare",
     "RowDistribution",
@@ -32,6 +31,7 @@ __all__ = [
     "ServiceTime",
     "Sine",
     "State",
+    "Tenant",
     "Traffic",
     "Workload",
     "load_workload",
@@ -40,7 +40,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class ModelLoad:
+class Tenant:
     """A model and what is asked of it.
 
     Parameters
@@ -91,7 +91,7 @@ class Workload:
     ----------
     machine : Machine, optional
         None if the file names none: then the machine is given beside it.
-    models : tuple of ModelLoad
+    models : tuple of Tenant
         In the order of the file, groups spread as `name-0`, `name-1`, ...
     traffic : tuple of Traffic
     seeds : tuple of int
@@ -100,12 +100,12 @@ class Workload:
     """
 
     machine: Machine | None
-    models: tuple[ModelLoad, ...]
+    models: tuple[Tenant, ...]
     traffic: tuple[Traffic, ...] = ()
     seeds: tuple[int, ...] = (1,)
     total_qps: float | None = None
 
-    def model(self, name: str) -> ModelLoad:
+    def model(self, name: str) -> Tenant:
         """Return a model by its name."""
         for one in self.models:
             if one.name == name:
@@ -171,7 +171,7 @@ def parse_workload(data: object, *, folder: Path = Path(), any_cpu: bool = False
     """
     reader = Reader("workload", data)
     machine = parse_machine(reader.take("machine")) if "machine" in reader else None
-    models: list[ModelLoad] = []
+    models: list[Tenant] = []
 
     def profile(path: str) -> ServiceTable:
         from cost_model.profiling.profile import load_profile
@@ -201,13 +201,13 @@ def parse_workload(data: object, *, folder: Path = Path(), any_cpu: bool = False
     return Workload(machine, tuple(models), traffic, tuple(seeds), total)
 
 
-def _check_shares(models: list[ModelLoad]) -> None:
+def _check_shares(models: list[Tenant]) -> None:
     shares = [model.share for model in models if model.share is not None]
     if shares and abs(sum(shares) - 1) > 1e-6:
         raise WorkloadError(f"models: shares with the sum {sum(shares):.6g} found, expected 1")
 
 
-def _parse_models(place: str, data: object, before: Mapping[str, ModelLoad], profile: _Profile) -> list[ModelLoad]:
+def _parse_models(place: str, data: object, before: Mapping[str, Tenant], profile: _Profile) -> list[Tenant]:
     """Read a model, or a group of them."""
     reader = Reader(place, data)
     if ("name" in reader) == ("group" in reader):
@@ -240,7 +240,7 @@ def _parse_models(place: str, data: object, before: Mapping[str, ModelLoad], pro
         raise reader.fail("rows", f"others than the {table.rows[0]} rows of its profile", expected)
     reader.end()
     names = [f"{name}-{i}" for i in range(count)] if group else [name]
-    made = ModelLoad(name, role, services[0], share=share, qps=qps, **common)
+    made = Tenant(name, role, services[0], share=share, qps=qps, **common)
     return [replace(made, name=one, service=service) for one, service in zip(names, services, strict=True)]
 
 
@@ -275,7 +275,7 @@ def _spread(reader: Reader, key: str, count: int) -> list[float]:
     return [first + (last - first) * i / max(1, count - 1) for i in range(count)]
 
 
-def _parse_rows(reader: Reader, like: ModelLoad | None) -> RowDistribution:
+def _parse_rows(reader: Reader, like: Tenant | None) -> RowDistribution:
     expected = "constant, lognormal or table, or 'same' with `of`"
     value = reader.take("rows", expected=expected)
     if value == "same":

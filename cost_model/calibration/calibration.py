@@ -16,7 +16,7 @@ from cost_model.errors import ProfileError
 from cost_model.interference import COEFFICIENTS, Interference
 from cost_model.profiling.profile import cpu_model
 from cost_model.service import ServiceTable, ServiceTime
-from cost_model.workload import ModelLoad, Workload
+from cost_model.workload import Tenant, Workload
 
 SCHEMA = "calibration/1"
 
@@ -54,7 +54,7 @@ class Calibration:
     fitted: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
 
-    def model(self, model: ModelLoad) -> ModelLoad:
+    def model(self, model: Tenant) -> Tenant:
         """Return a model with the service times that it has on this machine at work."""
         if not isinstance(model.service, ServiceTime | ServiceTable):
             return model

@@ -12,7 +12,7 @@ from cost_model.interference import NONE
 from cost_model.profiling.profile import Profile
 from cost_model.queueing import Member, Pool
 from cost_model.service import RowDistribution
-from cost_model.workload import ModelLoad
+from cost_model.workload import Tenant
 
 # Nothing is dropped in the runs, so no objective matters.
 _NO_SLO_MS = 1e6
@@ -58,12 +58,12 @@ class Line:
         return self.p99_ms / self.measured_p99_ms - 1
 
 
-def loads_of(run: Run, profiles: Sequence[Profile], calibration: Calibration | None) -> list[ModelLoad]:
+def loads_of(run: Run, profiles: Sequence[Profile], calibration: Calibration | None) -> list[Tenant]:
     """Return the models of a run as the cost model knows them; without a calibration, by their profiles alone."""
     tables = {profile.fingerprint: profile.service for profile in profiles}
     made = []
     for place, one in enumerate(run.models):
-        load = ModelLoad(
+        load = Tenant(
             one.name,
             "variant" if place else "baseline",
             tables[one.fingerprint],

@@ -23,7 +23,7 @@ from cost_model.machine import load_machine, this_machine
 from cost_model.planning import Addition, Plan, explain, plan, plan_addition
 from cost_model.planning.report import plan_report
 from cost_model.service import ServiceTime
-from cost_model.workload import MOST_QPS, ModelLoad, Workload, load_workload
+from cost_model.workload import MOST_QPS, Tenant, Workload, load_workload
 
 _HELP = """Decide which model gets which cores.
 
@@ -147,7 +147,7 @@ def _added(made: Plan, name: str, qps: float | None, slo_p99_ms: float | None, l
         raise UsageError(f"--slo-p99-ms: {slo_p99_ms} found, expected a time above 0")
     models = made.workload.models
     of = made.workload.model(like) if like else next(model for model in models if model.role == "baseline")
-    added: ModelLoad = replace(
+    added: Tenant = replace(
         of, name=name, role="variant", of=of.name, group=None, slo_p99_ms=slo_p99_ms or of.slo_p99_ms
     )
     return plan_addition(made, added, qps)

@@ -3,6 +3,6 @@
 
 from cost_model.control.begin import begin
 from cost_model.control.controller import follow, step
-from cost_model.control.state import ControlState, Move, Observation, Pool, Settings, Subject
+from cost_model.control.state import ControlledTenant, ControlState, Move, Observation, Pool, Settings
 
-__all__ = ["ControlState", "Move", "Observation", "Pool", "Settings", "Subject", "begin", "follow", "step"]
+__all__ = ["ControlState", "ControlledTenant", "Move", "Observation", "Pool", "Settings", "begin", "follow", "step"]

@@ -6,13 +6,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from cost_model.control.state import ControlState, Estimate, Kind, Pool, Settings, Subject, pool_name
+from cost_model.control.state import ControlledTenant, ControlState, Estimate, Kind, Pool, Settings, pool_name
 from cost_model.control.targets import initial_pools
 
 
 def begin(
     cores: Sequence[int],
-    subjects: Iterable[Subject],
+    tenants: Iterable[ControlledTenant],
     pools: Sequence[tuple[Kind, tuple[str, ...], tuple[int, ...]]] | None = None,
     settings: Settings | None = None,
     overrides: Mapping[str, int] | None = None,
@@ -23,13 +23,13 @@ def begin(
     ----------
     cores : sequence of int
         Indices of the machine's cores, neighbours beside each other.
-    subjects : iterable of Subject
+    tenants : iterable of ControlledTenant
     pools : sequence of (kind, models, cores), optional
         The plan; by default one that the controller makes from the expected rates.
     settings : Settings, optional
     overrides : mapping of pool or model to cores, optional
     """
-    known = {subject.name: subject for subject in subjects}
+    known = {tenant.name: tenant for tenant in tenants}
     settings = settings or Settings()
     estimates = {one.name: Estimate(one.qps, one.service_us, one.service_us) for one in known.values()}
     fixed = dict(overrides or {})

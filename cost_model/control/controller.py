@@ -11,7 +11,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from cost_model.control.state import ControlState, Estimate, Move, Observation, Pool, Settings, Subject, Trial, in_use
+from cost_model.control.state import (
+    ControlledTenant,
+    ControlState,
+    Estimate,
+    Move,
+    Observation,
+    Pool,
+    Settings,
+    Trial,
+    in_use,
+)
 from cost_model.control.targets import group_models, hand_out, load_of, need, target_sizes
 
 _ENOUGH = 40
@@ -46,7 +56,7 @@ def step(
     if now_s < state.blocked_until_s and isolated == apart:
         grouped = [(pool.kind, pool.models) for pool in state.pools]
     else:
-        grouped = group_models(state.subjects, estimates, settings, state.pools, isolated)
+        grouped = group_models(state.tenants, estimates, settings, state.pools, isolated)
     sizes = target_sizes(grouped, estimates, len(state.cores), state.floor, state.overrides, settings)
     wanted = hand_out(grouped, sizes, state.cores, state.pools)
     limits = _limits(state, isolated, wanted)
@@ -65,14 +75,16 @@ def step(
 def follow(state: ControlState, observation: Mapping[str, Observation], elapsed_s: float = 1.0) -> ControlState:
     """Take in what was seen, and move nothing."""
     estimates = {
-        name: _estimate(state.estimates[name], subject, observation.get(name, Observation()), state.settings, elapsed_s)
-        for name, subject in state.subjects.items()
+        name: _estimate(state.estimates[name], tenant, observation.get(name, Observation()), state.settings, elapsed_s)
+        for name, tenant in state.tenants.items()
     }
     missed = _missed_part(state, observation)
     return replace(state, estimates=estimates, missed_part=0.7 * state.missed_part + 0.3 * missed)
 
 
-def _estimate(before: Estimate, subject: Subject, seen: Observation, settings: Settings, elapsed_s: float) -> Estimate:
+def _estimate(
+    before: Estimate, tenant: ControlledTenant, seen: Observation, settings: Settings, elapsed_s: float
+) -> Estimate:
     """Follow rate and service time: up at once, down slowly, service times the more the more was completed."""
     rate = seen.arrivals / elapsed_s
     # What chance does to a count is no rise.
@@ -161,7 +173,7 @@ def _isolated(state: ControlState) -> frozenset[str]:
     return frozenset(
         name
         for name, one in state.estimates.items()
-        if state.subjects[name].role == "variant"
+        if state.tenants[name].role == "variant"
         and ((name in now and one.well_s < 3.0) or (name not in now and one.slow_s >= 2.0))
     )
 
@@ -175,7 +187,7 @@ def _limits(state: ControlState, isolated: frozenset[str], pools: tuple[Pool, ..
             for name in pool.models:
                 one = state.estimates[name]
                 part = one.cores / demand if demand else 1.0
-                in_time = state.subjects[name].slo_ms * 1e3 / max(one.service_us, 1.0)
+                in_time = state.tenants[name].slo_ms * 1e3 / max(one.service_us, 1.0)
                 limits[name] = max(2, math.ceil(len(pool.cores) * part * (1 + in_time)))
     return limits
 

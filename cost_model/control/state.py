@@ -57,7 +57,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Subject:
+class ControlledTenant:
     """What is known of a model beforehand: the time of a request alone [µs], the objective, the expected rate."""
 
     name: str
@@ -180,7 +180,7 @@ class ControlState:
     """
 
     cores: tuple[int, ...]
-    subjects: Mapping[str, Subject]
+    tenants: Mapping[str, ControlledTenant]
     pools: tuple[Pool, ...]
     estimates: Mapping[str, Estimate]
     floor: int

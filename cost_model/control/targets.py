@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from cost_model.control.state import Estimate, Kind, Pool, Settings, Subject, pool_name
+from cost_model.control.state import ControlledTenant, Estimate, Kind, Pool, Settings, pool_name
 
 SAFETY = 0.8
 # So many times as much where a baseline is late.
@@ -23,7 +23,7 @@ Grouping = list[tuple[Kind, tuple[str, ...]]]
 
 
 def group_models(
-    subjects: Mapping[str, Subject],
+    tenants: Mapping[str, ControlledTenant],
     estimates: Mapping[str, Estimate],
     settings: Settings,
     now: Sequence[Pool] = (),
@@ -31,10 +31,10 @@ def group_models(
 ) -> Grouping:
     """Decide who shares with whom: baselines, variants that earn cores of their own, the isolated, the rest."""
     own_now = {model for pool in now if pool.kind == "own" for model in pool.models}
-    baselines = tuple(name for name, one in subjects.items() if one.role == "baseline")
+    baselines = tuple(name for name, one in tenants.items() if one.role == "baseline")
     grouped: Grouping = [("baseline", baselines)] if baselines else []
     rest = []
-    for name, one in subjects.items():
+    for name, one in tenants.items():
         if one.role == "baseline":
             continue
         earns = settings.own_cores * (0.5 if name in own_now else 1.0)
@@ -45,8 +45,8 @@ def group_models(
         else:
             rest.append(name)
     # In one queue the tightest objective binds all: what is due much sooner waits in a queue of its own.
-    loosest = max((subjects[name].slo_ms for name in rest), default=0.0)
-    tight = tuple(name for name in rest if subjects[name].slo_ms < settings.tight_part * loosest)
+    loosest = max((tenants[name].slo_ms for name in rest), default=0.0)
+    tight = tuple(name for name in rest if tenants[name].slo_ms < settings.tight_part * loosest)
     usual = tuple(name for name in rest if name not in tight)
     return [*grouped, *((kind, models) for kind, models in _pools(tight, usual) if models)]
 
@@ -159,12 +159,12 @@ def hand_out(grouped: Grouping, sizes: Sequence[int], cores: tuple[int, ...], no
 
 def initial_pools(
     cores: tuple[int, ...],
-    subjects: Mapping[str, Subject],
+    tenants: Mapping[str, ControlledTenant],
     estimates: Mapping[str, Estimate],
     settings: Settings,
     overrides: Mapping[str, int],
 ) -> tuple[Pool, ...]:
     """Make the pools to start from, by the expected rates."""
-    grouped = group_models(subjects, estimates, settings)
+    grouped = group_models(tenants, estimates, settings)
     sizes = target_sizes(grouped, estimates, len(cores), 1, overrides, settings)
     return hand_out(grouped, sizes, cores, ())

@@ -10,7 +10,7 @@ from cost_model.errors import UsageError
 from cost_model.planning.allocation import Allocation, Plan
 from cost_model.planning.planner import allocate, plan, reasons_of, sizing_for
 from cost_model.planning.sizing import Sizing
-from cost_model.workload import ModelLoad
+from cost_model.workload import Tenant
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Addition:
     after: Plan
 
 
-def plan_addition(before: Plan, model: ModelLoad, qps: float) -> Addition:
+def plan_addition(before: Plan, model: Tenant, qps: float) -> Addition:
     """Say whether a model with this rate fits into a plan, and make the plan with it.
 
     It *fits* if it can join a pool without a core changing hands. Else it joins the pool, or has cores of its own, that
@@ -80,7 +80,7 @@ def plan_addition(before: Plan, model: ModelLoad, qps: float) -> Addition:
     return Addition(model.name, verdict, sentence + _missed(before), cores, taken, before, anew)
 
 
-def _homes(before: Plan, anew: Plan, model: ModelLoad) -> list[tuple[int | None, Sizing, int]]:
+def _homes(before: Plan, anew: Plan, model: Tenant) -> list[tuple[int | None, Sizing, int]]:
     """Return where the model could go, the fewest cores more first, then the most growth.
 
     Each is the place of an allocation (None: cores of its own), what is there with the model, and the cores it lacks.
@@ -177,7 +177,7 @@ def _taken(before: Plan, after: Plan) -> dict[str, int]:
     return taken
 
 
-def _because(before: Plan, anew: Plan, model: ModelLoad) -> str:
+def _because(before: Plan, anew: Plan, model: Tenant) -> str:
     if model.name in sizing_for(anew, [model.name], anew.qps).late_alone:
         mean_ms = model.points().mean / 1e3
         return (

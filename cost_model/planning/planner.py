@@ -17,7 +17,7 @@ from cost_model.planning.sharing import shared_out
 from cost_model.planning.sizing import Sizing
 from cost_model.queueing import Member
 from cost_model.queueing.pool import LATE, bandwidth_bytes_per_s
-from cost_model.workload import MOST_QPS, ModelLoad, Workload
+from cost_model.workload import MOST_QPS, Tenant, Workload
 
 _MOST_POOLS = 4
 # A difference of memory contention between nodes that is worth sizing once more for.
@@ -235,7 +235,7 @@ def _node_utilisation(pools: Sequence[Sizing], chosen: Sequence[tuple[int, ...]]
     return used
 
 
-def disturbed_text(model: ModelLoad) -> str:
+def disturbed_text(model: Tenant) -> str:
     """Say how busy the machine was when a model was profiled; nothing if it was quiet, or nobody looked."""
     if not (share := model.service.disturbed):
         return ""

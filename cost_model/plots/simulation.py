@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cost_model.simulation.run import Result
-from cost_model.workload import ModelLoad
+from cost_model.workload import Tenant
 
 # Of missed over allowed: what is below is drawn there.
 _LEAST = 1e-2
@@ -25,7 +25,7 @@ _COLOURS = {
 
 
 def draw_simulation(
-    curves: Mapping[str, Sequence[Result]], owned: Result | None, title: str, baseline: ModelLoad, path: Path
+    curves: Mapping[str, Sequence[Result]], owned: Result | None, title: str, baseline: Tenant, path: Path
 ) -> None:
     """Write a picture: the part of the objective that the worst model uses, the baseline's p99, and the cores.
 
@@ -35,7 +35,7 @@ def draw_simulation(
     owned : Result, optional
         A run whose owners of cores are shown.
     title : str
-    baseline : ModelLoad
+    baseline : Tenant
         Whose p99 is shown, with its objective.
     path : Path
         PNG, SVG or PDF.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cost_model.interference import Interference
 from cost_model.queueing.waiting import Renewal, Waiting
 from cost_model.service import Floats, Points
-from cost_model.workload import ModelLoad
+from cost_model.workload import Tenant
 
 # Weights up to which the values of one coarse point reach: finer where objectives lie.
 _LEVELS: Floats = np.concatenate(
@@ -56,7 +56,7 @@ class Prediction:
 class Member:
     """A model in a pool: its rate, its objective, and its service time without others."""
 
-    model: ModelLoad
+    model: Tenant
     qps: float
 
     @cached_property
@@ -90,7 +90,7 @@ def _gathered(values: Floats, weights: Floats, bins: NDArray[np.intp]) -> Points
 
 
 @lru_cache(maxsize=4096)
-def _coarse_service(model: ModelLoad, threads: int) -> Points:
+def _coarse_service(model: Tenant, threads: int) -> Points:
     return coarse(model.points(threads))
 
 

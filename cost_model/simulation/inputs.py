@@ -16,7 +16,7 @@ from cost_model.service import RowDistribution, ServiceTime, lognormal
 from cost_model.simulation import engine
 from cost_model.simulation.engine import NEVER, TABLE, Floats
 from cost_model.traffic import Event, Sine, Traffic
-from cost_model.workload import ModelLoad, Workload
+from cost_model.workload import Tenant, Workload
 
 P99_MISSES = 0.01
 """Part of the requests that may miss a p99 objective."""
@@ -156,7 +156,7 @@ def _load(workload: Workload, threads: Mapping[str, int]) -> Any:
     )  # fmt: skip
 
 
-def _measured(model: ModelLoad, threads: int) -> Floats:
+def _measured(model: Tenant, threads: int) -> Floats:
     random = np.random.default_rng(0)
     drawn = model.service.sample(random, model.rows.sample(random, 16 * TABLE), threads)
     return np.asarray(np.sort(drawn).reshape(TABLE, 16).mean(axis=1))

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cost_model.control import ControlState, Observation, Pool, Settings, Subject, begin, step
+from cost_model.control import ControlledTenant, ControlState, Observation, Pool, Settings, begin, step
 from cost_model.machine import Machine
 from cost_model.simulation.inputs import Inputs
 from cost_model.workload import Workload
@@ -173,13 +173,15 @@ class Dynamic:
         self._before: dict[str, Any] = {}
 
     def start(self, inputs: Inputs, machine: Machine, qps: float) -> Assignment:
-        subjects = [
-            Subject(one.name, "baseline" if one.role == "baseline" else "variant", float(mean), one.slo_p99_ms, rate)
+        tenants = [
+            ControlledTenant(
+                one.name, "baseline" if one.role == "baseline" else "variant", float(mean), one.slo_p99_ms, rate
+            )
             for one, mean, rate in zip(
                 self.workload.models, inputs.mean_us, (inputs.shares * qps).tolist(), strict=True
             )
         ]
-        self.control = begin(range(len(machine.cores)), subjects, settings=self.settings)
+        self.control = begin(range(len(machine.cores)), tenants, settings=self.settings)
         self._before = {}
         return self._assignment()
 
@@ -189,7 +191,7 @@ class Dynamic:
         change = {name: value - self._before.get(name, 0) for name, value in seen.items()}
         self._before = seen
         rows = zip(
-            self.control.subjects,
+            self.control.tenants,
             *(change[name].tolist() for name in ("arrived", "completed", "dropped", "missed")),
             state.queued.tolist(),
             state.in_system.tolist(),
@@ -210,16 +212,16 @@ class Dynamic:
         return Assignment(
             tuple(pool.name for pool in control.pools),
             tuple(owner.get(core, 0) for core in control.cores),
-            tuple(group[name] for name in control.subjects),
+            tuple(group[name] for name in control.tenants),
             tuple(self.lending and pool.lends for pool in control.pools),
             tuple(self.lending and pool.borrows for pool in control.pools),
             tuple(self._patience_us(pool) for pool in control.pools),
             (False,) * len(control.pools),
-            tuple(control.limits.get(name, 2**31 - 1) for name in control.subjects),
-            tuple(1.0 if one.role == "baseline" else self.settings.wait_part for one in control.subjects.values()),
+            tuple(control.limits.get(name, 2**31 - 1) for name in control.tenants),
+            tuple(1.0 if one.role == "baseline" else self.settings.wait_part for one in control.tenants.values()),
         )
 
     def _patience_us(self, pool: Pool) -> float:
         assert self.control is not None
-        slo_ms = min(self.control.subjects[name].slo_ms for name in pool.models)
+        slo_ms = min(self.control.tenants[name].slo_ms for name in pool.models)
         return self.settings.lend_after * slo_ms * 1e3

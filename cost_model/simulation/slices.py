@@ -18,7 +18,7 @@ import numpy as np
 
 from cost_model.interference import Interference
 from cost_model.service import Floats
-from cost_model.workload import ModelLoad
+from cost_model.workload import Tenant
 
 # Linux lets a thread run for some milliseconds where others wait: its slice (0.7 ms, times 1 + log2 of the CPUs, up to
 # 8) is looked at when the timer ticks, which is every 4 ms in most kernels of servers, or when a thread wakes.
@@ -35,7 +35,7 @@ class _Worker:
 
 
 def play_slices(
-    models: Sequence[ModelLoad],
+    models: Sequence[Tenant],
     cores: int,
     seconds: float,
     seed: int,
@@ -120,9 +120,7 @@ def play_slices(
     return [np.array(times) for times in response]
 
 
-def _arrivals(
-    models: Sequence[ModelLoad], seconds: float, rng: np.random.Generator
-) -> tuple[Floats, np.ndarray, Floats]:
+def _arrivals(models: Sequence[Tenant], seconds: float, rng: np.random.Generator) -> tuple[Floats, np.ndarray, Floats]:
     """Return when requests are due [µs], of which model, and how much work each is [µs]."""
     due, which, work = [], [], []
     for place, model in enumerate(models):

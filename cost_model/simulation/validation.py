@@ -15,7 +15,7 @@ from cost_model.simulation.policies import Dynamic, Fixed, Policy, fixed
 from cost_model.simulation.run import ModelResult, simulate
 from cost_model.simulation.slices import play_slices
 from cost_model.traffic import Traffic
-from cost_model.workload import ModelLoad, Workload
+from cost_model.workload import Tenant, Workload
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Prediction:
 
 
 def predict_small(
-    models: Sequence[ModelLoad],
+    models: Sequence[Tenant],
     machine: Machine,
     cores_of: Mapping[str, Sequence[int]] | None,
     *,
@@ -55,7 +55,7 @@ def predict_small(
 
     Parameters
     ----------
-    models : sequence of ModelLoad
+    models : sequence of Tenant
         With `qps` each, and a measured `ServiceTable` or a `ServiceTime`.
     machine : Machine
     cores_of : mapping of model to cores, optional
@@ -95,7 +95,7 @@ def predict_small(
 
 
 def predict_sessions(
-    models: Sequence[ModelLoad],
+    models: Sequence[Tenant],
     cores: int,
     *,
     seconds: float,
@@ -106,7 +106,7 @@ def predict_sessions(
 
     Parameters
     ----------
-    models : sequence of ModelLoad
+    models : sequence of Tenant
         With `qps` each; arrivals are Poisson.
     cores : int
     seconds : float [s]
@@ -130,7 +130,7 @@ def predict_sessions(
     return made
 
 
-def _cpusets(models: Sequence[ModelLoad], machine: Machine, cores_of: Mapping[str, Sequence[int]] | None) -> Fixed:
+def _cpusets(models: Sequence[Tenant], machine: Machine, cores_of: Mapping[str, Sequence[int]] | None) -> Fixed:
     every = tuple(range(len(machine.cores)))
     sets = {model.name: tuple((cores_of or {}).get(model.name, every)) for model in models}
     groups = list(dict.fromkeys(sets.values()))

@@ -5,6 +5,6 @@ Nothing here reads a file of a host or writes one; `serving_proxy.cores.loop` do
 """
 
 from serving_proxy.cores.allocator import Allocator
-from serving_proxy.cores.tenants import Tenant, manual_cpus, tenants
+from serving_proxy.cores.tenants import DeployedTenant, manual_cpus, tenants
 
-__all__ = ["Allocator", "Tenant", "manual_cpus", "tenants"]
+__all__ = ["Allocator", "DeployedTenant", "manual_cpus", "tenants"]

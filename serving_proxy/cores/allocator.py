@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from cost_model.control import ControlState, Move, Observation, Pool, Subject, begin, follow, step
+from cost_model.control import ControlledTenant, ControlState, Move, Observation, Pool, begin, follow, step
 from cost_model.control.controller import list_moves
 from cost_model.control.state import Estimate, Trial, in_use
 from cost_model.control.targets import group_models
@@ -18,7 +18,7 @@ from serving_proxy.cores import learning, limits, planning
 from serving_proxy.cores.layout import borrows, cores_of, cpus_of
 from serving_proxy.cores.limits import Limit
 from serving_proxy.cores.observations import within_cores
-from serving_proxy.cores.tenants import Tenant
+from serving_proxy.cores.tenants import DeployedTenant
 
 Mode = Literal["plan", "control"]
 # A plan is made when something was deployed, and again once its requests have been seen for so long.
@@ -48,7 +48,7 @@ class Allocator:
         self.reasons: dict[str, str] = {}
         self.limits: dict[str, Limit] = {}
         self.moves_made = 0
-        self._tenants: tuple[Tenant, ...] = ()
+        self._tenants: tuple[DeployedTenant, ...] = ()
         self._profiled: dict[str, ServiceTable] = {}
         self._measured: dict[str, float] = {}
         self._settled_at: float | None = None
@@ -56,7 +56,7 @@ class Allocator:
 
     def deploy(
         self,
-        tenants: Sequence[Tenant],
+        tenants: Sequence[DeployedTenant],
         machine: Machine,
         profiles: Mapping[str, ServiceTable],
         now_s: float,
@@ -66,7 +66,7 @@ class Allocator:
 
         Parameters
         ----------
-        tenants : sequence of Tenant
+        tenants : sequence of DeployedTenant
             At least one.
         machine : Machine
             The cores that there are to give.
@@ -99,7 +99,7 @@ class Allocator:
         """Take what was counted since the last time, and in mode `control` move cores if that is called for."""
         if self.state is None:
             return ()
-        known = {name: one for name, one in seen.items() if name in self.state.subjects}
+        known = {name: one for name, one in seen.items() if name in self.state.tenants}
         known = within_cores(known, self._sharing(), elapsed_s)
         paths = {tenant.name: tenant.path for tenant in self._tenants}
         estimates = learning.learn(self.costs, self.state.estimates, known, paths)
@@ -140,11 +140,11 @@ class Allocator:
         return self.state is not None and self.state.lent
 
     @property
-    def tenants(self) -> tuple[Tenant, ...]:
+    def tenants(self) -> tuple[DeployedTenant, ...]:
         """What cores are divided among."""
         return self._tenants
 
-    def source_of(self, tenant: Tenant) -> learning.Source:
+    def source_of(self, tenant: DeployedTenant) -> learning.Source:
         """Say where the core time of a version's requests comes from."""
         return learning.source_of(tenant, self.costs, self._measured)[0]
 
@@ -176,7 +176,7 @@ class Allocator:
 
     def _replan(
         self,
-        tenants: tuple[Tenant, ...],
+        tenants: tuple[DeployedTenant, ...],
         machine: Machine,
         profiles: Mapping[str, ServiceTable],
         reason: str,
@@ -185,23 +185,25 @@ class Allocator:
         self._measured = measured = {name: planning.profiled_us(one) for name, one in profiles.items()}
         old = self._handed_over(tenants)
         rates = {one.name: old[one.name].qps if one.name in old else self._rates.get(one.name, 0.0) for one in tenants}
-        subjects = [
-            Subject(one.name, one.role, learning.cost_us(one, self.costs, measured), one.slo_ms, rates[one.name])
+        controlled = [
+            ControlledTenant(
+                one.name, one.role, learning.cost_us(one, self.costs, measured), one.slo_ms, rates[one.name]
+            )
             for one in tenants
         ]
         # What was never seen is what it is expected to be now.
         old = {name: one for name, one in old.items() if name in self.costs and self.costs[name].completed}
-        made = planning.make_plan(subjects, rates, profiles, machine)
+        made = planning.make_plan(controlled, rates, profiles, machine)
         before = self.pools if machine == self.machine and self._divided else ()
         if self.mode == "plan":
             pools = planning.planned(made)
         else:
-            state = begin(range(len(machine.cores)), subjects)
+            state = begin(range(len(machine.cores)), controlled)
             isolated = frozenset(name for pool in before if pool.kind == "isolated" for name in pool.models)
             kept = {one.name: old.get(one.name, state.estimates[one.name]) for one in tenants}
-            grouped = group_models(state.subjects, kept, state.settings, before, isolated & set(kept))
+            grouped = group_models(state.tenants, kept, state.settings, before, isolated & set(kept))
             pools = planning.sized(made, grouped, before)
-        state = begin(range(len(machine.cores)), subjects, [(one.kind, one.models, one.cores) for one in pools])
+        state = begin(range(len(machine.cores)), controlled, [(one.kind, one.models, one.cores) for one in pools])
         kept = {name: old.get(name, one) for name, one in state.estimates.items()}
         self.state = self._on_probation(replace(state, pools=pools, estimates=kept), before, now_s)
         self.plan, self.machine, self._tenants = made, machine, tenants
@@ -219,7 +221,7 @@ class Allocator:
         if known is None or not before:
             return state
         trial = known.trial
-        if {name for pool in before for name in pool.models} == state.subjects.keys() and state.pools != before:
+        if {name for pool in before for name in pool.models} == state.tenants.keys() and state.pools != before:
             trial = Trial(now_s, before, known.missed_part, state.pools, known.lent)
         return replace(
             state,
@@ -262,7 +264,7 @@ class Allocator:
         reason = why or "its own cores are enough, the others are in use"
         return list_moves(in_use(pools, lent), in_use(pools, not lent), reason)
 
-    def _handed_over(self, tenants: tuple[Tenant, ...]) -> dict[str, Estimate]:
+    def _handed_over(self, tenants: tuple[DeployedTenant, ...]) -> dict[str, Estimate]:
         """Return the estimates with a former baseline's requests counted for the one that takes its place."""
         found = {} if self.state is None else dict(self.state.estimates)
         before = {one.model: one.name for one in self._tenants if one.role == "baseline"}
@@ -286,7 +288,7 @@ class Allocator:
         assert self.state is not None
         cores = self.cores
         groups: dict[tuple[int, ...], list[str]] = {}
-        for name in self.state.subjects:
+        for name in self.state.tenants:
             groups.setdefault(cores.get(name, self.state.cores), []).append(name)
         return [(names, len(mine)) for mine, names in groups.items()]
 

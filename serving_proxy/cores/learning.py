@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from cost_model.control import Observation
 from cost_model.control.state import Estimate
-from serving_proxy.cores.tenants import Tenant
+from serving_proxy.cores.tenants import DeployedTenant
 
 ENOUGH = 200
 # Before anything is known of a model.
@@ -58,7 +58,7 @@ Source = Literal["learnt", "seen", "profile", "baseline", "default"]
 """Where a mean comes from: enough requests, the first of them, a profile, the baseline's figures, or nowhere."""
 
 
-def source_of(tenant: Tenant, costs: Mapping[str, Cost], measured: Mapping[str, float]) -> tuple[Source, float]:
+def source_of(tenant: DeployedTenant, costs: Mapping[str, Cost], measured: Mapping[str, float]) -> tuple[Source, float]:
     """Return where the core time of a request is taken from, and the time [us].
 
     As it was seen, else as it was profiled; what is known of neither is taken to be as its baseline.
@@ -75,7 +75,7 @@ def source_of(tenant: Tenant, costs: Mapping[str, Cost], measured: Mapping[str, 
     return "default", GUESS_US
 
 
-def cost_us(tenant: Tenant, costs: Mapping[str, Cost], measured: Mapping[str, float]) -> float:
+def cost_us(tenant: DeployedTenant, costs: Mapping[str, Cost], measured: Mapping[str, float]) -> float:
     """Return the core time [us] to expect of a request."""
     return source_of(tenant, costs, measured)[1]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from cost_model.control import Move
 from cost_model.machine import Machine, this_machine
-from serving_proxy.cores import Allocator, Tenant, manual_cpus, tenants
+from serving_proxy.cores import Allocator, DeployedTenant, manual_cpus, tenants
 from serving_proxy.cores.layout import grown, to_cpus
 from serving_proxy.cores.limits import Limit, changes, for_each_host
 from serving_proxy.cores.meter import Meter
@@ -111,7 +111,7 @@ class Cores:
             self.allocator.stop()
             self._give(len(live), now)
 
-    def _observed(self, there: Sequence[Tenant], live: Sequence[HostSeen], now: float) -> tuple[Move, ...]:
+    def _observed(self, there: Sequence[DeployedTenant], live: Sequence[HostSeen], now: float) -> tuple[Move, ...]:
         """Let the allocator see what hosts have counted since they were looked at last; no news, no moves."""
         if self.allocator is None or not self._meter.due(live):
             return ()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from cost_model.control import Observation
 from serving_proxy.cores.observations import Gauges, added_up, observation, read_gauges
-from serving_proxy.cores.tenants import Tenant
+from serving_proxy.cores.tenants import DeployedTenant
 from serving_proxy.counters.stats_file import Key
 from serving_proxy.counters.tally import Tally
 from serving_proxy.records.hosts import HostSeen
@@ -48,7 +48,7 @@ class Meter:
         return any(fresh) and all(new or old for new, old in zip(fresh, late, strict=True))
 
     def read(
-        self, hosts: Sequence[HostSeen], tenants: Sequence[Tenant], counted: Counted
+        self, hosts: Sequence[HostSeen], tenants: Sequence[DeployedTenant], counted: Counted
     ) -> tuple[dict[str, Observation], float]:
         """Return what came to each version since the last look, and in how many seconds; 0: nothing can be said.
 
@@ -56,7 +56,7 @@ class Meter:
         ----------
         hosts : sequence of HostSeen
             That are alive.
-        tenants : sequence of Tenant
+        tenants : sequence of DeployedTenant
         counted : callable
         """
         parts: dict[str, list[tuple[Observation, float]]] = {}

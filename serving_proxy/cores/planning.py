@@ -7,20 +7,23 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from cost_model.control import Pool, Subject
+from cost_model.control import ControlledTenant, Pool
 from cost_model.control.state import pool_name
 from cost_model.control.targets import Grouping, hand_out
 from cost_model.machine import Machine
 from cost_model.planning import Plan, plan
 from cost_model.service import RowDistribution, ServiceTable, ServiceTime
-from cost_model.workload import ModelLoad, Workload
+from cost_model.workload import Tenant, Workload
 
 # Of service times that nobody has profiled: as irregular as exponential ones.
 UNKNOWN_CV = 1.0
 
 
 def make_plan(
-    subjects: Sequence[Subject], rates: Mapping[str, float], profiles: Mapping[str, ServiceTable], machine: Machine
+    controlled: Sequence[ControlledTenant],
+    rates: Mapping[str, float],
+    profiles: Mapping[str, ServiceTable],
+    machine: Machine,
 ) -> Plan:
     """Plan for some rates [requests/s].
 
@@ -28,11 +31,11 @@ def make_plan(
     With one, requests have as many rows as make its mean what was seen.
     """
     loads = []
-    for one in subjects:
+    for one in controlled:
         profile = profiles.get(one.name)
         service = ServiceTime(max(one.service_us, 1.0), 0.0, UNKNOWN_CV) if profile is None else profile
         rows = RowDistribution.constant(1 if profile is None else _rows(profile, one.service_us))
-        loads.append(ModelLoad(one.name, one.role, service, rows, one.slo_ms, qps=rates.get(one.name, 0.0)))
+        loads.append(Tenant(one.name, one.role, service, rows, one.slo_ms, qps=rates.get(one.name, 0.0)))
     return plan(Workload(None, tuple(loads)), machine, {one.name: one.qps or 0.0 for one in loads})
 
 

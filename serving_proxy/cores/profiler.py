@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cost_model.errors import CostModelError
 from cost_model.profiling.fingerprint import fingerprint
-from serving_proxy.cores import Tenant, tenants
+from serving_proxy.cores import DeployedTenant, tenants
 from serving_proxy.cores.profiles import Profiles
 from serving_proxy.deploy.control import Control
 from serving_proxy.deploy.jobs import Job, Jobs
@@ -81,7 +81,7 @@ class Profiler:
                 self._jobs.begin(KIND, one.model, one.version, partial(self._run, tenant=one))
                 return
 
-    async def _run(self, job: Job, tenant: Tenant) -> None:
+    async def _run(self, job: Job, tenant: DeployedTenant) -> None:
         version = self._control.models[tenant.model].versions[tenant.version]
         key = (tenant.path, version.deployed_at)
         try:
@@ -104,7 +104,7 @@ class Profiler:
                 self._note(tenant, f"was not profiled, and is planned by what its requests take: {error}")
             raise
 
-    async def _measure(self, job: Job, tenant: Tenant, version: Version) -> None:
+    async def _measure(self, job: Job, tenant: DeployedTenant, version: Version) -> None:
         self._check_memory(version)
         folder = self._control.options.profiles
         try:
@@ -138,7 +138,7 @@ class Profiler:
             await self._profiles.record(tenant.path, file, "measured")
             self._note(tenant, f"was profiled with {', '.join(map(str, ROWS))} rows, {file.name}")
 
-    def _is_there(self, tenant: Tenant, version: Version) -> bool:
+    def _is_there(self, tenant: DeployedTenant, version: Version) -> bool:
         """Say whether what was to be measured is still deployed."""
         model = self._control.models.get(tenant.model)
         now = None if model is None else model.versions.get(tenant.version)
@@ -153,7 +153,7 @@ class Profiler:
                 f"{free / 2**20:,.0f} MB of memory are free, expected {needed / 2**20:,.0f} for a copy to measure"
             )
 
-    def _note(self, tenant: Tenant, what: str) -> None:
+    def _note(self, tenant: DeployedTenant, what: str) -> None:
         note = Note(kind=KIND, message=f"{tenant.name}: {what}", model=tenant.model, version=tenant.version)
         self._control.store([], [note])
 

@@ -14,7 +14,7 @@ from cost_model.errors import CostModelError
 from cost_model.profiling.fingerprint import fingerprint
 from cost_model.profiling.profile import load_profile
 from cost_model.service import ServiceTable
-from serving_proxy.cores import Tenant
+from serving_proxy.cores import DeployedTenant
 from serving_proxy.deploy.control import Control
 from serving_proxy.errors import InvalidError
 from serving_proxy.gates.profile import check_profile
@@ -63,11 +63,11 @@ class Profiles:
         self._refusals: dict[str, str] = {}
         self._records = _records(control.repository.setting(_STORED))
 
-    def of(self, tenant: Tenant) -> Known | None:
+    def of(self, tenant: DeployedTenant) -> Known | None:
         """Return what was found last."""
         return self._known.get((tenant.path, tenant.profile))
 
-    async def look(self, tenants: Iterable[Tenant]) -> None:
+    async def look(self, tenants: Iterable[DeployedTenant]) -> None:
         """Find the profiles of versions that are new, or of all if files have changed."""
         files = await asyncio.to_thread(_listed, self._control.options.profiles)
         wanted = {(one.path, one.profile): one for one in tenants}
@@ -79,7 +79,7 @@ class Profiles:
         self._files = files
         self._looked.set()
 
-    async def _found(self, tenant: Tenant) -> Known | None:
+    async def _found(self, tenant: DeployedTenant) -> Known | None:
         given = tenant.profile
         if given is not None:
             try:
@@ -96,7 +96,7 @@ class Profiles:
             if record == self._records.get(tenant.path):
                 return found
 
-    def _refused(self, tenant: Tenant, why: str) -> None:
+    def _refused(self, tenant: DeployedTenant, why: str) -> None:
         """Enter it that a profile that was given cannot be used, once."""
         if self._refusals.get(tenant.path) != why:
             self._refusals[tenant.path] = why

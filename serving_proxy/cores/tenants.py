@@ -16,7 +16,7 @@ DEFAULT_SLO_MS = 50.0
 
 
 @dataclass(frozen=True)
-class Tenant:
+class DeployedTenant:
     """A version whose cores are ours to give.
 
     Attributes
@@ -41,7 +41,7 @@ class Tenant:
     profile: str | None = None
 
 
-def tenants(models: Mapping[str, Model]) -> tuple[Tenant, ...]:
+def tenants(models: Mapping[str, Model]) -> tuple[DeployedTenant, ...]:
     """Return the versions that hosts are to have, but those whose cores an operator has chosen; baselines first."""
     found = []
     for name, model in sorted(models.items()):
@@ -53,7 +53,7 @@ def tenants(models: Mapping[str, Model]) -> tuple[Tenant, ...]:
             if _is_asked(model, one) and one.path is not None and not is_manual(one.settings):
                 first = number == model.baseline
                 found.append(
-                    Tenant(
+                    DeployedTenant(
                         f"{name}/{number}",
                         name,
                         number,

@@ -10,24 +10,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost_model.control import ControlState, Observation, Settings, Subject, begin, step
+from cost_model.control import ControlledTenant, ControlState, Observation, Settings, begin, step
 
 CORES = 32
 
 
-def subjects(variants: int = 6) -> list[Subject]:
-    made = [Subject("base", "baseline", 2000.0, 20.0, 6000.0)]
-    made += [Subject(f"v{place}", "variant", 3000.0, 20.0, 500.0) for place in range(variants)]
-    return [*made, Subject("fast", "variant", 40.0, 5.0, 500.0)]
+def tenants(variants: int = 6) -> list[ControlledTenant]:
+    made = [ControlledTenant("base", "baseline", 2000.0, 20.0, 6000.0)]
+    made += [ControlledTenant(f"v{place}", "variant", 3000.0, 20.0, 500.0) for place in range(variants)]
+    return [*made, ControlledTenant("fast", "variant", 40.0, 5.0, 500.0)]
 
 
 def start(**changes: object) -> ControlState:
-    return begin(range(CORES), subjects(), settings=Settings(), **changes)  # type: ignore[arg-type]
+    return begin(range(CORES), tenants(), settings=Settings(), **changes)  # type: ignore[arg-type]
 
 
 def seen(state: ControlState, qps: dict[str, float] | None = None, **slower: float) -> dict[str, Observation]:
     observed = {}
-    for name, one in state.subjects.items():
+    for name, one in state.tenants.items():
         count = round((qps or {}).get(name, one.qps))
         busy_us = count * one.service_us * slower.get(name, 1.0)
         observed[name] = Observation(arrivals=count, completed=count, busy_us=busy_us)
@@ -42,7 +42,7 @@ def check_whole(state: ControlState) -> None:
     owned = [core for pool in state.pools for core in pool.cores]
     assert sorted(owned) == list(range(CORES))
     models = [model for pool in state.pools for model in pool.models]
-    assert sorted(models) == sorted(state.subjects)
+    assert sorted(models) == sorted(state.tenants)
     assert all(pool.cores for pool in state.pools)
 
 
@@ -51,7 +51,7 @@ def check_whole(state: ControlState) -> None:
 def test_every_core_has_one_owner_and_the_baseline_its_floor(rates: list[list[float]]) -> None:
     state = start()
     for now, row in enumerate(rates, 1):
-        state, moves = step(state, seen(state, dict(zip(state.subjects, row, strict=True))), float(now))
+        state, moves = step(state, seen(state, dict(zip(state.tenants, row, strict=True))), float(now))
         check_whole(state)
         assert sizes(state)["base"] >= state.floor
         growth = [len(move.after) - len(move.before) for move in moves]
@@ -60,8 +60,8 @@ def test_every_core_has_one_owner_and_the_baseline_its_floor(rates: list[list[fl
 
 
 def test_the_baseline_keeps_its_floor_whatever_is_left() -> None:
-    known = [Subject("base", "baseline", 1000.0, 20.0, 14_000.0)]
-    known += [Subject(name, "variant", 1000.0, 20.0, 10.0) for name in ("x", "y")]
+    known = [ControlledTenant("base", "baseline", 1000.0, 20.0, 14_000.0)]
+    known += [ControlledTenant(name, "variant", 1000.0, 20.0, 10.0) for name in ("x", "y")]
     state = begin(range(18), known)
     assert state.floor == 8
     for now in range(1, 120):
@@ -83,7 +83,7 @@ def test_constant_noisy_load_moves_nothing() -> None:
     chance = random.Random(1)
     late = []
     for now in range(1, 300):
-        qps = {name: max(0.0, chance.gauss(one.qps, one.qps**0.5)) for name, one in state.subjects.items()}
+        qps = {name: max(0.0, chance.gauss(one.qps, one.qps**0.5)) for name, one in state.tenants.items()}
         state, moves = step(state, seen(state, qps), float(now))
         late += moves if now > 30 else []
     assert late == []
@@ -100,7 +100,7 @@ def test_lasting_demand_moves_cores_within_five_seconds() -> None:
 
 def test_baseline_comes_first_when_cores_are_short() -> None:
     state = start()
-    rates = dict.fromkeys(state.subjects, 4000.0) | {"base": 8000.0}
+    rates = dict.fromkeys(state.tenants, 4000.0) | {"base": 8000.0}
     for now in range(1, 40):
         state, _ = step(state, seen(state, rates), float(now))
     assert sizes(state)["base"] >= 16

@@ -11,13 +11,13 @@ from cost_model.interference import Interference
 from cost_model.machine import Machine
 from cost_model.planning import Plan, plan, plan_addition
 from cost_model.planning.planner import sizing_of
-from cost_model.workload import ModelLoad, RowDistribution, ServiceTime, Workload
+from cost_model.workload import RowDistribution, ServiceTime, Tenant, Workload
 
 COSTS = Interference(0.05, 0.1, 0.3)
 
 
-def model(name: str, mean_us: float = 1000, slo_ms: float = 10, role: str = "variant") -> ModelLoad:
-    return ModelLoad(name, role, ServiceTime(mean_us, 0, 0.5), RowDistribution.constant(1), slo_ms, qps=1.0)
+def model(name: str, mean_us: float = 1000, slo_ms: float = 10, role: str = "variant") -> Tenant:
+    return Tenant(name, role, ServiceTime(mean_us, 0, 0.5), RowDistribution.constant(1), slo_ms, qps=1.0)
 
 
 @pytest.fixture

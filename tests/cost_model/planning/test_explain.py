@@ -10,16 +10,16 @@ from cost_model.interference import Interference
 from cost_model.machine import Machine
 from cost_model.planning import explain, plan
 from cost_model.planning.planner import sizing_for
-from cost_model.workload import ModelLoad, RowDistribution, ServiceTime, Workload
+from cost_model.workload import RowDistribution, ServiceTime, Tenant, Workload
 
 MODELS = (
-    ModelLoad("base", "baseline", ServiceTime(1000, 0, 0.5), RowDistribution.constant(1), 10, qps=3000.0),
-    ModelLoad("v0", "variant", ServiceTime(1000, 0, 0.5), RowDistribution.constant(1), 10, qps=500.0),
-    ModelLoad("v1", "variant", ServiceTime(20_000, 0, 0.5), RowDistribution.constant(1), 10, qps=5.0),
+    Tenant("base", "baseline", ServiceTime(1000, 0, 0.5), RowDistribution.constant(1), 10, qps=3000.0),
+    Tenant("v0", "variant", ServiceTime(1000, 0, 0.5), RowDistribution.constant(1), 10, qps=500.0),
+    Tenant("v1", "variant", ServiceTime(20_000, 0, 0.5), RowDistribution.constant(1), 10, qps=5.0),
 )
 
 
-def planned(cores: int, models: tuple[ModelLoad, ...] = MODELS[:2]) -> Workload:
+def planned(cores: int, models: tuple[Tenant, ...] = MODELS[:2]) -> Workload:
     return Workload(Machine.even(cores), models)
 
 

@@ -19,7 +19,7 @@ from cost_model.planning.planner import sizing_for
 from cost_model.planning.sharing import shared_out
 from cost_model.planning.sizing import Sizing
 from cost_model.queueing import Member
-from cost_model.workload import ModelLoad, RowDistribution, ServiceTime, Workload, load_workload
+from cost_model.workload import RowDistribution, ServiceTime, Tenant, Workload, load_workload
 
 BOX = load_workload(Path(__file__).resolve().parents[3] / "cost_model" / "scenarios" / "box128.yaml")
 COSTS = Interference(0.05, 0.1, 0.3)
@@ -30,8 +30,8 @@ DIVIDED = replace(
 )
 
 
-def model(name: str, mean_us: float, slo_ms: float, role: str = "variant", cv: float = 0.5) -> ModelLoad:
-    return ModelLoad(name, role, ServiceTime(mean_us, 0, cv), RowDistribution.constant(1), slo_ms, qps=1.0)
+def model(name: str, mean_us: float, slo_ms: float, role: str = "variant", cv: float = 0.5) -> Tenant:
+    return Tenant(name, role, ServiceTime(mean_us, 0, cv), RowDistribution.constant(1), slo_ms, qps=1.0)
 
 
 def check_whole(made: Plan) -> None:

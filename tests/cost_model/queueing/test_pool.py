@@ -12,7 +12,7 @@ import pytest
 
 from cost_model.interference import NONE, Interference
 from cost_model.queueing import Member, Pool
-from cost_model.workload import ModelLoad, load_workload
+from cost_model.workload import Tenant, load_workload
 
 BOX = load_workload(Path(__file__).resolve().parents[3] / "cost_model" / "scenarios" / "box128.yaml")
 REQUESTS = 250_000
@@ -41,7 +41,7 @@ def simulated(pool: Pool, servers: int, scale: float) -> dict[str, np.ndarray]:
 
 
 def check(
-    models: list[tuple[ModelLoad, float]],
+    models: list[tuple[Tenant, float]],
     servers: int,
     utilisation: float,
     tolerance: float,

@@ -20,7 +20,7 @@ from cost_model.simulation.run import Result, simulate
 from cost_model.simulation.study import Row, capacities, compare
 from cost_model.simulation.validation import predict_small
 from cost_model.traffic import Traffic
-from cost_model.workload import ModelLoad, Workload
+from cost_model.workload import Tenant, Workload
 
 COSTS = Interference(0.06, 0.1, 0.35, 0.6)
 
@@ -139,7 +139,7 @@ def test_static_needs_a_core_for_each_model(small: Workload) -> None:
     assert set(static_policy().start(build_inputs(small), Machine.even(5), 1000).core_owner) == set(range(5))
 
 
-def alone_on(cores: int, *models: ModelLoad) -> Workload:
+def alone_on(cores: int, *models: Tenant) -> Workload:
     return Workload(Machine.even(cores), models, (Traffic("steady", "poisson", 60.0),))
 
 
@@ -152,7 +152,7 @@ def steady(workload: Workload, policy: str, qps: float) -> Result:
 
 def test_planned_runs_with_the_threads_of_the_plan() -> None:
     rows = RowDistribution.constant(1)
-    load = ModelLoad("base", "baseline", ServiceTime(0, 10_000, 0.2, parallel=0.95), rows, 12, qps=300.0)
+    load = Tenant("base", "baseline", ServiceTime(0, 10_000, 0.2, parallel=0.95), rows, 12, qps=300.0)
     workload = alone_on(12, load)
     (one,) = plan(workload, interference=NONE).allocations
     assert one.threads_per_session == 2
@@ -167,9 +167,7 @@ def test_planned_runs_with_the_threads_of_the_plan() -> None:
 
 def test_planned_is_made_for_the_rates_that_are_simulated() -> None:
     rows, service = RowDistribution.constant(1), ServiceTime(1000, 0, 0.3)
-    models = [
-        ModelLoad(name, role, service, rows, 10, qps=100.0) for name, role in (("a", "baseline"), ("b", "variant"))
-    ]
+    models = [Tenant(name, role, service, rows, 10, qps=100.0) for name, role in (("a", "baseline"), ("b", "variant"))]
     workload = alone_on(8, models[0], replace(models[1], qps=300.0))
     assert steady(workload, "planned", 4000).met
     mixed = replace(workload, models=(models[0], replace(models[1], qps=None, share=1.0)))
@@ -182,7 +180,7 @@ def test_planned_is_made_for_the_rates_that_are_simulated() -> None:
 
 def test_model_that_misses_much_alone_is_served_by_no_policy() -> None:
     rows = RowDistribution.constant(1)
-    models = [ModelLoad(f"m{ms}", "variant", ServiceTime(1000 * ms, 0, 0.5), rows, 9.0, qps=1.0) for ms in (1, 4, 9)]
+    models = [Tenant(f"m{ms}", "variant", ServiceTime(1000 * ms, 0, 0.5), rows, 9.0, qps=1.0) for ms in (1, 4, 9)]
     inputs = build_inputs(alone_on(8, *models))
     assert inputs.allowed[0] == 0.01
     assert 0.02 < inputs.alone[1] < 0.1
@@ -227,8 +225,8 @@ def test_small_scenario_from_a_measured_table_agrees_with_its_distribution() -> 
     table = ServiceTable((1,), (1,), levels, ((times,),))
     rows = RowDistribution.constant(1)
     loads = [
-        ModelLoad("a", "baseline", table, rows, 50.0, qps=500.0),
-        ModelLoad("b", "variant", ServiceTime(1000, 0, 0), rows, 50.0, qps=600.0),
+        Tenant("a", "baseline", table, rows, 50.0, qps=500.0),
+        Tenant("b", "variant", ServiceTime(1000, 0, 0), rows, 50.0, qps=600.0),
     ]
     found = predict_small(loads, Machine.even(2), {"a": [0], "b": [1]}, seconds=400)
     # Pollaczek and Khinchine: uniform from 0.5 to 1.5 ms at half load, and constant at 0.6.
@@ -244,8 +242,8 @@ def test_small_scenario_from_a_measured_table_agrees_with_its_distribution() -> 
 def test_controller_keeps_the_baseline_while_a_variant_floods() -> None:
     rows = RowDistribution.constant(1)
     loads = [
-        ModelLoad("a", "baseline", ServiceTime(1000, 0, 0.3), rows, 20.0, qps=500.0),
-        ModelLoad("b", "variant", ServiceTime(1000, 0, 0.3), rows, 20.0, qps=3000.0),
+        Tenant("a", "baseline", ServiceTime(1000, 0, 0.3), rows, 20.0, qps=500.0),
+        Tenant("b", "variant", ServiceTime(1000, 0, 0.3), rows, 20.0, qps=3000.0),
     ]
     found = predict_small(loads, Machine.even(2), None, seconds=30, dynamic=True)
     assert found["a"].p99_ms < 8

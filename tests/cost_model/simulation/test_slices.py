@@ -9,13 +9,13 @@ from cost_model.queueing import Member, Pool
 from cost_model.service import RowDistribution, ServiceTime
 from cost_model.simulation.slices import play_slices
 from cost_model.simulation.validation import predict_sessions
-from cost_model.workload import ModelLoad
+from cost_model.workload import Tenant
 
 ONE = RowDistribution.constant(1)
 
 
-def model(name: str, mean_us: float, qps: float, cv: float = 0.3) -> ModelLoad:
-    return ModelLoad(name, "variant", ServiceTime(mean_us, 0.0, cv), ONE, 50.0, qps=qps)
+def model(name: str, mean_us: float, qps: float, cv: float = 0.3) -> Tenant:
+    return Tenant(name, "variant", ServiceTime(mean_us, 0.0, cv), ONE, 50.0, qps=qps)
 
 
 @pytest.mark.parametrize(("cores", "idle_start_us"), [(1, 0.0), (1, 400.0), (2, 0.0)])

@@ -11,10 +11,10 @@ from cost_model.machine import Machine
 from cost_model.service import ServiceTable
 from serving_proxy.cores.allocator import LOOK_S, SETTLED_S, Allocator, Mode
 from serving_proxy.cores.learning import ENOUGH
-from serving_proxy.cores.tenants import Tenant
+from serving_proxy.cores.tenants import DeployedTenant
 
-BASELINE = Tenant("ranking/3", "ranking", 3, "baseline", 20.0, "/models/3")
-VARIANTS = [Tenant(f"ranking/{n}", "ranking", n, "variant", 20.0, f"/models/{n}", "ranking/3") for n in (4, 5)]
+BASELINE = DeployedTenant("ranking/3", "ranking", 3, "baseline", 20.0, "/models/3")
+VARIANTS = [DeployedTenant(f"ranking/{n}", "ranking", n, "variant", 20.0, f"/models/{n}", "ranking/3") for n in (4, 5)]
 ALL = [BASELINE, *VARIANTS]
 
 
@@ -127,7 +127,7 @@ def test_a_pool_alone_keeps_off_the_cores_of_others() -> None:
 
 def test_more_pools_than_cores_leave_nobody_without() -> None:
     running = Running(2)
-    tight = Tenant("ranking/6", "ranking", 6, "variant", 1.0, "/models/6", "ranking/3")
+    tight = DeployedTenant("ranking/6", "ranking", 6, "variant", 1.0, "/models/6", "ranking/3")
     running.tenants = [*ALL, tight]
     running.run(30, v3=300, v4=100, v5=10, v6=10)
     assert running.allocator.cpusets == {
@@ -167,8 +167,8 @@ def test_a_promotion_gives_the_new_baseline_the_cores() -> None:
     running = Running(8)
     running.run(40, v3=4000, v4=400, v5=100)
     had = running.sizes()["ranking/3"]
-    new = Tenant("ranking/4", "ranking", 4, "baseline", 20.0, "/models/4")
-    old = Tenant("ranking/3", "ranking", 3, "variant", 20.0, "/models/3", "ranking/4")
+    new = DeployedTenant("ranking/4", "ranking", 4, "baseline", 20.0, "/models/4")
+    old = DeployedTenant("ranking/3", "ranking", 3, "variant", 20.0, "/models/3", "ranking/4")
     running.tenants = [new, old, VARIANTS[1]]
     running.run(1, v3=4000, v4=400, v5=100)
     assert running.sizes()["ranking/4"] >= had - 1
@@ -222,7 +222,9 @@ def test_what_was_learnt_is_kept_for_the_next_proxy_and_other_files_are_learnt_a
     assert next_one.costs["ranking/3"].learnt
     assert next_one.demand()["ranking/3"] == pytest.approx(running.allocator.demand()["ranking/3"], rel=0.01)
     next_one = Allocator("control", kept)
-    next_one.deploy([BASELINE, Tenant("ranking/4", "ranking", 4, "variant", 20.0, "/other")], running.machine, {}, 0.0)
+    next_one.deploy(
+        [BASELINE, DeployedTenant("ranking/4", "ranking", 4, "variant", 20.0, "/other")], running.machine, {}, 0.0
+    )
     assert next_one.costs.keys() == {"ranking/3"}
     assert Allocator("control", "nonsense").costs == {}
 
@@ -257,7 +259,7 @@ def test_a_limit_ends_with_the_variant_that_is_promoted() -> None:
     running = Running(2)
     running.run(20, most=900, v3=300, v4=3000, v5=10)
     assert "ranking/4" in running.allocator.limits
-    new = Tenant("ranking/4", "ranking", 4, "baseline", 20.0, "/models/4")
+    new = DeployedTenant("ranking/4", "ranking", 4, "baseline", 20.0, "/models/4")
     running.tenants = [new, replace(BASELINE, role="variant", like="ranking/4"), VARIANTS[1]]
     running.allocator.deploy(running.tenants, running.machine, {}, running.now)
     assert "ranking/4" not in running.allocator.limits
@@ -409,8 +411,8 @@ def test_a_variant_is_not_slow_because_its_core_is_lent() -> None:
 @pytest.mark.parametrize("cores", [2, 3, 4, 5])
 @pytest.mark.parametrize("mode", ["plan", "control"])
 def test_more_baselines_than_cores_are_followed_like_others(mode: Mode, cores: int) -> None:
-    several = [Tenant(f"{name}/1", name, 1, "baseline", 20.0, f"/{name}/1") for name in "abc"]
-    several += [Tenant(f"{name}/2", name, 2, "variant", 20.0, f"/{name}/2", f"{name}/1") for name in "abc"]
+    several = [DeployedTenant(f"{name}/1", name, 1, "baseline", 20.0, f"/{name}/1") for name in "abc"]
+    several += [DeployedTenant(f"{name}/2", name, 2, "variant", 20.0, f"/{name}/2", f"{name}/1") for name in "abc"]
     allocator = Allocator(mode)
     for now in range(60):
         allocator.deploy(several, Machine.even(cores), {}, float(now))

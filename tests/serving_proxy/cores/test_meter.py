@@ -7,15 +7,15 @@ import math
 
 import pytest
 
-from cost_model.control import Subject, begin, follow
+from cost_model.control import ControlledTenant, begin, follow
 from helpers.proxies.guard_support import stats, version_stats
 from serving_proxy.cores.meter import PATIENCE_S, Meter
-from serving_proxy.cores.tenants import Tenant
+from serving_proxy.cores.tenants import DeployedTenant
 from serving_proxy.counters.windows import Totals
 from serving_proxy.records.hosts import HostSeen
 
 RATE = 1000
-TENANT = Tenant("ranking/3", "ranking", 3, "baseline", 20.0, "/models/3")
+TENANT = DeployedTenant("ranking/3", "ranking", 3, "baseline", 20.0, "/models/3")
 # A look that takes a little: phases of looks and of hosts pass each other.
 LOOK_S = 0.203
 
@@ -27,7 +27,7 @@ class Hosts:
         self.hosts = hosts
         self.meter = Meter()
         self.totals = Totals()
-        self.state = begin([0, 1], [Subject(TENANT.name, "baseline", 1000.0, 20.0, float(RATE))])
+        self.state = begin([0, 1], [ControlledTenant(TENANT.name, "baseline", 1000.0, 20.0, float(RATE))])
         self.looks: list[float] = []
         self.rates: list[float] = []
 

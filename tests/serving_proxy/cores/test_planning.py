@@ -4,16 +4,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cost_model.control import Subject
+from cost_model.control import ControlledTenant
 from cost_model.control.state import pool_name
 from cost_model.machine import Machine
 from cost_model.profiling.profile import Profile
 from serving_proxy.cores.planning import make_plan, planned, profiled_us, sized
 
 SUBJECTS = [
-    Subject("m/1", "baseline", 1000.0, 20.0, 2000.0),
-    Subject("m/2", "variant", 1000.0, 20.0, 100.0),
-    Subject("m/3", "variant", 1000.0, 20.0, 100.0),
+    ControlledTenant("m/1", "baseline", 1000.0, 20.0, 2000.0),
+    ControlledTenant("m/2", "variant", 1000.0, 20.0, 100.0),
+    ControlledTenant("m/3", "variant", 1000.0, 20.0, 100.0),
 ]
 RATES = {one.name: one.qps for one in SUBJECTS}
 
@@ -54,8 +54,8 @@ def test_pools_of_the_controller_get_what_the_plan_gives_their_models() -> None:
 @pytest.mark.parametrize("cores", [1, 2, 3, 4])
 def test_pools_of_a_plan_are_called_what_the_controller_calls_them(cores: int) -> None:
     several = [
-        *(Subject(f"{name}/1", "baseline", 1000.0, 20.0, 100.0) for name in "abc"),
-        *(Subject(f"{name}/2", "variant", 1000.0, 20.0, 100.0) for name in "abc"),
+        *(ControlledTenant(f"{name}/1", "baseline", 1000.0, 20.0, 100.0) for name in "abc"),
+        *(ControlledTenant(f"{name}/2", "variant", 1000.0, 20.0, 100.0) for name in "abc"),
     ]
     pools = planned(make_plan(several, {one.name: one.qps for one in several}, {}, Machine.even(cores)))
     assert [one.name for one in pools if one.kind == "baseline"] == [

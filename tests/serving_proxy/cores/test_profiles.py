@@ -14,7 +14,7 @@ import pytest
 
 from cost_model.machine import Machine
 from cost_model.profiling.profile import Profile, cpu_model
-from serving_proxy.cores import Tenant
+from serving_proxy.cores import DeployedTenant
 from serving_proxy.cores import loop as cores_module
 from serving_proxy.cores import profiles as profiles_module
 from serving_proxy.cores.loop import Cores
@@ -25,7 +25,7 @@ from serving_proxy.gates import profile as gate_module
 from serving_proxy.store import Database, Repository
 
 GRAPH = "0123456789abcdef"
-TENANT = Tenant("ranking/3", "ranking", 3, "baseline", 20.0, "/models/3")
+TENANT = DeployedTenant("ranking/3", "ranking", 3, "baseline", 20.0, "/models/3")
 
 
 @pytest.fixture
