@@ -207,115 +207,86 @@ RowValue FusedTower(const RowNode& n) {
   return Fused(n);
 }
 
-std::map<std::string, RowRule> MakeRules() {
-  std::map<std::string, RowRule> rules = ShapedRules();
-  const auto add = [&](RowRule rule, std::initializer_list<const char*> ops) {
-    for (const char* op : ops) rules[op] = rule;
-  };
-  add(First, {"Abs",
-              "Acos",
-              "Acosh",
-              "AsString",
-              "Asin",
-              "Asinh",
-              "Atan",
-              "Atanh",
-              "Bucketize",
-              "Cast",
-              "Ceil",
-              "CheckNumerics",
-              "Cos",
-              "Cosh",
-              "DecodeBase64",
-              "Digamma",
-              "Elu",
-              "EncodeBase64",
-              "Erf",
-              "Erfc",
-              "Erfinv",
-              "Exp",
-              "Expm1",
-              "Floor",
-              "Identity",
-              "Inv",
-              "Invert",
-              "IsFinite",
-              "IsInf",
-              "IsNan",
-              "LeakyRelu",
-              "Lgamma",
-              "Log",
-              "Log1p",
-              "LogicalNot",
-              "Neg",
-              "OnesLike",
-              "PreventGradient",
-              "Reciprocal",
-              "RegexFullMatch",
-              "RegexReplace",
-              "Relu",
-              "Relu6",
-              "Rint",
-              "Round",
-              "Rsqrt",
-              "Selu",
-              "Sigmoid",
-              "Sign",
-              "Sin",
-              "Sinh",
-              "Snapshot",
-              "Softplus",
-              "Softsign",
-              "Sqrt",
-              "Square",
-              "StaticRegexFullMatch",
-              "StaticRegexReplace",
-              "StopGradient",
-              "StringLength",
-              "StringLower",
-              "StringStrip",
-              "StringToHashBucket",
-              "StringToHashBucketFast",
-              "StringToHashBucketStrong",
-              "StringToNumber",
-              "StringUpper",
-              "Substr",
-              "Tan",
-              "Tanh",
-              "ZerosLike",
-              "EnsureShape"});
-  add(Elementwise, {"Add",         "AddV2",        "Atan2",       "BitwiseAnd",  "BitwiseOr", "BitwiseXor",
-                    "ClipByValue", "Div",          "DivNoNan",    "Equal",       "FloorDiv",  "FloorMod",
-                    "Greater",     "GreaterEqual", "LeftShift",   "Less",        "LessEqual", "LogicalAnd",
-                    "LogicalOr",   "Maximum",      "Minimum",     "Mod",         "Mul",       "MulNoNan",
-                    "NotEqual",    "Pow",          "RealDiv",     "RightShift",  "SelectV2",  "SquaredDifference",
-                    "StringJoin",  "Sub",          "TruncateDiv", "TruncateMod", "Xdivy",     "Xlog1py",
-                    "Xlogy"});
-  add(Reduce, {"All", "Any", "EuclideanNorm", "Max", "Mean", "Min", "Prod", "Sum", "ReduceJoin"});
-  add(Along, {"Cumsum", "Cumprod", "CumulativeLogsumexp", "ReverseV2"});
-  add(ArgMax, {"ArgMax", "ArgMin"});
-  add(LastAxis, {"LogSoftmax", "Softmax", "TopKV2", "TopK"});
-  add(FirstOfAxisZero, {"AvgPool", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "MaxPool"});
-  add(BatchNorm, {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"});
-  add(LookUp, {"LookupTableFind", "LookupTableFindV2"});
-  add(Fused,
+using Rules = std::map<std::string, RowRule>;
+
+void AddRule(Rules* rules, RowRule rule, std::initializer_list<const char*> ops) {
+  for (const char* op : ops) (*rules)[op] = rule;
+}
+
+// Ops that compute each element of their output from the element at the same place of their first input.
+void AddElementwiseOfOne(Rules* rules) {
+  AddRule(rules, First,
+          {"Abs", "Cast", "Ceil", "CheckNumerics", "Floor", "Inv", "Invert", "IsFinite", "IsInf", "IsNan", "LogicalNot",
+           "Neg", "OnesLike", "Reciprocal", "Rint", "Round", "Sign", "ZerosLike"});
+  AddRule(rules, First, {"Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Sin", "Sinh", "Tan"});
+  AddRule(rules, First,
+          {"Digamma", "Erf", "Erfc", "Erfinv", "Exp", "Expm1", "Lgamma", "Log", "Log1p", "Rsqrt", "Sqrt", "Square"});
+  AddRule(rules, First, {"Elu", "LeakyRelu", "Relu", "Relu6", "Selu", "Sigmoid", "Softplus", "Softsign", "Tanh"});
+  AddRule(rules, First, {"Bucketize", "EnsureShape", "Identity", "PreventGradient", "Snapshot", "StopGradient"});
+  AddRule(rules, First,
+          {"AsString", "DecodeBase64", "EncodeBase64", "RegexFullMatch", "RegexReplace", "StaticRegexFullMatch",
+           "StaticRegexReplace", "StringLength", "StringLower", "StringStrip", "StringToHashBucket",
+           "StringToHashBucketFast", "StringToHashBucketStrong", "StringToNumber", "StringUpper", "Substr"});
+}
+
+// Ops that compute each element from the elements at the same place of all their inputs, which are broadcast.
+void AddElementwiseOfSeveral(Rules* rules) {
+  AddRule(rules, Elementwise,
+          {"Add",         "AddV2",        "Atan2",       "BitwiseAnd",  "BitwiseOr", "BitwiseXor",
+           "ClipByValue", "Div",          "DivNoNan",    "Equal",       "FloorDiv",  "FloorMod",
+           "Greater",     "GreaterEqual", "LeftShift",   "Less",        "LessEqual", "LogicalAnd",
+           "LogicalOr",   "Maximum",      "Minimum",     "Mod",         "Mul",       "MulNoNan",
+           "NotEqual",    "Pow",          "RealDiv",     "RightShift",  "SelectV2",  "SquaredDifference",
+           "StringJoin",  "Sub",          "TruncateDiv", "TruncateMod", "Xdivy",     "Xlog1py",
+           "Xlogy"});
+  (*rules)["AddN"] = AddN;
+  (*rules)["Select"] = Select;
+}
+
+void AddReductions(Rules* rules) {
+  AddRule(rules, Reduce, {"All", "Any", "EuclideanNorm", "Max", "Mean", "Min", "Prod", "Sum", "ReduceJoin"});
+  AddRule(rules, Along, {"Cumsum", "Cumprod", "CumulativeLogsumexp", "ReverseV2"});
+  AddRule(rules, ArgMax, {"ArgMax", "ArgMin"});
+  AddRule(rules, LastAxis, {"LogSoftmax", "Softmax", "TopKV2", "TopK"});
+  (*rules)["L2Loss"] = [](const RowNode&) { return RowValue::Mixed("reduces over rows"); };
+}
+
+void AddLayers(Rules* rules) {
+  AddRule(rules, FirstOfAxisZero, {"AvgPool", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "MaxPool"});
+  AddRule(rules, BatchNorm, {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"});
+  AddRule(rules, LookUp, {"LookupTableFind", "LookupTableFindV2"});
+  (*rules)["BiasAdd"] = BiasAdd;
+  (*rules)["OneHot"] = OneHot;
+}
+
+void AddJoinsAndSplits(Rules* rules) {
+  (*rules)["ConcatV2"] = Concat;
+  (*rules)["ExpandDims"] = ExpandDims;
+  (*rules)["IdentityN"] = IdentityN;
+  (*rules)["Pack"] = Pack;
+  (*rules)["Split"] = Split;
+  (*rules)["SplitV"] = SplitV;
+  (*rules)["Squeeze"] = Squeeze;
+  (*rules)["Unpack"] = Unpack;
+}
+
+void AddFusedOps(Rules* rules) {
+  AddRule(
+      rules, Fused,
       {"RecCrossNetwork", "RecDotInteraction", "RecFieldOuter", "RecFmInteraction", "RecHeadAttention", "RecProduct",
        "RecRecurrentLayer", "RecSequencePooling", "RecTargetAttention", "RecCollapseRows", "RecExpandRows"});
-  rules["RecDenseTower"] = FusedTower;
-  rules["RecEmbeddingGroup"] = Lookups;
-  rules["AddN"] = AddN;
-  rules["BiasAdd"] = BiasAdd;
-  rules["ConcatV2"] = Concat;
-  rules["ExpandDims"] = ExpandDims;
-  rules["IdentityN"] = IdentityN;
-  rules["OneHot"] = OneHot;
-  rules["Pack"] = Pack;
-  rules["Select"] = Select;
-  rules["Split"] = Split;
-  rules["SplitV"] = SplitV;
-  rules["Squeeze"] = Squeeze;
-  rules["Unpack"] = Unpack;
-  rules["L2Loss"] = [](const RowNode&) { return RowValue::Mixed("reduces over rows"); };
+  (*rules)["RecDenseTower"] = FusedTower;
+  (*rules)["RecEmbeddingGroup"] = Lookups;
+}
+
+Rules MakeRules() {
+  Rules rules = ShapedRules();
+  AddElementwiseOfOne(&rules);
+  AddElementwiseOfSeveral(&rules);
+  AddReductions(&rules);
+  AddLayers(&rules);
+  AddJoinsAndSplits(&rules);
+  AddFusedOps(&rules);
   return rules;
 }
 
