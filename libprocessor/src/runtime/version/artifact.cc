@@ -36,7 +36,7 @@ std::string PrecisionOf(const NodeDef& node) {
 
 absl::Status Damaged(const fs::path& path, std::string_view found, std::string_view expected) {
   return absl::DataLossError(absl::StrCat("manifest '", path.string(), "': ", found, " found, expected ", expected,
-                                          "; write the artefact again with `graph-tools fuse`"));
+                                          "; write the artifact again with `graph-tools fuse`"));
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ bool UsesOurOps(const GraphDef& graph) {
   return false;
 }
 
-absl::Status ReadArtefact(const std::string& dir, Artefact* artefact) {
+absl::Status ReadArtifact(const std::string& dir, Artifact* artifact) {
   const fs::path path = fs::path(dir) / "assets.extra" / "recprocessor" / "manifest.json";
   std::error_code error;
   if (!fs::exists(path, error)) return absl::OkStatus();
@@ -62,7 +62,7 @@ absl::Status ReadArtefact(const std::string& dir, Artefact* artefact) {
   const auto fused = manifest.find("fused");
   if (fused == manifest.end()) return absl::OkStatus();
   if (!fused->is_boolean()) return Damaged(path, "a 'fused' that is no boolean", "true or false");
-  artefact->fused = fused->get<bool>();
+  artifact->fused = fused->get<bool>();
 
   const auto requires_ = manifest.find("requires");
   if (requires_ != manifest.end()) {
@@ -85,17 +85,17 @@ absl::Status ReadArtefact(const std::string& dir, Artefact* artefact) {
   if (permitted != "bf16" && permitted != "fp32") {
     return Damaged(path, absl::StrCat("a permitted precision '", permitted, "'"), "bf16 or fp32");
   }
-  artefact->bf16 = permitted == "bf16";
+  artifact->bf16 = permitted == "bf16";
   const auto certificate = precision->find("certificate");
   if (certificate != precision->end() && !certificate->is_null()) {
     if (!certificate->is_object()) return Damaged(path, "a 'certificate' that is no object", "one");
-    artefact->bf16_arithmetic = certificate->value("arithmetic", nlohmann::json()) != "bf16 weights";
+    artifact->bf16_arithmetic = certificate->value("arithmetic", nlohmann::json()) != "bf16 weights";
   }
-  if (precision->contains("reason") && (*precision)["reason"].is_string()) artefact->reason = (*precision)["reason"];
+  if (precision->contains("reason") && (*precision)["reason"].is_string()) artifact->reason = (*precision)["reason"];
   return absl::OkStatus();
 }
 
-absl::Status SetPrecision(const Artefact& artefact, PrecisionLimit limit, GraphDef* graph, PrecisionChoice* choice,
+absl::Status SetPrecision(const Artifact& artifact, PrecisionLimit limit, GraphDef* graph, PrecisionChoice* choice,
                           const CpuFeatures& cpu) {
   std::set<std::string> written;
   ForEachMutableNode(graph, [&](NodeDef* node) {
@@ -121,14 +121,14 @@ absl::Status SetPrecision(const Artefact& artefact, PrecisionLimit limit, GraphD
     bf16 = true;
     choice->reason = absl::StrCat("the model was fused with --precision bf16; ", computes);
   } else if (written.count("auto") == 0) {
-    choice->reason = artefact.reason.empty() ? "the model was fused with fp32" : artefact.reason;
-  } else if (!artefact.fused) {
+    choice->reason = artifact.reason.empty() ? "the model was fused with fp32" : artifact.reason;
+  } else if (!artifact.fused) {
     choice->reason = "the model has no manifest with a certificate for bf16";
-  } else if (!artefact.bf16) {
-    choice->reason = artefact.reason;
+  } else if (!artifact.bf16) {
+    choice->reason = artifact.reason;
   } else if (!possible.ok()) {
     choice->reason = absl::StrCat("the certificate permits bf16, but ", possible.message());
-  } else if (on_cpu == Precision::kBfloat16 && !artefact.bf16_arithmetic) {
+  } else if (on_cpu == Precision::kBfloat16 && !artifact.bf16_arithmetic) {
     bf16 = true;
     on_cpu = Precision::kBfloat16Weights;
     for_auto = "bf16_weights";

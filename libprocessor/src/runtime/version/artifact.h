@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `graph-tools fuse` says about a model beside its graph, and what follows from it when the model is loaded.
+// Reads what `graph-tools fuse` says about a model beside its graph, and applies it when the model is loaded.
 #ifndef PROCESSOR_RUNTIME_VERSION_ARTIFACT_H_
 #define PROCESSOR_RUNTIME_VERSION_ARTIFACT_H_
 
@@ -15,35 +15,35 @@ namespace processor {
 /// The version of our ops and their plans that this library runs.
 constexpr int kOpsVersion = 2;
 
-/// What the manifest says that matters when a model is loaded.
-struct Artefact {
+/// The part of the manifest that matters when a model is loaded.
+struct Artifact {
   bool fused = false;           // made by `graph-tools fuse`
   bool bf16 = false;            // its certificate permits bf16
   bool bf16_arithmetic = true;  // and was measured with bf16 products, or else with weights rounded to bf16 alone
   std::string reason;           // what the certificate says, in a sentence
 };
 
-/// Does the graph use our ops?
+/// Whether the graph uses our ops.
 bool UsesOurOps(const tensorflow::GraphDef& graph);
 
-/// Reads assets.extra/recprocessor/manifest.json; a model without one is no artefact of ours, and not fused.
+/// Reads assets.extra/recprocessor/manifest.json; a model without one is not fused.
 /// \return DATA_LOSS for one that is no such JSON, FAILED_PRECONDITION if it needs newer ops than the library has; both
 ///         name the file.
-absl::Status ReadArtefact(const std::string& dir, Artefact* artefact);
+absl::Status ReadArtifact(const std::string& dir, Artifact* artifact);
 
-/// What towers compute with, and why.
+/// The precision that towers compute with, and why.
 struct PrecisionChoice {
   std::string precision;  // "fp32", "bf16" or "bf16 weights"; empty: the graph has no tower
   std::string reason;
 };
 
-/// Writes into the towers whose precision is "auto" what the artefact permits, the CPU is good for and the
-/// configuration allows: bf16 products only where the certificate was measured with them.
+/// Sets the precision of towers where it is "auto" to what the artifact permits, the CPU supports and the configuration
+/// allows: bf16 products only if the certificate was measured with them.
 /// \return FAILED_PRECONDITION if bf16 is forced and the CPU cannot compute with it.
-absl::Status SetPrecision(const Artefact& artefact, PrecisionLimit limit, tensorflow::GraphDef* graph,
+absl::Status SetPrecision(const Artifact& artifact, PrecisionLimit limit, tensorflow::GraphDef* graph,
                           PrecisionChoice* choice, const CpuFeatures& cpu = ThisCpu());
 
-/// Writes into lookups how many rows a request may have: a sparse feature can name any number of them.
+/// Sets in lookups how many rows a request may have, since a sparse feature can name any number of them.
 void SetMaxRows(int64_t max_rows, tensorflow::GraphDef* graph);
 
 }  // namespace processor

@@ -43,8 +43,8 @@ absl::Status MakeBaseDevice(std::unique_ptr<tensorflow::Device>* device) {
   return absl::OkStatus();
 }
 
-// TensorFlow's thread pools abort the process where a thread cannot be had. Here and not where the configuration is read,
-// since most models have no such threads.
+// TensorFlow's thread pools abort the process where a thread cannot be had. Here and not where the configuration is
+// read, since most models have no such threads.
 absl::Status CheckThreadsInAll(const ModelConfig& config) {
   if (int64_t{config.session_num} * config.inter_op_parallelism_threads <= kMaxThreads) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -104,7 +104,7 @@ absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& 
   tensorflow::MetaGraphDef meta_graph;
   if (absl::Status s = ReadSavedModel(source.saved_model_dir, &meta_graph); !s.ok()) return s;
   if (absl::Status s = CheckOps(meta_graph.graph_def()); !s.ok()) return s;
-  if (absl::Status s = result->Specialise(config, meta_graph.mutable_graph_def()); !s.ok()) return s;
+  if (absl::Status s = result->Specialize(config, meta_graph.mutable_graph_def()); !s.ok()) return s;
   ShareTables(meta_graph.mutable_graph_def());
   TakeInputDtypesOfGraph(&meta_graph);
   result->writes_state_ = WritesState(meta_graph);
@@ -165,18 +165,18 @@ void ModelVersion::FollowRows(const tensorflow::MetaGraphDef& meta_graph) {
   }
 }
 
-absl::Status ModelVersion::Specialise(const ModelConfig& config, tensorflow::GraphDef* graph) {
+absl::Status ModelVersion::Specialize(const ModelConfig& config, tensorflow::GraphDef* graph) {
   if (!UsesOurOps(*graph)) return absl::OkStatus();
   SetMaxRows(config.max_rows, graph);
-  Artefact artefact;
-  if (absl::Status s = ReadArtefact(source_.saved_model_dir, &artefact); !s.ok()) return s;
+  Artifact artifact;
+  if (absl::Status s = ReadArtifact(source_.saved_model_dir, &artifact); !s.ok()) return s;
   if (!source_.checkpoint_prefix.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat(source_.checkpoint_prefix,
                      ": a checkpoint for a fused model found, expected none: its tables are "
-                     "files of the artefact; run `graph-tools optimize` for the new weights and serve what it writes"));
+                     "files of the artifact; run `graph-tools optimize` for the new weights and serve what it writes"));
   }
-  return SetPrecision(artefact, config.precision, graph, &precision_);
+  return SetPrecision(artifact, config.precision, graph, &precision_);
 }
 
 ModelVersion::~ModelVersion() {

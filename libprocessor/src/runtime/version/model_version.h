@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One version of a model, ready to run: sessions over shared variables and tables.
+// One version of a model, ready to run: it owns sessions over shared variables and tables.
 //
-// Every version has a base device, and so a ResourceMgr, of its own: two versions with equal variable names never meet.
-// A version is immutable once loaded; requests hold it by shared_ptr until they end.
+// Every version has a base device, and thus a ResourceMgr, of its own: two versions with equal variable names never
+// meet. A version is immutable once loaded. The model's versions and the requests that run on it share it.
 #ifndef PROCESSOR_RUNTIME_VERSION_MODEL_VERSION_H_
 #define PROCESSOR_RUNTIME_VERSION_MODEL_VERSION_H_
 
@@ -28,7 +28,8 @@
 
 namespace processor {
 
-/// Why a load is not wanted any more: for whoever loads, between two steps, since the model may be freed meanwhile.
+/// Returns why a load has been given up, or OK. To be called between the steps of a load, since the model may be freed
+/// meanwhile.
 absl::Status CheckWanted(const Cancellation& cancellation);
 
 /// Where a version comes from.
@@ -40,37 +41,38 @@ struct VersionSource {
 
 class Timeline;
 
+/// Any number of threads may run requests at once.
 class ModelVersion {
  public:
-  /// Reads, restores, makes the sessions of all slots and their callables. Warm-up is the caller's.
-  /// `background`: restore with the threads that the configuration sets aside for updates. `cancellation`: as
+  /// Reads a model, restores its variables, and makes the sessions of all slots and their callables. The caller warms
+  /// it up. `background`: restore with the threads that the configuration sets aside for updates. `cancellation`: as
   /// CheckWanted().
   static absl::Status Load(const ModelConfig& config, const VersionSource& source, const SessionSlots& slots,
                            bool background, const Cancellation& cancellation, std::shared_ptr<ModelVersion>* version);
   ~ModelVersion();
 
-  /// Runs a decoded request on a session. `outputs` [request.fetches.size(), then those of request.next], in that order.
-  /// `timeline`: counts the request, and has it traced when its turn comes; may be null.
+  /// Runs a decoded request on a session. `outputs` [request.fetches.size(), then those of request.next], in that
+  /// order. `timeline`: counts the request, and has it traced when its turn comes; may be null.
   absl::Status Run(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs,
                    Timeline* timeline = nullptr);
 
-  /// Of whom the memory of runs is claimed from now on.
+  /// Sets the budget that pays for the memory of runs from now on.
   void Claim(ScratchUse use);
 
   const SignatureSet& signatures() const { return signatures_; }
   const VersionSource& source() const { return source_; }
   Executor executor() const { return executor_; }
-  /// What fused towers compute with; an empty precision: there are none.
+  /// The precision that fused towers compute with; empty if there are none.
   const PrecisionChoice& precision() const { return precision_; }
-  /// May the tensors of a request lie in memory that is only lent?
+  /// Whether the tensors of a request may lie in memory that is only lent.
   bool may_borrow_inputs() const { return !writes_state_; }
-  /// Does running it, more or less often, change what it answers later?
+  /// Whether running a request changes the outputs of later ones.
   bool writes_state() const { return writes_state_; }
 
-  /// What the graph says of its outputs' rows, and what putting requests together has shown.
+  /// What the graph proves of its outputs' rows, and what batching requests has shown.
   OutputRows output_rows;
 
-  /// Outcome of the warm-up, for processor_model_info(): set before the version is published.
+  /// The outcome of the warm-up, for processor_model_info(). Set before the version is published, as what follows.
   std::string warmup_outcome;
   double load_ms = 0;
   uint64_t generation = 0;
@@ -83,15 +85,15 @@ class ModelVersion {
   absl::Status RunTraced(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs,
                          tensorflow::StepStats* stats);
   void FollowRows(const tensorflow::MetaGraphDef& meta_graph);
-  absl::Status Specialise(const ModelConfig& config, tensorflow::GraphDef* graph);
+  absl::Status Specialize(const ModelConfig& config, tensorflow::GraphDef* graph);
   absl::Status MakeSessions(const ModelConfig& config, const tensorflow::GraphDef& graph, const SessionSlots& slots,
                             const Cancellation& cancellation);
   absl::Status MakeSession(const ModelConfig& config, const tensorflow::GraphDef& graph, Executor executor,
                            SessionSlot& slot, std::unique_ptr<Session>* session, int* failed_signatures);
   absl::Status PrepareSignatures(Session& session, int* failed);
 
-  /// Number of the callable for those outputs (ascending): of all of them if too many subsets have been asked for, in
-  /// which case `outputs` becomes all.
+  /// Returns the number of the callable for those outputs (ascending), or of all outputs if too many subsets have been
+  /// asked for, in which case `outputs` becomes all.
   int CallableFor(const Signature& signature, std::vector<int>* outputs);
 
   VersionSource source_;
@@ -100,7 +102,7 @@ class ModelVersion {
   PrecisionChoice precision_;
   bool writes_state_ = true;
 
-  // In the order of destruction reversed: sessions go before the device whose resources they use.
+  // Sessions are destroyed before the device whose resources they use.
   std::unique_ptr<tensorflow::Device> base_device_;
   std::vector<std::unique_ptr<Session>> sessions_;
 

@@ -14,10 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class ArtefactTest : public testing::Test {
+class ArtifactTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "artefact-XXXXXX").string();
+    std::string name = (fs::temp_directory_path() / "artifact-XXXXXX").string();
     ASSERT_NE(mkdtemp(name.data()), nullptr);
     dir_ = name;
   }
@@ -30,12 +30,12 @@ class ArtefactTest : public testing::Test {
   }
 
   absl::Status Read() {
-    artefact_ = Artefact();
-    return ReadArtefact(dir_.string(), &artefact_);
+    artifact_ = Artifact();
+    return ReadArtifact(dir_.string(), &artifact_);
   }
 
   fs::path dir_;
-  Artefact artefact_;
+  Artifact artifact_;
 };
 
 tensorflow::GraphDef Tower(const std::string& precision) {
@@ -49,24 +49,24 @@ tensorflow::GraphDef Tower(const std::string& precision) {
 
 std::string Written(const tensorflow::GraphDef& graph) { return graph.node(0).attr().at("precision").s(); }
 
-TEST_F(ArtefactTest, ModelWithoutManifestIsNotFused) {
+TEST_F(ArtifactTest, ModelWithoutManifestIsNotFused) {
   EXPECT_TRUE(Read().ok());
-  EXPECT_FALSE(artefact_.fused);
+  EXPECT_FALSE(artifact_.fused);
   Write(R"({"passes": []})");  // what `cut` writes
   EXPECT_TRUE(Read().ok());
-  EXPECT_FALSE(artefact_.fused);
+  EXPECT_FALSE(artifact_.fused);
 }
 
-TEST_F(ArtefactTest, ReadsWhatFuseWrites) {
+TEST_F(ArtifactTest, ReadsWhatFuseWrites) {
   Write(R"({"fused": true, "requires": {"recprocessor_ops": 1},
             "precision": {"permitted": "bf16", "reason": "rank correlation lost 1e-6"}})");
   ASSERT_TRUE(Read().ok());
-  EXPECT_TRUE(artefact_.fused);
-  EXPECT_TRUE(artefact_.bf16);
-  EXPECT_EQ(artefact_.reason, "rank correlation lost 1e-6");
+  EXPECT_TRUE(artifact_.fused);
+  EXPECT_TRUE(artifact_.bf16);
+  EXPECT_EQ(artifact_.reason, "rank correlation lost 1e-6");
 }
 
-TEST_F(ArtefactTest, NewerOpsAreRefused) {
+TEST_F(ArtifactTest, NewerOpsAreRefused) {
   Write(R"({"fused": true, "requires": {"recprocessor_ops": 3}})");
   const absl::Status status = Read();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
@@ -74,7 +74,7 @@ TEST_F(ArtefactTest, NewerOpsAreRefused) {
   EXPECT_NE(status.message().find("newer libprocessor"), std::string::npos) << status;
 }
 
-TEST_F(ArtefactTest, DamageIsNamed) {
+TEST_F(ArtifactTest, DamageIsNamed) {
   for (const char* text : {"", "[]", "{\"fused\": tru", R"({"fused": 1})", R"({"fused": true, "requires": []})",
                            R"({"fused": true, "requires": {"recprocessor_ops": "1"}})",
                            R"({"fused": true, "precision": 3})", R"({"fused": true, "precision": {}})",
@@ -87,23 +87,23 @@ TEST_F(ArtefactTest, DamageIsNamed) {
   }
 }
 
-TEST_F(ArtefactTest, CertificateDecidesAboutAuto) {
+TEST_F(ArtifactTest, CertificateDecidesAboutAuto) {
   if (ThisCpu().isa == Isa::kPlain) GTEST_SKIP() << "a CPU without AVX2 computes in fp32 always";
   for (const bool permitted : {false, true}) {
-    Artefact artefact;
-    artefact.fused = true;
-    artefact.bf16 = permitted;
-    artefact.reason = "measured";
+    Artifact artifact;
+    artifact.fused = true;
+    artifact.bf16 = permitted;
+    artifact.reason = "measured";
     tensorflow::GraphDef graph = Tower("auto");
     PrecisionChoice choice;
-    ASSERT_TRUE(SetPrecision(artefact, PrecisionLimit::kAuto, &graph, &choice).ok());
+    ASSERT_TRUE(SetPrecision(artifact, PrecisionLimit::kAuto, &graph, &choice).ok());
     EXPECT_EQ(Written(graph), permitted ? "bf16" : "fp32");
     EXPECT_EQ(choice.precision == "fp32", !permitted);
     EXPECT_FALSE(choice.reason.empty());
   }
 }
 
-TEST_F(ArtefactTest, ArithmeticIsThatOfTheCertificate) {
+TEST_F(ArtifactTest, ArithmeticIsThatOfTheCertificate) {
   CpuFeatures cpu;
   cpu.isa = Isa::kAvx512;
   cpu.amx_bf16 = true;
@@ -113,46 +113,46 @@ TEST_F(ArtefactTest, ArithmeticIsThatOfTheCertificate) {
     ASSERT_TRUE(Read().ok());
     tensorflow::GraphDef graph = Tower("auto");
     PrecisionChoice choice;
-    ASSERT_TRUE(SetPrecision(artefact_, PrecisionLimit::kAuto, &graph, &choice, cpu).ok());
+    ASSERT_TRUE(SetPrecision(artifact_, PrecisionLimit::kAuto, &graph, &choice, cpu).ok());
     EXPECT_EQ(Written(graph), arithmetic ? "bf16" : "bf16_weights");
     EXPECT_EQ(choice.precision, arithmetic ? "bf16" : "bf16 weights");
     // What somebody forced was not measured by anybody.
     graph = Tower("bf16");
-    ASSERT_TRUE(SetPrecision(artefact_, PrecisionLimit::kAuto, &graph, &choice, cpu).ok());
+    ASSERT_TRUE(SetPrecision(artifact_, PrecisionLimit::kAuto, &graph, &choice, cpu).ok());
     EXPECT_EQ(choice.precision, "bf16");
   }
 }
 
-TEST_F(ArtefactTest, WithoutCertificateItIsFloat32) {
+TEST_F(ArtifactTest, WithoutCertificateItIsFloat32) {
   tensorflow::GraphDef graph = Tower("");
   PrecisionChoice choice;
-  ASSERT_TRUE(SetPrecision(Artefact(), PrecisionLimit::kAuto, &graph, &choice).ok());
+  ASSERT_TRUE(SetPrecision(Artifact(), PrecisionLimit::kAuto, &graph, &choice).ok());
   EXPECT_EQ(Written(graph), "fp32");
   EXPECT_EQ(choice.precision, "fp32");
 }
 
-TEST_F(ArtefactTest, ConfigurationOverrulesEverything) {
+TEST_F(ArtifactTest, ConfigurationOverrulesEverything) {
   for (const char* precision : {"auto", "bf16", "fp32"}) {
-    Artefact artefact;
-    artefact.fused = artefact.bf16 = true;
+    Artifact artifact;
+    artifact.fused = artifact.bf16 = true;
     tensorflow::GraphDef graph = Tower(precision);
     PrecisionChoice choice;
-    ASSERT_TRUE(SetPrecision(artefact, PrecisionLimit::kFloat32, &graph, &choice).ok());
+    ASSERT_TRUE(SetPrecision(artifact, PrecisionLimit::kFloat32, &graph, &choice).ok());
     EXPECT_EQ(Written(graph), "fp32");
     EXPECT_EQ(choice.precision, "fp32");
   }
 }
 
-TEST_F(ArtefactTest, GraphWithoutTowersHasNoPrecision) {
+TEST_F(ArtifactTest, GraphWithoutTowersHasNoPrecision) {
   tensorflow::GraphDef graph;
   graph.add_node()->set_op("RecEmbeddingGroup");
   EXPECT_TRUE(UsesOurOps(graph));
   PrecisionChoice choice;
-  ASSERT_TRUE(SetPrecision(Artefact(), PrecisionLimit::kAuto, &graph, &choice).ok());
+  ASSERT_TRUE(SetPrecision(Artifact(), PrecisionLimit::kAuto, &graph, &choice).ok());
   EXPECT_TRUE(choice.precision.empty());
 }
 
-TEST_F(ArtefactTest, TensorFlowsOwnOpsAreNotOurs) {
+TEST_F(ArtifactTest, TensorFlowsOwnOpsAreNotOurs) {
   tensorflow::GraphDef graph;
   for (const char* op : {"RecvTPUEmbeddingActivations", "Reciprocal", "ReciprocalGrad", "RecordInput", "Relu"}) {
     graph.add_node()->set_op(op);
