@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one way across the C boundary: statuses into the caller's struct, no exception out, structs of any size in.
+// The one way across the C boundary: statuses go into the caller's struct, no exception leaves, and structs of any size
+// come in.
 #ifndef PROCESSOR_C_API_BOUNDARY_H_
 #define PROCESSOR_C_API_BOUNDARY_H_
 
@@ -14,17 +15,17 @@
 
 namespace processor {
 
-/// Writes a failure into `error` (may be null) and answers its code; does nothing for OK.
+/// Writes a failure into `error`, which may be null, and returns its code; writes nothing for OK.
 processor_status Report(const absl::Status &status, processor_error *error) noexcept;
 
-/// Runs `body`, which answers an absl::Status, and turns whatever comes of it into a status.
+/// Runs `body`, which returns an absl::Status, and reports that status, or the exception that it has thrown.
 template <typename Body>
 processor_status Guard(processor_error *error, Body &&body) noexcept {
   return Report(Attempt(std::forward<Body>(body)), error);
 }
 
-/// Copies a struct that begins with struct_size; what the caller's version of it lacks is zero.
-/// \return INVALID_ARGUMENT if the size cannot be: the struct was not initialised.
+/// Copies a struct that begins with struct_size. Members that the caller's version of it lacks are zero.
+/// \return INVALID_ARGUMENT if the size is impossible, since the struct was not initialized.
 template <typename Struct>
 absl::Status ReadStruct(const Struct *src, const char *name, Struct *dst) {
   if (src == nullptr) return absl::InvalidArgumentError(absl::StrCat(name, ": NULL"));
@@ -37,7 +38,7 @@ absl::Status ReadStruct(const Struct *src, const char *name, Struct *dst) {
   return absl::OkStatus();
 }
 
-/// Writes as much of a struct as the caller's version of it has.
+/// Writes the members of a struct that the caller's version of it has.
 template <typename Struct>
 void WriteStruct(Struct src, Struct *dst) {
   const uint32_t size = dst->struct_size;
@@ -45,10 +46,11 @@ void WriteStruct(Struct src, Struct *dst) {
   std::memcpy(dst, &src, std::min<size_t>(size, sizeof(Struct)));
 }
 
-/// \return FAILED_PRECONDITION if a caller was compiled with a header that this library does not serve.
+/// Checks that a caller was compiled with a header that this library serves.
+/// \return FAILED_PRECONDITION if not.
 absl::Status CheckAbiVersion(uint32_t version);
 
-/// Element `index` of an array whose elements have the size that the first of them says.
+/// Returns element `index` of an array whose elements have the struct_size of the first.
 template <typename Struct>
 const Struct *ElementAt(const Struct *first, size_t index) {
   return reinterpret_cast<const Struct *>(reinterpret_cast<const char *>(first) + index * first->struct_size);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where asynchronous requests end: a callback of the caller's, or a queue.
+// Tells callers that asynchronous requests have ended: by a callback, or in a queue that the caller owns.
 #ifndef PROCESSOR_C_API_COMPLETION_H_
 #define PROCESSOR_C_API_COMPLETION_H_
 
@@ -19,16 +19,16 @@ struct processor_queue {
 
 namespace processor {
 
-/// Checks a caller's target.
+/// Copies and checks a caller's target.
 absl::Status ReadTarget(const processor_target *src, processor_target *dst);
 
-/// The end of one request. All that it needs is made beforehand: it comes from threads where nobody could do anything
-/// about a failure.
+/// Tells the end of one request. The request owns it, and makes everything that it needs beforehand, since a failure on
+/// the thread that tells the end could not be reported.
 class Completion {
  public:
   explicit Completion(const processor_target &target) : target_(target), completion_(1) {}
 
-  /// Tells the target, once.
+  /// Tells the target. Called once.
   void Tell(const absl::Status &status, std::unique_ptr<processor_result> result) noexcept;
 
  private:

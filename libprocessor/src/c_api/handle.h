@@ -14,22 +14,22 @@
 struct processor_model {
   mutable std::mutex mutex;
   std::shared_ptr<processor::Model> model;  // null once freed
-  int batch_count = 1;                      // of the last model: how many answers a host makes room for
+  int batch_count = 1;                      // responses that a host makes room for; kept after the model is freed
 };
 
 namespace processor {
 
-/// A handle for a model.
+/// Makes a handle for a model, which it owns until FreeHandle().
 processor_model *MakeHandle(std::shared_ptr<Model> model);
 
-/// The model of a handle.
+/// Finds the model of a handle.
 /// \return INVALID_ARGUMENT for NULL, FAILED_PRECONDITION for a handle that has been freed.
 absl::Status GetModel(const processor_model *handle, std::shared_ptr<Model> *model);
 
-/// How many requests batch_process() takes on a handle, also once it has been freed; 1 for NULL, the least there can be.
+/// Returns how many requests batch_process() takes on a handle, also after that has been freed; 1 for NULL.
 size_t BatchCount(const processor_model *handle) noexcept;
 
-/// Closes the model of a handle; does nothing if that was done.
+/// Closes the model of a handle; does nothing if it has been closed.
 void FreeHandle(processor_model *handle);
 
 }  // namespace processor

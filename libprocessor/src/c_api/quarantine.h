@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of handles that have been freed: it is never returned to the allocator, so that a call on such a handle finds
-// out. It waits until 4,096 later handles have been freed, then becomes the handle of something new.
+// Keeps the memory of handles that have been freed. It is never returned to the allocator, so that a call with such a
+// handle is recognized. Once 4,096 later handles have been freed, the memory is used for a new handle.
 #ifndef PROCESSOR_C_API_QUARANTINE_H_
 #define PROCESSOR_C_API_QUARANTINE_H_
 
@@ -10,16 +10,17 @@
 
 namespace processor {
 
+/// Owns the freed handles of one type. Any thread may call.
 template <typename Handle>
 class Quarantine {
  public:
-  /// The one of the process; never destroyed, since threads of a host may free handles while the process exits.
+  /// The quarantine of the process. It is never destroyed, since a host may free handles while the process exits.
   static Quarantine &Global() {
     static auto *const quarantine = new Quarantine;
     return *quarantine;
   }
 
-  /// A handle to use: one that has waited long enough, or a new one.
+  /// Returns a handle to use: one that has waited long enough, or a new one.
   Handle *Take() {
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -41,7 +42,7 @@ class Quarantine {
   static constexpr size_t kSize = 4096;
 
   std::mutex mutex_;
-  std::deque<Handle *> handles_;  // longest ago first
+  std::deque<Handle *> handles_;  // the one that was freed longest ago comes first
 };
 
 }  // namespace processor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A processor_request as work for the runtime.
+// Turns a processor_request into work for the runtime. The C function, or the asynchronous request, owns it.
 #ifndef PROCESSOR_C_API_REQUEST_WORK_H_
 #define PROCESSOR_C_API_REQUEST_WORK_H_
 
@@ -13,14 +13,14 @@
 
 namespace processor {
 
-/// Checks what can be checked of a request without a model: struct sizes, pointers, protocol.
+/// Copies a request, and checks of it what can be checked without a model: struct sizes, pointers, protocol.
 absl::Status ReadRequest(const processor_request *src, processor_request *dst);
 
 /// Reads a request's tensors or bytes, and puts the outputs into a result.
 class RequestReader {
  public:
-  /// `request` has been through ReadRequest(); what it points at must stay until the request has ended.
-  /// `lent`: the caller's memory lives that long, so that tensors may be used where they lie.
+  /// `request` comes from ReadRequest(); what it points at must stay until the request has ended. `lent`: the caller
+  /// guarantees that for tensors, so that they may be used where they lie.
   RequestReader(const processor_request &request, bool lent) : request_(request), lent_(lent) {}
 
   absl::Status Decode(const ModelVersion &version, DecodedRequest *request);
@@ -37,7 +37,7 @@ class RequestReader {
   const bool lent_;
 };
 
-/// A request of a caller who waits.
+/// A request whose caller waits.
 class CallWork : public Work {
  public:
   explicit CallWork(const processor_request &request) : reader(request, /*lent=*/true) {
@@ -55,10 +55,10 @@ class CallWork : public Work {
   RequestReader reader;
 };
 
-/// What OwnedRequest will copy of a request that has been through ReadRequest(), about.
+/// Returns about how many bytes OwnedRequest will copy of a request that comes from ReadRequest().
 size_t BytesToOwn(const processor_request &request);
 
-/// Copies of all that a request points at, for a caller who does not wait.
+/// Owns copies of everything that a request points at, for a caller who does not wait.
 class OwnedRequest {
  public:
   explicit OwnedRequest(const processor_request &request);

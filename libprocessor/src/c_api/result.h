@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a request answered: bytes or tensors, and how it was run.
+// The result of a request, which the caller owns: bytes or tensors, and how the request was run.
 #ifndef PROCESSOR_C_API_RESULT_H_
 #define PROCESSOR_C_API_RESULT_H_
 
@@ -18,7 +18,7 @@ struct processor_result {
   processor::Buffer bytes;
   std::vector<processor::TensorView> tensors;
   processor::RequestTiming timing;
-  // Of a host.
+  // Of requests to a host:
   std::shared_ptr<const processor::AnswerTexts> texts;
   const char *arm = nullptr;
   int64_t retry_after_us = 0;
@@ -27,7 +27,7 @@ struct processor_result {
 
 namespace processor {
 
-/// A result that holds a text, as the functions that answer JSON give.
+/// Makes a result that holds a text, for the functions that return JSON.
 std::unique_ptr<processor_result> TextResult(std::string_view text);
 
 }  // namespace processor

@@ -61,7 +61,7 @@ absl::Status ReadNumbers(const processor_tensor &src, const TensorSpec &spec, co
         spec, absl::StrCat(src.size, " bytes for shape ", shape.DebugString(), ", expected ", elements, " x ", item));
   }
   if (src.size > 0 && src.data == nullptr) return WrongTensor(spec, "data NULL");
-  // A bool that is neither 0 nor 1 is undefined behaviour in whoever reads it.
+  // A bool that is neither 0 nor 1 is undefined behavior in whoever reads it.
   if (spec.dtype == tensorflow::DT_BOOL) {
     const auto *bytes = static_cast<const unsigned char *>(src.data);
     for (size_t i = 0; i < src.size; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors of the C ABI to those of TensorFlow and back, without copying where that is safe.
+// Converts tensors of the C ABI to those of TensorFlow and back, without copying where that is safe.
 #ifndef PROCESSOR_C_API_TENSOR_VIEW_H_
 #define PROCESSOR_C_API_TENSOR_VIEW_H_
 
@@ -14,22 +14,22 @@
 
 namespace processor {
 
-/// Makes a tensor of what a caller lent.
-/// `may_borrow`: numbers whose address is a multiple of 64 are used where they lie; they must stay there until the
-/// tensor and all that shares its memory is gone.
+/// Makes a tensor from memory that the caller lends.
+/// `may_borrow`: numbers whose address is a multiple of 64 are used where they lie. They must stay there until the
+/// tensor, and everything that shares its memory, is destroyed.
 /// \return INVALID_ARGUMENT, naming the input, for a dtype or shape that is not the signature's or a size that is not
 ///         the shape's; as FeedArena::Make() for what is copied.
 absl::Status ToTensor(const processor_tensor &src, const TensorSpec &spec, bool may_borrow, FeedArena *arena,
                       tensorflow::Tensor *dst);
 
-/// What a processor_tensor shows of an output; keeps it alive.
+/// Owns an output, which a processor_tensor shows.
 class TensorView {
  public:
   TensorView(std::string name, tensorflow::Tensor tensor);
   TensorView(TensorView &&) = default;
   TensorView &operator=(TensorView &&) = default;
 
-  /// Pointers in the answer live as long as the view.
+  /// Returns the tensor. Its pointers live as long as the view.
   processor_tensor Show() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How busy the CPUs are with whatever runs on the machine.
+// Measures how busy the CPUs of the machine are.
 #ifndef PROCESSOR_HOST_CONTROL_IDLE_TIME_H_
 #define PROCESSOR_HOST_CONTROL_IDLE_TIME_H_
 
@@ -16,11 +16,12 @@ struct CpuTicks {
   int64_t total = 0;
 };
 
-/// Sums up what /proc/stat says of some CPUs; waiting for a disk counts as idle. CPUs that it does not name count nothing.
+/// Sums the ticks of some CPUs in the text of /proc/stat. Waiting for a disk counts as idle; CPUs that are not in the
+/// text count nothing.
 CpuTicks SumTicks(std::string_view proc_stat, const CpuSet& cpus);
 
 /// Watches CPUs for a while.
-/// \return Share of their time that nobody used, 0 to 1; 1 where the machine does not tell.
+/// \return the idle share of their time, 0 to 1; 1 if the machine does not tell.
 double IdleShare(const CpuSet& cpus, std::chrono::milliseconds time);
 
 }  // namespace processor

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one process of a host tells the next about loads: which versions were being loaded when it ended, and which have
-// been ready before. So a version that kills its host is found and kept out, while all others serve.
+// Records for the next process of a host which versions were being loaded when this one ended, and which have been
+// ready. This finds a version that kills its host, and keeps it out while all others serve.
 //
-// A version is marked before it begins to load, and the mark goes when that ends in any way, or when the host is told to
-// end. A process that finds marks follows one that died. Versions that it finds marked are suspects: they are loaded
-// after all others, one at a time. One that was the only one marked in two such deaths, with no completed load between
-// them, is refused until its entry changes.
+// A version is marked before its load begins. The mark is removed when the load ends in any way, or when the host is
+// told to end. A process that finds marks follows one that died, and the marked versions are suspects: they are loaded
+// after all others, one at a time. A version that was the only one marked in two such deaths, with no completed load in
+// between, is refused until its entry changes.
 #ifndef PROCESSOR_HOST_CONTROL_LOAD_RECORDS_H_
 #define PROCESSOR_HOST_CONTROL_LOAD_RECORDS_H_
 
@@ -31,44 +31,46 @@ struct LoadKey {
   }
 };
 
-/// For one thread.
+/// For one thread; the version loader owns it.
 class LoadRecords {
  public:
-  /// In which order versions are loaded.
+  /// The order in which versions are loaded.
   enum class Standing {
     kKnownGood,  // has been ready in this host before
     kUnknown,
     kSuspect,  // was being loaded when the host died
   };
 
-  /// Reads what Json() of the process before gave; "" if there is nothing. What cannot be read counts as nothing.
-  /// `boot`: identifies the running system; marks of another boot count no death. `on_purpose`: whoever ended the
-  /// process before said that the death is nobody's fault. `now`: the time, as text.
+  /// Reads the Json() of the process before; "", like a text that cannot be read, stands for no records. `boot`
+  /// identifies the running system: marks of another boot count as no death. `on_purpose`: whoever killed the process
+  /// before said so, and no version is blamed. `now`: the time, as text.
   static LoadRecords Read(std::string_view json, std::string_view boot, bool on_purpose, const std::string& now);
 
-  /// What the reading found, in a line for the log; empty if no death.
+  /// A line for the log if the process before died; else empty.
   const std::string& found() const { return found_; }
 
-  /// A load begins: a mark until End().
+  /// Marks a version, whose load begins, until End().
   void Begin(const LoadKey& key);
-  /// A load has ended, or is given up.
+  /// Removes the mark of a version whose load has ended or was given up.
   void End(const LoadKey& key, bool ready);
-  /// The process ends in order: no marks any more, whatever happens from now on.
+  /// Removes all marks for good, since the process ends in order.
   void Close();
   bool closed() const { return closed_; }
 
-  /// `baseline`: of a baseline that has been ready before no death is held against it.
+  /// Returns where a version stands in the order of loads. `baseline`: no death is held against a baseline that has
+  /// been ready before.
   Standing StandingOf(const LoadKey& key, bool baseline) const;
-  /// Had this version been ready before this process began?
+  /// Whether a version was ready in a process before this one.
   bool WasGood(const LoadKey& key) const;
-  /// \return FAILED_PRECONDITION, with the times, for a version that is not to be loaded again.
+  /// Checks whether a version may be loaded again.
+  /// \return FAILED_PRECONDITION, with the times of the deaths, if not.
   absl::Status MayLoad(const LoadKey& key, bool baseline) const;
 
-  /// Forgets all versions but these.
+  /// Drops the records of all other versions.
   void Keep(const std::vector<LoadKey>& keys);
 
   std::string Json() const;
-  /// Does Json() say something else than when this was asked last?
+  /// Whether Json() has changed since the last call.
   bool TakeChanged();
 
  private:
@@ -92,7 +94,7 @@ class LoadRecords {
   bool closed_ = false;
 };
 
-/// Identifies the running system until it is started again; "" if it does not say.
+/// Returns a text that identifies the running system until it is started again; "" if there is none.
 std::string BootId();
 
 }  // namespace processor

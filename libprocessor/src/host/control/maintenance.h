@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where versions are loaded, warmed up and unloaded: a few jobs at a time, on CPUs of their own or when nobody else has
-// work.
+// Runs the jobs that load, warm up and unload versions: a few at a time, on CPUs of their own or in idle time.
 #ifndef PROCESSOR_HOST_CONTROL_MAINTENANCE_H_
 #define PROCESSOR_HOST_CONTROL_MAINTENANCE_H_
 
@@ -17,7 +16,7 @@
 
 namespace processor {
 
-/// A number of lanes, each with one job at a time. Used by one thread.
+/// A number of lanes, each with one job at a time. For one thread; the lanes of loads own it.
 class Maintenance {
  public:
   /// `done` is called at the end of each job, on its thread.
@@ -29,7 +28,8 @@ class Maintenance {
   int lanes() const { return static_cast<int>(lanes_.size()); }
   bool busy(int lane = 0) const { return lanes_[lane]->busy.load(); }
 
-  /// Starts a job, which must not throw, on a lane that is not busy. `cpus` empty: on all CPUs, with SCHED_IDLE.
+  /// Starts a job, which must not throw, on a lane that is not busy. If `cpus` is empty, it runs on all CPUs, in idle
+  /// time.
   /// \return RESOURCE_EXHAUSTED if no thread is to be had.
   absl::Status Start(const CpuSet& cpus, std::function<void()> job, int lane = 0);
 
@@ -39,7 +39,7 @@ class Maintenance {
  private:
   struct Lane {
     std::atomic<bool> busy{false};
-    // Of each job a new one: a thread without privileges that has once been idle stays so.
+    // Each job has a new one: without privileges, a thread that was once given SCHED_IDLE keeps it.
     std::thread thread;
   };
 

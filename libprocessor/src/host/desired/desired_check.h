@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether hosts would serve a desired state, by the rules with which they read it, and before anybody writes it.
+// Checks whether hosts would serve a desired state before it is written, by the rules with which they read it.
 #ifndef PROCESSOR_HOST_DESIRED_DESIRED_CHECK_H_
 #define PROCESSOR_HOST_DESIRED_DESIRED_CHECK_H_
 
@@ -12,7 +12,7 @@
 
 namespace processor {
 
-/// Tells what hosts would refuse. No file is opened: whether there is a model behind a path, only a load can tell.
+/// Lists what hosts would refuse. No file is opened: only a load can tell whether there is a model behind a path.
 ///
 /// \param allowed  the CPUs that hosts may use
 /// \return as ParseDesiredState().

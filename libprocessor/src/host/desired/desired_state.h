@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// desired.json as C++: what is to be served. docs/model_host.md explains every key.
+// What desired.json says is to be served, as plain data. docs/model_host.md explains every key.
 #ifndef PROCESSOR_HOST_DESIRED_DESIRED_STATE_H_
 #define PROCESSOR_HOST_DESIRED_DESIRED_STATE_H_
 
@@ -19,38 +19,42 @@ namespace processor {
 /// The schema number that this library reads.
 constexpr int kDesiredSchema = 1;
 
+/// How the requests of a model are split between its versions.
 struct RoutingRules {
   std::string salt;  // of the layer
   std::optional<std::string> key_input;
-  std::vector<RoutingArm> arms;  // by rising offset; those of no weight are left out
+  std::vector<RoutingArm> arms;  // by rising offset; arms without weight are left out
   bool paused = false;
 };
 
+/// A version that gets mirrored requests.
 struct ShadowTarget {
   int64_t version = 0;
-  int weight = 0;  // hundredths of a percent
+  int weight = 0;  // share of the baseline's requests, in hundredths of a percent
 };
 
-/// A sample of the requests that is written down.
+/// Which sample of the requests is written to the request log, and how large that may grow.
 struct RequestLogSettings {
-  int sample = 0;  // hundredths of a percent; 0: none
+  int sample = 0;  // hundredths of a percent; 0: no request
   int64_t max_bytes = int64_t{16} << 20;
   int max_files = 8;
 };
 
+/// How many requests of a version may wait, and how many may be in flight.
 struct AdmissionLimits {
   int max_queue = 1000;
-  int max_in_flight = 0;  // 0: none
+  int max_in_flight = 0;  // 0: no limit
 };
 
-/// The files that a version had when it was deployed; empty: nobody knows.
+/// The files that a version had when it was deployed; empty if that is not known.
 struct DesiredFiles {
   std::string sha256;  // of names, sizes and contents
-  std::string seal;    // of names, sizes and times: while it is the same, nothing need be read
+  std::string seal;    // of names, sizes and times: while it is the same, no file has to be read
 };
 
+/// A version of a model, and the settings that it is to be served with.
 struct DesiredVersion {
-  absl::Status fault;  // not OK: the entry is wrong, and the version cannot be loaded
+  absl::Status fault;  // why the entry is wrong and cannot be loaded; OK if it is right
   std::string path;
   DesiredFiles files;
   std::string config = "{}";  // JSON
@@ -61,10 +65,12 @@ struct DesiredVersion {
   int priority = 0;
   bool traffic = true;
 
-  /// What makes it another version: one with another identity is loaded anew. Entries that are wrong differ by their fault.
+  /// What the version is made from: an entry with another identity is loaded anew. Entries that are wrong differ by
+  /// their faults.
   std::string Identity() const;
 };
 
+/// A model, its versions and how they are served.
 struct DesiredModel {
   int64_t baseline = 0;
   std::map<std::string, int64_t, std::less<>> labels;
@@ -74,9 +80,9 @@ struct DesiredModel {
   std::map<int64_t, DesiredVersion> versions;
 };
 
-/// What is wrong with a part of a desired state, of which the rest stands.
+/// What is wrong with a part of a desired state. The rest is followed.
 struct DesiredFault {
-  std::string model;    // empty: of no model, and without effect on any
+  std::string model;    // empty: no model is affected
   int64_t version = 0;  // 0: the model is refused as a whole
   std::string message;
 
@@ -86,11 +92,12 @@ struct DesiredFault {
 /// Versions that the control plane refused, by models and numbers, with its reasons. They are never loaded.
 using RefusedVersions = std::map<std::string, std::map<int64_t, absl::Status>, std::less<>>;
 
+/// Everything that hosts are to serve.
 struct DesiredState {
   int64_t generation = 0;
-  int64_t memory_limit_bytes = 0;  // 0: what the machine has
-  std::string maintenance_cpus;    // empty: all
-  double load_timeout_s = 600;     // of versions that say nothing of it; 0: none
+  int64_t memory_limit_bytes = 0;  // 0: the memory of the machine
+  std::string maintenance_cpus;    // empty: all CPUs
+  double load_timeout_s = 600;     // of versions that do not set their own; 0: no limit
   std::map<std::string, DesiredModel, std::less<>> models;
   RefusedVersions refused;
   std::vector<DesiredFault> faults;
@@ -98,13 +105,15 @@ struct DesiredState {
 
 /// Reads desired.json for a host: the cpusets that it gives that host overrule those of the versions.
 ///
-/// What is wrong within a version refuses that version, which is there with its fault; what is wrong within a model
-/// refuses that model, which is not there. Both are told in `state->faults`.
-/// \return INVALID_ARGUMENT if the file as a whole cannot be followed: it does not parse, or is of another schema. Messages
+/// A fault within a version refuses that version, which is kept with its fault. A fault within a model refuses that
+/// model, which is left out. Both are listed in `state->faults`.
+/// \return INVALID_ARGUMENT if the file as a whole cannot be followed: it does not parse, or is of another schema.
+///         Messages
 ///         name the place in the file, what stands there and what was expected.
 absl::Status ParseDesiredState(std::string_view text, std::string_view host_id, DesiredState* state);
 
-/// May it be the name of a model or a label? 1 to 128 letters, digits, '_', '-' and '.', the first no '-' or '.'.
+/// Whether a text may be the name of a model or a label: 1 to 128 letters, digits, '_', '-' and '.', the first no '-'
+/// or '.'.
 bool IsServingName(std::string_view name);
 
 }  // namespace processor

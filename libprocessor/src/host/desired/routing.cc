@@ -37,7 +37,7 @@ uint32_t RoutingBucket(std::string_view salt, std::string_view key) {
 }
 
 uint32_t KeylessBucket(uint64_t number) {
-  // Near the golden ratio of all buckets, and without a common divisor: neighbours fall far from each other.
+  // Near the golden ratio of all buckets, and without a common divisor: neighbors fall far from each other.
   constexpr uint64_t kStep = 6181;
   return static_cast<uint32_t>(number % kRoutingBuckets * kStep % kRoutingBuckets);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file descriptor with one owner, and what the system says of files as statuses.
+// A file descriptor with one owner, and statuses for the errors of the file system.
 #ifndef PROCESSOR_HOST_FILES_FILE_H_
 #define PROCESSOR_HOST_FILES_FILE_H_
 
@@ -14,6 +14,7 @@
 
 namespace processor {
 
+/// Owns a file descriptor, which it closes.
 class File {
  public:
   explicit File(int descriptor = -1) : descriptor_(descriptor) {}
@@ -35,10 +36,10 @@ class File {
   int descriptor_;
 };
 
-/// "'/path': cannot be read: No such file or directory"; `error` is an errno.
+/// Makes a status such as "'/path': cannot be read: No such file or directory". `error` is an errno.
 absl::Status FileError(std::string_view path, std::string_view what, int error);
 
-/// Reads a file at once. Nothing that is put in its place, such as a FIFO or a device, makes it wait.
+/// Reads a file as a whole, and never waits, even if a FIFO or a device has taken the file's place.
 /// \return NOT_FOUND; INVALID_ARGUMENT if it is no regular file of at most `most_bytes`; what the system says.
 absl::Status ReadSmallFile(const std::string& path, int64_t most_bytes, std::string* text);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Hashes of files, by which a host recognizes what was deployed.
 #ifndef PROCESSOR_HOST_FILES_SHA256_H_
 #define PROCESSOR_HOST_FILES_SHA256_H_
 
@@ -10,11 +11,12 @@
 
 namespace processor {
 
-/// SHA-256 (FIPS 180-4) of bytes that come piece by piece; by the instructions that the CPU has for it, if it has them.
+/// Computes the SHA-256 (FIPS 180-4) of bytes that come piece by piece, with the CPU's instructions for it if there are
+/// any. For one thread.
 class Sha256 {
  public:
   void Update(std::string_view bytes);
-  /// 64 hexadecimal digits. Nothing may be added afterwards.
+  /// Returns 64 hexadecimal digits. No bytes may be added afterwards.
   std::string Finish();
 
  private:

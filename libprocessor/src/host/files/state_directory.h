@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of a state directory: desired.json is read, those of one host are written, and its lock is held.
+// The files of a state directory: reads desired.json, writes the files of one host, and holds that host's lock.
 #ifndef PROCESSOR_HOST_FILES_STATE_DIRECTORY_H_
 #define PROCESSOR_HOST_FILES_STATE_DIRECTORY_H_
 
@@ -14,14 +14,16 @@
 
 namespace processor {
 
+/// Owns the lock of a host. The host's control owns the object; for one thread, but for writing.
 class StateDirectory {
  public:
-  /// Makes the folder of the host in the state directory, which must be there, and takes its lock.
-  /// \return NOT_FOUND, INVALID_ARGUMENT for an id that cannot be, ALREADY_EXISTS if another process or host has the lock, else what
-  ///         the file system says.
+  /// Makes the folder of the host in the state directory, which must exist, and takes its lock.
+  /// \return NOT_FOUND; INVALID_ARGUMENT for an id that is not allowed; ALREADY_EXISTS if another process or host has
+  ///         the
+  ///         lock; else the error of the file system.
   static absl::Status Open(const std::string& path, const std::string& host_id,
                            std::unique_ptr<StateDirectory>* directory);
-  /// Gives the lock back.
+  /// Releases the lock.
   ~StateDirectory();
   StateDirectory(const StateDirectory&) = delete;
   StateDirectory& operator=(const StateDirectory&) = delete;
@@ -30,23 +32,23 @@ class StateDirectory {
   /// The folder of the host.
   const std::string& host_path() const { return host_path_; }
 
-  /// Reads desired.json if it is another file than at the last call, by inode, size and times: that works on every file
+  /// Reads desired.json if its inode, size or times differ from those at the last call: that works on every file
   /// system, unlike notifications. `changed`: whether `text` was written.
-  /// \return NOT_FOUND once it is gone (if it was there before), or why it cannot be read; told again at every call.
+  /// \return NOT_FOUND, at every call, once the file is gone (if it existed before); or why it cannot be read.
   absl::Status ReadDesired(std::string* text, bool* changed);
 
-  /// From now on a desired.json that is not there is told, also if it never was.
+  /// Has ReadDesired() return NOT_FOUND also if the file has never existed.
   void ExpectDesired() { expected_ = true; }
 
-  /// Reads a file of the host; "" if it is not there or cannot be read.
+  /// Reads a file of the host; returns "" if it does not exist or cannot be read.
   std::string ReadHostFile(const std::string& name) const;
 
-  /// Replaces a file of the host, such that a reader sees the old one or the new one. `durable`: and that it outlives a
-  /// loss of power.
+  /// Replaces a file of the host, such that a reader sees either the old one or the new one. `durable`: the new one
+  /// also survives a loss of power.
   absl::Status WriteHostFile(const std::string& name, std::string_view text, bool durable) const;
 
  private:
-  /// What tells one file from another that has taken its place, or that was written into.
+  /// Changes whenever another file takes the place of desired.json, or it is written to.
   struct Stamp {
     uint64_t device = 0, inode = 0;
     int64_t size = -1, modified_ns = 0, changed_ns = 0;

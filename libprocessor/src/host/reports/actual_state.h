@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// actual.json: what a host serves.
+// What a host serves at a moment, as plain data, and its text in actual.json.
 #ifndef PROCESSOR_HOST_REPORTS_ACTUAL_STATE_H_
 #define PROCESSOR_HOST_REPORTS_ACTUAL_STATE_H_
 
@@ -16,24 +16,25 @@
 
 namespace processor {
 
-/// One version, or the one that is to replace it.
+/// What is told of a version.
 struct ActualVersion {
   VersionState state = VersionState::kLoading;
   std::string path;
-  std::string error;     // empty: none
-  absl::Status failure;  // of a version that failed, also in `error`
+  std::string error;     // empty if there is none
+  absl::Status failure;  // why it failed; also in `error`
   std::string since;
   double load_ms = 0;
   int64_t memory_bytes = 0;
   int sessions = 0;
   std::string cpuset;
   std::string precision;
-  std::string warmup;  // what came of it
-  // Looked at when the text is made.
+  std::string warmup;  // the outcome of the warm-up
+  // Read when the text is made.
   std::shared_ptr<const LoadProgress> progress;
   std::shared_ptr<const VersionLoad> load;
 };
 
+/// A version, and the one that is to replace it.
 struct ActualEntry {
   ActualVersion version;
   std::optional<ActualVersion> replacement;
@@ -42,29 +43,31 @@ struct ActualEntry {
 enum class HostState { kStarting, kReady, kDraining };
 const char* HostStateName(HostState state);
 
+/// Everything that a host tells of itself.
 struct ActualState {
   std::string host;
   std::string started;
   int64_t generation = 0;
-  std::string desired_error;  // empty: none
+  std::string desired_error;  // why desired.json is not followed; empty if it is
   HostState state = HostState::kStarting;
   std::map<std::string, std::string> endpoints;
   std::string cpus;
   std::string front_end_cpus;
   int64_t memory_bytes = 0;
   int64_t memory_limit_bytes = 0;
-  int stuck_loads = 0;  // that nobody wants any more, and that cannot be interrupted
+  int stuck_loads = 0;  // loads that nobody wants any more, and that cannot be interrupted
   std::map<std::string, std::map<int64_t, ActualEntry>> models;
-  /// For those who ask what became of a version; not in actual.json.
+  /// Answers questions about versions that were refused; not in actual.json.
   RefusedVersions refused;
 };
 
-/// Loading, or warming up by now.
+/// Returns the state of a version, where one that loads may have begun to warm up.
 VersionState StateNow(const ActualVersion& version);
 
+/// Returns the text of actual.json.
 std::string ActualJson(const ActualState& state);
 
-/// Now, as in "2026-11-21T19:00:00Z".
+/// Returns the time of now, as in "2026-11-21T19:00:00Z".
 std::string WallClockText();
 
 }  // namespace processor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The statistics of a host as texts: for Prometheus, and stats.json.
+// Writes the statistics of a host as texts: for Prometheus, and as stats.json.
 #ifndef PROCESSOR_HOST_REPORTS_HOST_METRICS_H_
 #define PROCESSOR_HOST_REPORTS_HOST_METRICS_H_
 
@@ -13,16 +13,16 @@
 
 namespace processor {
 
-/// Upper ends of the buckets of durations, in nanoseconds: 10 us to 10 s.
+/// Returns the upper ends of the buckets of durations, in nanoseconds: 10 us to 10 s.
 const std::vector<int64_t>& DurationBounds();
 
-/// "OK", "INVALID_ARGUMENT" and so on.
+/// Returns the name of a status code, such as "INVALID_ARGUMENT".
 std::string CodeName(int code);
 
-/// What docs/model_host.md lists under "Statistics".
+/// Returns the metrics that docs/model_host.md lists under "Statistics".
 std::string HostMetricsText(const ActualState& actual, const RouteTable& table, const HostStats& stats);
 
-/// The content of stats.json.
+/// Returns the text of stats.json.
 std::string HostStatsJson(const ActualState& actual, const RouteTable& table, const HostStats& stats);
 
 }  // namespace processor

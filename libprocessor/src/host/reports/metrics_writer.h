@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exposition format of Prometheus.
+// Writes metrics in the exposition format of Prometheus.
 #ifndef PROCESSOR_HOST_REPORTS_METRICS_WRITER_H_
 #define PROCESSOR_HOST_REPORTS_METRICS_WRITER_H_
 
@@ -17,19 +17,20 @@ namespace processor {
 /// Names and values, in order.
 using MetricLabels = std::vector<std::pair<std::string_view, std::string>>;
 
+/// For one thread. The caller owns the text.
 class MetricsWriter {
  public:
-  /// Begins a metric: all samples up to the next call are its own. `type`: "counter", "gauge" or "histogram".
+  /// Begins a metric: all samples up to the next call belong to it. `type`: "counter", "gauge" or "histogram".
   void Metric(std::string_view name, std::string_view type, std::string_view help);
 
   void Sample(const MetricLabels& labels, double value);
   void Count(const MetricLabels& labels, uint64_t value);
 
-  /// A histogram of `bounds`, in the histogram's own unit; `scale` turns that into the unit of the metric.
+  /// Writes a histogram with the buckets `bounds`, in the histogram's unit; `scale` converts it to the metric's unit.
   void Distribution(const MetricLabels& labels, const Histogram::Cumulative& values, const std::vector<int64_t>& bounds,
                     double scale);
 
-  /// Sizes, in buckets of powers of two.
+  /// Writes sizes, in buckets of powers of two.
   void Sizes(const MetricLabels& labels, const SizeHistogram& sizes);
 
   std::string Take() { return std::move(text_); }

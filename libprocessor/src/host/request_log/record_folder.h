@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of TFRecord files, bounded in their size and number. Others may remove any of them, or the folder, at any
-// time. For one thread.
+// A folder of TFRecord files that are bounded in size and number. Other processes may remove any of them, or the
+// folder, at any time.
 #ifndef PROCESSOR_HOST_REQUEST_LOG_RECORD_FOLDER_H_
 #define PROCESSOR_HOST_REQUEST_LOG_RECORD_FOLDER_H_
 
@@ -14,14 +14,15 @@
 
 namespace processor {
 
+/// For one thread. The log of a model owns it.
 class RecordFolder {
  public:
-  /// The folder and the one that it is in are made with the first record; what is above them must be there.
+  /// The folder and its parent are made with the first record; the folders above them must exist.
   explicit RecordFolder(std::string path) : path_(std::move(path)) {}
 
-  /// Appends a record: to the newest file of this object, or to a new one if that would grow beyond `max_bytes`. The
-  /// oldest files beyond `max_files` go, whoever made them.
-  /// \return why not, and then no part of it is there.
+  /// Appends a record to the newest file of this object, or to a new one if that would grow beyond `max_bytes`. Removes
+  /// the oldest files beyond `max_files`, whoever made them.
+  /// \return the error of the file system; no part of the record is written then.
   absl::Status Append(std::string_view record, int64_t max_bytes, int max_files);
 
  private:
@@ -33,7 +34,7 @@ class RecordFolder {
   const std::string path_;
   File file_;
   int64_t size_ = 0;
-  int max_files_ = 0;  // that was seen to last
+  int max_files_ = 0;  // the limit that was enforced last
 };
 
 }  // namespace processor

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sample of the requests that were answered, written down as TFRecords of PredictionLog (docs/model_host.md, "Request
-// log"). Requests are copied into a queue and wait for nothing; one thread, which gives way to all others, writes.
+// Writes a sample of the answered requests as TFRecords of PredictionLog (docs/model_host.md, "Request log"). Requests
+// are copied into a queue and wait for nothing; one thread, which yields to all others, writes them.
 #ifndef PROCESSOR_HOST_REQUEST_LOG_REQUEST_LOG_H_
 #define PROCESSOR_HOST_REQUEST_LOG_REQUEST_LOG_H_
 
@@ -23,29 +23,30 @@
 
 namespace processor {
 
-/// Of one model. Any thread may sample and read the counts.
+/// The log of one model, which the request log and the routes of the model share. Any thread may sample and read the
+/// counts.
 class ModelLog : public std::enable_shared_from_this<ModelLog> {
  public:
   ModelLog(std::string model, std::string folder, SampleQueue* queue)
       : model_(std::move(model)), queue_(queue), folder_(std::move(folder)) {}
 
-  /// From now on.
+  /// Sets which requests are sampled from now on, and how large the log may grow.
   void Configure(const RequestLogSettings& settings);
 
-  /// Is the next request one of the sample?
+  /// Whether the next request belongs to the sample.
   bool Samples() {
     const int sample = sample_.load(std::memory_order_relaxed);
     return sample > 0 && DrawnBucket(seen_.fetch_add(1, std::memory_order_relaxed)) < static_cast<uint32_t>(sample);
   }
 
-  /// Copies a request: the bytes that came if they are a PredictRequest, else one with the same tensors. Null, and
-  /// counted, if there is no room or no such request.
+  /// Copies a request: its bytes if they are a PredictRequest, else a PredictRequest with the same tensors. Returns
+  /// null, and counts that, if there is no room or the request cannot be written so.
   std::unique_ptr<SampledRequest> Copy(const Method& method, std::string_view bytes, const DecodedRequest& request,
                                        int64_t version) noexcept;
-  /// Takes a copy to be written; null: none.
+  /// Takes over a copy to be written; does nothing for null.
   void Offer(std::unique_ptr<SampledRequest> sampled) noexcept;
 
-  /// For the thread that writes: a request that was offered.
+  /// Writes a request that was offered. For the thread that writes.
   void Write(const SampledRequest& sampled) noexcept;
   void Drop() { dropped_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -69,23 +70,24 @@ class ModelLog : public std::enable_shared_from_this<ModelLog> {
   int64_t retry_at_ns_ = 0;
 };
 
-/// Of a host.
+/// The request log of a host, which owns the logs of its models and the thread that writes.
 class RequestLog {
  public:
-  /// `folder`: where the folders of the models are; made when there is something to write.
+  /// `folder` holds the folders of the models; it is made when there is something to write.
   explicit RequestLog(std::string folder) : folder_(std::move(folder)), queue_(kMaxRequests, kMaxBytes) {}
   ~RequestLog() { Stop(); }
   RequestLog(const RequestLog&) = delete;
   RequestLog& operator=(const RequestLog&) = delete;
 
-  /// The log of a model, with those settings from now on; null for one that never had any. The first begins the thread.
+  /// Returns the log of a model, with those settings from now on; null if the model was never sampled. The first log
+  /// starts the thread.
   std::shared_ptr<ModelLog> Of(const std::string& model, const RequestLogSettings& settings);
   /// Forgets models that are not served any more.
   void Keep(const std::map<std::string, DesiredModel, std::less<>>& models);
 
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  /// Writes all that was offered, for no longer than kLongestFlush.
+  /// Writes everything that was offered, for no longer than kLongestFlush.
   void Flush() noexcept { FlushUntil(TimePoint::max()); }
   void FlushUntil(TimePoint deadline) noexcept;
   /// Flushes, drops what is left and ends the thread.
@@ -98,9 +100,9 @@ class RequestLog {
  private:
   void StartThread();
   void Work() noexcept;
-  /// The next that waits; null: none. For one thread at a time.
+  /// Returns the next request that waits, or null. For one thread at a time.
   std::unique_ptr<SampledRequest> PopNext();
-  /// Writes it. False if there was none, or another thread was writing until the deadline.
+  /// Writes the next request. Returns false if there was none, or if another thread was writing until the deadline.
   bool WriteNext(TimePoint deadline) noexcept;
 
   const std::string folder_;

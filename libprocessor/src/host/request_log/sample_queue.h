@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests that wait to be written down: bounded, from any thread to one, and without a lock, since whoever writes them
-// gives way to all others and might hold it for long.
+// A bounded queue of requests that wait to be written, from any thread to one. It has no lock, since the thread that
+// writes yields to all others and might hold it for long. The request log owns it.
 #ifndef PROCESSOR_HOST_REQUEST_LOG_SAMPLE_QUEUE_H_
 #define PROCESSOR_HOST_REQUEST_LOG_SAMPLE_QUEUE_H_
 
@@ -17,11 +17,11 @@ namespace processor {
 
 class ModelLog;
 
-/// A request that was answered.
+/// A copy of a request that was answered.
 struct SampledRequest {
   std::shared_ptr<ModelLog> log;
-  Buffer request;       // a serialised PredictRequest
-  int64_t version = 0;  // that answered
+  Buffer request;       // a serialized PredictRequest
+  int64_t version = 0;  // that answered it
   int sample = 0;       // the share, in hundredths of a percent, by which it was chosen
   SampledRequest* next = nullptr;
 };
@@ -33,21 +33,21 @@ class SampleQueue {
   SampleQueue(const SampleQueue&) = delete;
   SampleQueue& operator=(const SampleQueue&) = delete;
 
-  /// Is there room for a request of that size, as far as one can tell?
+  /// Whether there seems to be room for a request of that size.
   bool HasRoom(size_t bytes) const;
 
-  /// Takes it over, and leaves null; false if there is no room.
+  /// Takes over a request and leaves null; returns false if there is no room.
   bool Push(std::unique_ptr<SampledRequest>* sample);
 
   /// Waits for requests, or Wake().
   void Wait();
-  /// Takes all that there are: a list in the order that they came in, which the caller deletes; null for none.
+  /// Takes all requests: a list in the order of their arrival, which the caller deletes; null if there are none.
   SampledRequest* Take();
-  /// One that was taken is done with: there is room again.
+  /// Makes room again for a request that was taken and has been written.
   void Release(size_t bytes);
   void Wake() { sem_post(&wake_); }
 
-  /// Those that wait, or are not done with.
+  /// The number of requests that wait, or that have been taken and not released.
   int64_t size() const { return requests_.load(); }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One request to a host, from its bytes to its answer.
+// One request to a host, from its bytes to its response. Whoever calls the host owns it.
 #ifndef PROCESSOR_HOST_REQUESTS_HOST_CALL_H_
 #define PROCESSOR_HOST_REQUESTS_HOST_CALL_H_
 
@@ -25,38 +25,38 @@ struct HostRequest {
   int32_t priority = 0;
   int64_t deadline_us = 0;
   std::string_view protocol;
-  std::string_view method;  // "": the default one
+  std::string_view method;  // "": the default method of the protocol
   std::string_view data;
   std::string_view model_name;
-  int64_t model_version = 0;  // 0: none
+  int64_t model_version = 0;  // 0: any
   std::string_view version_label;
   std::optional<std::string_view> routing_key;
-  /// Of "kserve_json": the size of the JSON that goes before the binary data; 0: all is JSON, kNoHeader
-  /// (kserve_parameters.h): nothing is.
+  /// Of "kserve_json": the size of the JSON before the binary data; 0 if everything is JSON, kNoHeader
+  /// (kserve_parameters.h) if nothing is.
   size_t header_length = 0;
-  /// Run it only where it is known to end soon.
+  /// Whether to run it only if its work is bounded by its size.
   bool only_if_bounded = false;
 };
 
-/// What came of it. Texts are shared, so that an answer may be kept without keeping a model.
+/// The response to a request. Texts are shared, so that a response may be kept without keeping a model.
 struct HostAnswer {
   Buffer bytes;
-  size_t header_length = 0;  // as in a request; 0: all is JSON
+  size_t header_length = 0;  // as in a request; 0: everything is JSON
   RequestTiming timing;
   std::shared_ptr<const AnswerTexts> texts;  // null if no model was found
   const char* arm = nullptr;
   int64_t retry_after_us = 0;
-  bool not_run = false;  // as `only_if_bounded` wants it
+  bool not_run = false;  // because of `only_if_bounded`
 };
 
-/// Which model a request is for: what the bytes and the request say together.
-/// \return INVALID_ARGUMENT for bytes that are no request, or that say something else than the request.
+/// Finds the model that a request is for, from its bytes and its parameters.
+/// \return INVALID_ARGUMENT for bytes that are not a request, or that contradict the parameters.
 absl::Status SpecOf(const HostRequest& request, ModelSpecView* spec);
 
-/// The key that a request is routed by: its own, else the value of the input that the rules name.
+/// Returns the key that a request is routed by: its own, else the value of the input that the rules name.
 std::optional<std::string> RoutingKeyOf(const HostRequest& request, const RoutingRules& rules);
 
-/// A request for a version, as the runtime runs it.
+/// A request to a version, as the runtime runs it.
 class HostCall : public AsyncWork {
  public:
   /// `request` must stay as it is until the call has ended.
@@ -68,21 +68,21 @@ class HostCall : public AsyncWork {
   absl::Status Decode(const ModelVersion& version, DecodedRequest* request) override;
   absl::Status Encode(const ModelVersion& version, const DecodedRequest& request,
                       std::vector<tensorflow::Tensor>& outputs) override;
-  /// Of a call that somebody waits for: nothing to be done.
+  /// Does nothing: whoever waits for the call has its status.
   void Done(const absl::Status&) noexcept override {}
 
   const HostRequest& request() const { return request_; }
 
   HostAnswer answer;
-  /// How it is read and answered, and by whom, which is kept until the call has ended.
+  /// How it is read and answered, and by which version, which is kept until the call has ended.
   const Method* method = nullptr;
   std::shared_ptr<const Servable> servable;
   ChoiceReason reason = ChoiceReason::kBaseline;
-  /// Who gets a copy of it, and what they compare theirs with.
+  /// The lanes that get a copy of it, and the scores that they compare theirs with.
   std::vector<std::shared_ptr<ShadowLane>> shadows;
   tensorflow::Tensor scores;
   int64_t rows = 0;  // of the first input
-  /// Its copy for the request log; null if it is none of the sample.
+  /// Its copy for the request log; null if it does not belong to the sample.
   std::unique_ptr<SampledRequest> sampled;
   int64_t start_ns = 0;
 

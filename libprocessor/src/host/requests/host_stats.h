@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a host counts of its requests. Any thread may record and read.
+// What a host counts of its requests. The host's control owns it; any thread may record and read.
 #ifndef PROCESSOR_HOST_REQUESTS_HOST_STATS_H_
 #define PROCESSOR_HOST_REQUESTS_HOST_STATS_H_
 
@@ -32,7 +32,7 @@ constexpr int kMaxProtocols = 8;
 constexpr int kMaxMethods = 64;
 constexpr int kChoiceReasons = 4;
 
-/// Requests by the status that they ended with.
+/// Counts requests by the status that they ended with.
 class OutcomeCounts {
  public:
   void Add(absl::StatusCode code);
@@ -42,16 +42,16 @@ class OutcomeCounts {
   std::array<std::atomic<uint64_t>, kStatusCodes> counts_{};
 };
 
-/// Of one method of a protocol and one version.
+/// What is counted for one version and one method of a protocol.
 struct MethodStats {
   OutcomeCounts outcomes;
   Histogram duration, run;
 };
 
-/// What requests took in all, for the statistics of the Open Inference Protocol.
+/// Sums over all requests, for the statistics of the Open Inference Protocol.
 class InferenceTotals {
  public:
-  /// `rows`: of a request that was answered.
+  /// Adds a request that has ended. `rows`: how many it had, if it was answered.
   void Add(absl::StatusCode code, const RequestTiming& timing, int64_t rows);
 
   struct Value {
@@ -68,7 +68,8 @@ class InferenceTotals {
   std::atomic<uint64_t> last_ms_{0};
 };
 
-/// Of one version, under whichever settings; one that takes its place under the same number goes on counting here.
+/// What is counted for one version of a model. A version that takes its place under the same number goes on counting
+/// here.
 class VersionStats {
  public:
   VersionStats() = default;
@@ -80,9 +81,9 @@ class VersionStats {
   void Record(int method, ChoiceReason reason, absl::StatusCode code, const RequestTiming& timing, int64_t rows = 1);
   void RecordShed(ShedReason reason) { shed_[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed); }
 
-  /// Null if there was none of that method.
+  /// What is counted for a method, by its place in Methods(); null if no request used it.
   const MethodStats* method(int method) const { return methods_[method].load(std::memory_order_acquire); }
-  /// Those of a protocol, by its place in Protocols().
+  /// What is counted for the methods of a protocol, by its place in Protocols().
   std::vector<const MethodStats*> protocol(int protocol) const;
   const InferenceTotals& totals() const { return totals_; }
   ScoreCounts& scores() { return scores_; }
@@ -95,7 +96,7 @@ class VersionStats {
  private:
   MethodStats* Of(int method);
 
-  // Made with the first request: most versions are asked by one method.
+  // Each is made with the first request that uses it: most versions get requests of one method.
   std::array<std::atomic<MethodStats*>, kMaxMethods> methods_{};
   InferenceTotals totals_;
   Histogram queue_, run_;
@@ -104,7 +105,7 @@ class VersionStats {
   std::array<std::atomic<uint64_t>, kChoiceReasons> chosen_{};
 };
 
-/// All that a host counts.
+/// Everything that a host counts.
 class HostStats {
  public:
   using Key = std::pair<std::string, int64_t>;  // model, version
@@ -113,7 +114,7 @@ class HostStats {
   /// Drops versions that `keep` does not have.
   void Keep(const std::vector<Key>& keep);
 
-  /// Requests that reached no version, as those that came while the host drained.
+  /// Counts a request that reached no version, such as one that came while the host drained.
   void RecordUnrouted(int protocol, const absl::Status& status, bool draining);
 
   std::map<Key, std::shared_ptr<const VersionStats>> versions() const;
@@ -123,14 +124,15 @@ class HostStats {
  private:
   mutable std::mutex mutex_;
   std::map<Key, std::shared_ptr<VersionStats>> versions_;
-  std::array<OutcomeCounts, kMaxProtocols + 1> unrouted_;  // the last: of no protocol that there is
+  std::array<OutcomeCounts, kMaxProtocols + 1> unrouted_;  // the last one is for unknown protocols
   std::atomic<uint64_t> draining_{0};
 };
 
-/// A protocol's place in Protocols(); kMaxProtocols if it is none.
+/// Returns a protocol's place in Protocols(); kMaxProtocols if it is unknown.
 int ProtocolPlace(std::string_view protocol);
 
-/// A method's place in Methods(); the protocol's default one for "". kMaxMethods if it is none.
+/// Returns a method's place in Methods(), or that of the protocol's default method for ""; kMaxMethods if it is
+/// unknown.
 int MethodPlace(std::string_view protocol, std::string_view method);
 
 }  // namespace processor

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which version answers a request: the state of all models at one moment, which never changes. A change makes another
-// table; requests take a reference to what they need of the current one.
+// Says which version answers a request: the state of all models at one moment, which never changes. A change makes
+// another table. The route publisher owns the current one; requests take references to what they need of it.
 #ifndef PROCESSOR_HOST_REQUESTS_ROUTE_TABLE_H_
 #define PROCESSOR_HOST_REQUESTS_ROUTE_TABLE_H_
 
@@ -26,23 +26,23 @@ class ModelLog;
 class ShadowLane;
 class VersionStats;
 
-/// Words that an answer says of itself. Results keep them for as long as their owners like, and so nothing else.
+/// Texts that go with a response. Results share them, and so keep nothing else of a version alive.
 struct AnswerTexts {
   std::string model;
   std::vector<std::string> cpusets;  // [sessions]
 };
 
-/// A ready version with the settings of the moment.
+/// A version that is ready, with its current settings.
 struct Servable {
   std::shared_ptr<HostedVersion> version;
-  uint16_t instance = 0;  // tells it from others, in numbers of requests
+  uint16_t instance = 0;  // identifies it in the numbers of requests
   int64_t number = 0;
   bool is_baseline = false;
   int priority = 0;
   AdmissionLimits limits;
   std::shared_ptr<const AnswerTexts> texts;
   std::shared_ptr<VersionStats> stats;
-  std::shared_ptr<ModelLog> log;  // of its model; null where no request was ever to be written down
+  std::shared_ptr<ModelLog> log;  // of its model; null if it was never sampled
 };
 
 /// Why a version was chosen.
@@ -52,52 +52,56 @@ const char* ChoiceName(ChoiceReason reason);
 /// A version of a model, ready or not.
 struct VersionRoute {
   std::shared_ptr<const Servable> servable;  // null while it is not ready
-  std::string state;                         // then
+  std::string state;                         // while it is not ready
   bool traffic = true;
 };
 
-/// A version that gets copies of what the baseline answers.
+/// A version that gets mirrored requests of the baseline.
 struct ShadowRoute {
   int64_t version = 0;
   int weight = 0;  // hundredths of a percent
   std::shared_ptr<ShadowLane> lane;
 };
 
-/// All that requests for one model need.
+/// Everything that requests for one model need.
 struct ModelRoutes {
   std::string name;
   std::shared_ptr<const Servable> baseline;  // null while none is ready
-  std::string baseline_state;                // then: "version 3 is loading"
-  int64_t baseline_number = 0;               // that serves, else that is desired
+  std::string baseline_state;                // while none is: "version 3 is loading"
+  int64_t baseline_number = 0;               // of the baseline that serves, else of the desired one
   std::map<int64_t, VersionRoute> versions;
   std::map<std::string, int64_t, std::less<>> labels;
   RoutingRules rules;
   std::vector<ShadowRoute> shadows;
-  std::shared_ptr<ModelLog> log;                   // null: none
-  std::shared_ptr<std::atomic<uint64_t>> keyless;  // requests without a key; kept from table to table
+  std::shared_ptr<ModelLog> log;                   // null if the model was never sampled
+  std::shared_ptr<std::atomic<uint64_t>> keyless;  // the number of requests without a key; kept from table to table
 };
 
-/// What a request wants, and how to learn its key, which is only asked for if it matters.
+/// The model and version that a request asks for, and a function that finds its key, which is called only if it
+/// matters.
 struct RouteRequest {
   ModelSpecView spec;
   std::function<std::optional<std::string>(const RoutingRules& rules)> key;
 };
 
+/// The version that answers a request.
 struct RouteChoice {
   std::shared_ptr<const Servable> servable;
   ChoiceReason reason = ChoiceReason::kBaseline;
 };
 
-/// Chooses as docs/model_host.md says.
-/// \return NOT_FOUND for a version or label that is not there or has no traffic, UNAVAILABLE for one that is not ready.
+/// Chooses the version that answers a request, as docs/model_host.md says.
+/// \return NOT_FOUND for a version or label that does not exist or has no traffic, UNAVAILABLE for one that is not
+///         ready.
 absl::Status ChooseVersion(const ModelRoutes& routes, const RouteRequest& request, RouteChoice* choice);
 
+/// The routes of all models.
 class RouteTable {
  public:
   void Add(std::shared_ptr<const ModelRoutes> model);
 
-  /// The routes of a model, which live as long as the table; of the only one for "".
-  /// \return NOT_FOUND if there is none of that name, INVALID_ARGUMENT for "" if there are several.
+  /// Finds the routes of a model, which live as long as the table. "" stands for the only model.
+  /// \return NOT_FOUND if no model has that name, INVALID_ARGUMENT for "" if there are several models.
   absl::Status Find(std::string_view model, const ModelRoutes** routes) const;
 
   const std::vector<std::shared_ptr<const ModelRoutes>>& models() const { return models_; }

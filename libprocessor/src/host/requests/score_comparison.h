@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the scores of two versions differ, over many requests: what shadow traffic is for.
+// Compares the scores of two versions over many requests, which is what mirrored requests are for.
 #ifndef PROCESSOR_HOST_REQUESTS_SCORE_COMPARISON_H_
 #define PROCESSOR_HOST_REQUESTS_SCORE_COMPARISON_H_
 
@@ -11,17 +11,17 @@
 
 namespace processor {
 
-/// Spearman's rank correlation of two rows of scores of one length; equal scores share their mean rank.
-/// \return false if it is not defined: fewer than two scores, or one side has but one value.
+/// Computes Spearman's rank correlation of two rows of scores of equal length; equal scores share their mean rank.
+/// \return false if it is not defined: there are fewer than two scores, or all scores of one side are equal.
 bool RankCorrelation(absl::Span<const float> a, absl::Span<const float> b, double* correlation);
 
-/// Sums over requests. Not for several threads.
+/// Sums over requests. For one thread at a time; the shadow lane owns it.
 class ScoreComparison {
  public:
-  /// Adds one request's scores. If there are not as many on both sides, that is a mismatch and nothing else; what is no
-  /// finite number on one side is left out of the differences.
+  /// Adds the scores of one request. If the sides differ in their number of scores, only a mismatch is counted. A score
+  /// that is not finite on one side is left out of the differences.
   void Add(absl::Span<const float> live, absl::Span<const float> shadow);
-  /// A request that the shadow version failed.
+  /// Counts a request that the shadow version failed.
   void AddError() { ++errors_; }
 
   uint64_t requests() const { return requests_; }
@@ -30,7 +30,7 @@ class ScoreComparison {
   ///  "rank_correlation", "rank_correlation_requests", "nan", "infinite", "errors", "mismatches", "compared_requests",
   ///  "request_difference", "request_difference_squares", "rank_correlation_squares", "live_nan", "live_infinite"}:
   /// `nan` and `infinite` are rates among the shadow's scores, `request_difference` is the mean over requests of the
-  /// mean absolute difference, `..._squares` are means of squares; what is not defined yet is null.
+  /// mean absolute difference, `..._squares` are means of squares; a value that is not defined yet is null.
   nlohmann::ordered_json Json() const;
 
  private:

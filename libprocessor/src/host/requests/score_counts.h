@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many scores of a version's answers are no numbers: what tells a broken version without shadow traffic.
+// Counts scores of a version that are not finite, which reveals a broken version without mirrored requests.
 #ifndef PROCESSOR_HOST_REQUESTS_SCORE_COUNTS_H_
 #define PROCESSOR_HOST_REQUESTS_SCORE_COUNTS_H_
 
@@ -10,13 +10,14 @@
 
 namespace processor {
 
-/// Counts of one version, for several threads.
+/// What is counted for one version. Any thread may add and read; the version's statistics own it.
 class ScoreCounts {
  public:
-  /// Looked at in an answer: what makes one score NaN seldom spares the first thousands, and a look must cost nothing.
+  /// How many scores of a response are looked at: a fault that makes scores NaN seldom spares the first thousands, and
+  /// looking must cost next to nothing.
   static constexpr size_t kMostPerAnswer = 4096;
 
-  /// Adds the scores of one answer, [rows × 1] or whatever the first float output holds.
+  /// Adds the scores of one response: the first float output, of any shape.
   void Add(absl::Span<const float> scores);
 
   uint64_t answers() const { return answers_.load(std::memory_order_relaxed); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of live requests for one shadow version: they wait in a short queue, run on a thread that gives way to all
-// others, and their scores are compared with those that the client got. A live request waits for nothing of it.
+// Mirrors live requests to one shadow version: copies of them wait in a short queue and run on a thread that yields to
+// all others, and their scores are compared with those that the client got. A live request never waits for its copy.
 #ifndef PROCESSOR_HOST_REQUESTS_SHADOW_LANE_H_
 #define PROCESSOR_HOST_REQUESTS_SHADOW_LANE_H_
 
@@ -24,31 +24,33 @@
 
 namespace processor {
 
+/// Owns the queue, the thread and the comparison. The shadow lanes of a host share it with the route table and
+/// requests.
 class ShadowLane {
  public:
-  /// `find` answers the shadow version as it is now, or null while it is not ready.
+  /// `find` returns the current shadow version, or null while it is not ready.
   explicit ShadowLane(std::function<std::shared_ptr<const Servable>()> find) : find_(std::move(find)) {}
   ~ShadowLane();
   ShadowLane(const ShadowLane&) = delete;
   ShadowLane& operator=(const ShadowLane&) = delete;
 
-  /// Is the next request of those that get copies? `weight` in hundredths of a percent.
+  /// Whether the next request is mirrored. `weight` is in hundredths of a percent.
   bool Samples(int weight) {
     return KeylessBucket(seen_.fetch_add(1, std::memory_order_relaxed)) < static_cast<uint32_t>(weight);
   }
 
-  /// Takes a copy of a request that was answered, with its scores; drops it if the queue is full or busy.
+  /// Copies a request that was answered, with its scores; drops it if the queue is full or busy.
   void Offer(const HostCall& call) noexcept;
 
   /// Drops what waits. The thread ends after the request that it runs.
   void Stop() noexcept;
-  /// Has it ended, so that destroying takes no time?
+  /// Whether the thread has ended, so that destroying the lane takes no time.
   bool ended() const { return ended_.load(); }
 
   uint64_t compared() const { return compared_.load(std::memory_order_relaxed); }
   uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
   uint64_t failed() const { return failed_.load(std::memory_order_relaxed); }
-  /// The comparison so far, and what was dropped.
+  /// The comparison so far, and the number of dropped requests.
   nlohmann::ordered_json Json() const;
 
  private:
@@ -83,7 +85,7 @@ class ShadowLane {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<std::unique_ptr<Copy>> queue_;
-  std::atomic<size_t> num_queued_{0}, queued_bytes_{0};  // of queue_, to be looked at without the lock
+  std::atomic<size_t> num_queued_{0}, queued_bytes_{0};  // of queue_, readable without the lock
   bool stopped_ = false;
   ThreadStarter starter_;  // with the scheduling of the thread that makes the lane: does for thread_ what takes locks
   std::thread thread_;     // begins with the first request
@@ -92,9 +94,9 @@ class ShadowLane {
   ScoreComparison comparison_;
 };
 
-/// The first output of a response that is float; an empty tensor if none is.
+/// Returns the first float output of a response; an empty tensor if there is none.
 tensorflow::Tensor FirstFloat(const std::vector<tensorflow::Tensor>& outputs);
-/// Its numbers.
+/// Returns the numbers of a float tensor.
 absl::Span<const float> Floats(const tensorflow::Tensor& tensor);
 
 }  // namespace processor

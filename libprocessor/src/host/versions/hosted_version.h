@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One loaded version of a model in a host: the model of the runtime, and what the host counts of it.
+// One loaded version of a model in a host, which owns the runtime's model and what the host counts of it.
 //
-// Requests hold it by shared_ptr to their end. Whoever unloads waits until its own is the only reference: no request is
-// left then, and none can come.
+// Its instance, the route tables and requests share it. It is unloaded once the instance has the only reference: no
+// request is left then, and none can come.
 #ifndef PROCESSOR_HOST_VERSIONS_HOSTED_VERSION_H_
 #define PROCESSOR_HOST_VERSIONS_HOSTED_VERSION_H_
 
@@ -23,9 +23,9 @@ namespace processor {
 
 /// What is counted of a version while it runs; it may outlive the version.
 struct VersionLoad {
-  std::atomic<int64_t> in_flight{0};  // that wait or run
+  std::atomic<int64_t> in_flight{0};  // requests that wait or run
   std::atomic<int64_t> recent_run_ns{0};
-  StandingQueue more_important;  // as requests of this version found it
+  StandingQueue more_important;  // the queue of more important versions, as requests of this one found it
 
   /// Moves the recent run time an eighth of the way to another run.
   void AddRun(int64_t run_ns) {
@@ -34,17 +34,19 @@ struct VersionLoad {
   }
 };
 
+/// Every function may be called from any thread.
 class HostedVersion {
  public:
-  /// Loads and warms up. What is not read from `wanted` can be set again later.
+  /// Loads a version and warms it up. Settings that this does not read from `wanted` can be changed later.
   static absl::Status Load(const DesiredVersion& wanted, int64_t number, std::shared_ptr<LoadProgress> progress,
                            std::unique_ptr<HostedVersion>* version);
 
-  /// Moves the sessions to CPUs: the text as the key `cpusets`, or one group for all; "" for all CPUs. Requests run on
-  /// threads of the sessions as long as these have CPUs of their own, unless the configuration says where.
+  /// Moves the sessions to the CPUs of a text as the key `cpusets` has it, or of one group for all sessions; "" stands
+  /// for all CPUs. Requests run on threads of the sessions while these have CPUs of their own, unless the configuration
+  /// says where they run.
   absl::Status SetCpuset(const std::string& cpuset);
 
-  /// How requests are put together from now on.
+  /// Sets how requests are batched from now on.
   void SetBatching(const BatchOptions& options) { model_->SetBatching(options); }
   BatchOptions batching() const { return model_->batching(); }
 
@@ -53,14 +55,14 @@ class HostedVersion {
   std::shared_ptr<VersionLoad> shared_load() const { return load_; }
   int sessions() const { return model_->config().session_num; }
 
-  /// Of `in_flight` requests, those that wait for a session.
+  /// Returns how many of `in_flight` requests wait for a session.
   int64_t QueuedOf(int64_t in_flight) const;
   int64_t queued() const { return QueuedOf(load_->in_flight.load(std::memory_order_relaxed)); }
 
-  /// Of each session: "0-3"; "" for one that runs anywhere.
+  /// The CPUs of each session, as in "0-3"; "" for one that runs on all.
   std::vector<std::string> cpusets() const;
   std::string precision() const;
-  /// What came of the warm-up, in words.
+  /// The outcome of the warm-up, in words.
   std::string warmup() const;
 
  private:
@@ -70,14 +72,15 @@ class HostedVersion {
   const std::shared_ptr<VersionLoad> load_ = std::make_shared<VersionLoad>();
 };
 
-/// Where a version is: links resolved.
+/// Resolves the links in the path of a version.
 /// \return NOT_FOUND.
 absl::Status ResolvePath(const std::string& path, std::string* resolved);
 
-/// The folder of checkpoints that a version's configuration names; "" if none.
+/// Returns the folder of checkpoints that a version's configuration names; "" if there is none.
 std::string CheckpointDirOf(const DesiredVersion& wanted);
 
-/// Seconds that a version may take until it is ready: what its configuration says, else `otherwise`; 0: no limit.
+/// Returns the seconds that a version may take until it is ready: those of its configuration, else `otherwise`. 0: no
+/// limit.
 double LoadTimeoutOf(const DesiredVersion& wanted, double otherwise);
 
 }  // namespace processor

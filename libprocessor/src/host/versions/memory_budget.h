@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory versions will take, and how much there is.
+// Estimates how much memory versions will take, and finds how much there is.
 #ifndef PROCESSOR_HOST_VERSIONS_MEMORY_BUDGET_H_
 #define PROCESSOR_HOST_VERSIONS_MEMORY_BUDGET_H_
 
@@ -12,27 +12,28 @@
 
 namespace processor {
 
-/// What a version will take: its own memory, and tables, which several versions map once.
+/// The memory that a version will take: its own, and tables, which several versions share.
 struct MemoryEstimate {
   int64_t own_bytes = 0;                  // graph and variables
-  std::map<std::string, int64_t> tables;  // by what makes them one: the hash of their content, else the file
+  std::map<std::string, int64_t> tables;  // by what identifies them: the hash of their content, else the file
 
   int64_t total() const;
 };
 
-/// Looks at the files of a SavedModel. `checkpoint_dir`: where its variables come from instead; may be empty. A model that
-/// follows such a folder counts twice, since each switch to a later checkpoint loads it beside the one before.
-/// \return NOT_FOUND for a folder that is not there.
+/// Estimates memory from the files of a SavedModel. `checkpoint_dir`: where its variables come from instead; may be
+/// empty. A model that follows such a folder counts twice, since a later checkpoint is loaded beside the one before.
+/// \return NOT_FOUND for a folder that does not exist.
 absl::Status EstimateMemory(const std::string& saved_model_dir, const std::string& checkpoint_dir,
                             MemoryEstimate* estimate);
 
-/// What several versions take together.
+/// Returns the bytes that several versions take together.
 int64_t MemoryInUse(const std::vector<const MemoryEstimate*>& versions);
 
-/// What a version would take beside those that are there.
+/// Returns the bytes that another version would take beside those.
 int64_t MemoryToAdd(const std::vector<const MemoryEstimate*>& versions, const MemoryEstimate& another);
 
-/// The memory limit of this process's cgroup (v2 or v1) or the memory of the machine, whichever is less, less a tenth.
+/// Returns nine tenths of the memory limit of this process's cgroup (v2 or v1) or of the machine's memory, whichever is
+/// less.
 /// `root`: "" or, for tests, a folder that holds proc and sys.
 int64_t MemoryOfMachine(const std::string& root = "");
 

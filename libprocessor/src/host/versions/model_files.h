@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the files of a version are those that were deployed.
+// Checks whether the files of a version are those that were deployed.
 //
-// The hash of a model covers every file below its folder: its name, its size and what is in it. To read gigabytes at each
-// start would take as long as to load them. A seal, made of names, sizes and times, says that nothing has been written
-// since the hash was taken: a change of contents changes a file's ctime, which no program can set. Tables (`.emb`) are
-// links that several models share, and a link more changes the ctime as well: of them the time of writing counts, and their
-// own checksums, which are compared when they are mapped.
+// The hash of a model covers the name, size and content of every file below its folder. Reading gigabytes at each start
+// would take as long as loading them. Therefore a seal, made of names, sizes and times, tells whether anything has been
+// written since the hash was taken: a change of content changes a file's ctime, which no program can set. Tables
+// (`.emb`) are hard links that several models share, and another link changes the ctime as well: for them the time of
+// writing counts, and their own checksums, which are compared when they are mapped.
 #ifndef PROCESSOR_HOST_VERSIONS_MODEL_FILES_H_
 #define PROCESSOR_HOST_VERSIONS_MODEL_FILES_H_
 
@@ -23,37 +23,40 @@
 
 namespace processor {
 
+/// A file of a model.
 struct ModelFile {
   std::string name;  // below the folder
   std::string path;
   struct stat found;
 };
 
-/// Lists the files below a folder in the order in which they are hashed: through links, but not to a folder that the link
-/// lies in; what cannot be listed is left out.
-/// \return why a file cannot be looked at.
+/// Lists the files below a folder in the order in which they are hashed. Links are followed, except to a folder that
+/// the link lies in; folders that cannot be listed are left out.
+/// \return why a file cannot be examined.
 absl::Status ListModelFiles(const std::string& folder, std::vector<ModelFile>* files);
 
-/// 64 hexadecimal digits.
+/// Returns the seal of files: 64 hexadecimal digits.
 std::string SealOf(const std::vector<ModelFile>& files);
 
-/// Reads all files. `give_up`: asked every few megabytes.
-/// \return CANCELLED if it says so.
+/// Reads and hashes all files. `give_up` is called every few megabytes.
+/// \return CANCELLED once it returns true.
 absl::Status HashModelFiles(const std::vector<ModelFile>& files, const std::function<bool()>& give_up,
                             std::string* sha256);
 
-/// Checks versions when they are loaded, and remembers in a file what has been read. May be used by several threads.
+/// Checks versions when they are loaded, and keeps in a file which have been read. Any thread may call; the lanes of
+/// loads own it.
 class FileChecker {
  public:
   explicit FileChecker(std::string record);
 
-  /// Compares the files in a folder with those that were deployed, and reads them if need be. `seal`: of what was found;
-  /// empty where nobody knows what was deployed.
-  /// \return FAILED_PRECONDITION with both hashes if they are others.
+  /// Compares the files in a folder with those that were deployed, and reads them if necessary. `seal` is set to that
+  /// of the files, or to "" if it is not known what was deployed.
+  /// \return FAILED_PRECONDITION with both hashes if they differ.
   absl::Status Check(const std::string& folder, const DesiredFiles& deployed, const std::function<bool()>& give_up,
                      std::string* seal);
 
-  /// \return FAILED_PRECONDITION if something was written since Check() made the seal.
+  /// Checks that nothing was written since Check() made the seal.
+  /// \return FAILED_PRECONDITION if something was.
   static absl::Status Unchanged(const std::string& folder, const std::string& seal);
 
  private:

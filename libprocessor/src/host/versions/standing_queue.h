@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells a queue that stands from one that comes and goes.
+// Tells a queue that stays long from one that is long for a moment. What is counted of a version owns it.
 #ifndef PROCESSOR_HOST_VERSIONS_STANDING_QUEUE_H_
 #define PROCESSOR_HOST_VERSIONS_STANDING_QUEUE_H_
 
@@ -8,11 +8,13 @@
 
 namespace processor {
 
-/// Whether a queue has been long for a while. One long look says little: a pause of the machine makes any queue long for
-/// some milliseconds, and to refuse requests for it would lose what could be answered. So the queue must have been long
-/// at each look for kIntervalNs; from then on each long look counts, until there was none for kForgetNs.
+/// Whether a queue has been long for a while. A single look says little: a pause of the machine makes any queue long
+/// for some milliseconds, and refusing requests for that would lose some that could be answered. Therefore the queue
+/// must have been long at each look for kIntervalNs. From then on each look that finds it long counts, until none did
+/// for kForgetNs.
 ///
-/// For several threads: two that look at the same time may each miss the other's, which moves the limits by one look.
+/// Any thread may look. Two that look at the same time may each miss the other's look, which moves the limits by one
+/// look.
 class StandingQueue {
  public:
   static constexpr int64_t kIntervalNs = 100'000'000;

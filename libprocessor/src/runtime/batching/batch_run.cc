@@ -180,7 +180,7 @@ void Try(const RunRequest& run, std::vector<JointRequest>* requests, OutputRows*
   bool follow = false;
   absl::Status joint = Attempt([&] { return RunJoint(run, *requests, &parts, &follow); });
   if (joint.ok() && follow) {
-    // In another order each has other neighbours, and is at another place.
+    // In another order each has other neighbors, and is at another place.
     std::vector<JointRequest> reversed;
     for (auto one = requests->rbegin(); one != requests->rend(); ++one)
       reversed.push_back({one->request, one->rows, {}, {}});

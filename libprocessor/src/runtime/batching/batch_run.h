@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several decoded requests in one run of the graph: inputs are put one below the other, outputs are cut apart again.
+// Runs several decoded requests in one run of the graph: concatenates their inputs by rows, and splits the outputs
+// again.
 //
-// It presumes that the first dimension of all inputs and outputs counts rows, and that a row's outputs do not depend on
-// other rows: output_rows.h says whether that is known, has to be tried, or is to be checked.
-// A request hears of no other's failure: if a run fails, each is repeated alone.
+// This presumes that the first dimension of all inputs and outputs counts rows, and that a row's outputs do not depend
+// on other rows: output_rows.h says whether that is known, has to be tried, or is to be checked. No request is affected
+// by another's failure: if a run fails, each request is repeated alone.
 #ifndef PROCESSOR_RUNTIME_BATCHING_BATCH_RUN_H_
 #define PROCESSOR_RUNTIME_BATCHING_BATCH_RUN_H_
 
@@ -18,14 +19,14 @@
 
 namespace processor {
 
-/// Rows of a request: the first dimension of all its inputs. 0 if they differ, if one has none or the signature fixes it,
-/// or if an input is of a dtype that cannot be copied.
+/// Returns the rows of a request: the first dimension of all its inputs. 0 if they differ, if an input has no dimension
+/// or the signature fixes it, or if an input is of a dtype that cannot be copied.
 int64_t RowsOf(const DecodedRequest& request);
 
-/// Could they be run together: same signature, outputs, and dimensions but for the first?
+/// Whether two requests could be run together: they have the same signature, outputs, and dimensions but for the first.
 bool SameKind(const DecodedRequest& a, const DecodedRequest& b);
 
-/// Equal for requests of the same kind, nearly always unequal for others.
+/// Returns a number that is equal for requests of the same kind, and nearly always different for others.
 uint64_t KindOf(const DecodedRequest& request);
 
 /// One request of a run.
@@ -38,10 +39,10 @@ struct JointRequest {
 
 using RunRequest = std::function<absl::Status(const DecodedRequest&, std::vector<tensorflow::Tensor>*)>;
 
-/// How it went.
+/// How requests were run.
 struct JointOutcome {
-  bool together = false;  // the answers are those of one run
-  bool repeated = false;  // of runs one by one, after one of all had failed or was not to be trusted
+  bool together = false;  // the outputs are those of one run
+  bool repeated = false;  // they were run one by one, after the run of all had failed or was not to be trusted
 };
 
 /// Runs requests of one kind, and sets outputs and status of each. `run`: runs one decoded request.

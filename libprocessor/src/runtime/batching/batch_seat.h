@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a thread that has brought a request to a batcher hears what became of it.
+// Tells a thread that has brought a request to a batcher what became of it. The thread owns the seat.
 #ifndef PROCESSOR_RUNTIME_BATCHING_BATCH_SEAT_H_
 #define PROCESSOR_RUNTIME_BATCHING_BATCH_SEAT_H_
 
@@ -18,17 +18,17 @@
 
 namespace processor {
 
-/// Where a thread waits for its entry to be run, or for a place to run it. One wait and one wake are all that it costs:
-/// there are as many of both as requests.
+/// Where a thread waits for its entry to be run, or for a place to run it. It costs one wait and one wake per request.
 class BatchEntry::Seat {
  public:
   static constexpr int64_t kNever = INT64_MAX;
 
-  /// What has become of it, once.
+  /// Tell the thread to lead a run, or that its entry has ended. One of both is called, once.
   void Lead(int session) { Settle(session, absl::OkStatus()); }
   void End(const absl::Status& status) { Settle(-1, status); }
 
-  /// False if the time came first. `until_ns`: on CLOCK_MONOTONIC, or kNever for as long as it takes.
+  /// Waits to be told; returns false if the time came first. `until_ns`: on CLOCK_MONOTONIC, or kNever for as long as
+  /// it takes.
   bool WaitUntil(int64_t until_ns) {
     until_ns = std::max<int64_t>(until_ns, 0);
     const timespec until = {static_cast<time_t>(until_ns / 1'000'000'000), static_cast<long>(until_ns % 1'000'000'000)};

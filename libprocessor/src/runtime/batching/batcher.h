@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests that wait for a session, and what puts them together.
+// Batches requests that wait for a session. The batched requests of a model own it.
 //
-// A session has places, each for one run at a time. A thread that comes while one is free runs its request there at once.
-// Others wait; whoever ends a run hands its place to the first that waits, and that one takes all that can be run
-// together with it. Callers who wait lead runs on their own threads; requests that nobody waits for are run by a thread of
-// the session's. In the mode kTimed a place is handed out only when enough rows wait or one has waited long enough.
+// A session has places, each for one run at a time. A thread that comes while a place is free runs its request there at
+// once. Others wait; a thread that ends a run hands its place to the first request that waits, which takes along all
+// that can be run together with it. Callers who wait lead runs on their own threads; a thread of the session runs
+// requests that nobody waits for. In the mode kTimed a place is handed out only when enough rows wait, or one has
+// waited long enough.
 //
-// The batcher knows nothing of tensors: what a request is, and how several are run, is the caller's.
+// The batcher knows nothing of tensors: the caller says what a request is, and how several are run.
 #ifndef PROCESSOR_RUNTIME_BATCHING_BATCHER_H_
 #define PROCESSOR_RUNTIME_BATCHING_BATCHER_H_
 
@@ -26,14 +27,15 @@ namespace processor {
 
 class Batcher;
 
-/// A request at a batcher.
+/// A request at a batcher. Whoever brings it owns it.
 class BatchEntry {
  public:
   virtual ~BatchEntry() = default;
 
   /// Reads the request and sets `rows` and `kind`. Called once, before it is run or compared.
   virtual absl::Status Prepare() noexcept = 0;
-  /// Of a started request, exactly one of both, once: it has been run, or never will be. It may be destroyed then.
+  /// Told of a started request: that it has been run, or that it never will be. One of both is called, once; the
+  /// request may destroy itself then.
   virtual void Ran() noexcept = 0;
   virtual void Fail(const absl::Status& status) noexcept = 0;
 
@@ -54,7 +56,7 @@ class BatchEntry {
 
   bool prepared_ = false;
   bool listed_ = false;
-  bool overdue_ = false;  // nobody looks at the clock for it: the next place is its
+  bool overdue_ = false;  // nobody watches the clock for it: it gets the next place
   int64_t arrived_ns_ = 0;
   uint64_t sequence_ = 0;
   Seat* seat_ = nullptr;  // of the thread that waits for it; null: none does
@@ -62,15 +64,16 @@ class BatchEntry {
   BatchEntry* previous_ = nullptr;
 };
 
+/// Every function may be called from any thread.
 class Batcher {
  public:
   struct Setup {
     int sessions = 1;
     int places = 1;          // of each session
     size_t max_waiting = 1;  // of started requests
-    /// Runs a chain of entries (BatchEntry::next()) on a session and keeps what came of each. Must not throw.
+    /// Runs a chain of entries (BatchEntry::next()) on a session and keeps the outcome of each. Must not throw.
     std::function<void(int session, BatchEntry* first)> run;
-    /// Has a thread of the session's call Serve(session), soon. Nothing has happened if it fails. Must not throw.
+    /// Has a thread of the session call Serve(session) soon, unless it fails. Must not throw.
     std::function<absl::Status(int session)> call_worker;
   };
 
@@ -80,25 +83,26 @@ class Batcher {
   BatchOptions options() const;
   bool on() const { return on_.load(std::memory_order_relaxed); }
 
-  /// Runs a request on this thread, or has another thread run it along, and waits for it.
+  /// Runs a request on this thread, or has another thread run it in its batch, and waits for it.
   /// `preferred`: the session that is taken if it is free.
-  /// \return OK if it has been run; why it has not been: what Prepare() answered, DEADLINE_EXCEEDED, or what Stop() was
-  ///         given.
+  /// \return OK if it has been run, else why it has not been: the status of Prepare(), DEADLINE_EXCEEDED, or the status
+  ///         of
+  ///         Stop().
   absl::Status Run(BatchEntry& entry, int preferred);
 
-  /// Has a request run. The entry must live until it hears of its end.
-  /// \return RESOURCE_EXHAUSTED if too many wait, or what Stop() was given: the entry hears nothing then.
+  /// Has a request run. The entry must live until it is told of its end.
+  /// \return RESOURCE_EXHAUSTED if too many wait, or the status of Stop(): the entry is told nothing then.
   absl::Status Start(BatchEntry* entry, int preferred);
 
   /// Takes a started request out, so that the caller can end it; null if it does not wait (any more).
   BatchEntry* Remove(uint64_t id);
 
-  /// What the thread does that `call_worker` has asked for: runs what waits, until nothing does.
+  /// Runs what waits, until nothing does. For the thread that `call_worker` has asked for.
   void Serve(int session) noexcept;
-  /// Instead of Serve(), where the thread never came: the batcher is stopped by then.
+  /// Called in place of Serve() if that thread never comes, since the batcher has been stopped.
   void ReturnPlace(int session) noexcept;
 
-  /// Ends all that waits with `status`, and all that comes later. What is running goes on.
+  /// Ends everything that waits or comes later with `status`. Runs go on.
   void Stop(const absl::Status& status);
 
   size_t waiting() const { return num_waiting_.load(std::memory_order_relaxed); }
@@ -130,7 +134,8 @@ class Batcher {
   std::atomic<size_t> num_waiting_{0};
   std::atomic<int64_t> usual_run_ns_{0};
   std::atomic<int64_t> running_{0};  // requests in runs
-  // Of LetOthersCome(): what it has brought lately; runs that will not try it, and how many the next futile one costs.
+  // Of LetOthersCome(): what it has gained lately; how many runs will not try it, and how many the next futile try
+  // costs.
   std::atomic<int64_t> gain_ns_{0};
   std::atomic<uint32_t> patience_{0}, backoff_{1};
 

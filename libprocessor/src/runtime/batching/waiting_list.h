@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests in the order in which they are to be run: larger priority first, then first come. The links are in the entries,
-// so that nothing here allocates or fails.
+// Lists requests in the order in which they are to run: larger priority first, then earlier arrival. The links are in
+// the entries, so that nothing here allocates or fails. The batcher owns the list, not the entries.
 #ifndef PROCESSOR_RUNTIME_BATCHING_WAITING_LIST_H_
 #define PROCESSOR_RUNTIME_BATCHING_WAITING_LIST_H_
 
@@ -9,7 +9,8 @@
 
 namespace processor {
 
-/// `Entry` has the members `int32_t priority`, `uint64_t sequence_`, `Entry* next_`, `Entry* previous_`, `bool listed_`.
+/// `Entry` has the members `int32_t priority`, `uint64_t sequence_`, `Entry* next_`, `Entry* previous_`, `bool
+/// listed_`.
 template <typename Entry>
 class WaitingList {
  public:
@@ -17,7 +18,7 @@ class WaitingList {
   bool empty() const { return front_ == nullptr; }
   size_t size() const { return size_; }
 
-  /// Nearly always to the back: equal priorities come in the order of their numbers.
+  /// Inserts an entry, nearly always at the back: equal priorities come in the order of their numbers.
   void Insert(Entry* entry) {
     Entry* before = back_;
     while (before != nullptr && GoesBefore(*entry, *before)) before = before->previous_;

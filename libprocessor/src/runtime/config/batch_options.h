@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the requests of a model are put together.
+// The options by which the requests of a model are batched.
 #ifndef PROCESSOR_RUNTIME_CONFIG_BATCH_OPTIONS_H_
 #define PROCESSOR_RUNTIME_CONFIG_BATCH_OPTIONS_H_
 
@@ -12,8 +12,8 @@
 namespace processor {
 
 enum class BatchMode {
-  kOff,       // each request alone, as soon as it comes
-  kZeroWait,  // a session that becomes free takes all that wait; nothing waits for others to come
+  kOff,       // each request runs alone, as soon as it comes
+  kZeroWait,  // a session that becomes free takes all that wait; no request waits for others to come
   kTimed,     // a session waits until enough rows have come, or the first request has waited long enough
 };
 
@@ -27,11 +27,11 @@ struct BatchOptions {
   }
 };
 
-/// Reads {"mode": "off" | "zero_wait" | "timed", "max_rows": N, "max_wait_us": N}; keys that are absent have the defaults.
+/// Reads {"mode": "off" | "zero_wait" | "timed", "max_rows": N, "max_wait_us": N}; absent keys have their defaults.
 /// \return INVALID_ARGUMENT for what is not JSON, another type, an unknown key, or a value out of its range.
 absl::Status ParseBatchOptions(std::string_view json, BatchOptions* dst);
 
-/// The other way round.
+/// Writes options as the JSON that ParseBatchOptions() reads.
 nlohmann::ordered_json BatchOptionsJson(const BatchOptions& options);
 
 }  // namespace processor

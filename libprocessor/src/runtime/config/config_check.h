@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For those who check a configuration before anybody loads a model with it.
+// Checks a configuration before a model is loaded with it.
 #ifndef PROCESSOR_RUNTIME_CONFIG_CONFIG_CHECK_H_
 #define PROCESSOR_RUNTIME_CONFIG_CONFIG_CHECK_H_
 
@@ -11,7 +11,7 @@
 
 namespace processor {
 
-/// What BatchOptions may be at most, wherever they are written.
+/// The largest values of BatchOptions, wherever they are written.
 constexpr int64_t kMostBatchRows = int64_t{1} << 24;
 constexpr int64_t kLongestBatchWaitUs = 10'000'000;
 

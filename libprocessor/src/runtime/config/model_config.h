@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configuration of a model: the keys of the drop-in contract, and ours.
+// The configuration of a model as plain data: the keys of the drop-in contract, and ours.
 //
-// docs/configuration.md explains every key. What cannot be honoured is refused with its name, never ignored in silence.
+// docs/configuration.md explains every key. A key that cannot be honored is refused by its name, never silently
+// ignored.
 #ifndef PROCESSOR_RUNTIME_CONFIG_MODEL_CONFIG_H_
 #define PROCESSOR_RUNTIME_CONFIG_MODEL_CONFIG_H_
 
@@ -22,10 +23,10 @@ namespace processor {
 /// How a session is chosen for a request.
 enum class SelectPolicy { kMod, kRoundRobin, kLeastLoaded };
 
-/// Where a request runs: on the thread that calls, or on threads of its session.
+/// Where a request runs: on the calling thread, or on threads of its session.
 enum class Execution { kInline, kPinned };
 
-/// Of one kind, in all sessions of a model.
+/// The largest number of threads of one kind in all sessions of a model.
 constexpr int kMaxThreads = 4096;
 
 enum class ExecutorChoice { kAuto, kSingleThreaded, kDefault };
@@ -33,7 +34,7 @@ enum class ExecutorChoice { kAuto, kSingleThreaded, kDefault };
 /// What fused towers may compute with: what the model's certificate and the CPU allow, or fp32.
 enum class PrecisionLimit { kAuto, kFloat32 };
 
-/// Step statistics written to files, as the keys `timeline_*` ask.
+/// Which requests have their step statistics written to files: the keys `timeline_*`.
 struct TimelineConfig {
   int64_t start_step = -1;  // first request to trace; -1: off
   int64_t interval_step = 1;
@@ -69,18 +70,18 @@ struct ModelConfig {
   int batch_process_count = 1;
   int init_timeout_minutes = -1;
   double checkpoint_poll_seconds = 60;
-  double load_timeout_seconds = 0;  // 0: none
-  double drain_seconds = 10;        // for running requests, when the model goes
+  double load_timeout_seconds = 0;  // 0: no limit
+  double drain_seconds = 10;        // for running requests, when the model is freed
   TimelineConfig timeline;
 
   /// As given, for processor_model_info().
   nlohmann::json source = nlohmann::json::object();
 };
 
-/// Which keys must be there: those of the drop-in contract, or none.
+/// Which keys are required: those of the drop-in contract, or none.
 enum class ConfigDialect { kDropIn, kModern };
 
-/// Reads a configuration; keys that have no effect here are logged.
+/// Reads a configuration, and logs keys that have no effect.
 /// \return INVALID_ARGUMENT for what is not JSON, an unknown key, a value of the wrong type or out of its range, or one
 ///         that asks for what the library does not do; NOT_FOUND for a key that the dialect requires.
 absl::Status ParseModelConfig(std::string_view json, ConfigDialect dialect, ModelConfig* dst);

@@ -3,17 +3,17 @@
 //
 // TensorFlow has one (SINGLE_THREADED_EXECUTOR). In graphs of thousands of small ops most of its time goes into waiting
 // for memory: the state of a kernel was last touched a request ago. This one keeps its own state dense, fetches the
-// kernels that come next while one runs, and takes variables for constants where they never change after loading.
+// kernels that come next while one runs, and treats variables as constants if they never change after loading.
 //
-// Like TensorFlow's it refuses control flow and reference edges.
+// Like TensorFlow's, it refuses control flow and reference edges.
 #ifndef PROCESSOR_RUNTIME_EXECUTOR_SEQUENTIAL_EXECUTOR_H_
 #define PROCESSOR_RUNTIME_EXECUTOR_SEQUENTIAL_EXECUTOR_H_
 
 namespace processor {
 
-/// Registers the executor (once) and answers its name, for ConfigProto.experimental.executor_type.
-/// `variables_are_constant`: nothing that shares the variables changes them. A graph cannot tell: what another signature
-/// runs is not in it.
+/// Registers the executor at the first call, and returns its name, for ConfigProto.experimental.executor_type.
+/// `variables_are_constant`: nothing that shares the variables changes them. A graph does not show that, since other
+/// signatures are not in it.
 const char* SequentialExecutorType(bool variables_are_constant);
 
 }  // namespace processor

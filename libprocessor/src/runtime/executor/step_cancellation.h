@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hands the Cancellation of a thread on to the step of a graph that an executor runs there.
+// Passes the Cancellation of a thread on to the step of a graph that an executor runs there. The executor owns it.
 #ifndef PROCESSOR_RUNTIME_EXECUTOR_STEP_CANCELLATION_H_
 #define PROCESSOR_RUNTIME_EXECUTOR_STEP_CANCELLATION_H_
 
@@ -8,11 +8,11 @@
 
 namespace processor {
 
-/// For as long as a step runs. TensorFlow makes a manager for each step and tells nobody but the executor, so that this
-/// is where the two meet: once per step, and nothing per kernel.
+/// Lives as long as the step. TensorFlow makes a manager for each step, which only the executor knows, so that the two
+/// meet here: once per step, at no cost per kernel.
 class StepCancellation : private Cancellation::Listener {
  public:
-  /// `manager`: of the step, may be null.
+  /// `manager`: that of the step; may be null.
   explicit StepCancellation(tensorflow::CancellationManager* manager)
       : manager_(manager), cancellation_(manager == nullptr ? nullptr : Cancellation::Current()), nested_(nullptr) {
     if (cancellation_ != nullptr && !cancellation_->Listen(this)) manager_->StartCancel();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs what TensorFlow's executor schedules in one step: on the thread that waits for the step, with the threads of a pool
-// beside it.
+// Runs what TensorFlow's executor schedules in one step: on the thread that waits for the step, and on the threads of a
+// pool.
 //
-// The pool alone would hold quick requests behind slow ones. A loop stays on the thread of the pool that began it, and as
-// many loops as the pool has threads leave none to any other step. A step that has a thread of its own always goes on.
+// With the pool alone, quick requests would wait for slow ones: a loop stays on the thread of the pool that began it,
+// and as many loops as the pool has threads leave none to other steps. A step that has a thread of its own always goes
+// on.
 #ifndef PROCESSOR_RUNTIME_EXECUTOR_STEP_RUNNER_H_
 #define PROCESSOR_RUNTIME_EXECUTOR_STEP_RUNNER_H_
 
@@ -15,6 +16,7 @@
 
 namespace processor {
 
+/// The closures of the step share it.
 class StepRunner : public std::enable_shared_from_this<StepRunner> {
  public:
   using Closure = std::function<void()>;
@@ -23,10 +25,10 @@ class StepRunner : public std::enable_shared_from_this<StepRunner> {
   /// `pool`: runs a closure on another thread.
   explicit StepRunner(Runner pool) : pool_(std::move(pool)) {}
 
-  /// Has a closure run soon, on some thread. Any thread may call, also after the step.
+  /// Has a closure run soon on some thread. Any thread may call, also after the step.
   void Schedule(Closure closure);
 
-  /// The step has ended: Help() returns.
+  /// Has Help() return, since the step has ended.
   void Finish();
 
   /// Runs closures until the step has ended. Called once, on the thread that waits for the step.
@@ -40,7 +42,8 @@ class StepRunner : public std::enable_shared_from_this<StepRunner> {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Closure> closures_;
-  // Every closure that waits has a thread of the pool on its way to it, but for one that is left to the thread that helps.
+  // Every closure that waits has a thread of the pool on its way to it, but for one that is left to the thread that
+  // helps.
   bool helper_is_free_ = true;
   bool finished_ = false;
 };

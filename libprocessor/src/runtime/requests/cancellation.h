@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks running work to stop: of one request, of several that run together, or of a load.
+// Asks running work to stop: that of one request, of several that run together, or of a load. Whoever starts the work
+// owns the Cancellation.
 //
-// Whoever runs a graph makes a Cancellation current on its thread. The executor finds it there and hands it on to the
-// step, whose kernels, loop conditions and functions look at it. Kernels cannot be interrupted: the work stops where it
-// looks next.
+// A thread that runs a graph makes a Cancellation current. The executor finds it there and passes it on to the step,
+// whose kernels, loop conditions and functions look at it. Kernels cannot be interrupted: the work stops where it looks
+// next.
 #ifndef PROCESSOR_RUNTIME_REQUESTS_CANCELLATION_H_
 #define PROCESSOR_RUNTIME_REQUESTS_CANCELLATION_H_
 
@@ -18,11 +19,11 @@ namespace processor {
 /// Any thread may ask and look.
 class Cancellation {
  public:
-  /// Who has to be told, as looking would come too late.
+  /// Somebody who has to be told, since looking would come too late.
   class Listener {
    public:
     virtual ~Listener() = default;
-    /// At most once, under a lock of the Cancellation: it must not be asked anything from here.
+    /// Called at most once, under a lock of the Cancellation, which must not be called from here.
     virtual void OnCancel() noexcept = 0;
   };
 
@@ -30,19 +31,19 @@ class Cancellation {
   Cancellation(const Cancellation&) = delete;
   Cancellation& operator=(const Cancellation&) = delete;
 
-  /// Asks for the end of the work. The first reason stays.
+  /// Asks the work to end. The first reason stays.
   /// \return whether this was the first.
   bool Request(const absl::Status& why) noexcept;
   bool requested() const noexcept { return requested_.load(std::memory_order_relaxed); }
-  /// OK while nobody has asked.
+  /// The reason; OK while nobody has asked.
   absl::Status why() const;
 
-  /// Has a listener told, of which there is one at a time. False if there is nothing to wait for: it has been requested.
+  /// Sets the listener, of which there is one at a time. Returns false if the end has been requested already.
   bool Listen(Listener* listener) noexcept;
-  /// When it returns, the listener is not being told and will not be.
+  /// Removes the listener, which is not being told, and will not be, when this returns.
   void Unlisten() noexcept;
 
-  /// What the work of this thread has to look at; null if nobody can stop it.
+  /// The Cancellation that the work of this thread has to look at; null if nobody can stop it.
   static Cancellation* Current() noexcept;
 
   /// Makes one current on this thread until the scope ends; null: none.
@@ -64,7 +65,7 @@ class Cancellation {
   std::atomic<bool> requested_{false};
 };
 
-/// Of work that is done for several requests at once: it is cancelled once all of them are.
+/// Stops work that is done for several requests at once, when all of them are canceled.
 class JointCancellation {
  public:
   /// `members` outlive this.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deadlines of requests: points in time that a thread can wait for, and what those hear that have missed theirs.
+// Deadlines of requests: points in time that a thread can wait for, and the status of requests that have missed theirs.
 #ifndef PROCESSOR_RUNTIME_REQUESTS_DEADLINE_H_
 #define PROCESSOR_RUNTIME_REQUESTS_DEADLINE_H_
 
@@ -12,8 +12,8 @@
 
 namespace processor {
 
-/// The point of a deadline in microseconds on CLOCK_MONOTONIC, which is the clock of steady_clock. Callers write
-/// INT64_MAX for "never": what nanoseconds cannot hold is 292 years away instead of overflowing into the past.
+/// Converts a deadline in microseconds on CLOCK_MONOTONIC, which is the clock of steady_clock. Callers write INT64_MAX
+/// for "never": a time that nanoseconds cannot hold becomes one 292 years away instead of overflowing into the past.
 inline std::chrono::steady_clock::time_point DeadlinePoint(int64_t deadline_us) {
   const int64_t clamped = std::clamp<int64_t>(deadline_us, 0, INT64_MAX / 1000);
   return std::chrono::steady_clock::time_point(std::chrono::microseconds(clamped));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exceptions as statuses, also where there is no memory left to say so: making most statuses allocates.
+// Turns exceptions into statuses, also when no memory is left: making most statuses allocates.
 #ifndef PROCESSOR_RUNTIME_REQUESTS_EXCEPTION_STATUS_H_
 #define PROCESSOR_RUNTIME_REQUESTS_EXCEPTION_STATUS_H_
 
@@ -10,16 +10,16 @@
 
 namespace processor {
 
-/// RESOURCE_EXHAUSTED, made when the library was loaded.
+/// Returns RESOURCE_EXHAUSTED, made when the library was loaded.
 const absl::Status& NoMemoryStatus() noexcept;
 
-/// A status with a text, or without it if there is no memory for one.
+/// Makes a status with a text, or without one if there is no memory for it.
 absl::Status StatusWithoutThrowing(absl::StatusCode code, std::string_view message) noexcept;
 
-/// The exception that is being handled: to be called in a handler only.
+/// Returns the status of the exception that is being handled. To be called in a handler only.
 absl::Status StatusOfException() noexcept;
 
-/// Runs `body`, which answers an absl::Status, and turns whatever comes of it into one.
+/// Runs `body`, which returns an absl::Status, and returns that status, or that of the exception that it has thrown.
 template <typename Body>
 absl::Status Attempt(Body&& body) noexcept {
   try {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The requests of a model from their admission to their end, so that one can be stopped, or all: when its deadline
-// passes, when its caller has gone, when its version goes.
+// Watches the requests of a model from their admission to their end, so that one, or all, can be stopped: when a
+// deadline passes, when a caller has gone, when a version is unloaded. The model owns it; requests own their entries.
 //
-// Every request passes here, also one that takes 20 us: it is linked into a list of its thread's and taken out again,
-// without allocating anything, and the thread that looks at deadlines is woken only for one that comes before those
-// that it knows of.
+// Every request passes here, also one that takes 20 us: it is linked into one of several lists and taken out again
+// without allocating anything, and the thread that looks at deadlines is woken only for one that comes before all that
+// it knows.
 #ifndef PROCESSOR_RUNTIME_REQUESTS_REQUEST_WATCH_H_
 #define PROCESSOR_RUNTIME_REQUESTS_REQUEST_WATCH_H_
 
@@ -22,11 +22,12 @@ namespace processor {
 
 class RequestWatch {
  public:
-  /// A request. It must be taken out before it is destroyed.
+  /// A request that is watched. It must be removed before it is destroyed.
   class Entry {
    public:
     virtual ~Entry() = default;
-    /// Ends the request with `why`, or has it ended soon. On any thread, perhaps several at once; not after Remove().
+    /// Ends the request with `why`, or has it end soon. Called on any thread, perhaps on several at once; not after
+    /// Remove().
     /// \return false if it has been stopped or answered already.
     virtual bool Stop(const absl::Status& why) noexcept = 0;
 
@@ -47,21 +48,21 @@ class RequestWatch {
   RequestWatch(const RequestWatch&) = delete;
   RequestWatch& operator=(const RequestWatch&) = delete;
 
-  /// Begins to watch a request, and gives it its number, which is never 0. `deadline_us`: when it is stopped, on
-  /// CLOCK_MONOTONIC; 0: never. Without memory or threads the deadline is not looked after while it runs.
+  /// Begins to watch a request, and gives it a number, which is never 0. `deadline_us`: when to stop it, on
+  /// CLOCK_MONOTONIC; 0: never. Without memory or threads the deadline is not watched while the request runs.
   void Add(Entry* entry, int64_t deadline_us) noexcept;
-  /// Waits until no other thread is stopping it. May be called from its Stop().
+  /// Ends watching a request, and waits until no other thread is stopping it. May be called from its Stop().
   void Remove(Entry* entry) noexcept;
 
-  /// Stops the request with that number. False if it has ended, was stopped before, or never was.
+  /// Stops the request with that number. Returns false if it has ended, was stopped before, or never existed.
   bool Stop(uint64_t number, const absl::Status& why) noexcept;
-  /// Stops all that are there.
+  /// Stops all requests that are watched.
   void StopAll(const absl::Status& why) noexcept;
 
-  /// Looks after no deadline any more.
+  /// Ends the thread that looks at deadlines.
   void End() noexcept;
 
-  /// Requests that are watched.
+  /// The number of requests that are watched.
   size_t size() const;
 
  private:

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// May requests for certain outputs of a version be run together? What the graph says of it, and what trials have shown.
+// Knows whether requests for certain outputs of a version may be run together: what the graph proves, and what trials
+// have shown. The version owns it.
 //
-// Outputs that the graph proves to depend on their own row alone take one trial, which shows that they have rows. Those
-// that it proves to depend on other rows are never run together. All others take trials, until the evidence is enough:
-// requests that differ in what they ask and in what they are answered count for much, requests of equal answers for
-// little, and those that are copies of one another only for further copies. Afterwards a sample of all runs is checked for
-// as long as the version serves; the first difference ends batching for the whole version.
+// Outputs that the graph proves to depend on their own row alone take one trial, which shows that they have rows.
+// Outputs that it proves to depend on other rows are never run together. All others take trials until the evidence is
+// sufficient: requests that differ in inputs and outputs count for much, requests with equal outputs for little, and
+// copies of one request only for further copies. Afterwards a sample of all runs is checked for as long as the version
+// serves; the first difference ends batching for the whole version.
 #ifndef PROCESSOR_RUNTIME_ROWS_OUTPUT_ROWS_H_
 #define PROCESSOR_RUNTIME_ROWS_OUTPUT_ROWS_H_
 
@@ -26,7 +27,7 @@
 
 namespace processor {
 
-/// What is known of the outputs of a version of a model. Any thread may ask and tell.
+/// What is known of the outputs of a version. Any thread may ask and tell.
 class OutputRows {
  public:
   /// How to run requests that could be run together.
@@ -43,28 +44,29 @@ class OutputRows {
     kCopies,       // all inputs are equal
   };
 
-  /// Before the first request: what the graph says of a signature's outputs. Without it nothing is proved.
+  /// Sets what the graph proves of a signature's outputs, before the first request. Without this nothing is proved.
   void SetProofs(const Signature& signature, std::vector<RowProof> proofs);
-  /// Before the first request: what may differ.
+  /// Sets how much outputs may differ, before the first request.
   void SetTolerance(const Tolerance& tolerance) { tolerance_ = tolerance; }
   const Tolerance& tolerance() const { return tolerance_; }
 
-  /// Is it of use to put the request together with others?
+  /// Whether batching the request with others is of any use.
   bool MayJoin(const DecodedRequest& request) const;
-  /// `copies`: whether the inputs of all requests are equal; asked only where it decides.
+  /// Returns how to run a batch. `copies` tells whether the inputs of all its requests are equal; it is called only if
+  /// that decides.
   template <typename Copies>
   Plan Ask(const DecodedRequest& request, Copies&& copies);
-  /// What a trial has shown. A difference stays.
+  /// Records what a trial has shown. A difference is final.
   void Tried(const DecodedRequest& request, bool agree, Likeness likeness);
-  /// What a check has shown: `differs` names an output, or is empty.
+  /// Records what a check has shown: `differs` names an output, or is empty.
   void Checked(const DecodedRequest& request, const std::string& differs);
-  /// Does the graph prove that each row depends on itself alone?
+  /// Whether the graph proves that each row depends on itself alone.
   bool IsProved(const DecodedRequest& request) const;
 
   uint64_t checks() const { return checks_.load(std::memory_order_relaxed); }
-  /// 1 once a check has shown a difference.
+  /// Whether a check has shown a difference.
   bool differed() const { return off_.load(std::memory_order_relaxed); }
-  /// For each signature whether its requests are run together, and why not.
+  /// Describes for each signature whether its requests are run together, and if not, why.
   nlohmann::ordered_json Json(const std::vector<std::unique_ptr<Signature>>& signatures) const;
 
  private:

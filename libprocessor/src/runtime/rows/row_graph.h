@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a graph between the inputs and outputs of a signature, with the bodies of functions in the place of their
-// calls, and its shapes for two numbers of rows.
+// The part of a graph between the inputs and outputs of a signature, with functions inlined, and its shapes for two
+// numbers of rows. The proof of rows owns it.
 #ifndef PROCESSOR_RUNTIME_ROWS_ROW_GRAPH_H_
 #define PROCESSOR_RUNTIME_ROWS_ROW_GRAPH_H_
 
@@ -21,23 +21,25 @@ namespace processor {
 
 class RowGraph {
  public:
-  /// \return why the graph cannot be taken apart.
+  /// Extracts the part of a signature.
+  /// \return why that is impossible.
   static absl::Status Make(const tensorflow::MetaGraphDef& meta_graph, const Signature& signature,
                            std::unique_ptr<RowGraph>* graph);
 
-  /// Infers the shapes of a node whose inputs have been visited. `open_sizes`: what sizes but that of rows are taken to be
-  /// that the signature leaves open; 0: not known. \return whether the shapes are known as far as TensorFlow can tell.
+  /// Infers the shapes of a node whose inputs have been visited. `open_sizes`: what sizes but that of rows are taken to
+  /// be that the signature leaves open; 0: not known. \return whether the shapes are known as far as TensorFlow can
+  /// tell.
   bool Visit(const tensorflow::Node& node);
 
   SizePairs Shape(const tensorflow::Node& node, int output) const;
-  /// The values of a small integer tensor that nothing but numbers of rows decides.
+  /// The values of a small integer tensor that depends on nothing but the number of rows.
   SizePairs Numbers(const tensorflow::Node& node, int output) const;
-  /// Where TensorFlow cannot tell.
+  /// Sets a shape that TensorFlow cannot infer.
   void SetShape(const tensorflow::Node& node, int output, const std::vector<SizePair>& shape);
 
-  /// Nodes after their inputs; those of loops, and what comes after them, are missing.
+  /// The nodes, each after its inputs; those of loops, and those that depend on them, are missing.
   const std::vector<const tensorflow::Node*>& order() const { return order_; }
-  /// Number of the input of the signature that a node stands for; -1: none.
+  /// The number of the signature's input that a node stands for; -1 if it stands for none.
   int InputOf(const tensorflow::Node& node) const;
   /// The node whose first output is output `index` of the signature.
   const tensorflow::Node* OutputNode(int index) const;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each op does with the rows of a request: the rules by which row_proof.h follows rows through a graph.
+// The rules by which row_proof.h follows rows through a graph: what each op does with the rows of a request.
 //
-// Shapes and values are known for two numbers of rows, so that a size that differs between the two is one that depends on
-// the number of rows.
+// Shapes and values are known for two numbers of rows: a size that differs between the two depends on the number of
+// rows.
 #ifndef PROCESSOR_RUNTIME_ROWS_ROW_RULES_H_
 #define PROCESSOR_RUNTIME_ROWS_ROW_RULES_H_
 
@@ -15,7 +15,7 @@
 
 namespace processor {
 
-/// A size or number under the first and the second number of rows. -1: not known.
+/// A size or number for the first and the second number of rows. -1: not known.
 struct SizePair {
   int64_t first = -1;
   int64_t second = -1;
@@ -25,10 +25,10 @@ struct SizePair {
   bool operator==(const SizePair& other) const { return first == other.first && second == other.second; }
 };
 
-/// Nothing where the rank is not known.
+/// The sizes of a tensor; no value if its rank is not known.
 using SizePairs = std::optional<std::vector<SizePair>>;
 
-/// What a tensor has to do with rows.
+/// How a tensor depends on the rows of a request.
 struct RowValue {
   enum class Kind {
     kFree,     // it is the same for all requests
@@ -48,29 +48,29 @@ struct RowValue {
   static RowValue Mixed(const char* why) { return {Kind::kMixed, 0, why}; }
 };
 
-/// A node as rules see it.
+/// A node as the rules see it.
 struct RowNode {
   const tensorflow::Node& node;
   std::vector<RowValue> inputs;
   std::vector<SizePairs> shapes;  // of the inputs
   SizePairs shape;                // of output 0
-  /// The numbers in a small integer tensor; nothing where they depend on more than the number of rows.
+  /// The numbers in a small integer tensor; no value if they depend on more than the number of rows.
   std::function<SizePairs(int input)> numbers;
 
   bool IsFree(int input) const { return inputs[input].kind == RowValue::Kind::kFree; }
   bool IsRows(int input) const { return inputs[input].kind == RowValue::Kind::kRows; }
   bool IsSizes(int input) const { return inputs[input].kind == RowValue::Kind::kSizes; }
   int size() const { return static_cast<int>(inputs.size()); }
-  /// -1 where it is not known.
+  /// -1 if it is not known.
   int rank(int input) const { return shapes[input].has_value() ? static_cast<int>(shapes[input]->size()) : -1; }
 };
 
 using RowRule = RowValue (*)(const RowNode& node);
 
-/// The rule of an op some of whose inputs have rows (none is kUnknown or kMixed); null where there is none.
+/// Returns the rule of an op for inputs of which some have rows, and none is kUnknown or kMixed; null if there is none.
 RowRule FindRowRule(const std::string& op);
 
-/// The rule of an op that makes rows out of their number; null where it does not.
+/// Returns the rule of an op that makes rows from their number; null if it does not.
 RowRule FindFillRule(const std::string& op);
 
 }  // namespace processor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the rules of row_rules.h share.
+// What the sources of the rules of row_rules.h share.
 #ifndef PROCESSOR_RUNTIME_ROWS_ROW_RULES_INTERNAL_H_
 #define PROCESSOR_RUNTIME_ROWS_ROW_RULES_INTERNAL_H_
 
@@ -17,13 +17,13 @@ inline constexpr char kCombines[] = "combines rows with each other";
 
 inline RowValue UnknownRank() { return RowValue::Unknown("takes a tensor of a rank that is not known"); }
 
-/// Whole numbers that depend on all rows are mostly sizes (the longest of the lists), after which scores may still depend
-/// on their own row alone; a float that does is taken for one that the scores depend on.
+/// Returns the value of a tensor that depends on all rows. Integers are mostly sizes, such as the length of the longest
+/// list, and scores may still depend on their own row alone; floats are taken to be what the scores depend on.
 inline RowValue OfFloats(tensorflow::DataType dtype, const char* why) {
   return tensorflow::DataTypeIsFloating(tensorflow::BaseType(dtype)) ? RowValue::Mixed(why) : RowValue::Unknown(why);
 }
 
-/// Are all other inputs the same for all requests?
+/// Whether all other inputs are the same for all requests.
 inline bool OnlyRows(const RowNode& n, int data) {
   for (int i = 0; i < n.size(); ++i) {
     if (i == data ? !n.IsRows(i) : !n.IsFree(i)) return false;
@@ -33,7 +33,7 @@ inline bool OnlyRows(const RowNode& n, int data) {
 
 inline int Wrap(int64_t axis, int rank) { return static_cast<int>(axis < 0 ? axis + rank : axis); }
 
-/// The axis that an input names; nothing where it is not known, or counted from the last of an unknown rank (-1).
+/// Returns the axis that an input names; no value if it is not known, or counts from the end of an unknown rank.
 inline std::optional<int> AxisOf(const RowNode& n, int input, int rank) {
   const SizePairs axis = n.numbers(input);
   if (!axis.has_value() || axis->size() != 1 || axis->front().open()) return std::nullopt;

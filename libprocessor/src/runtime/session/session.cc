@@ -108,7 +108,7 @@ absl::Status Session::Run(Handle handle, const std::vector<tensorflow::Tensor>& 
   if (cancellation == nullptr) return session_->RunCallable(handle, feeds, outputs, metadata);
   if (cancellation->requested()) return cancellation->why();
   const absl::Status status = session_->RunCallable(handle, feeds, outputs, metadata);
-  // A step that was cancelled while its last kernel ran may report success, and kernels that stop midway leave their
+  // A step that was canceled while its last kernel ran may report success, and kernels that stop midway leave their
   // outputs unfinished: nothing of it is given out.
   return cancellation->requested() ? cancellation->why() : status;
 }

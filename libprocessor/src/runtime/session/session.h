@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One TensorFlow session over devices that it does not own: its part of a model version.
+// One TensorFlow session, which a model version owns, over a device whose variables and tables it shares with others.
 //
-// It runs callables, made once per set of outputs: no name is looked up and no graph is pruned for a request. Any
-// number of threads may run at once.
+// It runs callables, each made once for a set of outputs: no name is looked up and no graph is pruned for a request.
+// Any number of threads may run them at once.
 #ifndef PROCESSOR_RUNTIME_SESSION_SESSION_H_
 #define PROCESSOR_RUNTIME_SESSION_SESSION_H_
 
@@ -32,10 +32,10 @@ const char* ExecutorName(Executor executor);
 
 struct SessionOptions {
   Executor executor = Executor::kSingleThreaded;
-  /// Of the default executor: where ops run that do not wait for each other. Null: on the calling thread. Must outlive
+  /// Where the default executor runs ops that do not depend on each other; null: on the calling thread. It must outlive
   /// the session.
   tensorflow::thread::ThreadPoolInterface* inter_op_pool = nullptr;
-  /// Of the single-threaded executor: no signature changes a variable, so that each is read once.
+  /// Tells the single-threaded executor that no signature changes a variable, so that each is read once.
   bool variables_are_constant = false;
 };
 
@@ -63,10 +63,10 @@ class Session {
   absl::Status RunTraced(const Signature& signature, const std::vector<tensorflow::Tensor>& feeds,
                          std::vector<tensorflow::Tensor>* outputs, tensorflow::StepStats* stats);
 
-  /// Of whom the memory of runs is claimed from now on; at first of nobody.
+  /// Sets the budget that pays for the memory of runs from now on; at first none does.
   void Claim(ScratchUse use);
 
-  /// For restoring, by name.
+  /// TensorFlow's session, which restores variables by name.
   tensorflow::Session* tensorflow_session() { return session_.get(); }
 
   static constexpr int kMaxCallables = 4096;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A session's place in a model: its CPUs, its thread pools, its queue with the threads that serve it, its counters.
 //
-// A slot lives as long as the model. The TensorFlow session that fills it changes with every model version, so that a
-// switch of versions starts and ends no thread. Tasks run on threads that all models of the process share, unless the
-// slot has CPUs of its own or is to have threads: those start when they are needed.
+// A model owns its slots, which live as long as it does. The TensorFlow session that fills a slot changes with every
+// model version, so that a switch of versions starts and ends no thread. Tasks run on threads that all models of the
+// process share, unless the slot has CPUs or threads of its own: those start when they are needed.
 #ifndef PROCESSOR_RUNTIME_SESSION_SESSION_SLOT_H_
 #define PROCESSOR_RUNTIME_SESSION_SESSION_SLOT_H_
 
@@ -28,13 +28,13 @@
 
 namespace processor {
 
-/// A request that waits for a session. Exactly one of Run() and Fail() is called, once, and ends it; neither throws, for
-/// nobody above a thread of a slot would catch.
+/// A request that waits for a session. Exactly one of Run() and Fail() is called, once, and ends it. Neither may throw,
+/// since nothing above a thread of a slot would catch.
 class Task {
  public:
   virtual ~Task() = default;
   virtual void Run(int session) noexcept = 0;
-  /// Ends the task without running it. May come on any thread.
+  /// Ends the task without running it. Called on any thread.
   virtual void Fail(const absl::Status& status) noexcept = 0;
 
   uint64_t id = 0;
@@ -53,8 +53,8 @@ class SessionSlot : private RequestThreads::Source {
     RequestThreads* shared = nullptr;
     std::shared_ptr<RequestThreads::Share> share;  // of the model
     int max_queue_size = 1;
-    /// Whether no more tasks run at once than it has CPUs of its own. More would not end sooner: each would take longer,
-    /// where one after the other all but the last are done earlier.
+    /// Whether no more tasks run at once than the slot has CPUs of its own. More at once would each take longer, while
+    /// one after the other all but the last end earlier.
     bool one_task_per_cpu = false;
     CpuSet cpus;
   };
@@ -62,13 +62,13 @@ class SessionSlot : private RequestThreads::Source {
   explicit SessionSlot(Options options);
   ~SessionSlot() override;
 
-  /// Queues a task: larger priority first, then first come.
+  /// Queues a task: larger priority first, then earlier arrival.
   /// \return RESOURCE_EXHAUSTED if the queue is full, CANCELLED if the slot is stopped; the task is then untouched, as
   ///         it is when this throws.
   absl::Status Submit(const std::shared_ptr<Task>& task);
 
-  /// Runs a task on a thread of the slot's own, whether or not the queue is full: for one that runs requests until none
-  /// is left, or waits for them.
+  /// Runs a task on a thread of the slot's own, even if the queue is full: for one that runs requests until none is
+  /// left, or waits for them.
   /// \return as Submit().
   absl::Status Serve(const std::shared_ptr<Task>& task);
 
@@ -77,18 +77,18 @@ class SessionSlot : private RequestThreads::Source {
 
   /// Fails all waiting tasks and refuses later ones. Running ones go on.
   void Refuse(const absl::Status& status);
-  /// After Refuse(): waits for the running tasks and ends the threads.
+  /// Waits for the running tasks and ends the threads. After Refuse().
   void Stop();
 
   void SetCpus(const CpuSet& cpus);
   CpuSet cpus() const;
 
   size_t queued() const;
-  /// Requests that wait or run: what LEAST_LOADED looks at.
+  /// The number of requests that wait or run, by which LEAST_LOADED chooses.
   std::atomic<int>& load() { return load_; }
 
   PinnedPool& intra_op_pool() { return intra_op_pool_; }
-  /// Its threads start with the first call: the library's own executor needs none.
+  /// The pool's threads start with the first call, since the library's own executor needs none.
   PinnedPool& inter_op_pool();
   SessionStats& stats() { return stats_; }
   const SessionStats& stats() const { return stats_; }
@@ -97,7 +97,7 @@ class SessionSlot : private RequestThreads::Source {
   void Work();
   void RunNext() noexcept override;
   // With `mutex_` held:
-  /// Do tasks run on threads that models share?
+  /// Whether tasks run on threads that models share.
   bool Shares() const;
   /// Whether a thread that is free may take a task.
   bool HasRoom() const;

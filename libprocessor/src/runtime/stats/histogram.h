@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Latencies in buckets that are at most 1/32 (3 %) wide. Recording is one relaxed increment; any thread may record
-// and read at any time, and a reader may miss what is being recorded.
+// Counts latencies in buckets that are at most 1/32 (3 %) wide. Recording is one relaxed increment; any thread may
+// record and read at any time, and a reader may miss what is being recorded.
 #ifndef PROCESSOR_RUNTIME_STATS_HISTOGRAM_H_
 #define PROCESSOR_RUNTIME_STATS_HISTOGRAM_H_
 
@@ -15,17 +15,19 @@ namespace processor {
 
 class Histogram {
  public:
-  /// `value` in nanoseconds; a negative one counts as 0.
+  /// Counts a value in nanoseconds; a negative one counts as 0.
   void Record(int64_t value);
 
-  /// As Prometheus has it: `counts` [bounds + 1] is how many values were at most each of the rising `bounds`, then all.
+  /// A histogram as Prometheus has it: `counts` [bounds + 1] says how many values were at most each of the rising
+  /// `bounds`, then how many there were in all.
   struct Cumulative {
     std::vector<uint64_t> counts;
     int64_t sum = 0;
   };
   Cumulative Below(const std::vector<int64_t>& bounds) const;
 
-  /// {"count", "mean", "p50", "p95", "p99", "p99.9", "max"} of several histograms taken as one, in microseconds.
+  /// Returns {"count", "mean", "p50", "p95", "p99", "p99.9", "max"} of several histograms taken as one, in
+  /// microseconds.
   static nlohmann::json SummaryUs(const std::vector<const Histogram*>& histograms);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes counted in powers of two: rows and requests of runs. Any thread may record and read at any time, and a reader may
-// miss what is being recorded.
+// Counts sizes in powers of two: rows and requests of runs. Any thread may record and read at any time, and a reader
+// may miss what is being recorded.
 #ifndef PROCESSOR_RUNTIME_STATS_SIZE_HISTOGRAM_H_
 #define PROCESSOR_RUNTIME_STATS_SIZE_HISTOGRAM_H_
 
@@ -14,7 +14,7 @@ namespace processor {
 
 class SizeHistogram {
  public:
-  /// Bucket i holds sizes above 2^(i-1) up to 2^i; the last one all above.
+  /// Bucket i holds sizes above 2^(i-1) up to 2^i; the last one holds all larger sizes.
   static constexpr int kBuckets = 18;
 
   void Record(int64_t size) {
@@ -29,7 +29,8 @@ class SizeHistogram {
   uint64_t count(int bucket) const { return counts_[bucket].load(std::memory_order_relaxed); }
   uint64_t sum() const { return sum_.load(std::memory_order_relaxed); }
 
-  /// {"count", "mean", "max", "buckets"}, where `buckets` maps the largest size of each that is not empty to its count.
+  /// Returns {"count", "mean", "max", "buckets"}, where `buckets` maps the largest size of each bucket that is not
+  /// empty to its count.
   nlohmann::ordered_json Json() const {
     nlohmann::ordered_json buckets = nlohmann::ordered_json::object();
     uint64_t all = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is counted of a session's requests. Any thread may record and read.
+// What is counted of a session's requests. The slot of the session owns it; any thread may record and read.
 #ifndef PROCESSOR_RUNTIME_STATS_STATS_H_
 #define PROCESSOR_RUNTIME_STATS_STATS_H_
 
@@ -16,10 +16,10 @@ namespace processor {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
 
-/// Nanoseconds on CLOCK_MONOTONIC.
+/// Returns the time in nanoseconds on CLOCK_MONOTONIC.
 int64_t NowNs();
 
-/// Where the time of one request went, in nanoseconds, and who ran it.
+/// Where the time of one request went, in nanoseconds, and which session and version ran it.
 struct RequestTiming {
   int session = -1;
   int64_t model_version = -1;
@@ -29,7 +29,7 @@ struct RequestTiming {
   int64_t run_ns = 0;
   int64_t encode_ns = 0;
   int64_t total_ns = 0;
-  int64_t batch_rows = 0;  // of the run it shared with others; 0: it ran alone
+  int64_t batch_rows = 0;  // rows of the batch that it ran in; 0 if it ran alone
 };
 
 class SessionStats {

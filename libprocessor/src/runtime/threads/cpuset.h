@@ -13,41 +13,41 @@
 
 namespace processor {
 
-/// CPU numbers, ascending, without repetition.
+/// CPU numbers in ascending order, without repetition.
 using CpuSet = std::vector<int>;
 
-/// The CPUs that the process may use: the affinity of its main thread, whoever asks, and so what cgroups and taskset
-/// leave, not what the machine has. Other threads may be pinned to fewer.
+/// Returns the CPUs that the process may use: the affinity of its main thread, on whichever thread this is called. That
+/// is what cgroups and taskset leave, not what the machine has. Other threads may be pinned to fewer.
 CpuSet AllowedCpus();
 
 /// Parses one group per session, separated by ';', each of CPUs and ranges separated by ',': "0-3,8;4-7,9".
 /// \return INVALID_ARGUMENT if the text does not parse, has not `num_groups` groups, or names a CPU outside `allowed`.
 absl::Status ParseCpusets(std::string_view text, int num_groups, const CpuSet& allowed, std::vector<CpuSet>* groups);
 
-/// "0-3,8".
+/// Formats CPUs, as in "0-3,8".
 std::string FormatCpuset(const CpuSet& cpus);
-/// "0-3,8;4-7".
+/// Formats groups of CPUs, as in "0-3,8;4-7".
 std::string FormatCpusets(const std::vector<CpuSet>& groups);
 
 /// Moves a thread, named by its kernel id (0: the calling one), to `cpus`; does nothing for an empty set. A thread that
-/// has ended, or a CPU that was taken away meanwhile, is no error: affinity is advice.
+/// has ended, or a CPU that was taken away, is no error: affinity is advice.
 void PinThread(int thread_id, const CpuSet& cpus);
 
-/// The CPUs of a thread, named as for PinThread(); none if it has ended.
+/// Returns the CPUs of a thread, named as for PinThread(); none if it has ended.
 CpuSet CpusOfThread(int thread_id);
 
-/// Moves the main thread, which does not change what AllowedCpus() answers until somebody else moves it.
+/// Moves the main thread, which does not change what AllowedCpus() returns until somebody else moves it.
 void PinMainThread(const CpuSet& cpus);
 
 struct CpuMove {
-  CpuSet from;  // what AllowedCpus() answers
+  CpuSet from;  // what AllowedCpus() returns
   CpuSet to;
 };
 
-/// Where PinMainThread() has moved the main thread; both empty if it is where it was.
+/// Returns where PinMainThread() has moved the main thread; both sets are empty if it has not.
 CpuMove CurrentMove();
 
-/// Kernel id of the calling thread.
+/// Returns the kernel id of the calling thread.
 int ThreadId();
 
 }  // namespace processor

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session's own pools, for the parts of one op (matrix products over many rows) and for ops that do not wait for each
-// other, and the threads a model is loaded with. Threads can be moved to other CPUs while they work.
+// A pool of threads that can be moved to other CPUs while they work. A slot owns two: for the parts of one op (matrix
+// products over many rows), and for ops that do not depend on each other. A load has pools of its own.
 #ifndef PROCESSOR_RUNTIME_THREADS_PINNED_POOL_H_
 #define PROCESSOR_RUNTIME_THREADS_PINNED_POOL_H_
 
@@ -19,11 +19,12 @@ class PinnedEnv;
 
 class PinnedPool : public tensorflow::thread::ThreadPoolInterface {
  public:
-  /// What one thread means: none, so that the work is done on the thread that asks, as small requests want it; or one of
-  /// the pool's own, as those need it who schedule while they run, or they would pile up on the stack of that thread.
+  /// What a pool of one thread means. Either it has no thread and work is done on the calling thread, which is best for
+  /// small requests; or it has one of its own, for work that schedules more work and would pile up on the caller's
+  /// stack.
   enum class Single { kCaller, kOwn };
 
-  /// `num_threads` >= 1, `cpus` as for PinThread(). `name` shows in tools such as top -H.
+  /// `num_threads` >= 1, `cpus` as for PinThread(). Tools such as top -H show `name`.
   PinnedPool(const std::string& name, int num_threads, const CpuSet& cpus, Single single = Single::kCaller);
   ~PinnedPool() override;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads of a session, which run on the same CPUs. These can change while they work.
+// Keeps the threads of a session on the same CPUs, which can change while they work. The slot or the pool of the
+// threads owns it.
 #ifndef PROCESSOR_RUNTIME_THREADS_PLACED_THREADS_H_
 #define PROCESSOR_RUNTIME_THREADS_PLACED_THREADS_H_
 
@@ -18,11 +19,10 @@ class PlacedThreads {
   PlacedThreads(const PlacedThreads&) = delete;
   PlacedThreads& operator=(const PlacedThreads&) = delete;
 
-  /// Makes room for so many. Joining needs memory without it.
+  /// Makes room for that many threads, so that joining needs no memory.
   void Reserve(size_t threads);
 
-  /// Makes the calling thread one of them, until it says that it leaves: it must before it ends, unless nothing is moved
-  /// after that.
+  /// Adds the calling thread until it leaves, which it must do before it ends unless no thread is moved after that.
   void Join();
   void Leave();
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The threads that run requests of all models of the process, where a session has no CPUs or threads of its own.
 //
-// As many requests run at a time as the process may use CPUs, however many models there are. The next thread that is free
-// goes to the model that has the fewest. Those that have run for a while do not count any more: quick requests do not wait
-// for slow ones to end. A model may fill half of what is left for slow ones, so that there is always room for another's.
+// As many requests run at a time as the process may use CPUs, however many models there are. The next free thread goes
+// to the model with the fewest running requests. Requests that have run for a while do not count any more, so that
+// quick ones do not wait for slow ones to end. A model may fill half of the room for slow requests, so that there is
+// always room for another model's.
 #ifndef PROCESSOR_RUNTIME_THREADS_REQUEST_THREADS_H_
 #define PROCESSOR_RUNTIME_THREADS_REQUEST_THREADS_H_
 
@@ -17,14 +18,15 @@
 
 namespace processor {
 
+/// Every function may be called from any thread.
 class RequestThreads {
  public:
-  /// Requests of one model that run, in all of its sessions. Guarded by the threads' lock.
+  /// The running requests of one model, in all of its sessions. Guarded by the threads' lock.
   struct Share {
     size_t running = 0;
   };
 
-  /// A queue of requests.
+  /// A queue of requests, which its owner must detach before it is destroyed.
   class Source {
    public:
     virtual ~Source() = default;
@@ -33,29 +35,29 @@ class RequestThreads {
 
    private:
     friend class RequestThreads;
-    size_t calls_ = 0;   // for a thread, not yet answered
-    size_t inside_ = 0;  // threads
+    size_t calls_ = 0;   // for a thread, which have got none yet
+    size_t inside_ = 0;  // threads in RunNext()
   };
 
-  /// Those of the process, which nothing ends.
+  /// The threads of the process, which are never destroyed.
   static RequestThreads& OfProcess();
 
-  /// `at_once`: requests that run at a time; `most`: with those that take long, but for one of each model.
+  /// `at_once`: how many requests run at a time; `most`: the same with those that take long, except one of each model.
   RequestThreads(size_t at_once, size_t most) : at_once_(at_once), most_(most) {}
-  /// When nothing is called any more: waits for its threads.
+  /// Waits for the threads. No function may be called any more.
   ~RequestThreads();
   RequestThreads(const RequestThreads&) = delete;
   RequestThreads& operator=(const RequestThreads&) = delete;
 
-  /// Has a thread call source->RunNext(), soon.
-  /// \return RESOURCE_EXHAUSTED if there is no thread and none is to be had. Nothing has happened then.
+  /// Has a thread call source->RunNext() soon.
+  /// \return RESOURCE_EXHAUSTED if there is no thread and none can be started.
   absl::Status Call(Source* source, Share* share);
 
-  /// When it returns no thread is in the source or will be.
+  /// Waits until no thread is in the source; none will enter it any more.
   void Forget(Source* source) noexcept;
 
   size_t at_once() const { return at_once_; }
-  /// Threads that there are now.
+  /// The number of threads.
   size_t threads() const;
 
  private:

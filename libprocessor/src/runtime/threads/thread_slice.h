@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How soon the kernel lets a thread run that wakes where others compute.
+// Sets how soon the kernel runs a thread that wakes on a CPU where others compute.
 #ifndef PROCESSOR_RUNTIME_THREADS_THREAD_SLICE_H_
 #define PROCESSOR_RUNTIME_THREADS_THREAD_SLICE_H_
 
@@ -7,12 +7,13 @@
 
 namespace processor {
 
-/// Sets the slice of time that a thread, named by its kernel id (0: the calling one), asks for; 0: the kernel's own, some
-/// milliseconds. Whoever asks for less is let in sooner and gets no more of the CPU. Linux 6.12 and later; advice, and no
-/// error, anywhere else. Threads of other policies than the usual one are left as they are.
+/// Sets the time slice that a thread, named by its kernel id (0: the calling one), asks for; 0: the kernel's default of
+/// some milliseconds. A thread with a shorter slice runs sooner, and gets no larger share of the CPU. This has an
+/// effect on Linux 6.12 and later, and is ignored elsewhere. Threads of other scheduling policies than the default are
+/// left unchanged.
 void SetSlice(int thread_id, int64_t slice_ns);
 
-/// What a thread asks for [ns]; 0 where the kernel does not tell.
+/// Returns the time slice [ns] that a thread asks for; 0 if the kernel does not tell.
 int64_t SliceOfThread(int thread_id);
 
 }  // namespace processor

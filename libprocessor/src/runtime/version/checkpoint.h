@@ -10,16 +10,17 @@
 
 namespace processor {
 
+/// A checkpoint, and later ones that cannot be served.
 struct Checkpoint {
   std::string prefix;             // ".../model.ckpt-1200", without ".index"
   int64_t step = -1;              // 1200
-  int64_t incomplete_step = -1;   // of the newest one that is later than `step` and lacks data files; -1: none
-  int64_t incremental_step = -1;  // of the newest incremental checkpoint that is later than `step`; -1: none
+  int64_t incomplete_step = -1;   // the newest one later than `step` that lacks data files; -1: none
+  int64_t incremental_step = -1;  // the newest incremental checkpoint later than `step`; -1: none
 };
 
 /// Finds the full checkpoint with the largest step in the newest sub-folder of `dir` that holds a file named
-/// "checkpoint", or in `dir` itself if it holds one and no sub-folder does. A checkpoint whose data files are not all
-/// there is passed over.
+/// "checkpoint", or in `dir` itself if it holds one and no sub-folder does. A checkpoint that lacks data files is
+/// passed over.
 /// \return NOT_FOUND if there is none (yet).
 absl::Status FindCheckpoint(const std::string& dir, Checkpoint* checkpoint);
 

@@ -13,7 +13,7 @@
 namespace processor {
 
 /// Reads the graph that is tagged "serve".
-/// \return NOT_FOUND for a missing folder or file, DATA_LOSS or what TensorFlow says for a damaged one.
+/// \return NOT_FOUND for a missing folder or file, DATA_LOSS or TensorFlow's status for a damaged one.
 absl::Status ReadSavedModel(const std::string& dir, tensorflow::MetaGraphDef* meta_graph);
 
 /// Checks that TensorFlow has every op of the graph.
@@ -21,21 +21,21 @@ absl::Status ReadSavedModel(const std::string& dir, tensorflow::MetaGraphDef* me
 absl::Status CheckOps(const tensorflow::GraphDef& graph);
 
 /// Gives look-up tables without a shared name one, so that all sessions over one ResourceMgr see the same table: such a
-/// table would belong to the kernel that made it, and only the session that initialised it would find anything in it.
+/// table would belong to the kernel that made it, and only the session that initialized it would find anything in it.
 void ShareTables(tensorflow::GraphDef* graph);
 
 /// Gives inputs of signatures the dtypes that their tensors have in the graph. They differ only in a damaged model, but
 /// TensorFlow does not compare what it is fed: a kernel would end the process.
 void TakeInputDtypesOfGraph(tensorflow::MetaGraphDef* meta_graph);
 
-/// Restores the variables from `checkpoint_prefix` (empty: those of the SavedModel), then runs the initialiser that
+/// Restores the variables from `checkpoint_prefix` (empty: those of the SavedModel), then runs the initializer that
 /// fills tables from assets.
 absl::Status RestoreVariables(const std::string& dir, const std::string& checkpoint_prefix,
                               const tensorflow::MetaGraphDef& meta_graph,
                               const tensorflow::thread::ThreadPoolOptions& threads, tensorflow::Session* session);
 
-/// Do the signatures change what outlives a request (variables, tables, queues)? Inputs must be copied then, since the
-/// caller's memory is only lent and might be kept, and variables may not be taken for constants.
+/// Whether the signatures change state that outlives a request (variables, tables, queues). If so, inputs must be
+/// copied, since the caller's memory is only lent and might be kept, and variables may not be treated as constants.
 bool WritesState(const tensorflow::MetaGraphDef& meta_graph);
 
 }  // namespace processor

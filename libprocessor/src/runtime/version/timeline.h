@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Step statistics of chosen requests, one file each, for the tools that draw them.
+// Writes step statistics of chosen requests, one file each, for tools that draw them. The model owns it; any thread may
+// call.
 #ifndef PROCESSOR_RUNTIME_VERSION_TIMELINE_H_
 #define PROCESSOR_RUNTIME_VERSION_TIMELINE_H_
 
@@ -15,10 +16,10 @@ class Timeline {
  public:
   explicit Timeline(const TimelineConfig& config) : config_(config) {}
 
-  /// Counts one request; answers its number in the timeline if it is to be traced, else -1.
+  /// Counts one request; returns its number in the timeline if it is to be traced, else -1.
   int64_t Next();
 
-  /// Writes `<path>/timeline-<number>`, a serialised StepStats. A failure is logged: the request was answered.
+  /// Writes `<path>/timeline-<number>`, a serialized StepStats. A failure is logged, since the request was answered.
   void Write(int64_t number, const tensorflow::StepStats& stats) const;
 
  private:

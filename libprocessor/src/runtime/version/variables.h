@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks at the variables that were restored, since restoring does not.
+// Checks the variables that were restored, since restoring does not.
 #ifndef PROCESSOR_RUNTIME_VERSION_VARIABLES_H_
 #define PROCESSOR_RUNTIME_VERSION_VARIABLES_H_
 
@@ -9,8 +9,8 @@
 
 namespace processor {
 
-/// Compares every resource variable with the shape that the graph declares for it: assigning a value of another shape
-/// is no error to TensorFlow, so that a checkpoint of another model would be found out by requests.
+/// Compares every resource variable with the shape that the graph declares for it. TensorFlow assigns values of other
+/// shapes without an error, so that a checkpoint of another model would only make requests fail.
 /// \return INVALID_ARGUMENT that names the variable.
 absl::Status CheckVariableShapes(const tensorflow::GraphDef& graph, tensorflow::ResourceMgr& resources);
 

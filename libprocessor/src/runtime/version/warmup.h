@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs requests on every session of a version before it serves, so that no client pays for first touches.
+// Runs requests on every session of a version before it serves, so that no client pays for the first use.
 #ifndef PROCESSOR_RUNTIME_VERSION_WARMUP_H_
 #define PROCESSOR_RUNTIME_VERSION_WARMUP_H_
 
@@ -11,12 +11,13 @@
 
 namespace processor {
 
-/// Takes the requests from, in this order, `config.warmup_file_name` (one serialised eas PredictRequest, or TFRecords of PredictionLog), the model's
-/// assets.extra/tf_serving_warmup_requests, or the default signature (ones, empty strings, open dimensions 1).
+/// Warms up a version. Takes the requests from, in this order, `config.warmup_file_name` (one serialized eas
+/// PredictRequest, or TFRecords of PredictionLog), the model's assets.extra/tf_serving_warmup_requests, or the default
+/// signature (ones, empty strings, open dimensions 1).
 ///
-/// Requests from a file must succeed. A generated one may not be what the model takes: its failure is an outcome, which
-/// `version.warmup_outcome` tells, and no reason to refuse the model.
-/// \return the fault of a file or its requests; why it is not wanted any more, as CheckWanted().
+/// Requests from a file must succeed. A generated request may not be what the model takes: its failure is told in
+/// `version.warmup_outcome`, and is no reason to refuse the model.
+/// \return the fault of a file or its requests; why the load was given up, as CheckWanted().
 absl::Status WarmUp(const ModelConfig& config, const std::string& base_dir, size_t num_sessions,
                     const Cancellation& cancellation, ModelVersion& version);
 
