@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from graph_tools.analysis.flat import Flat
 from graph_tools.graph import Output, skip
 from graph_tools.recognition.flat_patterns import PRODUCT, rank, sum_over, transposed, view_of
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 from graph_tools.rewriting.pattern import Value, op
 
 
@@ -32,22 +33,22 @@ class FieldPairs:
         return [i * len(self.fields) + j for i, j in self.pairs]
 
 
-def field_pairs(flat: Flat, first: Output, second: Output) -> FieldPairs | str | None:
+def field_pairs(flat: Flat, first: Output, second: Output) -> Outcome[FieldPairs]:
     """Take two joined lists apart."""
     one, other = _joined(flat, first), _joined(flat, second)
     if one is None or other is None or len(one) != len(other):
-        return None
+        return NoMatch()
     fields = list(dict.fromkeys([*one, *other]))
     shapes = {tuple(flat.known(each)) for each in fields}
     if len(fields) < 2:
-        return None
+        return NoMatch()
     if len(shapes) > 1:
-        return f"shapes of '{fields[0].node}' and others differ, expected vectors of one size"
+        return Refused(f"shapes of '{fields[0].node}' and others differ, expected vectors of one size")
     dim = shapes.pop()[-1]
     if not dim or not all(flat.is_float(each) for each in fields):
-        return f"shape or dtype of '{fields[0].node}' is not known"
+        return Refused(f"shape or dtype of '{fields[0].node}' is not known")
     pairs = [(fields.index(a), fields.index(b)) for a, b in zip(one, other, strict=True)]
-    return FieldPairs(fields, pairs, dim)
+    return Found(FieldPairs(fields, pairs, dim))
 
 
 def _joined(flat: Flat, output: Output) -> list[Output] | None:

@@ -9,9 +9,9 @@ from graph_tools.analysis.ranges import RangeFinder
 from graph_tools.graph import Graph, Node, Output, attribute, constant_list, operand, skip, source
 from graph_tools.model import Model
 from graph_tools.rewriting.matcher import GraphFacts, Pattern
-from graph_tools.rewriting.outcome import Found
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 from graph_tools.rewriting.pattern import const, op, value
-from graph_tools.rewriting.protocol import Pass
+from graph_tools.rewriting.protocol import SitePass
 from graph_tools.rewriting.replace import replace_output
 
 _WHY = "rows are gathered from the variable itself"
@@ -22,7 +22,7 @@ _NEGATIVE = op("Less", _IDS, const(0), waits=True)
 _REPAIRED = Pattern(op("Select|SelectV2", _NEGATIVE, op("Add|AddV2", _IDS, value(), waits=True), _IDS, waits=True))
 
 
-class CollapseNegativeIndexFixup(Pass):
+class CollapseNegativeIndexFixup(SitePass[Output]):
     """Gather from a variable in one node, and drop the repair of negative ids where no id can be negative.
 
     Before: `ReadVariableOp → GatherV2(…, SelectV2(ids < 0, ids + n, ids), axis 0)`, as Keras 3 exports an Embedding.
@@ -38,42 +38,39 @@ class CollapseNegativeIndexFixup(Pass):
         self._written = model.written_variables()
         return [node.name for node in model.graph.of("GatherV2", "ResourceGather")]
 
-    def check(self, model: Model, site: str) -> str | None:
+    def match(self, model: Model, site: str) -> Outcome[Output]:
         graph = model.graph
         gather = graph[site]
         kept = _fixed_ids(graph, gather)
-        negative = None
-        if kept is not None and not RangeFinder(model).is_nonnegative(kept):
-            negative = f"ids '{kept}' may be negative: their repair stays"
+        needs_repair = kept is None or not RangeFinder(model).is_nonnegative(kept)
         if gather.op == "ResourceGather":
-            return "" if kept is None else negative
+            if kept is None:
+                return NoMatch()
+            return Refused(f"ids '{kept}' may be negative: their repair stays") if needs_repair else Found(kept)
         read = source(graph, gather.inputs[0], "ReadVariableOp")
         if read is None:
-            return ""
+            return NoMatch()
         if constant_list(graph, gather.inputs[2]) != [0]:
-            return f"gathers along axis {constant_list(graph, gather.inputs[2])}, expected the first"
+            return Refused(f"gathers along axis {constant_list(graph, gather.inputs[2])}, expected the first")
         if attribute(gather, "batch_dims", 0):
-            return f"has {attribute(gather, 'batch_dims')} batch dimensions, expected none"
+            return Refused(f"has {attribute(gather, 'batch_dims')} batch dimensions, expected none")
         if attribute(gather, "Tindices").name not in {"int32", "int64"}:
-            return f"ids are {attribute(gather, 'Tindices').name}, expected int32 or int64"
+            return Refused(f"ids are {attribute(gather, 'Tindices').name}, expected int32 or int64")
         if operand(graph, read, 0).node in self._written:
-            return f"variable '{operand(graph, read, 0).node}' is written while it is served"
-        return None
+            return Refused(f"variable '{operand(graph, read, 0).node}' is written while it is served")
+        return Found(gather.inputs[1] if kept is None or needs_repair else kept)
 
-    def rewrite(self, model: Model, site: str) -> None:
+    def rewrite(self, model: Model, site: str, found: Output) -> None:  # type: ignore[override]
         graph = model.graph
         gather = graph[site]
-        ids, kept = gather.inputs[1], _fixed_ids(graph, gather)
-        if kept is not None and RangeFinder(model).is_nonnegative(kept):
-            ids = kept
         if gather.op == "ResourceGather":
-            replace_output(model, skip(graph, gather.inputs[1]), ids, attribute(gather, "Tindices"), _FIXUP)
+            replace_output(model, skip(graph, gather.inputs[1]), found, attribute(gather, "Tindices"), _FIXUP)
             return
         read = source(graph, gather.inputs[0], "ReadVariableOp")
         assert read is not None
         dtype = attribute(gather, "Tparams")
         attrs = {"dtype": dtype, "Tindices": attribute(gather, "Tindices"), "batch_dims": 0, "validate_indices": True}
-        made = graph.add("ResourceGather", [read.inputs[0], ids], name=f"{site}/gather", attrs=attrs)
+        made = graph.add("ResourceGather", [read.inputs[0], found], name=f"{site}/gather", attrs=attrs)
         replace_output(model, gather.output(), made.output(), dtype, _WHY)
 
 

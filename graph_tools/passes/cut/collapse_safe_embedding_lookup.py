@@ -12,14 +12,15 @@ from graph_tools.graph import Graph, Output, attribute
 from graph_tools.model import Model
 from graph_tools.recognition.lookups.safe_lookup import SEGMENTS, Finders, SafeLookup, find_safe_lookup
 from graph_tools.rewriting.add_nodes import add_element, add_first_column, int32_scalar, shared_const
-from graph_tools.rewriting.protocol import Pass
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
+from graph_tools.rewriting.protocol import SitePass
 from graph_tools.rewriting.replace import replace_output, sweep
 from graph_tools.rewriting.sizes import add_size, drop_same_shape_reshapes
 
 _WHY = "a shorter safe_embedding_lookup_sparse gives the same rows"
 
 
-class CollapseSafeEmbeddingLookup(Pass):
+class CollapseSafeEmbeddingLookup(SitePass[SafeLookup]):
     """Replace the 60 nodes of a safe_embedding_lookup_sparse by three to ten.
 
     Before: `SparseReshape → GreaterEqual, Where, Reshape, GatherV2, GatherV2 → SparseFillEmptyRows → Unique →
@@ -35,30 +36,27 @@ class CollapseSafeEmbeddingLookup(Pass):
     name = "collapse_safe_embedding_lookup"
 
     def candidates(self, model: Model) -> Iterable[str]:
-        self._found: dict[str, SafeLookup] = {}
         return [node.name for node in model.graph.of(*SEGMENTS)]
 
-    def check(self, model: Model, site: str) -> str | None:
+    def match(self, model: Model, site: str) -> Outcome[SafeLookup]:
         finders = Finders(model)
-        lookup = find_safe_lookup(model, site, finders)
-        if isinstance(lookup, str):
-            return lookup
-        handle = lookup.rows.handle(model.graph)
+        found = find_safe_lookup(model, site, finders)
+        if not isinstance(found, Found):
+            return found
+        handle = found.value.rows.handle(model.graph)
         if handle is not None and handle.node in self._written(model):
-            return f"variable '{handle.node}' is written while it is served"
-        if _is_short(model, lookup, finders):
-            return ""
-        self._found[site] = lookup
-        return None
+            return Refused(f"variable '{handle.node}' is written while it is served")
+        if _is_short(model, found.value, finders):
+            return NoMatch()
+        return found
 
     def _written(self, model: Model) -> set[str]:
         if getattr(self, "_written_at", None) is not model:
             self._written_at, self._names = model, model.written_variables()
         return self._names
 
-    def rewrite(self, model: Model, site: str) -> None:
-        lookup = self._found.pop(site)
-        graph = model.graph
+    def rewrite(self, model: Model, site: str, found: SafeLookup) -> None:  # type: ignore[override]
+        lookup, graph = found, model.graph
         name = lookup.output.node
         if lookup.drops_negative and Finders(model).ranges.is_nonnegative(lookup.ids):
             lookup.mask = None

@@ -13,14 +13,15 @@ from graph_tools.recognition.lookups.columns import Column, find_column
 from graph_tools.recognition.lookups.safe_lookup import SEGMENTS, Finders, SafeLookup, find_safe_lookup
 from graph_tools.rewriting.add_nodes import add_reshape, int32_scalar, shared_const
 from graph_tools.rewriting.chains import clone_chain
-from graph_tools.rewriting.protocol import Pass
+from graph_tools.rewriting.outcome import Found, Outcome, Refused
+from graph_tools.rewriting.protocol import SitePass
 from graph_tools.rewriting.replace import replace_output
 from graph_tools.rewriting.sizes import drop_same_shape_reshapes
 
 _WHY = "a column of one value per row needs no sparse tensor"
 
 
-class CollapseSingleValuedColumns(Pass):
+class CollapseSingleValuedColumns(SitePass[tuple[SafeLookup, Column]]):
     """Replace the sparse round trip of a column with one value per row by a lookup and a Select.
 
     Before: `x [batch, 1] → NotEqual '' → Where → GatherNd → hash → SparseReshape → GreaterEqual, Where, GatherV2 →
@@ -34,27 +35,27 @@ class CollapseSingleValuedColumns(Pass):
     name = "collapse_single_valued_columns"
 
     def candidates(self, model: Model) -> Iterable[str]:
-        self._found: dict[str, tuple[SafeLookup, Column]] = {}
         return [node.name for node in model.graph.of(*SEGMENTS)]
 
-    def check(self, model: Model, site: str) -> str | None:
+    def match(self, model: Model, site: str) -> Outcome[tuple[SafeLookup, Column]]:
         finders = Finders(model)
-        lookup = find_safe_lookup(model, site, finders)
-        if isinstance(lookup, str):
-            return lookup
-        column = find_column(model, lookup.indices, lookup.ids, lookup.shape, finders)
-        if isinstance(column, str):
-            return column
+        outcome = find_safe_lookup(model, site, finders)
+        if not isinstance(outcome, Found):
+            return outcome
+        lookup = outcome.value
+        columns = find_column(model, lookup.indices, lookup.ids, lookup.shape, finders)
+        if not isinstance(columns, Found):
+            return columns
+        column = columns.value
         shape = finders.sizes.of(column.dense) or ()
         if len(shape) != 2 or shape[1] != 1:
-            return f"'{column.dense}' holds {_count(shape)} values per row, expected one"
+            return Refused(f"'{column.dense}' holds {_count(shape)} values per row, expected one")
         if lookup.mask is not None and not lookup.drops_negative:
-            return f"'{lookup.mask}' drops entries for another reason than a negative id"
-        self._found[site] = lookup, column
-        return None
+            return Refused(f"'{lookup.mask}' drops entries for another reason than a negative id")
+        return Found((lookup, column))
 
-    def rewrite(self, model: Model, site: str) -> None:
-        lookup, column = self._found.pop(site)
+    def rewrite(self, model: Model, site: str, found: tuple[SafeLookup, Column]) -> None:  # type: ignore[override]
+        lookup, column = found
         graph, ranges = model.graph, Finders(model).ranges
         dtype = lookup.rows.dtype(graph)
         name = lookup.output.node

@@ -10,13 +10,14 @@ from graph_tools.model import Model
 from graph_tools.recognition.lookups.columns import Column, find_column
 from graph_tools.recognition.lookups.safe_lookup import Finders
 from graph_tools.rewriting.chains import clone_chain
-from graph_tools.rewriting.protocol import Pass
+from graph_tools.rewriting.outcome import Found, Outcome, Refused
+from graph_tools.rewriting.protocol import SitePass
 from graph_tools.rewriting.replace import replace_output
 
 _WHY = "a column that is dense in the end need not be sparse between"
 
 
-class CollapseSparseToDense(Pass):
+class CollapseSparseToDense(SitePass[Column]):
     """Replace the way of a dense column through a sparse tensor and back by a Select.
 
     Before: `x → NotEqual '' → Where → GatherNd → hash → SparseToDense(default -1) → OneHot`, an indicator column.
@@ -26,23 +27,20 @@ class CollapseSparseToDense(Pass):
     name = "collapse_sparse_to_dense"
 
     def candidates(self, model: Model) -> Iterable[str]:
-        self._found: dict[str, Column] = {}
         return [node.name for node in model.graph.of("SparseToDense")]
 
-    def check(self, model: Model, site: str) -> str | None:
+    def match(self, model: Model, site: str) -> Outcome[Column]:
         node = model.graph[site]
         finders = Finders(model)
         found = find_column(model, node.inputs[0], node.inputs[2], node.inputs[1], finders)
-        if isinstance(found, str):
+        if not isinstance(found, Found):
             return found
         default = constant(model.graph, node.inputs[3])
         if default is None or default.ndim:
-            return f"default value '{node.inputs[3]}' is no constant"
-        self._found[site] = found
-        return None
+            return Refused(f"default value '{node.inputs[3]}' is no constant")
+        return found
 
-    def rewrite(self, model: Model, site: str) -> None:
-        found = self._found.pop(site)
+    def rewrite(self, model: Model, site: str, found: Column) -> None:  # type: ignore[override]
         graph = model.graph
         node = graph[site]
         ids: Output = clone_chain(graph, found.chain, found.values, node.inputs[2], found.dense)

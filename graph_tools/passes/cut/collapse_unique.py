@@ -8,13 +8,14 @@ from collections.abc import Iterable
 from graph_tools.graph import Graph, Node, attribute, constant_list
 from graph_tools.model import Model
 from graph_tools.recognition.lookups.safe_lookup import SEGMENTS, Finders, Rows, find_rows
-from graph_tools.rewriting.protocol import Pass
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
+from graph_tools.rewriting.protocol import SitePass
 from graph_tools.rewriting.replace import replace_output
 
 _WHY = "ids are looked up without making them unique"
 
 
-class CollapseUnique(Pass):
+class CollapseUnique(SitePass[tuple[Rows, list[Node]]]):
     """Remove the Unique around a lookup, which pays while training, where each gradient row must come once.
 
     Before: `Unique → ResourceGather → GatherV2(…, idx)` or `Unique → ResourceGather → SparseSegmentSum(…, idx, rows)`.
@@ -28,40 +29,39 @@ class CollapseUnique(Pass):
 
     def candidates(self, model: Model) -> Iterable[str]:
         self._written = model.written_variables()
-        self._found: dict[str, tuple[Rows, list[Node]]] = {}
         return [node.name for node in model.graph.of("Unique")]
 
-    def check(self, model: Model, site: str) -> str | None:
+    def match(self, model: Model, site: str) -> Outcome[tuple[Rows, list[Node]]]:
         graph = model.graph
         unique = graph[site]
         users = [user for user, _ in graph.uses(unique.output(1))]
         if not users:
-            return ""
+            return NoMatch()
         finders = Finders(model)
         found: Rows | None = None
         for user in users:
             if user.op not in {"GatherV2", *SEGMENTS}:
-                return f"'{user.name}' ({user.op}) uses the numbers of the ids as well"
+                return Refused(f"'{user.name}' ({user.op}) uses the numbers of the ids as well")
             if user.op == "GatherV2" and constant_list(graph, user.inputs[2]) != [0]:
-                return f"'{user.name}' gathers along another axis than the first"
+                return Refused(f"'{user.name}' gathers along another axis than the first")
             rows = find_rows(model, user.inputs[0], user.inputs[1], finders)
-            if isinstance(rows, str):
-                return rows or f"'{user.name}' gathers from '{user.inputs[0]}', which is no lookup of the ids"
-            if user.op in SEGMENTS and rows.gather.op == "SparseLookup":
-                return f"'{user.name}' needs the numbers of rows, which a table with keys has not"
-            found = rows
+            if isinstance(rows, NoMatch):
+                return Refused(f"'{user.name}' gathers from '{user.inputs[0]}', which is no lookup of the ids")
+            if isinstance(rows, Refused):
+                return rows
+            if user.op in SEGMENTS and rows.value.gather.op == "SparseLookup":
+                return Refused(f"'{user.name}' needs the numbers of rows, which a table with keys has not")
+            found = rows.value
         assert found is not None
         handle = found.handle(graph)
         if handle is not None and handle.node in self._written:
-            return f"variable '{handle.node}' is written while it is served"
-        self._found[site] = found, users
-        return None
+            return Refused(f"variable '{handle.node}' is written while it is served")
+        return Found((found, users))
 
-    def rewrite(self, model: Model, site: str) -> None:
-        rows, users = self._found.pop(site)
-        graph = model.graph
+    def rewrite(self, model: Model, site: str, found: tuple[Rows, list[Node]]) -> None:  # type: ignore[override]
+        rows, users = found
         for user in users:
-            _rewrite_user(model, graph, rows, user)
+            _rewrite_user(model, model.graph, rows, user)
 
 
 def _rewrite_user(model: Model, graph: Graph, rows: Rows, user: Node) -> None:

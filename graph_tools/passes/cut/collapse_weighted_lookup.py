@@ -21,9 +21,9 @@ from graph_tools.recognition.lookups.safe_lookup import (
 )
 from graph_tools.rewriting.add_nodes import int32_scalar, shared_const
 from graph_tools.rewriting.matcher import GraphFacts, Match, Pattern
-from graph_tools.rewriting.outcome import Found
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 from graph_tools.rewriting.pattern import const, op, value
-from graph_tools.rewriting.protocol import Pass
+from graph_tools.rewriting.protocol import SitePass
 from graph_tools.rewriting.replace import replace_output
 from graph_tools.rewriting.sizes import drop_same_shape_reshapes
 
@@ -77,7 +77,7 @@ _INDICES, _VALUES = value(), value()
 _KEPT_INDICES, _KEPT_VALUES = Pattern(kept(_INDICES)), Pattern(kept(_VALUES))
 
 
-class CollapseWeightedLookup(Pass):
+class CollapseWeightedLookup(SitePass[Weighted]):
     """Drop entries of a weighted lookup by one mask, and look ids up without Unique.
 
     Before: `ids ≥ 0 → Where, Reshape, GatherV2 …` and `weights > 0 → Where, Reshape, GatherV2 …`, each once for ids and
@@ -90,22 +90,19 @@ class CollapseWeightedLookup(Pass):
 
     def candidates(self, model: Model) -> Iterable[str]:
         self._written = model.written_variables()
-        self._found: dict[str, Weighted] = {}
         fills = model.graph.of("SparseFillEmptyRows")
         return [node.name for node in fills if attribute(node, "T").is_floating]
 
-    def check(self, model: Model, site: str) -> str | None:
+    def match(self, model: Model, site: str) -> Outcome[Weighted]:
         found = _find(model, model.graph[site])
-        if isinstance(found, str):
+        if not isinstance(found, Found):
             return found
-        handle = found.rows.handle(model.graph)
+        handle = found.value.rows.handle(model.graph)
         if handle is not None and handle.node in self._written:
-            return f"variable '{handle.node}' is written while it is served"
-        self._found[site] = found
-        return None
+            return Refused(f"variable '{handle.node}' is written while it is served")
+        return found
 
-    def rewrite(self, model: Model, site: str) -> None:
-        found = self._found.pop(site)
+    def rewrite(self, model: Model, site: str, found: Weighted) -> None:  # type: ignore[override]
         graph = model.graph
         ids_dtype, dtype = attribute(found.ids_fill, "T"), attribute(found.weights_fill, "T")
         indices, ids, weights = found.indices, found.ids, found.weights
@@ -141,29 +138,30 @@ class CollapseWeightedLookup(Pass):
                     replace_output(model, old.output(port), new.output(port), kind, _WHY)
 
 
-def _find(model: Model, weights_fill: Node) -> Weighted | str:
+def _find(model: Model, weights_fill: Node) -> Outcome[Weighted]:
     graph, finders = model.graph, Finders(model)
     product = Match(finders, {_WEIGHTS_FILL: weights_fill.output()}).above(_PRODUCT)
     if product is None:
-        return ""
+        return NoMatch()
     gathered, column = product.node(_GATHERED), product[_COLUMN]
     rows = find_rows(model, gathered.inputs[0], gathered.inputs[1], finders)
-    if isinstance(rows, str):
+    if not isinstance(rows, Found):
         return rows
-    ids_fill = source(graph, rows.ids, "SparseFillEmptyRows")
-    if ids_fill is None or skip(graph, rows.ids).port != 1:
-        return f"ids '{rows.ids}' are not filled, expected SparseFillEmptyRows as of their weights"
+    ids_fill = source(graph, rows.value.ids, "SparseFillEmptyRows")
+    if ids_fill is None or skip(graph, rows.value.ids).port != 1:
+        return Refused(f"ids '{rows.value.ids}' are not filled, expected SparseFillEmptyRows as of their weights")
     ids, weights = _entries(finders, ids_fill), _entries(finders, weights_fill)
     shapes = [operand(graph, one, 2) for one in (ids_fill, weights_fill)]
     if ids[0] != weights[0] or shapes[0] != shapes[1] or len(ids[2]) != len(weights[2]):
-        return f"ids of '{ids_fill.name}' and weights of '{weights_fill.name}' are not of one sparse tensor"
+        return Refused(f"ids of '{ids_fill.name}' and weights of '{weights_fill.name}' are not of one sparse tensor")
     if ids[2] != weights[2]:
-        return f"ids of '{ids_fill.name}' and weights of '{weights_fill.name}' are dropped by different masks"
+        return Refused(f"ids of '{ids_fill.name}' and weights of '{weights_fill.name}' are dropped by different masks")
     checks = _checks(finders, ids[2], weights[1])
     if isinstance(checks, str):
-        return checks
+        return Refused(checks)
     indices, shape, _ = peel_reshapes(graph, ids[0], shapes[0], finders.sizes)
-    return Weighted(ids_fill, weights_fill, indices, ids[1], weights[1], shape, checks, rows, gathered, column)
+    whole = Weighted(ids_fill, weights_fill, indices, ids[1], weights[1], shape, checks, rows.value, gathered, column)
+    return Found(whole)
 
 
 def _entries(facts: GraphFacts, fill: Node) -> tuple[Output, Output, list[Output]]:

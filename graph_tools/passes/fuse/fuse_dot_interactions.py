@@ -68,9 +68,10 @@ class FuseDotInteractions(InteractionPass):
 
 def _inner_products(flat: Flat, root: Output) -> Outcome[Fusion]:
     found = _INNER.match(flat, root)
-    pairs = field_pairs(flat, found.value[_FIRST], found.value[_SECOND]) if isinstance(found, Found) else None
-    if pairs is None or isinstance(pairs, str):
-        return Refused(pairs) if pairs else NoMatch()
+    outcome = field_pairs(flat, found.value[_FIRST], found.value[_SECOND]) if isinstance(found, Found) else NoMatch()
+    if not isinstance(outcome, Found):
+        return outcome
+    pairs = outcome.value
     given = joined(flat, pairs.fields)
     attrs = {"pairs": pairs.numbers(), "num_fields": len(pairs.fields), "dim": pairs.dim}
     return Found(Fusion(root, "RecDotInteraction", [given], attrs, (None, len(pairs.pairs))))
@@ -116,46 +117,47 @@ def _picked_products(flat: Flat, root: Output) -> Outcome[Fusion]:
     count = flat.known(fields)[1]
     if not count or not flat.is_float(fields):
         return Refused(f"'{fields.node}' is not float32 with a known number of vectors")
-    picked = _picked(flat, found.value, root, count)
-    if isinstance(picked, str):
-        return Refused(picked)
+    outcome = _picked(flat, found.value, root, count)
+    if not isinstance(outcome, Found):
+        return outcome
+    picked = outcome.value
     given, dim = fields_input(flat, fields)
     attrs = {"pairs": picked, "num_fields": count, "dim": dim}
     return Found(Fusion(root, "RecDotInteraction", [given], attrs, (None, len(picked))))
 
 
-def _picked(flat: Flat, match: Match, root: Output, count: int) -> list[int] | str:
+def _picked(flat: Flat, match: Match, root: Output, count: int) -> Outcome[list[int]]:
     """List the pairs whose products a node gives for each row, -1 for a zero."""
     choice = match[_CHOICE]
     if _GATHERED in match:
         return _gathered(flat, flat.graph[root.node], count)
     mask = matrix_of(flat, choice, count)
     if mask is None:
-        return f"mask '{choice.node}' does not follow from constants"
+        return Refused(f"mask '{choice.node}' does not follow from constants")
     if _MASKED in match:
         if not np.isin(mask, (0, 1)).all():
-            return f"'{choice.node}' has other numbers than 0 and 1"
+            return Refused(f"'{choice.node}' has other numbers than 0 and 1")
     elif flat.scalar(match[_OTHER]) != 0.0 or flat.graph[root.node].op == "Select":
-        return f"'{match[_OTHER].node}' is not zero, expected so of what is not picked"
+        return Refused(f"'{match[_OTHER].node}' is not zero, expected so of what is not picked")
     keeps = (mask != 0) != (_SELECTED_ELSE in match)
-    return [int(i) if keep else -1 for i, keep in enumerate(keeps.ravel())]
+    return Found([int(i) if keep else -1 for i, keep in enumerate(keeps.ravel())])
 
 
-def _gathered(flat: Flat, node: Node, count: int) -> list[int] | str:
+def _gathered(flat: Flat, node: Node, count: int) -> Outcome[list[int]]:
     axis, sizes = flat.shapes.numbers(node.inputs[2]), flat.known(node.inputs[0])
     indices = flat.values.constant(node.inputs[1])
     if axis == [1] and sizes[1:] == [count * count]:
         if indices is None:
             indices = _where(flat, node.inputs[1], count)
         if indices is None or indices.ndim != 1 or not ((indices >= 0) & (indices < count * count)).all():
-            return f"indices '{node.inputs[1].node}' do not follow from constants"
-        return [int(one) for one in indices]
+            return Refused(f"indices '{node.inputs[1].node}' do not follow from constants")
+        return Found([int(index) for index in indices])
     if axis == [0] and len(sizes) == 1:
         # The mask is repeated for each row, since it is made from the products themselves.
         indices = _where(flat, node.inputs[1], count) if indices is None else None
         if indices is not None:
-            return [int(one) for one in indices]
-    return f"'{node.name}' picks rows, expected products of each row"
+            return Found([int(index) for index in indices])
+    return Refused(f"'{node.name}' picks rows, expected products of each row")
 
 
 def _where(flat: Flat, output: Output, count: int) -> Array | None:

@@ -11,7 +11,7 @@ from graph_tools.recognition.field_pairs import field_pairs, sum_of_products
 from graph_tools.recognition.flat_patterns import rank, sum_over, transposed
 from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, joined
 from graph_tools.rewriting.matcher import Pattern
-from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
+from graph_tools.rewriting.outcome import Found, Outcome, Refused
 from graph_tools.rewriting.pattern import op, value
 
 
@@ -52,12 +52,11 @@ class FuseProducts(InteractionPass):
         if not isinstance(found, Found):
             return found
         match = found.value
-        pairs, kernel = field_pairs(flat, match[_FIRST], match[_SECOND]), _kernel(flat, match[_KERNEL])
-        if pairs is None or kernel is None:
-            return NoMatch()
-        if isinstance(pairs, str):
-            return Refused(pairs)
-        weights, shape = kernel
+        outcome, kernel = field_pairs(flat, match[_FIRST], match[_SECOND]), _kernel(flat, match[_KERNEL])
+        if not isinstance(outcome, Found):
+            return outcome
+        assert kernel is not None
+        pairs, (weights, shape) = outcome.value, kernel
         count = len(pairs.pairs)
         kinds: dict[tuple[int, ...], str]
         if _BILINEAR in match:

@@ -10,7 +10,7 @@ from graph_tools.model import Model
 from graph_tools.recognition.lookups.safe_lookup import Finders, is_zeros
 from graph_tools.rewriting.chains import chain_between
 from graph_tools.rewriting.matcher import Pattern
-from graph_tools.rewriting.outcome import Found
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 from graph_tools.rewriting.pattern import const, op, value
 
 _DENSE = value()
@@ -42,8 +42,8 @@ class Column:
     chain: list[Node]
 
 
-def find_column(model: Model, indices: Output, ids: Output, shape: Output, finders: Finders) -> Column | str:
-    """Recognise the dense column that a sparse tensor was made of; "" where it was not.
+def find_column(model: Model, indices: Output, ids: Output, shape: Output, finders: Finders) -> Outcome[Column]:
+    """Recognise the dense column that a sparse tensor was made of.
 
     Parameters
     ----------
@@ -54,18 +54,18 @@ def find_column(model: Model, indices: Output, ids: Output, shape: Output, finde
     """
     outcome = _PATTERN.match(finders, indices)
     if not isinstance(outcome, Found):
-        return ""
+        return outcome
     match, graph = outcome.value, model.graph
     dense, sizes = match[_DENSE], finders.sizes.of(match[_DENSE])
     if sizes is None:
-        return ""
+        return NoMatch()
     if finders.sizes.vector(shape) != sizes:
-        return f"shape '{shape}' is not that of '{dense}'"
+        return Refused(f"shape '{shape}' is not that of '{dense}'")
     reason = ""
     for gathered in match.each_above(_VALUES):
         values = gathered[_VALUES]
         chain = [] if skip(graph, ids) == values else chain_between(graph, values, ids)
         if not isinstance(chain, str):
-            return Column(dense, match[_PRESENT], values, chain)
+            return Found(Column(dense, match[_PRESENT], values, chain))
         reason = chain
-    return reason or f"ids '{ids}' are not made of '{dense}'"
+    return Refused(reason or f"ids '{ids}' are not made of '{dense}'")

@@ -35,7 +35,7 @@ from graph_tools.model import Model
 from graph_tools.rewriting.add_nodes import read_variable
 from graph_tools.rewriting.chains import chain_between, clone_chain
 from graph_tools.rewriting.matcher import GraphFacts, Pattern
-from graph_tools.rewriting.outcome import Found
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 from graph_tools.rewriting.pattern import Op, Value, const, integers, op, repeated, through, value
 
 SEGMENTS = ("SparseSegmentMean", "SparseSegmentSum", "SparseSegmentSqrtN")
@@ -188,68 +188,68 @@ _NOT_NEGATIVE = Pattern(_op("GreaterEqual", IDS, const(0)))
 _BEFORE_DROPS = Pattern(repeated(lambda indices: kept(indices) | _op("SparseReshape", indices, ...), _INDICES))
 
 
-def find_safe_lookup(model: Model, site: str, finders: Finders) -> SafeLookup | str:
-    """Recognize the lookup that ends in a SparseSegment op; "" if it is none, else why it is not understood."""
+def find_safe_lookup(model: Model, site: str, finders: Finders) -> Outcome[SafeLookup]:
+    """Recognize the lookup that ends in a SparseSegment op."""
     graph, sizes, segment = model.graph, finders.sizes, model.graph[site]
     outcome = _LOOKUP.match(finders, segment.output())
     if not isinstance(outcome, Found):
-        return ""
+        return outcome
     match, fill = outcome.value, outcome.value.node(_FILL)
     rows = find_rows(model, segment.inputs[0], segment.inputs[1], finders)
-    if isinstance(rows, str):
+    if not isinstance(rows, Found):
         return rows
-    if skip(graph, rows.ids) != fill.output(1):
-        return f"ids come from '{rows.ids}', rows from '{fill.name}': expected one sparse tensor"
+    if skip(graph, rows.value.ids) != fill.output(1):
+        return Refused(f"ids come from '{rows.value.ids}', rows from '{fill.name}': expected one sparse tensor")
     data = sizes.of(segment.inputs[0])
     if data is None or len(data) != 2 or not isinstance(data[1], int):
-        return f"rows of '{segment.inputs[0]}' have no known length, expected a matrix of known width"
+        return Refused(f"rows of '{segment.inputs[0]}' have no known length, expected a matrix of known width")
     if constant(graph, fill.inputs[3]) is None:
-        return f"default id '{fill.inputs[3]}' is no constant"
+        return Refused(f"default id '{fill.inputs[3]}' is no constant")
     mask = match.get(MASK)
     indices, shape, reshapes = peel_reshapes(graph, match[_INDICES], match[_SHAPE], sizes)
     select = match.above(_ZEROED)
     output, default = (segment.output(), fill.inputs[3]) if select is None else (select[_ZEROED], None)
     negative = mask is not None and isinstance(_NOT_NEGATIVE.match(finders, mask, {IDS: match[IDS]}), Found)
     found = SafeLookup(
-        segment, output, fill, indices, match[IDS], shape, mask, negative, default, rows, data[1], reshapes
+        segment, output, fill, indices, match[IDS], shape, mask, negative, default, rows.value, data[1], reshapes
     )
     width, axes = sizes.of(found.indices), sizes.vector(found.shape)
     if (width is None or width[-1] != 2) and (axes is None or len(axes) != 2):
-        return f"sparse tensor of '{found.indices}' is not known to have two axes"
-    return found
+        return Refused(f"sparse tensor of '{found.indices}' is not known to have two axes")
+    return Found(found)
 
 
-def find_rows(model: Model, data: Output, numbers: Output, finders: Finders) -> Rows | str:
-    """Recognise how the rows of an op on segments are looked up; "" where it is no lookup."""
+def find_rows(model: Model, data: Output, numbers: Output, finders: Finders) -> Outcome[Rows]:
+    """Recognize how the rows of an op on segments are looked up."""
     graph = model.graph
     numbers = skip(graph, numbers)
     gather = source(graph, data, "ResourceGather", "GatherV2", "SparseLookup", "ReadVariableOp")
     if gather is None:
-        return ""
+        return NoMatch()
     if gather.op == "ReadVariableOp":
         found = Rows(numbers, numbers, numbers, [], gather)
         found.number_dtype = attribute_of_numbers(graph, numbers, np.int64)
-        return found
+        return Found(found)
     unique = graph[numbers.node]
     if unique.op != "Unique" or numbers.port != 1:
-        return ""
+        return NoMatch()
     if gather.op == "GatherV2" and (
         constant_list(graph, gather.inputs[2]) != [0] or source(graph, gather.inputs[0], "ReadVariableOp") is None
     ):
-        return f"'{gather.name}' gathers from no variable"
+        return Refused(f"'{gather.name}' gathers from no variable")
     if attribute(gather, "batch_dims", 0):
-        return f"'{gather.name}' has batch dimensions"
+        return Refused(f"'{gather.name}' has batch dimensions")
     end = gather.inputs[0 if gather.op == "SparseLookup" else 1]
     chain: list[Node] = []
     if skip(graph, end) != unique.output(0):
         between = chain_between(graph, unique.output(0), end)
         if isinstance(between, str):
-            return between
+            return Refused(between)
         chain = between
     found = Rows(unique.inputs[0], unique.output(0), skip(graph, end), chain, gather)
     if gather.op != "SparseLookup":
         found.number_dtype = attribute(gather, "Tindices")
-    return found
+    return Found(found)
 
 
 def attribute_of_numbers(graph: Graph, numbers: Output, default: object) -> object:
