@@ -189,9 +189,9 @@ class Op(Value):
 
 def _with_attribute(state: State, found: Any, expected: Any) -> State | None:
     if isinstance(expected, AnyAttribute):
-        if expected in state.bound:
-            return state if state.bound[expected] == found else None
-        return state.bind(expected, found)
+        if expected not in state.bound:
+            return state.bind(expected, found)
+        expected = state.bound[expected]
     fits = expected(found) if callable(expected) else (found or False) == (expected or False)
     return state if fits else None
 

@@ -211,10 +211,13 @@ def test_one_attribute_in_two_places_has_one_value() -> None:
     program.Sum("c", "x", 1, keep_dims=False)
     program.Sub("same", "a", "b")
     program.Sub("differ", "a", "c")
+    program.Sum("absent", "x", 1)
+    program.Sub("alike", "absent", "c")
     keeps = any_attribute()
     pattern = op("Sub", op("Sum", ..., keep_dims=keeps), op("Sum", ..., keep_dims=keeps))
     assert program.found(pattern, "same").attribute(keeps) is True
     assert program.match(pattern, "differ") == NoMatch()
+    assert program.found(pattern, "alike")
 
 
 def test_an_ellipsis_stands_for_any_number_of_inputs() -> None:
