@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The event loop of the simulator: cores, queues of groups, lending, fork and join, interference.
 ///
-/// All arrays belong to Python (cost_model/simulation/engine.py, which has the same structs field by field). Times are
-/// in microseconds. Between two calls everything that a policy decides is constant. Three random numbers are drawn per
-/// arrival and none elsewhere: runs with one seed see the same requests whatever the policy and the rate.
+/// All arrays belong to Python (cost_model/simulation/engine.py, which reads the members of the structs from
+/// `engine_structs`). Times are in microseconds. Between two calls everything that a policy decides is constant. Three
+/// random numbers are drawn per arrival and none elsewhere: runs with one seed see the same requests whatever the policy
+/// and the rate.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <vector>
 
 namespace {
@@ -22,32 +24,40 @@ constexpr int kAffinityReach = 4;
 
 }  // namespace
 
+/// Declares a struct and keeps the text of its members, from which Python knows their names, types and order.
+#define SHARED_STRUCT(name, ...) \
+  struct name {                  \
+    __VA_ARGS__                  \
+  };                             \
+  constexpr char k##name##Members[] = #name "{" #__VA_ARGS__ "}"
+
 extern "C" {
+// clang-format off
 
 /// What requests are; M models. `rows` [S, kTable] and `noise` [V, kTable] are quantile tables.
-struct Load {
+SHARED_STRUCT(Load,
   int64_t models;
   const double *fixed_us, *per_row_us;
   const int64_t *rows_of, *noise_of;
   const double *rows, *noise;
   const int64_t* threads;
   const double *parallel, *bytes_per_row, *slo_us, *deadline_us, *excused_from_us, *excused_until_us;
-};
+);
 
 /// A task that waits.
-struct Task {
+SHARED_STRUCT(Task,
   double arrival_us, work_us, bytes;
   int32_t model, slot;
-};
+);
 
 /// A task that runs, to be ordered by its end.
-struct Running {
+SHARED_STRUCT(Running,
   double end_us;
   int64_t core;
-};
+);
 
 /// Everything that changes; C cores, G groups, M models.
-struct State {
+SHARED_STRUCT(State,
   int64_t cores, groups, nodes, running, idle_total, queued_total, free_slots, slots, events;
   uint64_t random;
   double now_us, hazard;
@@ -65,16 +75,18 @@ struct State {
   double *busy_us, *alone_us, *borrowed_us, *latency_us;
   int32_t *in_system, *queued;
   int64_t* histogram;
-};
+);
 
 /// What is constant until `end_us`.
-struct Segment {
+SHARED_STRUCT(Segment,
   double end_us, rate_per_us;
   const double* alias_share;
   const int64_t* alias_other;
   const double* factor;
   double switch_cost, oversubscription, bandwidth, knee, node_bytes_per_us, idle_start_us;
-};
+);
+
+// clang-format on
 }
 
 namespace {
@@ -293,12 +305,11 @@ extern "C" {
 
 #define ENGINE_EXPORT __attribute__((visibility("default")))
 
-/// Tell the sizes of Load, State, Segment and Task, for the caller to compare with its own.
-ENGINE_EXPORT void engine_sizes(int64_t* sizes) {
-  sizes[0] = sizeof(Load);
-  sizes[1] = sizeof(State);
-  sizes[2] = sizeof(Segment);
-  sizes[3] = sizeof(Task);
+/// Return the members of the structs as they are declared above, each struct after those that it uses.
+ENGINE_EXPORT const char* engine_structs() {
+  static const std::string members =
+      std::string(kTaskMembers) + kRunningMembers + kLoadMembers + kStateMembers + kSegmentMembers;
+  return members.c_str();
 }
 
 /// Run until the end of the segment.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled event loop, seen from Python: the same structs as in `engine.cc`, over numpy arrays.
+"""The compiled event loop, seen from Python: the structs of `engine.cc`, over numpy arrays.
 
 Time is in microseconds. A request is one task, or several if a session's threads divide its rows; each takes a whole
 core until it ends. A core that becomes free takes the oldest task of the group (allocation) that owns it; only when
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
+import re
 from pathlib import Path
 from typing import Any
 
@@ -28,64 +28,59 @@ BUCKETS = 25 * BUCKETS_PER_OCTAVE
 NEVER = float("inf")
 Floats = NDArray[np.float64]
 
-_TASK = np.dtype([("arrival_us", "f8"), ("work_us", "f8"), ("bytes", "f8"), ("model", "i4"), ("slot", "i4")])
-_RUNNING = np.dtype([("end_us", "f8"), ("core", "i8")])
-# Field by field as in engine.cc: numbers, then arrays with their element type.
-_LOAD: list[tuple[str, Any]] = [("models", "q")] + [
-    (name, "i8" if name in {"rows_of", "noise_of", "threads"} else "f8")
-    for name in (
-        *("fixed_us", "per_row_us", "rows_of", "noise_of", "rows", "noise", "threads"),
-        *("parallel", "bytes_per_row", "slo_us", "deadline_us", "excused_from_us", "excused_until_us"),
-    )
-]
-_STATE: list[tuple[str, Any]] = [
-    *((name, "q") for name in ("cores", "groups", "nodes", "running", "idle_total", "queued_total")),
-    *((name, "q") for name in ("free_slots", "slots", "events")),
-    ("random", "Q"),
-    *((name, "d") for name in ("now_us", "hazard")),
-    ("heap", _RUNNING),
-    *((name, "i4") for name in ("core_owner", "core_node", "core_last", "core_model", "core_slot")),
-    *((name, "f8") for name in ("core_arrival", "core_rate", "node_rate")),
-    *((name, "i4") for name in ("idle", "idle_count", "group_of")),
-    *((name, "u1") for name in ("lends", "borrows", "oversubscribed")),
-    ("lend_after_us", "f8"),
-    ("limit", "i4"),
-    ("queue", _TASK),
-    *((name, "i8") for name in ("queue_head", "queue_size")),
-    *((name, "i4") for name in ("slot_pending", "slot_failed", "slot_free")),
-    *((name, "i8") for name in ("arrived", "completed", "dropped", "missed", "judged")),
-    *((name, "f8") for name in ("busy_us", "alone_us", "borrowed_us", "latency_us")),
-    *((name, "i4") for name in ("in_system", "queued")),
-    ("histogram", "i8"),
-]
-_SEGMENT: list[tuple[str, Any]] = [
-    *((name, "d") for name in ("end_us", "rate_per_us")),
-    ("alias_share", "f8"),
-    ("alias_other", "i8"),
-    ("factor", "f8"),
-    *((name, "d") for name in ("switch_cost", "oversubscription", "bandwidth", "knee", "node_bytes_per_us")),
-    ("idle_start_us", "d"),
-]
-_NUMBERS: dict[str, Any] = {"q": ctypes.c_int64, "Q": ctypes.c_uint64, "d": ctypes.c_double}
+# Types of the members that are numbers, and of the elements of those that are arrays.
+_C_TYPES = {"int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64, "double": ctypes.c_double}
+_ELEMENTS = {"int64_t": "i8", "double": "f8", "int32_t": "i4", "uint8_t": "u1"}
+# The structs that arrays consist of; the others hold numbers and arrays.
+_ROWS = {"Task", "Running"}
+
+
+def _members(body: str) -> list[tuple[str, str, bool]]:
+    """Split the members of a C struct into (name, type, whether it is an array)."""
+    members = []
+    for declaration in filter(None, map(str.strip, body.split(";"))):
+        c_type, names = re.fullmatch(r"(?:const )?(\w+)(.+)", declaration).groups()  # type: ignore[union-attr]
+        for name in names.split(","):
+            members.append((name.strip(" *"), c_type, "*" in name))
+    return members
+
+
+@functools.cache
+def _structs() -> dict[str, list[tuple[str, Any, np.dtype[Any] | None]]]:
+    """Read the structs from the library: by name their members, each with its C type and the dtype of an array."""
+    text = _library().engine_structs().decode()
+    elements: dict[str, np.dtype[Any]] = {name: np.dtype(kind) for name, kind in _ELEMENTS.items()}
+    structs: dict[str, list[tuple[str, Any, np.dtype[Any] | None]]] = {}
+    for name, body in re.findall(r"(\w+)\{(.*?)\}", text):
+        members = _members(body)
+        if name in _ROWS:
+            elements[name] = np.dtype([(member, elements[c_type]) for member, c_type, _ in members])
+        else:
+            structs[name] = [
+                (member, ctypes.c_void_p, elements[c_type]) if is_array else (member, _C_TYPES[c_type], None)
+                for member, c_type, is_array in members
+            ]
+    return structs
 
 
 class _Struct:
     """A C struct and the arrays that it points to, each an attribute."""
 
-    def __init__(self, fields: Sequence[tuple[str, Any]], values: dict[str, Any]) -> None:
-        kinds = [
-            (name, _NUMBERS.get(kind, ctypes.c_void_p) if isinstance(kind, str) else ctypes.c_void_p)
-            for name, kind in fields
-        ]
-        self.raw = type("Raw", (ctypes.Structure,), {"_fields_": kinds})()
+    def __init__(self, name: str, values: dict[str, Any]) -> None:
+        members = _structs()[name]
+        differ = {member for member, *_ in members} ^ values.keys()
+        if differ:
+            raise CostModelError(
+                f"{name}: {', '.join(sorted(differ))} in the library or in Python alone; build it again"
+            )
+        self.raw = type(name, (ctypes.Structure,), {"_fields_": [(member, c_type) for member, c_type, _ in members]})()
         self.arrays: dict[str, NDArray[Any]] = {}
-        for name, kind in fields:
-            if isinstance(kind, str) and kind in _NUMBERS:
-                setattr(self.raw, name, values[name])
+        for member, _, dtype in members:
+            if dtype is None:
+                setattr(self.raw, member, values[member])
                 continue
-            array = np.array(values[name], kind, order="C")
-            self.arrays[name] = array
-            setattr(self.raw, name, array.ctypes.data)
+            self.arrays[member] = np.array(values[member], dtype, order="C")
+            setattr(self.raw, member, self.arrays[member].ctypes.data)
 
     def __getattr__(self, name: str) -> Any:
         arrays = self.__dict__.get("arrays", {})
@@ -94,12 +89,12 @@ class _Struct:
 
 def make_load(**values: Any) -> _Struct:
     """Make the description of requests; see `Load` in `engine.cc` for its members."""
-    return _Struct(_LOAD, {"models": len(values["fixed_us"]), **values})
+    return _Struct("Load", {"models": len(values["fixed_us"]), **values})
 
 
 def make_segment(**values: Any) -> _Struct:
     """Make what is constant until `end_us`; see `Segment` in `engine.cc` for its members."""
-    return _Struct(_SEGMENT, values)
+    return _Struct("Segment", values)
 
 
 def make_state(core_nodes: NDArray[Any], models: int, groups: int, seed: int) -> _Struct:
@@ -126,13 +121,15 @@ def make_state(core_nodes: NDArray[Any], models: int, groups: int, seed: int) ->
         "queue": (groups, QUEUE),
         "histogram": (models, BUCKETS),
     }
-    values: dict[str, Any] = {name: np.zeros(sizes[name], kind) for name, kind in _STATE if name in sizes}
+    values: dict[str, Any] = {
+        name: np.zeros(sizes[name], dtype) for name, _, dtype in _structs()["State"] if name in sizes
+    }
     random = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
     values |= {"cores": cores, "groups": groups, "nodes": nodes, "running": 0, "idle_total": 0, "queued_total": 0}
     values |= {"free_slots": slots, "slots": slots, "events": 0, "random": random, "now_us": 0.0, "hazard": -1.0}
     values |= {name: np.full(cores, -1) for name in ("core_last", "core_model", "core_slot")}
     values |= {"core_node": core_nodes, "slot_free": np.arange(slots), "limit": np.full(models, 2**31 - 1)}
-    return _Struct(_STATE, values)
+    return _Struct("State", values)
 
 
 @functools.cache
@@ -142,11 +139,9 @@ def _library() -> Any:
         library = ctypes.CDLL(str(path))
     except OSError as error:
         raise CostModelError(f"{path}: {error}, expected the simulator's event loop; `make lib` builds it") from error
-    sizes = (ctypes.c_int64 * 4)()
-    library.engine_sizes(sizes)
-    expected = [len(_LOAD) * 8, len(_STATE) * 8, len(_SEGMENT) * 8, _TASK.itemsize]
-    if list(sizes) != expected:
-        raise CostModelError(f"{path}: structs of {list(sizes)} bytes found, expected {expected}; build it again")
+    if not hasattr(library, "engine_structs"):
+        raise CostModelError(f"{path}: made for another version of this package; build it again")
+    library.engine_structs.restype = ctypes.c_char_p
     return library
 
 

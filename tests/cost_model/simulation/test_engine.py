@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cost_model.errors import CostModelError
 from cost_model.simulation import engine
 
 TABLE = engine.TABLE
@@ -179,3 +180,12 @@ def test_what_waits_follows_its_model_to_its_new_group() -> None:
     assert (state.arrived == state.completed + state.dropped + state.in_system).all()
     engine.regroup(state, load, segment, np.array([0, 0, 0, 0]), np.array([0, 0]))
     assert state.queue_size.tolist() == [state.queued_total, 0]
+
+
+def test_a_struct_that_the_library_declares_otherwise_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    structs = engine._structs()
+    (first, *others) = structs["State"]
+    renamed = structs | {"State": [("machines", *first[1:]), *others]}
+    monkeypatch.setattr(engine, "_structs", lambda: renamed)
+    with pytest.raises(CostModelError, match="State: cores, machines in the library or in Python alone"):
+        engine.make_state(np.zeros(2, int), 1, 1, 0)
