@@ -13,7 +13,7 @@ from graph_tools.graph import Node, Output, attribute, dtype_of, skip
 from graph_tools.model import Model
 from graph_tools.rewriting.add_nodes import add_reshape, int32_scalar
 from graph_tools.rewriting.add_weights import add_weight
-from graph_tools.rewriting.replace import sweep
+from graph_tools.rewriting.sweep import sweep
 from graph_tools.tensors import Array
 
 _PRODUCTS = ("MatMul", "BatchMatMulV2", "BatchMatMulV3")
@@ -171,7 +171,7 @@ class ProductSplitter:
             inputs = [self._join(node, columns, name), self._part(product, columns, name)]
             terms.append(self.graph.add(node.op, inputs, name=f"{node.name}/{name}", attrs=dict(node.attrs)).output())
         self.graph.become(node, "AddV2", terms, {"T": attribute(node, "T")})
-        sweep(self.model, before, _WHY)
+        sweep(self.model, before, _WHY, give_way=True)
 
     def _join(self, node: Node, columns: list[Columns], name: str) -> Output:
         key = tuple(one.output for one in columns)

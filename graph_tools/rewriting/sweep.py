@@ -5,12 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from graph_tools.graph import CONTROL_FLOW, Node
+from graph_tools.graph import CONTROL_FLOW, Node, has_effect
 from graph_tools.model import Model
 
 
-def sweep(model: Model, names: Iterable[str], why: str, inputs_why: str | None = None) -> int:
+def sweep(
+    model: Model, names: Iterable[str], why: str, inputs_why: str | None = None, *, give_way: bool = False
+) -> int:
     """Remove those of some nodes that nothing uses, then those of their inputs that nothing uses any more, and so on.
+
+    What the model holds for a handle goes with the handle: a writer would store it otherwise.
 
     Parameters
     ----------
@@ -21,6 +25,9 @@ def sweep(model: Model, names: Iterable[str], why: str, inputs_why: str | None =
         Why these go.
     inputs_why : str, optional
         Why what they needed goes; the same where None.
+    give_way : bool
+        A node that others only wait for gives way to what it waited for itself, unless it tells them that a branch
+        runs; a node with an effect stays.
 
     Returns
     -------
@@ -31,15 +38,26 @@ def sweep(model: Model, names: Iterable[str], why: str, inputs_why: str | None =
     waiting = [(name, why) for name in names]
     while waiting:
         name, reason = waiting.pop()
-        if name not in graph or name in roots or graph.users(name):
+        if name not in graph or name in roots or (give_way and has_effect(graph, graph[name])):
             continue
-        node = graph[name]
-        waiting.extend((before, inputs_why or why) for before in before_of(node))
+        if graph.users(name) and not (give_way and _give_way(model, name)):
+            continue
+        waiting.extend((before, inputs_why or why) for before in before_of(graph[name]))
         graph.remove(name, reason)
         for held in (model.variables, model.hash_tables, model.embedding_tables, model.assets):
             held.pop(name, None)
         count += 1
     return count
+
+
+def _give_way(model: Model, name: str) -> bool:
+    """Let what only waits for a node wait for what the node waited for; False if something needs the node itself."""
+    graph, node = model.graph, model.graph[name]
+    if any(one.node == name for user in graph.users(name) for one in user.inputs) or anchors_branch(model, name):
+        return False
+    effects = [one.node for one in node.inputs if has_effect(graph, graph[one.node])]
+    graph.replace_control(name, [*node.controls, *effects])
+    return True
 
 
 def before_of(node: Node) -> list[str]:

@@ -14,8 +14,9 @@ from graph_tools.recognition.lookups.safe_lookup import SEGMENTS, Finders, SafeL
 from graph_tools.rewriting.add_nodes import add_element, add_first_column, int32_scalar, shared_const
 from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 from graph_tools.rewriting.protocol import SitePass
-from graph_tools.rewriting.replace import replace_output, sweep
+from graph_tools.rewriting.replace import replace_output
 from graph_tools.rewriting.sizes import add_size, drop_same_shape_reshapes
+from graph_tools.rewriting.sweep import sweep
 
 _WHY = "a shorter safe_embedding_lookup_sparse gives the same rows"
 
@@ -66,7 +67,7 @@ class CollapseSafeEmbeddingLookup(SitePass[SafeLookup]):
             made = _filled(graph, lookup, name)
         dtype = lookup.rows.dtype(graph)
         replace_output(model, lookup.output, made, dtype, _WHY)
-        sweep(model, [lookup.segment.name], _WHY)
+        sweep(model, [lookup.segment.name], _WHY, give_way=True)
         drop_same_shape_reshapes(model, made, _WHY)
 
 

@@ -12,7 +12,7 @@ from graph_tools.graph import Node, attribute
 from graph_tools.model import Model
 from graph_tools.rewriting.add_nodes import shared_const
 from graph_tools.rewriting.protocol import Pass
-from graph_tools.rewriting.replace import sweep
+from graph_tools.rewriting.sweep import sweep
 
 _BROADCASTING = {
     "Add", "AddV2", "Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalOr", "Maximum",
@@ -51,7 +51,7 @@ class CollapseZerosLike(Pass):
         scalar = shared_const(graph, value, f"{node.op.removesuffix('sLike').lower()}_{dtype.name}")
         for user, index in _scalar_users(model, node):
             graph.set_input(user, index, scalar)
-        sweep(model, [site], "a scalar is as good, since the tensor beside it has the shape")
+        sweep(model, [site], "a scalar is as good, since the tensor beside it has the shape", give_way=True)
 
 
 def _scalar_users(model: Model, node: Node) -> list[tuple[Node, int]]:

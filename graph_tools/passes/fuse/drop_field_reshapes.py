@@ -9,7 +9,7 @@ from graph_tools.analysis.flat import Flat
 from graph_tools.graph import Output, attribute, skip
 from graph_tools.model import Model
 from graph_tools.rewriting.protocol import Pass, PassResult
-from graph_tools.rewriting.replace import sweep
+from graph_tools.rewriting.sweep import sweep
 
 #: Ops that take [rows, fields, dim] as rows of fields * dim elements, too, if they are told dim.
 _FIELDS = ("RecFmInteraction", "RecDotInteraction", "RecProduct")
@@ -39,7 +39,7 @@ class DropFieldReshapes(Pass):
             if node.op in _FIELDS and not attribute(node, "dim", 0):
                 graph.set_attr(node, "dim", sizes[2])
             graph.set_input(node, 0, views[-1])
-            sweep(model, [x.node], _WHY)
+            sweep(model, [x.node], _WHY, give_way=True)
             result.applied += 1
         result.nodes_after = len(graph)
         return result

@@ -26,7 +26,7 @@ from graph_tools.recognition.towers.search import find_pieces, useful
 from graph_tools.rewriting.add_nodes import add_reshape
 from graph_tools.rewriting.add_weights import add_weight
 from graph_tools.rewriting.protocol import Pass, PassResult
-from graph_tools.rewriting.replace import sweep
+from graph_tools.rewriting.sweep import sweep
 
 _OP = "RecDenseTower"
 
@@ -179,9 +179,9 @@ def _replace(model: Model, region: list[Piece], wanted: list[Output], renamed: d
             before = [*(each.node for each in node.inputs), *node.controls]
             node.op, node.attrs = "Identity", {"T": attr_value(np.float32)}
             graph.set_inputs(node, [renamed[one]], [])
-            sweep(model, before, _why(renamed[one]))
+            sweep(model, before, _why(renamed[one]), give_way=True)
     for piece in reversed(region):
-        sweep(model, [piece.output.node], _why(renamed[wanted[0]]))
+        sweep(model, [piece.output.node], _why(renamed[wanted[0]]), give_way=True)
 
 
 def _why(tower: Output) -> str:

@@ -14,7 +14,7 @@ from graph_tools.model import Model, Signature
 from graph_tools.options import matching
 from graph_tools.recognition.user_columns import ProductSplitter, SplitProduct, find_products
 from graph_tools.rewriting.protocol import Pass, PassResult
-from graph_tools.rewriting.replace import sweep
+from graph_tools.rewriting.sweep import sweep
 
 _NO_WORK = {
     "Cast", "ConcatV2", "ExpandDims", "Identity", "Pack", "Placeholder", "Reshape", "Slice", "Snapshot", "Split",
@@ -268,4 +268,4 @@ class _Splitter:
             for user, index in uses:
                 self.graph.set_input(user, index, node.output(port))
         unused = [one.name for one in self.graph if self._is_user(one.output()) and not self.graph.users(one.name)]
-        sweep(self.model, unused, _WHY)
+        sweep(self.model, unused, _WHY, give_way=True)
