@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Generic, TypeVar
@@ -49,6 +49,8 @@ class Pass:
     name: str
     #: Sites to leave alone, by name, with the reason.
     left_alone: Mapping[str, str] = MappingProxyType({})
+    #: Rewrites a site that `check` let through.
+    rewrite: Callable[..., None]
 
     def candidates(self, model: Model) -> Iterable[str]:
         """Name the nodes at which the pattern may begin."""
@@ -57,10 +59,6 @@ class Pass:
     def check(self, model: Model, site: str) -> str | None:
         """Return why the site must stay as it is, or None; "" where it is no such pattern at all."""
         return ""
-
-    def rewrite(self, model: Model, site: str) -> None:
-        """Rewrite a site that `check` let through."""
-        raise TypeError(f"pass '{self.name}': no rewrite of '{site}', expected one for what it lets through")
 
     def apply(self, model: Model) -> PassResult:
         """Rewrite every site that may be."""
@@ -88,7 +86,7 @@ class SitePass(Pass, Generic[T]):
         """Look for the pattern at a node."""
         raise TypeError(f"pass '{self.name}': no match, expected a method that looks at '{site}'")
 
-    def rewrite(self, model: Model, site: str, found: T) -> None:  # type: ignore[override]
+    def rewrite(self, model: Model, site: str, found: T) -> None:
         """Rewrite a site, of which `match` found what `found` holds."""
         raise TypeError(f"pass '{self.name}': no rewrite, expected a method that rewrites '{site}'")
 

@@ -11,7 +11,8 @@ from graph_tools.analysis.sizes import SizeFinder
 from graph_tools.graph import Node, attribute
 from graph_tools.model import Model
 from graph_tools.rewriting.add_nodes import shared_const
-from graph_tools.rewriting.protocol import Pass
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
+from graph_tools.rewriting.protocol import SitePass
 from graph_tools.rewriting.sweep import sweep
 
 _BROADCASTING = {
@@ -20,7 +21,7 @@ _BROADCASTING = {
 }  # fmt: skip
 
 
-class CollapseZerosLike(Pass):
+class CollapseZerosLike(SitePass[None]):
     """Replace ZerosLike and OnesLike by a scalar where the tensor beside it has the shape already.
 
     Before: `NotEqual(x, ZerosLike(x))`, as `tf.sparse.from_dense` asks which values are there.
@@ -32,15 +33,15 @@ class CollapseZerosLike(Pass):
     def candidates(self, model: Model) -> Iterable[str]:
         return [node.name for node in model.graph.of("ZerosLike", "OnesLike")]
 
-    def check(self, model: Model, site: str) -> str | None:
+    def match(self, model: Model, site: str) -> Outcome[None]:
         node = model.graph[site]
         if site in model.outputs() or not _scalar_users(model, node):
-            return ""
+            return NoMatch()
         if node.controls:
-            return f"runs after '{node.controls[0]}', expected nothing that it waits for"
-        return None
+            return Refused(f"runs after '{node.controls[0]}', expected nothing that it waits for")
+        return Found(None)
 
-    def rewrite(self, model: Model, site: str) -> None:
+    def rewrite(self, model: Model, site: str, found: None) -> None:
         graph = model.graph
         node = graph[site]
         dtype = attribute(node, "T")

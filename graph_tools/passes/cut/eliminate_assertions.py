@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from graph_tools.graph import Node, functions_of, has_effect, writes
 from graph_tools.model import Model
-from graph_tools.rewriting.protocol import Pass
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
+from graph_tools.rewriting.protocol import SitePass
 from graph_tools.rewriting.sweep import before_of, bypass_controls, sweep
 
 _PASS_ON = {"Print", "CheckNumerics", "CheckNumericsV2"}
@@ -19,7 +20,7 @@ def is_assertion(node: Node) -> bool:
     return node.op in {"Assert", "PrintV2", *_PASS_ON} or node.op.endswith(("Summary", "SummaryV2"))
 
 
-class EliminateAssertions(Pass):
+class EliminateAssertions(SitePass[None]):
     """Remove assertions, prints, checks of numbers and summaries, with what only they needed.
 
     Before: `x → CheckNumerics → MatMul`, and `ids → Less → Assert`, which `Gather` waits for.
@@ -34,18 +35,18 @@ class EliminateAssertions(Pass):
     def candidates(self, model: Model) -> Iterable[str]:
         return [node.name for node in model.graph if is_assertion(node) or node.op in _BRANCHES]
 
-    def check(self, model: Model, site: str) -> str | None:
+    def match(self, model: Model, site: str) -> Outcome[None]:
         graph = model.graph
         node = graph[site]
         if node.op in _BRANCHES:
-            return None if self._only_asserts(model, node) else ""
+            return Found(None) if self._only_asserts(model, node) else NoMatch()
         if site in model.roots():
-            return "a signature names it, expected a node inside the graph"
+            return Refused("a signature names it, expected a node inside the graph")
         if node.op in _PASS_ON:
-            return None
+            return Found(None)
         used = [user for user in graph.users(site) if any(one.node == site for one in user.inputs)]
         kept = [user for user in used if not is_assertion(user)]
-        return f"'{kept[0].name}' uses its output, expected other summaries at most" if kept else None
+        return Refused(f"'{kept[0].name}' uses its output, expected other summaries at most") if kept else Found(None)
 
     def _only_asserts(self, model: Model, node: Node) -> bool:
         graph = model.graph
@@ -60,7 +61,7 @@ class EliminateAssertions(Pass):
         users = [user for user in model.graph.users(node.name) if any(one.node == node.name for one in user.inputs)]
         return all(user.op == "Identity" and self._only_waited_for(model, user) for user in users)
 
-    def rewrite(self, model: Model, site: str) -> None:
+    def rewrite(self, model: Model, site: str, found: None) -> None:
         graph = model.graph
         node = graph[site]
         if node.op in _PASS_ON:

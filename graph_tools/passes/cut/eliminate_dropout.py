@@ -85,7 +85,7 @@ class EliminateDropout(SitePass[Output]):
         found = _SCALED.match(self._facts, scaled)
         return found.value[_TENSOR] if isinstance(found, Found) else scaled
 
-    def rewrite(self, model: Model, site: str, found: Output) -> None:  # type: ignore[override]
+    def rewrite(self, model: Model, site: str, found: Output) -> None:
         graph = model.graph
         node = graph[site]
         before = [one.node for one in node.inputs]

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from graph_tools.analysis.shapes import ShapeOf, shapes
 from graph_tools.graph import CONTROL_FLOW, Node, Output, attribute, op_def
 from graph_tools.model import Model
-from graph_tools.rewriting.protocol import Pass, PassResult
+from graph_tools.rewriting.outcome import Found, Outcome, Refused
+from graph_tools.rewriting.protocol import PassResult, SitePass
 from graph_tools.rewriting.sweep import anchors_branch, sweep
 
 _IDENTITIES = (
@@ -19,7 +20,7 @@ _IDENTITIES = (
 _COPIES = 8
 
 
-class EliminateIdentities(Pass):
+class EliminateIdentities(SitePass[None]):
     """Connect the users of identities to what those pass on.
 
     Before: `x → StopGradient → Identity → MatMul → Identity (an output)`.
@@ -45,23 +46,25 @@ class EliminateIdentities(Pass):
             self._shape_of = shapes(model)
         return found
 
-    def check(self, model: Model, site: str) -> str | None:
+    def match(self, model: Model, site: str) -> Outcome[None]:
         graph = model.graph
         node = graph[site]
         users = graph.users(site)
         if any(_is_reference(model, one) for one in node.inputs):
-            return "it reads a reference variable, expected a resource"
+            return Refused("it reads a reference variable, expected a resource")
         if node.op == "EnsureShape" and not self._proven(node):
-            return f"the shape that comes in may not be {attribute(node, 'shape')}, expected one that is known to be"
+            return Refused(
+                f"the shape that comes in may not be {attribute(node, 'shape')}, expected one that is known to be"
+            )
         if len(node.controls) * len(users) > _COPIES and len(node.controls) > 1:
-            return f"{len(users)} users would wait for its {len(node.controls)} control inputs, expected fewer"
+            return Refused(f"{len(users)} users would wait for its {len(node.controls)} control inputs, expected fewer")
         if anchors_branch(model, site):
-            return "nodes of a branch wait for it, expected none"
+            return Refused("nodes of a branch wait for it, expected none")
         sources = {graph[one.node].op for one in node.inputs}
         joins = [user for user in users if user.op in CONTROL_FLOW]
         if joins and (node.controls or sources & CONTROL_FLOW):
-            return f"it carries a branch into '{joins[0].name}', expected no control flow on both sides"
-        return None
+            return Refused(f"it carries a branch into '{joins[0].name}', expected no control flow on both sides")
+        return Found(None)
 
     def _proven(self, node: Node) -> bool:
         wanted = attribute(node, "shape")
@@ -72,7 +75,7 @@ class EliminateIdentities(Pass):
             want is None or want == have for want, have in zip(wanted, known, strict=True)
         )  # fmt: skip
 
-    def rewrite(self, model: Model, site: str) -> None:
+    def rewrite(self, model: Model, site: str, found: None) -> None:
         graph = model.graph
         node = graph[site]
         for user in graph.users(site):

@@ -9,11 +9,12 @@ from graph_tools.analysis.same_value import OPS, RESHAPES, Rules
 from graph_tools.analysis.shapes import shapes
 from graph_tools.graph import Node
 from graph_tools.model import Model
-from graph_tools.rewriting.protocol import Pass, PassResult
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
+from graph_tools.rewriting.protocol import PassResult, SitePass
 from graph_tools.rewriting.sweep import anchors_branch, sweep
 
 
-class EliminateNoopReshapes(Pass):
+class EliminateNoopReshapes(SitePass[None]):
     """Remove reshapes, transposes, casts, paddings, slices and arithmetic that give back what they are given.
 
     Before: `x [?, 8] → ExpandDims → Squeeze → Reshape(-1, 8) → Mul(1) → AddN (of one) → MatMul`, and
@@ -37,20 +38,22 @@ class EliminateNoopReshapes(Pass):
             self._rules = Rules(model, shapes(model))
         return found
 
-    def check(self, model: Model, site: str) -> str | None:
+    def match(self, model: Model, site: str) -> Outcome[None]:
         node = model.graph[site]
         assert self._rules is not None
         if self._rules.equal_input(node) is not None or self._merges(model, node):
             if node.controls:
-                return "it waits for other nodes, expected none"
-            return "nodes of a branch wait for it, expected none" if anchors_branch(model, site) else None
-        return ""
+                return Refused("it waits for other nodes, expected none")
+            if anchors_branch(model, site):
+                return Refused("nodes of a branch wait for it, expected none")
+            return Found(None)
+        return NoMatch()
 
     def _merges(self, model: Model, node: Node) -> bool:
         before = model.graph.input(node, 0)
         return node.op == "Reshape" and before.op in RESHAPES and not before.controls
 
-    def rewrite(self, model: Model, site: str) -> None:
+    def rewrite(self, model: Model, site: str, found: None) -> None:
         graph = model.graph
         node = graph[site]
         assert self._rules is not None

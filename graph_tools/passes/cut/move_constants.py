@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from graph_tools.graph import Node, attribute, const_array
 from graph_tools.model import Model
 from graph_tools.rewriting.add_weights import add_variable
-from graph_tools.rewriting.protocol import Pass
+from graph_tools.rewriting.outcome import Found, Outcome, Refused
+from graph_tools.rewriting.protocol import SitePass
 
 
-class MoveConstants(Pass):
+class MoveConstants(SitePass[None]):
     """Turn large constants into variables, since no protocol buffer holds more than 2 GiB.
 
     Before: `Const w (40 MB, in the graph) → MatMul`.
@@ -37,15 +38,15 @@ class MoveConstants(Pass):
         # The name of an asset is found by its constant.
         return [name for name, size in sizes.items() if size > limit and name not in model.assets]
 
-    def check(self, model: Model, site: str) -> str | None:
+    def match(self, model: Model, site: str) -> Outcome[None]:
         node = model.graph[site]
         if node.controls:
-            return "it waits for other nodes, expected none"
+            return Refused("it waits for other nodes, expected none")
         if site in model.graph.ancestors(model.init):
-            return "an initialiser uses it, which may run before variables are restored"
-        return None
+            return Refused("an initialiser uses it, which may run before variables are restored")
+        return Found(None)
 
-    def rewrite(self, model: Model, site: str) -> None:
+    def rewrite(self, model: Model, site: str, found: None) -> None:
         node = model.graph[site]
         dtype = attribute(node, "dtype")
         handle = add_variable(model, f"{site}/value", const_array(node))

@@ -8,7 +8,8 @@ from typing import Any
 
 from graph_tools.graph import Node, attribute, op_def, with_defaults
 from graph_tools.model import Model
-from graph_tools.rewriting.protocol import Pass
+from graph_tools.rewriting.outcome import Found, Outcome, Refused
+from graph_tools.rewriting.protocol import SitePass
 
 _VARIABLES = ("VariableV2", "Variable")
 _ASSIGNS = {"Assign": "AssignVariableOp", "AssignAdd": "AssignAddVariableOp", "AssignSub": "AssignSubVariableOp"}
@@ -19,7 +20,7 @@ _TABLE_USERS = (
 )  # fmt: skip
 
 
-class UseResourceVariables(Pass):
+class UseResourceVariables(SitePass[None]):
     """Turn reference variables and tables into resources of the same name, which executors and tools handle better.
 
     Before: `VariableV2 w → Identity w/read → MatMul`, `Assign(w, value)`, `HashTable → LookupTableFind`.
@@ -35,7 +36,7 @@ class UseResourceVariables(Pass):
     def candidates(self, model: Model) -> Iterable[str]:
         return [node.name for node in model.graph.of(*_VARIABLES, *_TABLES)]
 
-    def check(self, model: Model, site: str) -> str | None:
+    def match(self, model: Model, site: str) -> Outcome[None]:
         graph = model.graph
         node = graph[site]
         for user in graph.users(site):
@@ -43,15 +44,15 @@ class UseResourceVariables(Pass):
                 continue
             if node.op in _TABLES:
                 if user.op not in _TABLE_USERS:
-                    return f"'{user.name}' ({user.op}) uses the reference to the table, expected a lookup"
+                    return Refused(f"'{user.name}' ({user.op}) uses the reference to the table, expected a lookup")
             elif user.op in _ASSIGNS and user.inputs[0].node == site:
                 if any(one.node == user.name for after in graph.users(user.name) for one in after.inputs):
-                    return f"'{user.name}' ({user.op}) passes the reference on, expected one that only assigns"
+                    return Refused(f"'{user.name}' ({user.op}) passes the reference on, expected one that only assigns")
             elif _takes_reference(model, user, site):
-                return f"'{user.name}' ({user.op}) uses the reference, expected a read or an assignment"
+                return Refused(f"'{user.name}' ({user.op}) uses the reference, expected a read or an assignment")
         if site in self._served_writes(model):
-            return "it is assigned while it is served, expected one that is only read"
-        return None
+            return Refused("it is assigned while it is served, expected one that is only read")
+        return Found(None)
 
     def _served_writes(self, model: Model) -> set[str]:
         """Name the variables that some node writes which an output needs."""
@@ -59,7 +60,7 @@ class UseResourceVariables(Pass):
         needed = graph.ancestors(model.outputs())
         return {graph[name].inputs[0].node for name in needed if graph[name].op in _ASSIGNS}
 
-    def rewrite(self, model: Model, site: str) -> None:
+    def rewrite(self, model: Model, site: str, found: None) -> None:
         node = model.graph[site]
         if node.op in _TABLES:
             self._rewrite_table(model, node)

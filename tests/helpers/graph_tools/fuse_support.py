@@ -15,7 +15,8 @@ from graph_tools.model import Model
 from graph_tools.passes import fuse as fusing
 from graph_tools.plans import TowerPlan
 from graph_tools.plans.tower_plan import Activation, Dense
-from graph_tools.rewriting.protocol import Pass
+from graph_tools.rewriting.outcome import Found, Outcome, Refused
+from graph_tools.rewriting.protocol import Pass, SitePass
 
 FEATURES = 24
 HALF = 16
@@ -54,7 +55,7 @@ def build_tower(path: Path, *, cancelling: bool = False) -> Path:
     return path
 
 
-class FuseLayers(Pass):
+class FuseLayers(SitePass[None]):
     """Make a tower of two dense layers.
 
     Before: `MatMul → BiasAdd → Relu → MatMul → BiasAdd`.
@@ -74,13 +75,13 @@ class FuseLayers(Pass):
     def candidates(self, model: Model) -> Iterable[str]:
         return [node.name for node in model.graph.of("BiasAdd")]
 
-    def check(self, model: Model, site: str) -> str | None:
+    def match(self, model: Model, site: str) -> Outcome[None]:
         found = _chain(model, site, ("MatMul", "Relu", "BiasAdd", "MatMul"))
         if found is None:
-            return "no layer before it, expected two"
-        return None
+            return Refused("no layer before it, expected two")
+        return Found(None)
 
-    def rewrite(self, model: Model, site: str) -> None:
+    def rewrite(self, model: Model, site: str, found: None) -> None:
         second, _, bias, first = _chain(model, site, ("MatMul", "Relu", "BiasAdd", "MatMul")) or []
         last = model.graph[site]
         weights: list[Output] = [first.inputs[1], bias.inputs[1], second.inputs[1], last.inputs[1]]
