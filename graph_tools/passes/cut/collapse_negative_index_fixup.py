@@ -60,7 +60,7 @@ class CollapseNegativeIndexFixup(SitePass[Output]):
             return Refused(f"variable '{operand(graph, read, 0).node}' is written while it is served")
         return Found(gather.inputs[1] if kept is None or needs_repair else kept)
 
-    def rewrite(self, model: Model, site: str, found: Output) -> None:  # type: ignore[override]
+    def rewrite(self, model: Model, site: str, found: Output) -> None:
         graph = model.graph
         gather = graph[site]
         if gather.op == "ResourceGather":

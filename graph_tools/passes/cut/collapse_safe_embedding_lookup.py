@@ -56,7 +56,7 @@ class CollapseSafeEmbeddingLookup(SitePass[SafeLookup]):
             self._written_at, self._names = model, model.written_variables()
         return self._names
 
-    def rewrite(self, model: Model, site: str, found: SafeLookup) -> None:  # type: ignore[override]
+    def rewrite(self, model: Model, site: str, found: SafeLookup) -> None:
         lookup, graph = found, model.graph
         name = lookup.output.node
         if lookup.drops_negative and Finders(model).ranges.is_nonnegative(lookup.ids):

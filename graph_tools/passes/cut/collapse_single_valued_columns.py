@@ -54,7 +54,7 @@ class CollapseSingleValuedColumns(SitePass[tuple[SafeLookup, Column]]):
             return Refused(f"'{lookup.mask}' drops entries for another reason than a negative id")
         return Found((lookup, column))
 
-    def rewrite(self, model: Model, site: str, found: tuple[SafeLookup, Column]) -> None:  # type: ignore[override]
+    def rewrite(self, model: Model, site: str, found: tuple[SafeLookup, Column]) -> None:
         lookup, column = found
         graph, ranges = model.graph, Finders(model).ranges
         dtype = lookup.rows.dtype(graph)

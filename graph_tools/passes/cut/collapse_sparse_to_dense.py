@@ -40,7 +40,7 @@ class CollapseSparseToDense(SitePass[Column]):
             return Refused(f"default value '{node.inputs[3]}' is no constant")
         return found
 
-    def rewrite(self, model: Model, site: str, found: Column) -> None:  # type: ignore[override]
+    def rewrite(self, model: Model, site: str, found: Column) -> None:
         graph = model.graph
         node = graph[site]
         ids: Output = clone_chain(graph, found.chain, found.values, node.inputs[2], found.dense)

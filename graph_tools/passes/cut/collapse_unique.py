@@ -58,7 +58,7 @@ class CollapseUnique(SitePass[tuple[Rows, list[Node]]]):
             return Refused(f"variable '{handle.node}' is written while it is served")
         return Found((found, users))
 
-    def rewrite(self, model: Model, site: str, found: tuple[Rows, list[Node]]) -> None:  # type: ignore[override]
+    def rewrite(self, model: Model, site: str, found: tuple[Rows, list[Node]]) -> None:
         rows, users = found
         for user in users:
             _rewrite_user(model, model.graph, rows, user)

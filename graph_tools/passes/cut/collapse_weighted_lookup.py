@@ -102,7 +102,7 @@ class CollapseWeightedLookup(SitePass[Weighted]):
             return Refused(f"variable '{handle.node}' is written while it is served")
         return found
 
-    def rewrite(self, model: Model, site: str, found: Weighted) -> None:  # type: ignore[override]
+    def rewrite(self, model: Model, site: str, found: Weighted) -> None:
         graph = model.graph
         ids_dtype, dtype = attribute(found.ids_fill, "T"), attribute(found.weights_fill, "T")
         indices, ids, weights = found.indices, found.ids, found.weights
