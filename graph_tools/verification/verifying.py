@@ -9,43 +9,33 @@ from pathlib import Path
 from typing import Any
 
 from graph_tools.analysis.user_rows import user_inputs
-from graph_tools.errors import ConversionError, GraphToolsError, UnreadableError, UsageError
-from graph_tools.graph.op_library import Libraries, load_libraries, our_ops
+from graph_tools.errors import GraphToolsError, UsageError
+from graph_tools.graph.op_library import Libraries, load_libraries
 from graph_tools.model import Model, Signature, disk_bytes
 from graph_tools.progress import Progress, Silent
 from graph_tools.readers import read_model
-from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.tables.absent_keys import base_name
 from graph_tools.tensors import Array
 from graph_tools.verification.compare import OutputComparison, Tolerance
-from graph_tools.verification.elsewhere import ElsewhereRunner
 from graph_tools.verification.evidence import gather_evidence
 from graph_tools.verification.generate import Generator
 from graph_tools.verification.losses import worst_keys
-from graph_tools.verification.non_numbers import Alike, Both
-from graph_tools.verification.nudging import as_it_was, is_nudging, nudging
+from graph_tools.verification.non_numbers import Alike
 from graph_tools.verification.report import Asked, ComparedModel, Refused, VerifyReport
 from graph_tools.verification.request import Request
 from graph_tools.verification.requests import WARM_UP_FILE, read_requests
 from graph_tools.verification.rounding import Slacks, slacks
 from graph_tools.verification.runner import (
     Answer,
-    LoadError,
     Refusal,
-    Runner,
-    SessionRunner,
-    V2Runner,
-    foreign_ops,
-    quiet,
 )
+from graph_tools.verification.runners import Runners
 from graph_tools.verification.settings import settings_here
-from graph_tools.verification.staged import StagedRunner
 from graph_tools.verification.structure import find_sparse_inputs, row_count
 from graph_tools.verification.tables import (
     Pair,
     compare_rows,
     compare_tables,
-    held_bytes,
     largest_share,
     pair_by_name,
 )
@@ -132,7 +122,7 @@ def verify(
     held = [size - _mapped_bytes(one) for size, one in zip(sizes, (first, second), strict=True)]
     if memory_limit is not None and max(*held, *map(_table_bytes, (first, second))) > memory_limit:
         large = largest_share(memory_limit, first, second)
-    runners = _Runners(first, second, large, told)
+    runners = Runners(first, second, large, told)
     answers = runners.answers(asked)
     report.a.how, report.b.how = runners.how
     rounded: Slacks = {}
@@ -224,118 +214,6 @@ def _requests(
     return asked
 
 
-Load = Callable[[Model], Runner]
-
-
-class _Runners:
-    """Runs both models: one after the other, so that one is in memory; by one loader, so that they alone differ."""
-
-    def __init__(self, a: Model, b: Model, large: int | None, progress: Progress) -> None:
-        self.models, self.large, self.progress = (a, b), large, progress
-        self.how = ["", ""]
-        self._staged: list[bool] = []
-        self._name = ""
-        #: Different keys that the requests found in the sparse tables of the first model.
-        self.found: dict[str, int] = {}
-        self._loads: list[Load] = []
-
-    def answers(self, asked: list[Request]) -> tuple[list[Answer], list[Answer]]:
-        staged = [_is_rewritten(one) or _has_large(one, self.large) for one in self.models]
-        graph_def = any(one.kind == "GraphDef" for one in self.models)
-        loaders: list[Load] = [V2Runner, SessionRunner]
-        # Eager models share their resources by name: two versions of a model would meet in one embedding table.
-        if any(staged) or graph_def or any(our_ops(one.graph) for one in self.models):
-            loaders = [SessionRunner]
-        failure: LoadError | None = None
-        self._staged = staged
-        for load in loaders:
-            self._loads = [(lambda one: StagedRunner(one, self.large)) if one else load for one in staged]
-            self._name = load.__name__
-            try:
-                first, second = (self._side(number, self._loads[number], asked) for number in (0, 1))
-            except LoadError as error:
-                failure = error
-            else:
-                return first, second
-        assert failure is not None
-        raise UnreadableError(str(failure)) from failure
-
-    def ask_nudged(self, asked: list[Request]) -> list[Answer]:
-        """Ask the first model with its numbers nudged; as it is where it has none, or does not load when rewritten."""
-        how, found, first = list(self.how), dict(self.found), nudging(self.models[0])
-        try:
-            if is_nudging(first):
-                return self._side(0, lambda _: StagedRunner(first, self.large), asked)
-        except LoadError:
-            pass
-        finally:
-            self.how, self.found = how, found
-        return self._side(0, self._loads[0], [as_it_was(one) for one in asked])
-
-    def elsewhere(self, asked: list[Request]) -> Both | None:
-        """Ask both models where TensorFlow has the other setting of oneDNN; None where it cannot be done."""
-        onednn = not settings_here().onednn
-        where = f", {'with' if onednn else 'without'} oneDNN"
-
-        def plain(model: Model) -> Runner:
-            return ElsewhereRunner(model, self._name, onednn)
-
-        def parts(model: Model) -> Runner:
-            return StagedRunner(model, self.large, lambda one: ElsewhereRunner(one, "SessionRunner", onednn))
-
-        how = list(self.how)
-        try:
-            first, second = (
-                self._side(number, parts if staged else plain, asked, where)
-                for number, staged in enumerate(self._staged)
-            )
-        except LoadError:
-            return None
-        finally:
-            self.how = how
-        return first, second
-
-    def _side(self, number: int, load: Load, asked: list[Request], where: str = "") -> list[Answer]:
-        model = self.models[number]
-        self.progress.begin(f"Asking {model.path}{where}", len(asked), "requests")
-        try:
-            with quiet():
-                runner = load(model)
-        except (LoadError, ConversionError) as error:
-            raise LoadError(f"{model.path}: {error}, expected a model that TensorFlow loads") from error
-        self.how[number] = runner.how
-        try:
-            answers = runner.run([one.shortest for one in asked] if number else asked, lambda: self.progress.advance(1))
-            if not number and isinstance(runner, StagedRunner):
-                self.found |= runner.found
-            return answers
-        finally:
-            runner.close()
-
-
-def _is_rewritten(model: Model) -> bool:
-    """Say whether TensorFlow cannot load what the path holds, or would load something else than was read.
-
-    Lookups of training systems, ops of the training that no output needs, and weights from another checkpoint.
-
-    Raises
-    ------
-    UnreadableError
-        An output needs an op that TensorFlow does not have, and that is no lookup.
-    """
-    # Of a frozen graph, large constants have become variables, which are not copied so often.
-    if model.sparse_tables or (model.kind == "GraphDef" and model.variables):
-        return True
-    if foreign_ops(model):
-        try:
-            check_unknown_ops(model)
-        except ConversionError as error:
-            raise UnreadableError(f"{error}; --op-library may name a library that has them") from error
-        return True
-    own = model.path / "variables" / "variables"
-    return model.checkpoint is not None and Path(model.checkpoint.prefix) != own
-
-
 def _compare(
     asked: list[Request],
     answers: tuple[list[Answer], list[Answer]],
@@ -413,11 +291,6 @@ def _mapped_bytes(model: Model) -> int:
     """Return the bytes of table files, which are mapped and not held."""
     files = {one.file for one in model.embedding_tables.values() if one.file is not None}
     return sum(file.stat().st_size for file in files)
-
-
-def _has_large(model: Model, large: int | None) -> bool:
-    """Say whether a model has a variable or hash table that is to be read as a stream."""
-    return large is not None and any(size >= large for size in held_bytes(model))
 
 
 def _is_large(tensor: Any, large: int) -> bool:

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run both models of a verification in one way, so that they alone differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from graph_tools.errors import ConversionError, UnreadableError
+from graph_tools.graph.op_library import our_ops
+from graph_tools.model import Model
+from graph_tools.progress import Progress
+from graph_tools.readers.unknown_ops import check_unknown_ops
+from graph_tools.verification.elsewhere import ElsewhereRunner
+from graph_tools.verification.non_numbers import Both
+from graph_tools.verification.nudging import as_it_was, is_nudging, nudging
+from graph_tools.verification.request import Request
+from graph_tools.verification.runner import Answer, LoadError, Runner, SessionRunner, V2Runner, foreign_ops, quiet
+from graph_tools.verification.settings import settings_here
+from graph_tools.verification.staged import StagedRunner
+from graph_tools.verification.tables import held_bytes
+
+Load = Callable[[Model], Runner]
+
+
+class Runners:
+    """Runs both models: one after the other, so that one is in memory; by one loader, so that they alone differ."""
+
+    def __init__(self, a: Model, b: Model, large: int | None, progress: Progress) -> None:
+        self.models, self.large, self.progress = (a, b), large, progress
+        self.how = ["", ""]
+        self._staged: list[bool] = []
+        self._name = ""
+        #: Different keys that the requests found in the sparse tables of the first model.
+        self.found: dict[str, int] = {}
+        self._loads: list[Load] = []
+
+    def answers(self, asked: list[Request]) -> tuple[list[Answer], list[Answer]]:
+        staged = [_is_rewritten(one) or _has_large(one, self.large) for one in self.models]
+        graph_def = any(one.kind == "GraphDef" for one in self.models)
+        loaders: list[Load] = [V2Runner, SessionRunner]
+        # Eager models share their resources by name: two versions of a model would meet in one embedding table.
+        if any(staged) or graph_def or any(our_ops(one.graph) for one in self.models):
+            loaders = [SessionRunner]
+        failure: LoadError | None = None
+        self._staged = staged
+        for load in loaders:
+            self._loads = [(lambda one: StagedRunner(one, self.large)) if one else load for one in staged]
+            self._name = load.__name__
+            try:
+                first, second = (self._side(number, self._loads[number], asked) for number in (0, 1))
+            except LoadError as error:
+                failure = error
+            else:
+                return first, second
+        assert failure is not None
+        raise UnreadableError(str(failure)) from failure
+
+    def ask_nudged(self, asked: list[Request]) -> list[Answer]:
+        """Ask the first model with its numbers nudged; as it is where it has none, or does not load when rewritten."""
+        how, found, first = list(self.how), dict(self.found), nudging(self.models[0])
+        try:
+            if is_nudging(first):
+                return self._side(0, lambda _: StagedRunner(first, self.large), asked)
+        except LoadError:
+            pass
+        finally:
+            self.how, self.found = how, found
+        return self._side(0, self._loads[0], [as_it_was(one) for one in asked])
+
+    def elsewhere(self, asked: list[Request]) -> Both | None:
+        """Ask both models where TensorFlow has the other setting of oneDNN; None where it cannot be done."""
+        onednn = not settings_here().onednn
+        where = f", {'with' if onednn else 'without'} oneDNN"
+
+        def plain(model: Model) -> Runner:
+            return ElsewhereRunner(model, self._name, onednn)
+
+        def parts(model: Model) -> Runner:
+            return StagedRunner(model, self.large, lambda one: ElsewhereRunner(one, "SessionRunner", onednn))
+
+        how = list(self.how)
+        try:
+            first, second = (
+                self._side(number, parts if staged else plain, asked, where)
+                for number, staged in enumerate(self._staged)
+            )
+        except LoadError:
+            return None
+        finally:
+            self.how = how
+        return first, second
+
+    def _side(self, number: int, load: Load, asked: list[Request], where: str = "") -> list[Answer]:
+        model = self.models[number]
+        self.progress.begin(f"Asking {model.path}{where}", len(asked), "requests")
+        try:
+            with quiet():
+                runner = load(model)
+        except (LoadError, ConversionError) as error:
+            raise LoadError(f"{model.path}: {error}, expected a model that TensorFlow loads") from error
+        self.how[number] = runner.how
+        try:
+            answers = runner.run([one.shortest for one in asked] if number else asked, lambda: self.progress.advance(1))
+            if not number and isinstance(runner, StagedRunner):
+                self.found |= runner.found
+            return answers
+        finally:
+            runner.close()
+
+
+def _is_rewritten(model: Model) -> bool:
+    """Say whether TensorFlow cannot load what the path holds, or would load something else than was read.
+
+    Lookups of training systems, ops of the training that no output needs, and weights from another checkpoint.
+
+    Raises
+    ------
+    UnreadableError
+        An output needs an op that TensorFlow does not have, and that is no lookup.
+    """
+    # Of a frozen graph, large constants have become variables, which are not copied so often.
+    if model.sparse_tables or (model.kind == "GraphDef" and model.variables):
+        return True
+    if foreign_ops(model):
+        try:
+            check_unknown_ops(model)
+        except ConversionError as error:
+            raise UnreadableError(f"{error}; --op-library may name a library that has them") from error
+        return True
+    own = model.path / "variables" / "variables"
+    return model.checkpoint is not None and Path(model.checkpoint.prefix) != own
+
+
+def _has_large(model: Model, large: int | None) -> bool:
+    """Say whether a model has a variable or hash table that is to be read as a stream."""
+    return large is not None and any(size >= large for size in held_bytes(model))
