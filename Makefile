@@ -106,7 +106,7 @@ test-fast: lib $(VENV)/.stamp-test .venv-clients/.stamp
 test-lib: lib test-programs
 	$(Q)$(PYTEST) tests/libprocessor $(PYTEST_ARGS)
 
-# Optimised a little, or the tests take minutes.
+# Optimized a little, or the tests take minutes.
 SANITIZED := $(CONFIGURE) -DPROCESSOR_TESTS=ON -DCMAKE_BUILD_TYPE=Sanitize -DCMAKE_C_FLAGS_SANITIZE=-O1 \
              -DCMAKE_CXX_FLAGS_SANITIZE=-O1
 RUN_SANITIZED := $(BIN)/python tests/libprocessor/sanitizers/run_programs.py --seconds $(or $(STRESS_SECONDS),10)
@@ -231,6 +231,7 @@ lint: $(VENV)/.stamp-lint
 	$(Q)$(BIN)/python tools/make_protos.py --check
 	$(Q)$(BIN)/python tools/check_tree.py
 	$(Q)$(BIN)/python tools/check_names.py
+	$(Q)git ls-files -z | xargs -0 $(BIN)/codespell
 	$(Q)found=$$($(BIN)/lint-imports --no-cache) || { echo "$$found"; exit 1; }
 
 ## fmt: format C, C++, Go and Python

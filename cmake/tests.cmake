@@ -24,7 +24,7 @@ add_test_program(processor_tests ${PROCESSOR_TEST_SOURCES} tests/libprocessor/co
 target_link_libraries(processor_tests PRIVATE processor_messages GTest::gtest_main)
 target_include_directories(processor_tests PRIVATE tests/libprocessor/codec tests/libprocessor/host
                                                    tests/libprocessor/runtime)
-# What is tested is optimised as it is shipped; the tests themselves need not be, and compile in half the time.
+# What is tested is optimized as it is shipped; the tests themselves need not be, and compile in half the time.
 target_compile_options(processor_tests PRIVATE -O1)
 target_precompile_headers(processor_tests PRIVATE <string> <vector> <gtest/gtest.h> <nlohmann/json.hpp>
                           <tensorflow/core/framework/op_kernel.h> <tensorflow/core/framework/tensor.h>)
@@ -55,7 +55,7 @@ foreach(name test_c_api test_c_api_drop_in test_c_api_host)
 endforeach()
 
 # What threads share and TensorFlow does not touch: queues, deadlines, counters. Small enough for ThreadSanitizer, which
-# takes what TensorFlow synchronises by its own means for races.
+# takes what TensorFlow synchronizes by its own means for races.
 add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   libprocessor/src/kernels/huge_memory.cc
   libprocessor/src/kernels/tower_team.cc

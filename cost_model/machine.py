@@ -32,7 +32,7 @@ class Machine:
     Parameters
     ----------
     cores : tuple of Core
-        Ordered by node, then by first CPU: neighbours in the tuple are neighbours on the machine.
+        Ordered by node, then by first CPU: neighbors in the tuple are neighbors on the machine.
     memory_bandwidth_gbs_per_node : float [GB/s]
     memory_gb : float [GB]
     notes : tuple of str

@@ -52,7 +52,7 @@ def build_host(root: Path, library: Path, target: Path) -> Path:
 
 
 class GoHost:
-    """Sends serialised requests to the server and waits for each answer."""
+    """Sends serialized requests to the server and waits for each answer."""
 
     name = "libprocessor, Go gRPC"
     short = "Go"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MovieLens-100K as labelled rows of string features.
+"""MovieLens-100K as labeled rows of string features.
 
 The data set may not be redistributed, so it is never part of this repository: it is read from inside the wheel of
 recbole, which pip fetches into the cache.

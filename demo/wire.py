@@ -19,7 +19,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def encode_request(features: Mapping[str, NDArray[np.bytes_]], model: str = "") -> bytes:
-    """Answer a serialised PredictRequest for features [rows] bytes, to the default signature of `model`."""
+    """Answer a serialized PredictRequest for features [rows] bytes, to the default signature of `model`."""
     message = _field(1, _field(1, model.encode())) if model else b""
     for name, values in features.items():
         message += _field(2, _field(1, name.encode()) + _field(2, _string_tensor(values)))
@@ -27,7 +27,7 @@ def encode_request(features: Mapping[str, NDArray[np.bytes_]], model: str = "") 
 
 
 def decode_response(data: bytes, output: str) -> NDArray[np.float32]:
-    """Answer the output of that name [rows] float32 from a serialised PredictResponse.
+    """Answer the output of that name [rows] float32 from a serialized PredictResponse.
 
     Raises
     ------

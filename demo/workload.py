@@ -34,7 +34,7 @@ class Workload:
     inputs : list of dict of ndarray [rows_per_request] bytes
         The requests as arrays.
     messages : list of bytes
-        The same requests as serialised tensorflow.serving.PredictRequest.
+        The same requests as serialized tensorflow.serving.PredictRequest.
     file : Path
         The messages, framed.
     timed_file : Path

@@ -111,7 +111,7 @@ class FuseOptions:
         Names or patterns (`fnmatch`) of inputs that are the same for all rows of a request: the user's, where rows are
         items.
     table_store : Path or None
-        Folder of table files that artefacts share; None: each has its own.
+        Folder of table files that artifacts share; None: each has its own.
 
     Raises
     ------

@@ -13,7 +13,7 @@ from graph_tools.errors import ConversionError
 from graph_tools.graph import Graph, Node, Output, is_native, op_def
 from graph_tools.graph.op_library import is_ours
 from graph_tools.model import HashTableContent, Model
-from graph_tools.readers.saved_tables import TableOutput, add_initialisers
+from graph_tools.readers.saved_tables import TableOutput, add_initializers
 from graph_tools.store.table_file import TableFile
 from graph_tools.tensors import TensorSource
 
@@ -31,7 +31,7 @@ def write_saved_model(
     """Write a model into a folder that is not there yet, and return the SHA-256 of its large files if asked to.
 
     Every variable and hash table that the graph holds is written under the name of its handle, every embedding table
-    as `tables` says (into files of the artefact alone where it is None). The graph is copied before the nodes that
+    as `tables` says (into files of the artifact alone where it is None). The graph is copied before the nodes that
     restore are added, so `model` stays as it is.
 
     Raises
@@ -61,7 +61,7 @@ def write_graph(model: Model, path: Path, tables: dict[str, TableFile]) -> None:
 
 
 def _copy_extra(source: Path, target: Path) -> None:
-    """Copy the export's other files; an export that may only be read makes no artefact that cannot be removed."""
+    """Copy the export's other files; an export that may only be read makes no artifact that cannot be removed."""
     shutil.copytree(source, target, copy_function=shutil.copyfile)
     for folder in (target, *(one for one in target.rglob("*") if one.is_dir())):
         folder.chmod(folder.stat().st_mode | 0o700)
@@ -83,7 +83,7 @@ def saved_tensors(model: Model) -> dict[str, TensorSource]:
 
 
 def restored_handles(model: Model) -> list[Node]:
-    """List the variables that are restored: all but those that an initialiser sets."""
+    """List the variables that are restored: all but those that an initializer sets."""
     graph = model.graph
     assigned = {
         graph[name].inputs[0].node for name in graph.ancestors(model.init) if graph[name].op == "AssignVariableOp"
@@ -126,7 +126,7 @@ def asset_files(model: Model) -> dict[str, Path]:
 
 
 def saved_model_message(model: Model, tables: dict[str, TableFile]) -> Any:
-    """Build the SavedModel message, with a restore op, an initialiser and the signatures.
+    """Build the SavedModel message, with a restore op, an initializer and the signatures.
 
     Parameters
     ----------
@@ -150,9 +150,9 @@ def saved_model_message(model: Model, tables: dict[str, TableFile]) -> Any:
     meta_graph.saver_def.version = 2
     for handle in restore.variables:
         _add_variable(meta_graph, graph, handle, restore)
-    initialisers = [*model.init, *add_initialisers(graph, meta_graph, tables)]
-    if initialisers:
-        init = graph.add("NoOp", name="init_all_tables", controls=initialisers).name
+    initializers = [*model.init, *add_initializers(graph, meta_graph, tables)]
+    if initializers:
+        init = graph.add("NoOp", name="init_all_tables", controls=initializers).name
         meta_graph.collection_def["saved_model_main_op"].node_list.value.append(init)
     for name, file in asset_files(model).items():
         one = meta_graph.asset_file_def.add(filename=file.name)

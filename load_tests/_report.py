@@ -52,7 +52,7 @@ def make_console() -> Console:
 
 
 def mark(ok: bool) -> str:
-    """Answer PASS or FAIL, coloured."""
+    """Answer PASS or FAIL, colored."""
     return "[bold green]PASS[/]" if ok else "[bold red]FAIL[/]"
 
 

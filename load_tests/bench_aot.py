@@ -32,7 +32,7 @@ from load_tests._benchmark import measure_engines
 from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT, ProgramError, find_library, find_program
 from load_tests._report import make_console, write_results
-from load_tests.bench_fused import optimize, summarise
+from load_tests.bench_fused import optimize, summarize
 from load_tests.bench_serving import default_config
 from load_tests.workloads import ensure_model
 
@@ -184,7 +184,7 @@ def _measure(
         threads=1,
         warmup=options.seconds / 4,
     )
-    return {"part": part, **summarise("W2", rows, output)}
+    return {"part": part, **summarize("W2", rows, output)}
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -4,7 +4,7 @@
     python -m load_tests.bench_batching            # the figures: about a minute
     python -m load_tests.bench_batching --quick    # answers and plumbing only
 
-Optimises W1 and W2 in bf16, lets `bench_serving` (libprocessor/bench) send each mode the same
+Optimizes W1 and W2 in bf16, lets `bench_serving` (libprocessor/bench) send each mode the same
 one-row requests from 16 threads, prints a table and the targets, and writes results/bench_batching.json.
 docs/benchmarks/hosts.md explains it.
 """
@@ -28,7 +28,7 @@ from load_tests.bench_fused import FIGURES, PRECISIONS, TOLERANCES, fuse
 from load_tests.bench_serving import default_config
 from load_tests.request_files import ensure_requests
 
-__all__ = ["MODES", "TARGETS", "contestants", "judge", "main", "summarise"]
+__all__ = ["MODES", "TARGETS", "contestants", "judge", "main", "summarize"]
 
 #: What each contestant is configured with. The first is what the others are held against.
 MODES: dict[str, dict[str, Any]] = {
@@ -63,7 +63,7 @@ def _runs(engine: dict[str, Any]) -> dict[str, Any]:
     return {"requests_per_run": round(counts["mean"], 3), "most": counts["max"], "shared": round(shared, 4)}
 
 
-def summarise(workload: str, rows: int, output: dict[str, Any]) -> dict[str, Any]:
+def summarize(workload: str, rows: int, output: dict[str, Any]) -> dict[str, Any]:
     """Turn the output of one run of the program into one case of the results.
 
     Returns
@@ -132,7 +132,7 @@ def _table(cases: Sequence[dict[str, Any]]) -> Table:
 def _measure(options: argparse.Namespace, console: Console) -> Measured:
     cases = []
     for workload in options.workloads:
-        console.print(f"Optimising {workload}, {options.precision}")
+        console.print(f"Optimizing {workload}, {options.precision}")
         model = fuse(workload, options.precision, options.cache, options.library)
         engines = contestants(model, default_config(usable_cpus()), options.precision)
         for rows in options.rows:
@@ -140,7 +140,7 @@ def _measure(options: argparse.Namespace, console: Console) -> Measured:
             for threads in options.threads:
                 console.print(f"Measuring {workload} at {rows} row{'s' if rows > 1 else ''} from {threads} threads")
                 output = measure_engines(options, requests, contestants=engines, threads=threads)
-                cases.append(summarise(workload, rows, output))
+                cases.append(summarize(workload, rows, output))
     return Measured(cases, _table(cases), judge(cases), {"precision": options.precision})
 
 

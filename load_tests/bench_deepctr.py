@@ -4,7 +4,7 @@
     python -m load_tests.bench_deepctr            # the figures: about eight minutes
     python -m load_tests.bench_deepctr --quick    # answers and plumbing only
 
-Trains and exports the models, optimises each with `graph-tools optimize` in fp32, lets `bench_serving` send both the
+Trains and exports the models, optimizes each with `graph-tools optimize` in fp32, lets `bench_serving` send both the
 same requests in turns, prints a table and writes results/bench_deepctr.json.
 docs/benchmarks/fused_models.md explains it.
 """
@@ -35,7 +35,7 @@ from load_tests.bench_serving import default_config
 from load_tests.request_files import encode_request, write_requests
 from load_tests.workloads import _wheels
 
-__all__ = ["MODELS", "inputs_of", "judge", "main", "summarise"]
+__all__ = ["MODELS", "inputs_of", "judge", "main", "summarize"]
 
 #: Those that the table is printed for; `make_deepctr.py` tells what they are made of.
 MODELS = ("DeepFM", "DCN", "xDeepFM", "AutoInt", "DIN", "BST", "MMOE", "PLE")
@@ -131,7 +131,7 @@ def signature_of(model: Path, library: Path) -> list[dict[str, Any]]:
     return found
 
 
-def summarise(model: str, rows: int, output: dict[str, Any]) -> dict[str, Any]:
+def summarize(model: str, rows: int, output: dict[str, Any]) -> dict[str, Any]:
     """Turn the output of one run of the program into one case of the results.
 
     Returns
@@ -187,7 +187,7 @@ def _measure(options: argparse.Namespace, console: Console) -> Measured:
     console.print("Training and exporting the models that are not in the cache")
     exported = export(options.cache, options.models)
     for model in options.models:
-        console.print(f"Optimising and measuring {model}")
+        console.print(f"Optimizing and measuring {model}")
         source = exported / model
         fused = optimize(source, options.cache / "fused" / f"deepctr-{model}", "fp32", options.library)
         specs = signature_of(source, options.library)
@@ -205,7 +205,7 @@ def _measure(options: argparse.Namespace, console: Console) -> Measured:
                     "tolerance": TOLERANCE,
                 },
             ]
-            cases.append(summarise(model, rows, measure_engines(options, requests, contestants=engines)))
+            cases.append(summarize(model, rows, measure_engines(options, requests, contestants=engines)))
     return Measured(cases, _table(cases), judge(cases))
 
 

@@ -4,7 +4,7 @@
     python -m load_tests.bench_fused            # the figures: about ten minutes
     python -m load_tests.bench_fused --quick    # answers and plumbing only
 
-Optimises W1 and W2 with `graph-tools optimize`, lets `bench_serving` (libprocessor/bench) send all engines the same
+Optimizes W1 and W2 with `graph-tools optimize`, lets `bench_serving` (libprocessor/bench) send all engines the same
 requests in turns, prints a table and the targets, and writes results/bench_fused.json.
 docs/benchmarks/fused_models.md explains it.
 """
@@ -34,7 +34,7 @@ from load_tests.peers import PEERS, ensure_peer_model
 from load_tests.request_files import ensure_requests
 from load_tests.workloads import WORKLOADS, ensure_model
 
-__all__ = ["PRECISIONS", "TARGETS", "judge", "main", "summarise"]
+__all__ = ["PRECISIONS", "TARGETS", "judge", "main", "summarize"]
 
 ROWS = (1, 16, 128, 512)
 PRECISIONS = ("fp32", "bf16")
@@ -70,7 +70,7 @@ FIGURES = ("requests_per_s", "mean_us", "p50_us", "p99_us", "cpu_s_per_1000")
 
 
 def fuse(workload: str, precision: str, cache: Path, library: Path, user_inputs: Sequence[str] = ()) -> Path:
-    """Optimise a workload with `graph-tools optimize`, verified, and return the folder.
+    """Optimize a workload with `graph-tools optimize`, verified, and return the folder.
 
     With `user_inputs` its user's side is split from the items'.
 
@@ -128,7 +128,7 @@ def contestants(
     return [*engines, {"name": BARE, "engine": "onednn", "widths": WIDTHS, "rows": rows}]
 
 
-def summarise(workload: str, rows: int, output: dict[str, Any]) -> dict[str, Any]:
+def summarize(workload: str, rows: int, output: dict[str, Any]) -> dict[str, Any]:
     """Turn the output of one run of the program into one case of the results.
 
     Returns
@@ -231,7 +231,7 @@ def _measure(options: argparse.Namespace, console: Console) -> Measured:
     for workload in options.workloads:
         models[workload] = {}
         for precision in options.precisions:
-            console.print(f"Optimising {workload}, {precision}")
+            console.print(f"Optimizing {workload}, {precision}")
             models[workload][precision] = fuse(workload, precision, options.cache, options.library)
     precisions = loaded_precisions(models, options.library)
     config = default_config(usable_cpus())
@@ -241,7 +241,7 @@ def _measure(options: argparse.Namespace, console: Console) -> Measured:
             requests = ensure_requests(options.cache / "requests", workload, rows, "eas")
             engines = contestants(workload, rows, models[workload], options.cache, not options.no_peers, config)
             output = measure_engines(options, requests, contestants=engines, weights=WORKLOADS[workload].weights)
-            cases.append(summarise(workload, rows, output))
+            cases.append(summarize(workload, rows, output))
     notes = [f"  {name}: {told['precision']}; {told['precision_reason']}" for name, told in precisions.items()]
     return Measured(cases, _table(cases), judge(cases), {"precisions": precisions}, notes)
 

@@ -5,7 +5,7 @@
     python -m load_tests.bench_hosts --only churn --cycles 10  # some of it
     python -m load_tests.bench_hosts --quick                   # plumbing only
 
-Optimises W2, serves it with the Python and the Go host, lets `loadgen` (libprocessor/go/cmd/loadgen) send one-row
+Optimizes W2, serves it with the Python and the Go host, lets `loadgen` (libprocessor/go/cmd/loadgen) send one-row
 requests from the same CPUs, prints tables and the targets, and writes results/bench_hosts.json.
 docs/benchmarks/hosts.md
 explains it.
@@ -78,7 +78,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     kinds = tuple(throughput.CLIENTS)
     parser.add_argument("--hosts", nargs="+", choices=kinds, default=list(kinds))
     parser.add_argument("--precision", choices=("fp32", "bf16", "auto"), default="auto")
-    parser.add_argument("--model", type=Path, help="an optimised W2, instead of making one")
+    parser.add_argument("--model", type=Path, help="an optimized W2, instead of making one")
     parser.add_argument("--rounds", type=int, help="rounds of each case (default 5)")
     parser.add_argument("--seconds", type=float, help="length of a round (default 3)")
     parser.add_argument("--models", nargs="+", type=int, help="models that a ModelHost has loaded (default 1 40)")
@@ -106,7 +106,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Optimise, measure, print and write.
+    """Optimize, measure, print and write.
 
     Returns
     -------

@@ -25,7 +25,7 @@ from load_tests._report import Target
 from load_tests.request_files import Protocol, ensure_requests
 from load_tests.workloads import WORKLOADS, ensure_model
 
-__all__ = ["SPEEDUPS", "default_config", "judge", "main", "summarise"]
+__all__ = ["SPEEDUPS", "default_config", "judge", "main", "summarize"]
 
 #: Least ratio of requests/s to stock TensorFlow's, by workload and rows. Where one is set, p99 may be no worse either.
 SPEEDUPS = {("W2", 1): 3.0, ("W2", 128): 1.1, ("W1", 1): 1.5, ("W1", 128): 1.2}
@@ -67,7 +67,7 @@ def _overhead(engine: dict[str, Any]) -> dict[str, float] | None:
     return {"mean_us": round(mean, 3), "p50_us": last["p50"], "p99_us": last["p99"]}
 
 
-def summarise(workload: str, rows: int, protocol: str, output: dict[str, Any]) -> dict[str, Any]:
+def summarize(workload: str, rows: int, protocol: str, output: dict[str, Any]) -> dict[str, Any]:
     """Turn the output of one run of the program into one case of the results.
 
     Parameters
@@ -116,7 +116,7 @@ def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
     Parameters
     ----------
     cases : sequence of dict
-        As `summarise` answers them.
+        As `summarize` answers them.
 
     Returns
     -------
@@ -203,7 +203,7 @@ def _measure(options: argparse.Namespace, console: Console) -> Measured:
                 config=json.dumps(config),
                 weights=WORKLOADS[workload].weights,
             )
-            cases.append(summarise(workload, rows, protocol, output))
+            cases.append(summarize(workload, rows, protocol, output))
         progress.update(task, description="done", completed=per_case * len(plan))
     notes = [] if options.quick else _floors(cases)
     return Measured(cases, _table(cases), judge(cases), {"config": config}, notes)

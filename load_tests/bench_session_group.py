@@ -26,7 +26,7 @@ from load_tests.bench_serving import default_config
 from load_tests.request_files import ensure_requests
 from load_tests.workloads import ensure_model
 
-__all__ = ["contestants", "main", "summarise"]
+__all__ = ["contestants", "main", "summarize"]
 
 #: Threads of clients for each CPU: a server has more requests than CPUs.
 _CLIENTS = 2
@@ -39,7 +39,7 @@ def contestants(model: Path, cpus: int) -> list[dict[str, Any]]:
     return [shared | {"name": "one", "config": one}, shared | {"name": "group", "config": default_config(cpus)}]
 
 
-def summarise(workload: str, rows: int, output: dict[str, Any]) -> dict[str, Any]:
+def summarize(workload: str, rows: int, output: dict[str, Any]) -> dict[str, Any]:
     """Turn the output of one run of the program into one case of the results: medians over rounds, and the rounds."""
     engines = {
         one["engine"]: {name: median(each[name] for each in one["rounds"]) for name in FIGURES}
@@ -74,7 +74,7 @@ def _measure(options: argparse.Namespace, console: Console) -> Measured:
         for rows in options.rows:
             requests = ensure_requests(options.cache / "requests", workload, rows, "eas")
             output = measure_engines(options, requests, contestants=engines, threads=_CLIENTS * cpus)
-            cases.append(summarise(workload, rows, output))
+            cases.append(summarize(workload, rows, output))
     return Measured(cases, _table(cases, cpus), [], {"clients": _CLIENTS * cpus})
 
 

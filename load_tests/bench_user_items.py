@@ -4,7 +4,7 @@
     python -m load_tests.bench_user_items            # the figures: about three minutes
     python -m load_tests.bench_user_items --quick    # answers and plumbing only
 
-Optimises W1 with and without `--user-inputs C1,...,C20`, lets `bench_serving` (libprocessor/bench) send both in turns
+Optimizes W1 with and without `--user-inputs C1,...,C20`, lets `bench_serving` (libprocessor/bench) send both in turns
 requests of 512 items, and compares the answers. The user's features come as 512 equal rows, as one row, which only the
 split model takes, and as rows that differ, where nothing is won. Prints a table and the targets, and writes
 results/bench_user_items.json. docs/benchmarks/fused_models.md explains it.
@@ -30,7 +30,7 @@ from load_tests.bench_fused import FIGURES, PRECISIONS, fuse, loaded_precisions
 from load_tests.bench_serving import default_config
 from load_tests.request_files import Array, encode_request, random_inputs, write_requests
 
-__all__ = ["FORMS", "TARGETS", "judge", "main", "summarise"]
+__all__ = ["FORMS", "TARGETS", "judge", "main", "summarize"]
 
 USER_INPUTS = tuple(f"C{i}" for i in range(1, 21))
 ITEMS = 512
@@ -79,7 +79,7 @@ def contestants(
     return engines
 
 
-def summarise(precision: str, form: str, output: dict[str, Any]) -> dict[str, Any]:
+def summarize(precision: str, form: str, output: dict[str, Any]) -> dict[str, Any]:
     """Turn the output of one run of the program into one case of the results.
 
     Returns
@@ -148,7 +148,7 @@ def _measure(options: argparse.Namespace, console: Console) -> Measured:
     requests = ensure_requests(options.cache / "requests")
     models: dict[str, dict[str, Path]] = {}
     for precision in options.precisions:
-        console.print(f"Optimising W1, {precision}")
+        console.print(f"Optimizing W1, {precision}")
         models[precision] = {
             "unsplit": fuse("W1", precision, options.cache, options.library),
             "split": fuse("W1", precision, options.cache, options.library, USER_INPUTS),
@@ -160,7 +160,7 @@ def _measure(options: argparse.Namespace, console: Console) -> Measured:
             console.print(f"Measuring {precision}, {form}")
             both, own = (requests[shape] for shape in FORMS[form])
             engines = contestants(models[precision], precision, own, default_config(usable_cpus()))
-            cases.append(summarise(precision, form, measure_engines(options, both, contestants=engines)))
+            cases.append(summarize(precision, form, measure_engines(options, both, contestants=engines)))
     return Measured(cases, _table(cases), judge(cases), {"precisions": precisions})
 
 

@@ -198,21 +198,21 @@ def compare(old: dict[str, Figure], new: dict[str, Figure], noise: float) -> lis
 
 
 def _print(console: Console, changes: Sequence[Change], title: str) -> None:
-    colours = {"better": "green", "worse": "bold red", "same": "dim"}
+    colors = {"better": "green", "worse": "bold red", "same": "dim"}
     table = Table(title=title)
     table.add_column("case")
     for heading in ("old", "new", "change", "noise band", "verdict"):
         table.add_column(heading, justify="right")
     for change in changes:
         relative = f"{(change.new - change.old) / abs(change.old):+.1%}" if change.old else ""
-        colour = colours[change.verdict]
+        color = colors[change.verdict]
         table.add_row(
             change.name,
             f"{change.old:.4g}",
             f"{change.new:.4g}",
             relative,
             f"±{change.band:.1%}",
-            f"[{colour}]{change.verdict}[/]",
+            f"[{color}]{change.verdict}[/]",
         )
     console.print(table)
 

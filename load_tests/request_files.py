@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of serialised requests for the reference workloads: valid, random, the same on every machine.
+"""Files of serialized requests for the reference workloads: valid, random, the same on every machine.
 
     python -m load_tests.request_files --workload W1 --rows 16 --protocol tfserving requests.bin
 
@@ -69,7 +69,7 @@ def _categories(rows: int, rng: np.random.Generator) -> Array:
 
 
 def encode_request(inputs: Mapping[str, Array], protocol: Protocol, signature: str = "serving_default") -> bytes:
-    """Serialise a request that asks for all outputs.
+    """Serialize a request that asks for all outputs.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def encode_request(inputs: Mapping[str, Array], protocol: Protocol, signature: s
 
 
 def name_model(request: bytes, model: str, version: int | None = None) -> bytes:
-    """Let a serialised `tensorflow.serving.PredictRequest` of `encode_request` name its model, and the version."""
+    """Let a serialized `tensorflow.serving.PredictRequest` of `encode_request` name its model, and the version."""
     end = 2 + request[1]  # a signature's name is short
     # A google.protobuf.Int64Value.
     number = b"" if version is None else _field(2, _varint(1 << 3) + _varint(version))
@@ -245,7 +245,7 @@ def ensure_requests(folder: Path, workload: str, rows: int, protocol: Protocol) 
 
 def main() -> None:
     """Write one file, as the command line says."""
-    parser = argparse.ArgumentParser(description="Write a file of random, valid, serialised requests.")
+    parser = argparse.ArgumentParser(description="Write a file of random, valid, serialized requests.")
     parser.add_argument("path", type=Path)
     parser.add_argument("--workload", choices=["W1", "W2", "tiny"], required=True)
     parser.add_argument("--rows", type=int, default=1)

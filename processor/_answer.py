@@ -12,7 +12,7 @@ class Answer(NamedTuple):
     Attributes
     ----------
     data : bytes
-        The serialised response; empty after a failure.
+        The serialized response; empty after a failure.
     model_name : str or None
         None if the request was for no model that is known.
     model_version : int

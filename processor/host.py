@@ -91,7 +91,7 @@ class Host(Owner):
         priority: int = 0,
         only_if_bounded: bool = False,
     ) -> Answer:
-        """Answer one serialised request.
+        """Answer one serialized request.
 
         Parameters
         ----------
@@ -165,7 +165,7 @@ class Host(Owner):
         deadline: float | None = None,
         priority: int = 0,
     ) -> Answer:
-        """Answer one serialised request as `process` does, without blocking the event loop.
+        """Answer one serialized request as `process` does, without blocking the event loop.
 
         Cancelling the task cancels the request; what runs of it stops at its next kernel.
         """

@@ -156,7 +156,7 @@ class Model(Owner):
         deadline: float | None = None,
         priority: int = 0,
     ) -> bytes:
-        """Answer one serialised request with the serialised response.
+        """Answer one serialized request with the serialized response.
 
         Parameters
         ----------
@@ -185,7 +185,7 @@ class Model(Owner):
         deadline: float | None = None,
         priority: int = 0,
     ) -> bytes:
-        """Answer one serialised request as `process` does, without blocking the event loop."""
+        """Answer one serialized request as `process` does, without blocking the event loop."""
         request = self._requests.bytes_request(data, protocol, signature, deadline, priority)
         return (await self._arun(request)).to_bytes()
 
@@ -223,7 +223,7 @@ class Model(Owner):
         *,
         return_exceptions: bool = False,
     ) -> list[bytes] | list[bytes | ProcessorError]:
-        """Answer several serialised requests, spread over the sessions, each as `process` would.
+        """Answer several serialized requests, spread over the sessions, each as `process` would.
 
         Parameters
         ----------

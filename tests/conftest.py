@@ -73,7 +73,7 @@ def tiny_model(models_root: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def string_model(models_root: Path) -> Path:
-    """Strings, numbers, and a table initialised from an asset; see `model_builders.build_string`."""
+    """Strings, numbers, and a table initialized from an asset; see `model_builders.build_string`."""
     return model_builders.build_string(models_root / "string")
 
 

@@ -22,7 +22,7 @@ ALLOWED = {
     "graph_tools": ({"numpy", "google_crc32c", "ml_dtypes", "rich", "typer"}, {"tensorflow", "google"}),
     # A model is profiled through the binding.
     "cost_model": ({"numpy", "rich", "typer"}, {"matplotlib", "processor", "yaml"}),
-    # Only the proxy knows the others; hosts, optimisation and profiling, which need them, are processes of their own.
+    # Only the proxy knows the others; hosts, optimization and profiling, which need them, are processes of their own.
     # What decides about cores is pure.
     "serving_proxy": (
         {

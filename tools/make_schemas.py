@@ -93,14 +93,14 @@ def model_of(kind: Any) -> type[BaseModel]:
             hint = reduce(or_, (part for part in get_args(hint) if part is not NoneType))
             described["default_factory"] = dict
         # pydantic has some of the names itself.
-        fields[f"{name}_"] = (modelled(hint), Field(**described))
+        fields[f"{name}_"] = (modeled(hint), Field(**described))
     if hasattr(kind, "SCHEMA"):
         fields = {"schema_": (Annotated[str, WithJsonSchema({"const": kind.SCHEMA})], Field(alias="schema"))} | fields
     config = ConfigDict(extra="forbid")
     return create_model(kind.__name__, __config__=config, __doc__=kind.__doc__.partition("\n")[0], **fields)
 
 
-def modelled(hint: Any) -> Any:
+def modeled(hint: Any) -> Any:
     """Return a type with models in the place of dataclasses, and with what pydantic knows in that of JSON Schemas."""
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return model_of(hint)
@@ -108,16 +108,16 @@ def modelled(hint: Any) -> Any:
         return str
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return Annotated[modelled(arguments[0]), WithJsonSchema(dict(arguments[1]))]
+        return Annotated[modeled(arguments[0]), WithJsonSchema(dict(arguments[1]))]
     if origin in {Union, UnionType}:
-        return reduce(or_, map(modelled, arguments))
-    return origin[tuple(map(modelled, arguments))] if origin else hint
+        return reduce(or_, map(modeled, arguments))
+    return origin[tuple(map(modeled, arguments))] if origin else hint
 
 
 def schema_of(name: str) -> dict[str, Any]:
     """Return the schema of a report."""
     kind, title = DOCUMENTS[name]
-    found = TypeAdapter(modelled(kind)).json_schema(schema_generator=_Schema)
+    found = TypeAdapter(modeled(kind)).json_schema(schema_generator=_Schema)
     definitions = {"$defs": found.pop("$defs")}
     head = {"$schema": _DIALECT, "$id": f"{name}.schema.json", "title": title}
     return head | {key: value for key, value in found.items() if key != "description"} | definitions

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collect the licences of what the C distribution carries or was compiled with.
+"""Collect the licenses of what the C distribution carries or was compiled with.
 
     python tools/third_party_notices.py > THIRD_PARTY_NOTICES.txt
 
-Everything is read from what the packages themselves installed; a package that came without its licence is an error.
+Everything is read from what the packages themselves installed; a package that came without its license is an error.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _RULE = "=" * 100
 _GCC_COPYRIGHT = Path("/usr/share/doc/libgomp1/copyright")
 _GPL_3 = Path("/usr/share/common-licenses/GPL-3")
 
-# The package names the licence of the parser that it holds; this project has the same one.
+# The package names the license of the parser that it holds; this project has the same one.
 _APACHE_2 = Path(__file__).resolve().parent.parent / "LICENSE"
 
 _GOMP_NOTE = """\
 libgomp.so.1 is the OpenMP run-time library of GCC, copied unchanged from the machine that built this distribution.
 Copyright (C) Free Software Foundation, Inc.
 It is licensed under the GNU General Public License, version 3 or later, with the GCC Runtime Library Exception,
-version 3.1, which permits programs of any licence to link with it.
+version 3.1, which permits programs of any license to link with it.
 Its source is part of every GCC release: https://gcc.gnu.org/releases.html, folder libgomp.
 """
 
@@ -104,7 +104,7 @@ def notices() -> list[Notice]:
 
 
 def render() -> str:
-    """Write one text with a list of the components and then the licence of each."""
+    """Write one text with a list of the components and then the license of each."""
     parts = notices()
     lines = ["Third-party software in this distribution", ""]
     lines += [f"- {part.title}: {part.use}" for part in parts]

@@ -37,7 +37,7 @@ class Times:
 
     @staticmethod
     def of(times_us: Floats) -> Times:
-        """Summarise times [µs], at least one."""
+        """Summarize times [µs], at least one."""
         quantiles = np.quantile(times_us, LEVELS)
         return Times(len(times_us), float(times_us.mean()), tuple(float(one) for one in quantiles))
 

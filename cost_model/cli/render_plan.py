@@ -61,8 +61,8 @@ def render_plan(made: Plan, added: str | None = None) -> None:
 
 def render_addition(made: Addition) -> None:
     """Print the verdict about a model that was tried out."""
-    colour = {"fits": "green", "needs_cores": "yellow"}.get(made.verdict, "bold red")
-    console().print(f"[bold]{escape(made.name)}[/] [{colour}]{escape(made.sentence)}[/]\n", soft_wrap=True)
+    color = {"fits": "green", "needs_cores": "yellow"}.get(made.verdict, "bold red")
+    console().print(f"[bold]{escape(made.name)}[/] [{color}]{escape(made.sentence)}[/]\n", soft_wrap=True)
 
 
 def render_explanation(made: Explanation) -> None:

@@ -22,7 +22,7 @@ def begin(
     Parameters
     ----------
     cores : sequence of int
-        Indices of the machine's cores, neighbours beside each other.
+        Indices of the machine's cores, neighbors beside each other.
     tenants : iterable of ControlledTenant
     pools : sequence of (kind, models, cores), optional
         The plan; by default one that the controller makes from the expected rates.

@@ -168,7 +168,7 @@ def _missed_by(models: list[str], observation: Mapping[str, Observation]) -> flo
 
 
 def _isolated(state: ControlState) -> frozenset[str]:
-    """Return variants that have become so slow that they would take their neighbours' objective with them."""
+    """Return variants that have become so slow that they would take their neighbors' objective with them."""
     now = _apart(state.pools)
     return frozenset(
         name

@@ -58,7 +58,7 @@ def _parts(pool: Sizing) -> list[list[Member]]:
     for key in (slack, length):
         order = [members[place] for place in np.argsort(key, kind="stable")]
         ranked = np.sort(key)
-        # Cut where neighbours differ the most, in ratio or in sign.
+        # Cut where neighbors differ the most, in ratio or in sign.
         gaps = np.diff(np.arcsinh(ranked / 100.0))
         for cut in np.sort(np.argsort(-gaps, kind="stable")[:_CUTS]):
             part = order[: cut + 1]

@@ -13,7 +13,7 @@ def place(machine: Machine, counts: Sequence[int], fewest: Callable[[int], int])
 
     The largest first; each on the node that it leaves the fewest cores over on. One that fits on none has what is free
     on the node with the most room, if `fewest` (of a pool, by its place) are there, and else spans nodes. A pool keeps
-    neighbours.
+    neighbors.
 
     Returns
     -------

@@ -37,13 +37,13 @@ def _draw_cores(axes: Any, made: Plan) -> None:
 
     cores = len(made.machine.cores)
     for number, one in enumerate(made.allocations):
-        colour = _colour(number)
+        color = _color(number)
         for core in one.cores:
-            axes.add_patch(Rectangle((core % _COLUMNS, core // _COLUMNS - 0.45), 0.9, 0.9, color=colour))
+            axes.add_patch(Rectangle((core % _COLUMNS, core // _COLUMNS - 0.45), 0.9, 0.9, color=color))
         label = f"{one.name}: {_counted(len(one.cores), 'core')}, {_counted(one.sessions, 'session')}"
         if one.threads_per_session > 1:
             label += f" of {one.threads_per_session}"
-        axes.plot([], [], "s", color=colour, label=label, markersize=9)
+        axes.plot([], [], "s", color=color, label=label, markersize=9)
     for node in made.machine.nodes:
         first = min(place for place, core in enumerate(made.machine.cores) if core.node == node)
         axes.text(-0.4, first // _COLUMNS, f"node {node}", ha="right", va="center", fontsize=8)
@@ -63,9 +63,9 @@ def _draw_models(axes: Any, made: Plan) -> None:
     models.sort(key=lambda model: (-model[0], model[1]))
     shown, rest = models[:_NAMES], models[_NAMES:]
     for place, (ratio, _, number) in enumerate(shown):
-        axes.plot([0, min(ratio, _CUT)], [place, place], color=_colour(number), linewidth=1, alpha=0.5)
+        axes.plot([0, min(ratio, _CUT)], [place, place], color=_color(number), linewidth=1, alpha=0.5)
         mark = "o" if ratio <= _CUT else ">"
-        axes.plot(min(ratio, _CUT), place, mark, color=_colour(number), markersize=5, clip_on=False)
+        axes.plot(min(ratio, _CUT), place, mark, color=_color(number), markersize=5, clip_on=False)
     axes.axvline(1.0, color="black", linewidth=1)
     axes.set_yticks(range(len(shown)), [name for _, name, _ in shown], fontsize=7)
     most = min(_CUT, max(1.0, shown[0][0]))
@@ -80,7 +80,7 @@ def _ratio(predicted: Prediction) -> float:
     return predicted.p99_ms / predicted.slo_p99_ms
 
 
-def _colour(number: int) -> str:
+def _color(number: int) -> str:
     return f"C{number % 10}"
 
 

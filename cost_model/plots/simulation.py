@@ -15,7 +15,7 @@ from cost_model.workload import Tenant
 # Of missed over allowed: what is below is drawn there.
 _LEAST = 1e-2
 
-_COLOURS = {
+_COLORS = {
     "shared": "#888888",
     "static": "#b58900",
     "baseline-pool": "#1f77b4",
@@ -49,12 +49,12 @@ def draw_simulation(
     figure, axes = pyplot.subplots(1, count, figsize=(6 * count, 4.6), layout="constrained")
     for policy, results in curves.items():
         rates = [result.qps / 1e3 for result in results]
-        colour = _COLOURS.get(policy)
+        color = _COLORS.get(policy)
         worst = [result.worst.missed / result.worst.allowed for result in results]
-        axes[0].plot(rates, np.maximum(worst, _LEAST), marker="o", ms=3, color=colour, label=policy)
+        axes[0].plot(rates, np.maximum(worst, _LEAST), marker="o", ms=3, color=color, label=policy)
         highest = max(highest, *worst)
         p99 = [next(model.p99_ms for model in result.models if model.name == baseline.name) for result in results]
-        axes[1].plot(rates, p99, marker="o", ms=3, color=colour, label=policy)
+        axes[1].plot(rates, p99, marker="o", ms=3, color=color, label=policy)
     axes[0].axhline(1.0, color="black", lw=0.8, ls="--")
     axes[0].set(
         yscale="log", ylim=(_LEAST * 0.8, 1.5 * highest), xlabel="thousand requests/s",
@@ -75,7 +75,7 @@ def draw_simulation(
 
 
 def draw_owners(axis: Any, result: Result) -> None:
-    """Draw who owns which core over time, one colour per group of models."""
+    """Draw who owns which core over time, one color per group of models."""
     from matplotlib import colormaps
     from matplotlib.patches import Patch
 
@@ -87,12 +87,12 @@ def draw_owners(axis: Any, result: Result) -> None:
     for at_s, one in result.owners:
         shown = [labels.index(one.labels[group]) for group in one.core_owner]
         picture[:, times >= at_s] = np.array(shown)[:, None]
-    colours = np.array([palette[place % len(palette)][:3] for place in range(len(labels))])
-    axis.imshow(colours[picture], aspect="auto", origin="lower", extent=(0, result.simulated_s, 0, cores))
+    colors = np.array([palette[place % len(palette)][:3] for place in range(len(labels))])
+    axis.imshow(colors[picture], aspect="auto", origin="lower", extent=(0, result.simulated_s, 0, cores))
     moved = f"{len(result.moves)} moves" if result.moves else "no moves"
     title = f"who owns which core: {result.policy} at {result.qps / 1e3:.3g} thousand requests/s, {moved}"
     axis.set(xlabel="seconds", ylabel="core")
     axis.set_title(title, fontsize="medium")
     most = sorted(range(len(labels)), key=lambda place: -int((picture == place).sum()))[:12]
-    handles = [Patch(color=colours[place], label=labels[place]) for place in most]
+    handles = [Patch(color=colors[place], label=labels[place]) for place in most]
     axis.legend(handles=handles, fontsize="x-small", loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -163,7 +163,7 @@ void EndTask(State* s, const Load* load, int32_t model, int32_t slot, double arr
   Finish(s, load, model, arrival, s->slot_failed[slot]);
 }
 
-/// Start a task: what it takes alone, times what its neighbours cost it.
+/// Start a task: what it takes alone, times what its neighbors cost it.
 void Start(State* s, const Segment* g, int64_t core, const Task& task, int64_t group, bool idle) {
   double slower = 1.0;
   if (s->core_last[core] >= 0 && s->core_last[core] != task.model) slower += g->switch_cost;

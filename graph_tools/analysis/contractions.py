@@ -12,7 +12,7 @@ from graph_tools.analysis.shapes import ShapeOf, shapes
 from graph_tools.graph import Graph, Node, Output, attribute
 from graph_tools.model import Model
 
-#: Attribute of nodes that are such a relu; it is not written into an artefact.
+#: Attribute of nodes that are such a relu; it is not written into an artifact.
 MARK = "_with_product"
 
 _RELUS = ("Relu", "Relu6")

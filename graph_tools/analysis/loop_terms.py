@@ -127,7 +127,7 @@ class Terms:
         return ("columns", term[1], row, 0, shape[1])
 
     def _slice(self, node: Any, inputs: list[Term]) -> Term | None:
-        """Recognise `x[:, begin:end]`, and `x[row]` of an argument."""
+        """Recognize `x[:, begin:end]`, and `x[row]` of an argument."""
         begin, end, step = (_numbers(one) for one in inputs[1:])
         masks = {one: _attribute(node, f"{one}_mask").i for one in _MASKS}
         if begin is None or end is None or step is None or any(one != 1 for one in step):

@@ -206,7 +206,7 @@ def _most_keys(model: Model, handle: str) -> int | None:
 
 
 def _lines(model: Model, filler: Node) -> int:
-    """Count the lines that an initialiser reads of its file: as many as it says, or all."""
+    """Count the lines that an initializer reads of its file: as many as it says, or all."""
     said = int(attribute(filler, "vocab_size", -1))
     file = model.assets.get(skip(model.graph, filler.inputs[1]).node)
     if said > 0 or file is None:

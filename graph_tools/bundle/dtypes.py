@@ -10,7 +10,7 @@ import numpy as np
 
 DT_STRING = 7
 
-# By number in TensorFlow's types.proto, which never changes. Quantised types are TensorFlow's one-field structures.
+# By number in TensorFlow's types.proto, which never changes. Quantized types are TensorFlow's one-field structures.
 _NUMPY: dict[int, np.dtype[Any]] = {
     1: np.dtype("<f4"),
     2: np.dtype("<f8"),

@@ -35,7 +35,7 @@ from graph_tools.cli.options_fuse import (
 _HELP = """Put libprocessor's ops in the place of lookups and layers, and prove that scores stay equal.
 
 IN may be cut or not. OUT runs in libprocessor, and in stock TensorFlow after `tf.load_op_library`. A part that is not
-recognised stays as it is; `--explain` says why.
+recognized stays as it is; `--explain` says why.
 
 The result is compared with the source before it is put in place; where it answers differently, the exit code is 1 and
 OUT is not there. IN is only read.

@@ -66,7 +66,7 @@ TableStore = Annotated[
     typer.Option(
         metavar="DIR",
         show_default=False,
-        help="Folder with the table files of all artefacts, which are linked to: equal tables are there once.",
+        help="Folder with the table files of all artifacts, which are linked to: equal tables are there once.",
     ),
 ]
 UserInputs = Annotated[

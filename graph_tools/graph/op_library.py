@@ -25,7 +25,7 @@ from graph_tools.graph import Graph
 
 VARIABLE = "PROCESSOR_LIBRARY"
 NAME = "libprocessor.so"
-#: Versions of docs/fused_ops.md in which ops came after the first; an artefact's manifest says which one it needs.
+#: Versions of docs/fused_ops.md in which ops came after the first; an artifact's manifest says which one it needs.
 _SINCE = {"RecFieldOuter": 2, "RecHeadAttention": 2, "RecRecurrentLayer": 2}
 
 Libraries = str | Path | Sequence[str | Path] | None

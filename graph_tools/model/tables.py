@@ -21,7 +21,7 @@ class Absent:
         None: zeros. One row: that row. Several: row `key mod count`, with the sign of the divisor as Python's `%`.
     source : str
         Where this comes from, in words for the report: an attribute of the graph, a tensor of the checkpoint, or the
-        documented behaviour of the system.
+        documented behavior of the system.
     """
 
     rows: Array | None

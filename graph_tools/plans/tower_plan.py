@@ -95,7 +95,7 @@ class Concat:
 
 @dataclass(frozen=True)
 class LayerNorm:
-    """Normalisation over the last dimension."""
+    """Normalization over the last dimension."""
 
     op: ClassVar[str] = "layer_norm"
     inputs: tuple[str, ...]

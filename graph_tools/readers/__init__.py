@@ -77,7 +77,7 @@ def _read(
         )
     for family in FAMILIES:
         if family.matches(model):
-            family.normalise(model, folder, absent)
+            family.normalize(model, folder, absent)
     apply_absent_keys(model, absent)
     return model
 

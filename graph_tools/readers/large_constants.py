@@ -97,8 +97,8 @@ def _without_elements(mapped: Buffer, node: Span, found: dict[str, TensorSource]
     handle.attr["container"].s = b""
     read = made.node.add(name=parsed.name, op="ReadVariableOp", input=[name], device=parsed.device)
     read.attr["dtype"].type = proto.dtype
-    serialised: bytes = made.SerializeToString()
-    return serialised
+    serialized: bytes = made.SerializeToString()
+    return serialized
 
 
 def _tensor(mapped: Buffer, entry: Span) -> Span | None:

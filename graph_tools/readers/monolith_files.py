@@ -81,7 +81,7 @@ def open_tables(name: str, dump: Dump, compression: str | None = None) -> dict[s
     Parameters
     ----------
     compression : str or None
-        `none`, `gzip`, `zlib` or `snappy`; None recognises it.
+        `none`, `gzip`, `zlib` or `snappy`; None recognizes it.
 
     Raises
     ------

@@ -114,7 +114,7 @@ def choose_meta_graph(saved_model: Any, tags: tuple[str, ...], path: Path) -> An
 
 
 def read_signatures(meta_graph: Any, graph: Graph, wanted: tuple[str, ...], path: Path) -> dict[str, Signature]:
-    """Read the signatures; those of no input that only initialise are no signatures to clients."""
+    """Read the signatures; those of no input that only initialize are no signatures to clients."""
     import tensorflow as tf
 
     def endpoint(info: Any, key: str, place: str) -> Endpoint:
@@ -184,7 +184,7 @@ def init_ops(meta_graph: Any) -> list[str]:
 
 
 def read_assets(meta_graph: Any, path: Path) -> dict[str, Path]:
-    """Return the files that tables are initialised from, by the node that gives their name."""
+    """Return the files that tables are initialized from, by the node that gives their name."""
     from tensorflow.core.protobuf import meta_graph_pb2
 
     files = list(meta_graph.asset_file_def)
@@ -206,7 +206,7 @@ def read_assets(meta_graph: Any, path: Path) -> dict[str, Path]:
 
 
 def read_assets_directly(model: Model) -> None:
-    """Let initialisers read an asset's name from its own node; TF 2 passes it through a variable set at load."""
+    """Let initializers read an asset's name from its own node; TF 2 passes it through a variable set at load."""
     graph = model.graph
     for asset in model.assets:
         for assign, index in graph.uses(Output(asset)):

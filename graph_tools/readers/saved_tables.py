@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Embedding tables in a SavedModel: assets whose names initialise `RecEmbeddingTable` resources, to and from a model.
+"""Embedding tables in a SavedModel: assets whose names initialize `RecEmbeddingTable` resources, to and from a model.
 
 The resource's `shared_name` is the table's SHA-256: whoever loads two models into one process has one resource for
 equal tables, and never one for two.
@@ -21,7 +21,7 @@ from graph_tools.store.table_file import MEMORY_LIMIT, TableFile
 from graph_tools.store.table_store import TableStore, place_table
 from graph_tools.tables.add_table import TABLE
 
-INITIALISER = "RecInitializeEmbeddingTable"
+INITIALIZER = "RecInitializeEmbeddingTable"
 
 Progress = Callable[[str, int], None]
 
@@ -33,7 +33,7 @@ class TableOutput:
     Attributes
     ----------
     store : TableStore or None
-        None: files of the artefact alone.
+        None: files of the artifact alone.
     memory_limit : int [bytes]
     files : dict of str to TableFile
         By node, once they are written.
@@ -82,7 +82,7 @@ def table_of_node(model: Model, node: Node) -> TableSpec:
     return spec
 
 
-def add_initialisers(graph: Graph, meta_graph: Any, files: dict[str, TableFile]) -> list[str]:
+def add_initializers(graph: Graph, meta_graph: Any, files: dict[str, TableFile]) -> list[str]:
     """Let tables be filled from assets when the model is loaded; return the nodes that do so."""
     names: dict[str, Output] = {}
     added = []
@@ -95,12 +95,12 @@ def add_initialisers(graph: Graph, meta_graph: Any, files: dict[str, TableFile])
         graph.set_attr(graph[node], "shared_name", file.sha256)
         if first:
             inputs = [graph[node].output(), names[file.name]]
-            added.append(graph.add(INITIALISER, inputs, name=f"tables/{file.sha256[:16]}/initialize").name)
+            added.append(graph.add(INITIALIZER, inputs, name=f"tables/{file.sha256[:16]}/initialize").name)
     return added
 
 
 def take_tables(model: Model) -> None:
-    """Make what initialises tables, as it was read, into the model's `embedding_tables`.
+    """Make what initializes tables, as it was read, into the model's `embedding_tables`.
 
     Raises
     ------
@@ -108,23 +108,23 @@ def take_tables(model: Model) -> None:
         A table's file is damaged, does not fit its node, or is no asset.
     """
     graph = model.graph
-    initialised: dict[tuple[str, str], TableSpec] = {}
+    initialized: dict[tuple[str, str], TableSpec] = {}
     for name in sorted(graph.ancestors(model.init)):
         node = graph[name]
-        if node.op != INITIALISER:
+        if node.op != INITIALIZER:
             continue
         handle, filename = graph[node.inputs[0].node], node.inputs[1].node
         if filename not in model.assets or handle.op != TABLE:
             raise UnreadableError(f"node '{name}': fills {handle.op} '{handle.name}' from '{filename}', expected a "
                                   f"{TABLE} and the name of an asset")  # fmt: skip
-        initialised[_resource(handle)] = TableReader(model.assets[filename]).spec()
+        initialized[_resource(handle)] = TableReader(model.assets[filename]).spec()
         graph.replace_control(name, [])
         graph.remove(name, "made again when the table is written")
         if not graph.users(filename):
             graph.remove(filename, "made again when the table is written")
             del model.assets[filename]
     for node in graph.of(TABLE):
-        spec = initialised.get(_resource(node))
+        spec = initialized.get(_resource(node))
         if spec is None:
             continue
         assert spec.file is not None
@@ -136,7 +136,7 @@ def take_tables(model: Model) -> None:
         if name not in graph or (graph[name].op == "NoOp" and not graph[name].controls):
             model.init.remove(name)
             if name in graph and not graph.users(name):
-                graph.remove(name, "initialises nothing else")
+                graph.remove(name, "initializes nothing else")
 
 
 def _resource(node: Node) -> tuple[str, str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognise activations and layer normalisation in formulas."""
+"""Recognize activations and layer normalization in formulas."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Activation:
     vectors: dict[str, Array] | None = None
 
 
-def recognise(formula: Formula) -> Activation | None:
+def recognize(formula: Formula) -> Activation | None:
     """Name what a formula computes, None where it is nothing that a tower has."""
     return _piecewise_linear(formula) or _smooth(formula) or _dice(formula) or _layer_norm(formula)
 
@@ -44,7 +44,7 @@ def _near(one: Array, two: float | Array) -> bool:
 
 
 def _piecewise_linear(formula: Formula) -> Activation | None:
-    """Recognise a·x for x > 0 and b·x below, in terms of x, relu(x), relu(-x) and |x|."""
+    """Recognize a·x for x > 0 and b·x below, in terms of x, relu(x), relu(-x) and |x|."""
     above, below, bends = np.zeros(()), np.zeros(()), False
     for factors, value in formula.terms.items():
         if factors == (X,):
@@ -101,7 +101,7 @@ def _smooth(formula: Formula) -> Activation | None:
 
 
 def _dice(formula: Formula) -> Activation | None:
-    """Recognise alpha·x + (1 - alpha)·p·x with p = sigmoid(scale·x + shift)."""
+    """Recognize alpha·x + (1 - alpha)·p·x with p = sigmoid(scale·x + shift)."""
     alpha = formula.terms.get((X,), np.zeros(()))
     others = [(factors, value) for factors, value in formula.terms.items() if factors != (X,)]
     if len(others) != 1:
@@ -117,7 +117,7 @@ def _dice(formula: Formula) -> Activation | None:
 
 
 def _layer_norm(formula: Formula) -> Activation | None:
-    """Recognise (x - mean(x)) · rsqrt(mean(x²) - mean(x)² + epsilon) · gamma + beta."""
+    """Recognize (x - mean(x)) · rsqrt(mean(x²) - mean(x)² + epsilon) · gamma + beta."""
     (mean,) = next(iter(apply("mean", the_tensor()).terms))
     for factors, gamma in formula.terms.items():
         roots = [one for one in factors if one.name == "rsqrt"]

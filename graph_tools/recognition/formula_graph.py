@@ -88,7 +88,7 @@ class Formulas:
         return []
 
     def batch_norm(self, node: Node) -> float | None:
-        """Return epsilon where a reshape ends Keras 2's spelling of layer normalisation: one channel for each row.
+        """Return epsilon where a reshape ends Keras 2's spelling of layer normalization: one channel for each row.
 
         `Reshape(x, [1, rows, k, 1]) → FusedBatchNorm(ones, zeros, training) → Reshape`.
         """

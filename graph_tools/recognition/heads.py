@@ -34,7 +34,7 @@ class Heads:
 
 
 def split_heads(flat: Flat, output: Output) -> Heads | None:
-    """Recognise what a product is given."""
+    """Recognize what a product is given."""
     output = skip(flat.graph, output)
     node = flat.graph[output.node]
     if node.controls:
@@ -59,7 +59,7 @@ def split_heads(flat: Flat, output: Output) -> Heads | None:
 
 
 def _split(flat: Flat, parts: list[Output], layout: str) -> Heads | None:
-    """Recognise the parts of a split along the last dimension of three, in their order."""
+    """Recognize the parts of a split along the last dimension of three, in their order."""
     node = _split_of(flat, parts)
     if node is None:
         return None

@@ -51,7 +51,7 @@ class _Sum:
 
 
 def find_gru(new: Term, state: Term) -> Cell | str | None:
-    """Recognise what a GRU makes of its state; a text says what is different, None that it is none."""
+    """Recognize what a GRU makes of its state; a text says what is different, None that it is none."""
     for update, candidate in _mixtures(new, state):
         if update[0] != "Sigmoid":
             return f"its update gate is '{update[0]}', expected a sigmoid"
@@ -108,7 +108,7 @@ def _gru(z: _Sum, inner: _Sum, state: Term, units: int) -> Cell | None:
 
 
 def find_lstm(new: Term, memory_new: Term, state: Term, memory: Term) -> Cell | str | None:
-    """Recognise what an LSTM makes of its state and memory; a text says what is different, None that it is none."""
+    """Recognize what an LSTM makes of its state and memory; a text says what is different, None that it is none."""
     output = _other_factor(new, ("Tanh", memory_new))
     if output is None or memory_new[0] != "sum" or len(memory_new[1]) != 2:
         return None

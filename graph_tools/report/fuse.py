@@ -45,7 +45,7 @@ class FusedPass(PassResult):
 
 @dataclass
 class Requirements:
-    """What a host must have to load an artefact.
+    """What a host must have to load an artifact.
 
     Attributes
     ----------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manifest inside an artefact: where it comes from, what was done, and what its files are."""
+"""The manifest inside an artifact: where it comes from, what was done, and what its files are."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLACE = Path("assets.extra") / "recprocessor" / "manifest.json"
 
 @dataclass
 class Tool:
-    """What wrote the artefact."""
+    """What wrote the artifact."""
 
     version: str
     name: str = "graph-tools"
@@ -32,7 +32,7 @@ class Tool:
 
 @dataclass
 class Source:
-    """The model that the artefact was made from."""
+    """The model that the artifact was made from."""
 
     path: str
     kind: str
@@ -114,7 +114,7 @@ class Manifest(Report):
     fused : bool
         Whether it has ops of libprocessor.
     files : dict of str to str
-        SHA-256 of every other file of the artefact.
+        SHA-256 of every other file of the artifact.
     """
 
     SCHEMA = "manifest/1"
@@ -153,14 +153,14 @@ class FusedManifest(Manifest):
 
 
 def write_manifest(report: CutReport, folder: Path, digests: Mapping[Path, str] | None = None) -> None:
-    """Write `assets.extra/recprocessor/manifest.json` into an artefact.
+    """Write `assets.extra/recprocessor/manifest.json` into an artifact.
 
     Parameters
     ----------
     report : CutReport
     folder : Path
     digests : mapping of Path to str, optional
-        SHA-256 of files of the artefact that need not be read for it.
+        SHA-256 of files of the artifact that need not be read for it.
 
     Raises
     ------

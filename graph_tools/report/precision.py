@@ -77,7 +77,7 @@ class Certificate:
 
 @dataclass
 class DecidedPrecision:
-    """In what the dense layers of an artefact compute.
+    """In what the dense layers of an artifact compute.
 
     Attributes
     ----------

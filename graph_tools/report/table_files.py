@@ -18,12 +18,12 @@ AbsentKey = Annotated[str, JsonSchema(enum=["zeros", "error", "default"])]
 
 @dataclass
 class TableFileRecord:
-    """A table file of an artefact, as docs/table_format.md describes it.
+    """A table file of an artifact, as docs/table_format.md describes it.
 
     Attributes
     ----------
     file : str
-        Below the artefact.
+        Below the artifact.
     sha256 : str
         Of its content, after which it is named.
     tables : list of str
@@ -53,7 +53,7 @@ class PlacedTableFile(TableFileRecord):
     Attributes
     ----------
     shared : bool
-        Whether it is one file with others: that of a table store, or of another artefact.
+        Whether it is one file with others: that of a table store, or of another artifact.
     notes : list of str
         How it came to its place, where that is worth a word.
     """

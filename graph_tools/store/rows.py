@@ -44,7 +44,7 @@ def codes_width(row_type: str, dim: int) -> int:
     return (dim * _BITS[row_type] + 7) // 8
 
 
-def is_quantised(row_type: str) -> bool:
+def is_quantized(row_type: str) -> bool:
     return row_type in _BITS
 
 
@@ -66,7 +66,7 @@ def refusal(row_type: str, dim: int, source: np.dtype[Any], largest: float) -> s
 
 
 @dataclass(frozen=True)
-class Quantised:
+class Quantized:
     """Rows with a scale and a bias each.
 
     Attributes
@@ -84,8 +84,8 @@ def halve(rows: Array, row_type: str) -> Array:
     return rows.astype(_HALVES[row_type])
 
 
-def quantise(rows: Array, row_type: str) -> Quantised:
-    """Quantise rows [n, dim]; every row by itself, so that blocks may be of any size."""
+def quantize(rows: Array, row_type: str) -> Quantized:
+    """Quantize rows [n, dim]; every row by itself, so that blocks may be of any size."""
     bits = _BITS[row_type]
     codes = np.empty((len(rows), codes_width(row_type, rows.shape[1])), np.uint8)
     scale_bias = np.empty((len(rows), 2), np.float16)
@@ -95,13 +95,13 @@ def quantise(rows: Array, row_type: str) -> Quantised:
         columns = np.ascontiguousarray(rows[begin : begin + step].T, np.float32)
         found, scale_bias[begin : begin + step] = _encode(columns, (1 << bits) - 1)
         codes[begin : begin + step] = found.T if bits == 8 else pack(found).T
-    return Quantised(codes, scale_bias)
+    return Quantized(codes, scale_bias)
 
 
-def dequantise(quantised: Quantised, row_type: str, dim: int) -> Array:
+def dequantize(quantized: Quantized, row_type: str, dim: int) -> Array:
     """Return rows [n, dim] float32, with the operations of the graph in their order."""
-    codes = quantised.codes if _BITS[row_type] == 8 else unpack(quantised.codes, dim)
-    wide = quantised.scale_bias.astype(np.float32)
+    codes = quantized.codes if _BITS[row_type] == 8 else unpack(quantized.codes, dim)
+    wide = quantized.scale_bias.astype(np.float32)
     rows: Array = codes.astype(np.float32) * wide[:, :1] + wide[:, 1:]
     return rows
 
@@ -115,12 +115,12 @@ def _scale_bias(low: Array, high: Array, largest: int) -> Array:
     return found
 
 
-def _rounded(values: Array, towards: np.float32) -> Array:
-    """Return values [n] float32 in fp16, rounded towards one end."""
+def _rounded(values: Array, toward: np.float32) -> Array:
+    """Return values [n] float32 in fp16, rounded toward one end."""
     half = values.astype(np.float16)
     wide = half.astype(np.float32)
-    wrong = wide > values if towards < 0 else wide < values
-    half[wrong] = np.nextafter(half[wrong], np.float16(towards))
+    wrong = wide > values if toward < 0 else wide < values
+    half[wrong] = np.nextafter(half[wrong], np.float16(toward))
     return half
 
 

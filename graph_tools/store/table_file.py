@@ -31,7 +31,7 @@ from graph_tools.store.layout import (
     row_size,
     row_stride,
 )
-from graph_tools.store.quantise import encode
+from graph_tools.store.quantize import encode
 from graph_tools.store.spec import EncodedRows, TableSpec
 from graph_tools.tensors import Array, TensorSource, rows_per_chunk
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder of tables that artefacts link into, so that equal tables take the disk and the page cache once.
+"""A folder of tables that artifacts link into, so that equal tables take the disk and the page cache once.
 
 The page cache is of inodes: two models that hard-link one file share its pages in all processes. Files are of mode
 0444, appear by renaming when they are complete, and are never written to again, so that any number of processes may use
-a store at a time. Nothing is removed from a store here: a file whose link count is 1 is in no artefact any more.
+a store at a time. Nothing is removed from a store here: a file whose link count is 1 is in no artifact any more.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Analysis:
         return self.own.count + self.zeros.count
 
 
-class Analyser:
+class Analyzer:
     """One pass over one table.
 
     Parameters
@@ -282,7 +282,7 @@ def _among(keys: Array, wanted: Array) -> Array:
     return found
 
 
-def analyse(
+def analyze(
     source: TableRows,
     absent: Absent | None,
     reach: Reach,
@@ -290,4 +290,4 @@ def analyse(
     progress: Progress | None = None,
 ) -> Analysis:
     """Look at every row of a table once, in memory that does not grow with the table but for a few bits a row."""
-    return Analyser(source, absent, reach, options).run(progress)
+    return Analyzer(source, absent, reach, options).run(progress)

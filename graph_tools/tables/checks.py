@@ -110,7 +110,7 @@ def find_duplicate(keys: TensorSource | Sequence[TensorSource], memory_bytes: in
     Notes
     -----
     The keys are split by a hash into as many groups as it takes for one of them to fit into `memory_bytes`; each group
-    is collected in a pass over all keys, sorted, and searched for equal neighbours.
+    is collected in a pass over all keys, sorted, and searched for equal neighbors.
     """
     sources = [keys] if not isinstance(keys, Sequence) else list(keys)
     total = sum(source.shape[0] for source in sources)
@@ -135,16 +135,16 @@ def _twice(sources: list[TensorSource], group: int, groups: int, total: int) -> 
         mine = chunk if groups == 1 else chunk[mix(chunk) % np.uint64(groups) == group]
         if count + len(mine) > len(kept):
             # More than distinct keys can be: the repeated one is probably here already.
-            found = _equal_neighbours(kept[:count])
+            found = _equal_neighbors(kept[:count])
             if found is not None:
                 return found
             kept = np.concatenate([kept[:count], np.empty(len(kept) + len(mine), kept.dtype)])
         kept[count : count + len(mine)] = mine
         count += len(mine)
-    return _equal_neighbours(kept[:count])
+    return _equal_neighbors(kept[:count])
 
 
-def _equal_neighbours(keys: Array) -> int | None:
+def _equal_neighbors(keys: Array) -> int | None:
     """Sort keys in place and return one that stands twice."""
     keys.sort()
     step = 1 << 20
@@ -194,7 +194,7 @@ def _fingerprint(keys: TensorSource | Sequence[TensorSource]) -> tuple[int, ...]
 
 
 def mix(keys: Array) -> Array:
-    """Return 64-bit hashes [n] uint64 of keys [n]: the finaliser of splitmix64, Python's hash for strings.
+    """Return 64-bit hashes [n] uint64 of keys [n]: the finalizer of splitmix64, Python's hash for strings.
 
     Notes
     -----

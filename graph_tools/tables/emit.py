@@ -12,7 +12,7 @@ import numpy as np
 
 from graph_tools.graph import Graph, Output
 from graph_tools.model import HashTableContent, Model
-from graph_tools.store.rows import is_quantised
+from graph_tools.store.rows import is_quantized
 from graph_tools.tables.plan import TablePlan
 from graph_tools.tables.stored import INDEX, TABLE, remember
 from graph_tools.tables.streams import TableStreams
@@ -200,7 +200,7 @@ class Emitter:
     def _read(self, ops: _Scope, numbers: Output, number_type: Any, dtype: Any) -> Output:
         """Return the rows [..., dim] of row numbers [...], in the dtype that the lookup gives."""
         tf = self.tf
-        if not is_quantised(self.plan.row_type):
+        if not is_quantized(self.plan.row_type):
             stored = tf.as_dtype(self.model.variables[self.variables["rows"].node].dtype)
             rows = self._gather(ops, self.variables["rows"], stored, numbers, number_type)
             return rows if stored == dtype else ops.add("Cast", rows, SrcT=stored, DstT=dtype)

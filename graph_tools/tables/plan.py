@@ -15,7 +15,7 @@ from graph_tools.options import ROW_TYPES, CutOptions
 from graph_tools.store.rows import refusal
 from graph_tools.tables.absent import AbsentPolicy, absent_policy
 from graph_tools.tables.absent_keys import base_name
-from graph_tools.tables.analysis import Analysis, Progress, analyse
+from graph_tools.tables.analysis import Analysis, Progress, analyze
 from graph_tools.tables.blocks import TableRows, of_sparse_table, of_variable
 from graph_tools.tables.checks import check_distinct, check_shapes
 from graph_tools.tables.costs import Counts, Layout, layouts, stored_rows, table_bytes
@@ -160,7 +160,7 @@ def plan_sparse(
         raise ConversionError(f"table '{table.name}': string keys and {absent} default rows, expected one default row")
     reach = reachable(model, [node.inputs[0] for node in lookups(model.graph, name)])
     source = of_sparse_table(table)
-    found = analyse(source, policy.absent if policy.unanimous else None, reach, options, progress)
+    found = analyze(source, policy.absent if policy.unanimous else None, reach, options, progress)
     span = 0 if found.low is None or found.high is None else found.high - found.low + 1
     plan = _planned(name, source, found, policy, _counts(found, source, span, absent), options)
     plan.reach = reach
@@ -179,7 +179,7 @@ def plan_variable(model: Model, table: PlainTable, options: CutOptions, progress
     # A range that meets no row at all comes from a graph that never runs, or always fails.
     if (reach.high is not None and reach.high < 0) or (reach.low is not None and reach.low >= source.count):
         reach = type(reach)()
-    found = analyse(source, None, reach, options, progress)
+    found = analyze(source, None, reach, options, progress)
     span = source.count if reach.high is None else min(source.count, reach.high + 1)
     plan = _planned(table.handle, source, found, None, _counts(found, source, span, 0), options)
     plan.reach = reach

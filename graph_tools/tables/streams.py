@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graph_tools.model.tables import PlannedTensor
-from graph_tools.store.rows import codes_width, halve, is_quantised, quantise, stored_dtype
+from graph_tools.store.rows import codes_width, halve, is_quantized, quantize, stored_dtype
 from graph_tools.tables.blocks import Block, limited
 from graph_tools.tables.costs import stored_rows
 from graph_tools.tables.plan import TablePlan
@@ -127,14 +127,14 @@ class TableStreams:
         kind = self.plan.row_type
         total = self.stored + self.counts.absent
         dtype = stored_dtype(kind, self.source.dtype)
-        if not is_quantised(kind):
+        if not is_quantized(kind):
             convert = (lambda rows: rows) if kind == "fp32" else (lambda rows: halve(rows, kind))
             return {"rows": self._mapped(dtype, (total, self.source.dim), convert)}
         width = codes_width(kind, self.source.dim)
         pairs = _Pairs(total) if total * 4 <= self.plan.window_bytes else None
 
         def codes(rows: Array) -> Array:
-            found = quantise(rows, kind)
+            found = quantize(rows, kind)
             if pairs is not None:
                 pairs.add(found.scale_bias)
             return found.codes
@@ -144,7 +144,7 @@ class TableStreams:
                 yield from limited(iter([pairs.take()]), rows)
                 return
             for block in limited(self._rows(), rows):
-                yield quantise(block, kind).scale_bias
+                yield quantize(block, kind).scale_bias
 
         return {
             "codes": self._mapped(dtype, (total, width), codes, pairs.begin if pairs is not None else None),
@@ -233,7 +233,7 @@ class TableStreams:
 
 
 class _Pairs:
-    """Scales and biases that were found while codes were written, so that rows are quantised once only."""
+    """Scales and biases that were found while codes were written, so that rows are quantized once only."""
 
     def __init__(self, total: int) -> None:
         self._total = total

@@ -72,7 +72,7 @@ def fuse(
     requests, samples, tolerance
         As `verify` takes them.
     table_store : path, optional
-        Folder with the table files of all artefacts, which link to them; None: the artefact has its own.
+        Folder with the table files of all artifacts, which link to them; None: the artifact has its own.
     op_library : path or sequence of path, optional
         libprocessor.so; by default PROCESSOR_LIBRARY, or the one of the installed `processor` package. Others have ops
         of the model that TensorFlow does not have.

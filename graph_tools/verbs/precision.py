@@ -38,7 +38,7 @@ def set_precision(model: Model, value: str) -> None:
 
 
 def decide(model: Model, folder: Path, tables: Tables, requested: str, compare: Compare | None) -> Precision:
-    """Decide on the precision of an artefact, and write it into its graph.
+    """Decide on the precision of an artifact, and write it into its graph.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def _decide(model: Model, folder: Path, tables: Tables, requested: str, compare:
 
 
 def _measure(model: Model, folder: Path, tables: Tables, compare: Compare) -> VerifyReport:
-    """Compare the artefact with a copy that computes in bf16 and has the same variables and tables."""
+    """Compare the artifact with a copy that computes in bf16 and has the same variables and tables."""
     with tempfile.TemporaryDirectory(prefix="graph-tools-bf16-") as place:
         other = Path(place) / folder.name
         other.mkdir()

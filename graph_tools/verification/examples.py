@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serialised `tf.Example` messages for inputs that the graph parses itself."""
+"""Serialized `tf.Example` messages for inputs that the graph parses itself."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def _example(features: list[Feature], kind: str, rng: np.random.Generator) -> by
             target.int64_list.value.extend(int(one) for one in values)
         else:
             target.float_list.value.extend(float(one) for one in values)
-    serialised: bytes = example.SerializeToString()
-    return serialised
+    serialized: bytes = example.SerializeToString()
+    return serialized

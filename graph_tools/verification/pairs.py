@@ -16,7 +16,7 @@ from graph_tools.errors import UnreadableError
 from graph_tools.model import Model
 from graph_tools.model.stored_table import StoredTable
 from graph_tools.model.tables import Absent, Part, SparseTable
-from graph_tools.store.rows import Quantised, dequantise, is_quantised
+from graph_tools.store.rows import Quantized, dequantize, is_quantized
 from graph_tools.tables.bits import Bits
 from graph_tools.tables.blocks import aligned
 from graph_tools.tables.stored import INDEX, NOTHING, TABLE, numbered
@@ -90,10 +90,10 @@ class _Result:
 
     def _rows(self) -> _Rows:
         dim, dtype, kind = self.source.dim, self.source.dtype, self.stored.row_type
-        if not is_quantised(kind):
+        if not is_quantized(kind):
             return _Rows([self._variable("rows")], dim, dtype, lambda rows: rows)
         held = [self._variable("codes"), self._variable("scale_bias")]
-        return _Rows(held, dim, dtype, lambda codes, pairs: dequantise(Quantised(codes, pairs), kind, dim))
+        return _Rows(held, dim, dtype, lambda codes, pairs: dequantize(Quantized(codes, pairs), kind, dim))
 
     def _first(self, count: int) -> TensorSource:
         """Return the first rows, as a stream."""

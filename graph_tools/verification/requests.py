@@ -31,7 +31,7 @@ def read_requests(path: str | Path, signatures: Signatures) -> list[Request]:
     Parameters
     ----------
     path : path
-        A TFRecord file of PredictionLog messages (`assets.extra/tf_serving_warmup_requests`), a serialised
+        A TFRecord file of PredictionLog messages (`assets.extra/tf_serving_warmup_requests`), a serialized
         `PredictRequest` of the EAS format, or a `.npz` file with an array for each input of a signature and, at will,
         `labels`.
     signatures : mapping of str to Signature

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much of a difference is a matter of rounding: the model is asked again with numbers changed in their last place.
 
-A fused op adds in another order than the model that is right, and a folded normalisation multiplies in another order.
+A fused op adds in another order than the model that is right, and a folded normalization multiplies in another order.
 Where numbers such as 1e6 cancel, two orders are further apart than the tolerance, and neither is wrong: the model
 itself answers otherwise as soon as its numbers change in their last place: those of the request, weights, and what is
 computed of them.

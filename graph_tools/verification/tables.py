@@ -26,7 +26,7 @@ class Pair(NamedTuple):
     Attributes
     ----------
     source, result : SparseTable
-        Of the result, `rows` are as a lookup gives them, dequantised where they are stored smaller.
+        Of the result, `rows` are as a lookup gives them, dequantized where they are stored smaller.
     reach : Reach
         Keys that are asked for; the rows of others may be gone.
     """
@@ -233,7 +233,7 @@ def _share(keys: Array, number: int, passes: int) -> Array:
 
         hashed = np.fromiter((zlib.crc32(one) for one in keys), np.int64, len(keys))
     else:
-        # Fibonacci hashing: neighbouring keys are spread over the passes.
+        # Fibonacci hashing: neighboring keys are spread over the passes.
         hashed = ((keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(33)).astype(np.int64)
     mine: Array = hashed % passes == number
     return mine

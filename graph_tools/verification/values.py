@@ -152,7 +152,7 @@ class IntegerPools:
 
 
 class FloatPools:
-    """Numbers: around zero, boundaries that the model splits at and their neighbours, large ones, and what is none."""
+    """Numbers: around zero, boundaries that the model splits at and their neighbors, large ones, and what is none."""
 
     def __init__(self, domain: Domain, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype

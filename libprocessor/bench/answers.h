@@ -13,11 +13,11 @@ namespace processor::bench {
 
 using NamedTensors = std::map<std::string, tensorflow::Tensor>;
 
-/// Reads the inputs of a serialised request. `protocol` is "eas" or "tfserving".
+/// Reads the inputs of a serialized request. `protocol` is "eas" or "tfserving".
 /// Throws std::runtime_error for damaged bytes and for dtypes that the benchmarks do not use.
 NamedTensors ReadRequest(std::string_view bytes, std::string_view protocol);
 
-/// Reads the outputs of a serialised response.
+/// Reads the outputs of a serialized response.
 NamedTensors ReadResponse(std::string_view bytes, std::string_view protocol);
 
 /// Largest |a - b| over all outputs. Throws std::runtime_error if names, dtypes or shapes differ, or a value is off by

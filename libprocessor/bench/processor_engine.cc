@@ -64,7 +64,7 @@ class ProcessorEngine : public Engine {
   }
 
  protected:
-  /// The serialised response.
+  /// The serialized response.
   virtual std::string Respond(size_t index) = 0;
 
   const Library library_;

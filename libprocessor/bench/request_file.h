@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of serialised requests: for each a 4-byte little-endian length, then its bytes.
+// Files of serialized requests: for each a 4-byte little-endian length, then its bytes.
 #ifndef PROCESSOR_BENCH_REQUEST_FILE_H_
 #define PROCESSOR_BENCH_REQUEST_FILE_H_
 

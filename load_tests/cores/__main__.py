@@ -4,7 +4,7 @@
     python -m load_tests.cores            # about six minutes
     python -m load_tests.cores --quick    # plumbing only
 
-Optimises W2, starts a proxy that divides cores and one that does not, each with a Go host, prints a table and the
+Optimizes W2, starts a proxy that divides cores and one that does not, each with a Go host, prints a table and the
 targets, and writes results/bench_cores.json and a picture beside it.
 """
 
@@ -46,7 +46,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="of each side in a round (default 10)")
     parser.add_argument("--bursts", type=int, help="of each kind (default 3)")
     parser.add_argument("--rows", type=int, default=128, help="of a request")
-    parser.add_argument("--model", type=Path, help="an optimised W2, instead of making one")
+    parser.add_argument("--model", type=Path, help="an optimized W2, instead of making one")
     parser.add_argument("--library", type=Path, help="libprocessor.so")
     parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
     parser.add_argument("--output", type=Path, help="file of the results (default results/bench_cores.json)")
@@ -102,7 +102,7 @@ def _measure(stage: Stage, options: argparse.Namespace, console: Console) -> dic
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Optimise, measure, print and write.
+    """Optimize, measure, print and write.
 
     Returns
     -------

@@ -24,7 +24,7 @@ _TITLES = {
     "shared": "beside the overload, no plan",
     "alone again": "alone on its CPUs, again",
 }
-_COLOURS = {"alone": "#1f77b4", "planned": "#2ca02c", "shared": "#d62728", "alone again": "#7fb2d9"}
+_COLORS = {"alone": "#1f77b4", "planned": "#2ca02c", "shared": "#d62728", "alone again": "#7fb2d9"}
 
 
 def alone_p99_us(sides: Mapping[str, Mapping[str, Any]]) -> float:
@@ -87,7 +87,7 @@ def draw(results: Mapping[str, Any], path: Path) -> None:
     first, *others = axes[0]
     for name in SIDES:
         rounds = [one / 1000 for one in results["sides"][name]["rounds_p99_us"]]
-        first.plot(range(1, len(rounds) + 1), rounds, marker="o", color=_COLOURS[name], label=_TITLES[name])
+        first.plot(range(1, len(rounds) + 1), rounds, marker="o", color=_COLORS[name], label=_TITLES[name])
     first.set(title="Baseline's p99 by round", xlabel="round", ylabel="ms", yscale="log")
     first.legend(fontsize=8)
     for axis, burst in zip(others, bursts.values(), strict=True):

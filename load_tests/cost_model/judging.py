@@ -118,9 +118,9 @@ def verdict_table(verdicts: Sequence[Verdict]) -> Table:
     for one in verdicts:
         cells = []
         for what in ("queue", "simulator", "uncalibrated"):
-            colour = "green" if one.beyond(what) <= LIMIT else "red"
+            color = "green" if one.beyond(what) <= LIMIT else "red"
             p99 = one.predicted[what][1]
-            cells.append(f"{p99:.2f} [{colour}]{one.off(what):+.0%} ({one.beyond(what):.0%})[/]")
+            cells.append(f"{p99:.2f} [{color}]{one.off(what):+.0%} ({one.beyond(what):.0%})[/]")
         measured = " ".join(f"{p99:.2f}" for p99 in one.p99_ms)
         table.add_row(
             one.case,

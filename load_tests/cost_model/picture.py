@@ -25,8 +25,8 @@ def draw_predictions(verdicts: Sequence[Verdict], path: Path) -> None:
         loads = [100 * one.utilisation for one in mine]
         for one, load in zip(mine, loads, strict=True):
             axis.plot([load] * len(one.p99_ms), one.p99_ms, "o", color="black", markersize=4)
-        for what, (colour, style) in _LINES.items():
-            axis.plot(loads, [one.predicted[what][1] for one in mine], style, color=colour, label=what)
+        for what, (color, style) in _LINES.items():
+            axis.plot(loads, [one.predicted[what][1] for one in mine], style, color=color, label=what)
         axis.set_title(f"{case}\n{model}", fontsize=9)
         axis.set_xlabel("busy [%]")
         axis.set_ylim(bottom=0)

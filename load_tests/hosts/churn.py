@@ -29,7 +29,7 @@ from load_tests.hosts.throughput import CLIENTS, send
 from load_tests.open_loop import open_loop
 from load_tests.request_files import ensure_requests, name_model, read_requests, write_requests
 
-__all__ = ["half_load", "judge", "measure", "print_courses", "summarise", "table"]
+__all__ = ["half_load", "judge", "measure", "print_courses", "summarize", "table"]
 
 #: Most p99 over that without changes, beside the spread of A against A.
 P99 = 1.10
@@ -120,10 +120,10 @@ def _part(
         "failed": loop.failed,
         "late_p99_us": loop.late_us,
         "memory": memory,
-    } | (summarise(loop.latencies, quiet, busy, changes.moments, kind))
+    } | (summarize(loop.latencies, quiet, busy, changes.moments, kind))
 
 
-def summarise(
+def summarize(
     latencies: Latencies,
     quiet: tuple[list[list[Span]], list[list[Span]]],
     busy: list[Span],
@@ -224,7 +224,7 @@ def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
 
 def table(cases: Sequence[dict[str, Any]]) -> Table:
     """Show the cases."""
-    found = Table(title="W2 optimised at half load while things change")
+    found = Table(title="W2 optimized at half load while things change")
     for heading in ("host", "changes"):
         found.add_column(heading)
     for heading in ("requests", "lost", "quiet p99 ms", "changes", "by round", "A/A spread", "RSS MB", "its spread"):

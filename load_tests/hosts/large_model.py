@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An optimised model with a table of about 1 GB, to be deployed and taken out again while others answer."""
+"""An optimized model with a table of about 1 GB, to be deployed and taken out again while others answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS = 12_200_000
 
 
 def ensure_large_model(cache: Path, library: Path, rows: int = ROWS) -> Path:
-    """Answer the folder of the optimised model, made if the cache does not hold it.
+    """Answer the folder of the optimized model, made if the cache does not hold it.
 
     Raises
     ------

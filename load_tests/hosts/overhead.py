@@ -20,7 +20,7 @@ from load_tests._report import Target
 from load_tests.bench_serving import default_config
 from load_tests.request_files import ensure_requests
 
-__all__ = ["desired_state", "judge", "measure", "summarise", "table"]
+__all__ = ["desired_state", "judge", "measure", "summarize", "table"]
 
 MODELS = (1, 40)
 #: At most so much more than the bare model [µs].
@@ -29,7 +29,7 @@ _ASKED = "ranking"
 
 
 def desired_state(model: Path, config: dict[str, Any], count: int) -> dict[str, Any]:
-    """Name so many models of one artefact: each has sessions and weights of its own; the tables are mapped once."""
+    """Name so many models of one artifact: each has sessions and weights of its own; the tables are mapped once."""
     version = {"path": str(model.resolve()), "config": config}
     names = [_ASKED, *(f"other-{number}" for number in range(1, count))]
     models = {name: {"baseline": 1, "versions": {"1": version}} for name in names}
@@ -64,10 +64,10 @@ def measure(model: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
                 "rounds": 5 * options.rounds,
             },
         )
-    return summarise(output)
+    return summarize(output)
 
 
-def summarise(output: dict[str, Any]) -> list[dict[str, Any]]:
+def summarize(output: dict[str, Any]) -> list[dict[str, Any]]:
     """Turn what the program wrote into cases; `added_us` are medians of the differences within a round."""
     bare, *hosts = output["engines"]
     cases = []
@@ -100,7 +100,7 @@ def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
 
 def table(cases: Sequence[dict[str, Any]]) -> Table:
     """Show the cases."""
-    found = Table(title="W2 optimised, one row, one caller in the process")
+    found = Table(title="W2 optimized, one row, one caller in the process")
     found.add_column("who answers")
     for heading in ("p50 µs", "p99 µs", "added to p50", "added to p99"):
         found.add_column(heading, justify="right")

@@ -205,7 +205,7 @@ def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
 
 def table(cases: Sequence[dict[str, Any]]) -> Table:
     """Show the cases."""
-    found = Table(title="W2 optimised, one row, hosts and load generator on the same CPUs")
+    found = Table(title="W2 optimized, one row, hosts and load generator on the same CPUs")
     for heading in ("host", "over", "clients"):
         found.add_column(heading)
     for heading in ("requests/s", "p50 ms", "p99 ms"):

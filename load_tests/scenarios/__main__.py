@@ -27,7 +27,7 @@ from load_tests._programs import ROOT, ProgramError, find_library
 from load_tests._report import Target, make_console, print_targets, write_results
 from load_tests.bench_fused import optimize
 from load_tests.scenarios.arrivals import Phase
-from load_tests.scenarios.catalogue import SCENARIOS, SLO_MS, Play
+from load_tests.scenarios.catalog import SCENARIOS, SLO_MS, Play
 from load_tests.scenarios.generators import Sent, send_phases
 from load_tests.scenarios.judging import judge, phase_figures, totals
 from load_tests.scenarios.page import render
@@ -45,7 +45,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="load_tests.scenarios", description="Play a load scenario.")
     parser.add_argument("scenario", choices=tuple(SCENARIOS))
     parser.add_argument("--host", choices=("python", "go"), default="python")
-    parser.add_argument("--workload", choices=("W2", "tiny"), default="W2", help="W2 is optimised before (default)")
+    parser.add_argument("--workload", choices=("W2", "tiny"), default="W2", help="W2 is optimized before (default)")
     parser.add_argument("--seconds", type=float, help="length; each scenario has a usual one")
     parser.add_argument("--rate", type=float, help="requests/s of the ordinary load")
     parser.add_argument("--seed", type=int, default=1, help="of arrivals")
@@ -66,7 +66,7 @@ def _play(options: argparse.Namespace, console: Console, html: Path) -> tuple[Pl
         folder = Path(name)
         if workload != "tiny":
             # Not into the cache, where another scenario may be about the same.
-            console.print("Optimising the model")
+            console.print("Optimizing the model")
             model = optimize(model, folder / "model", "auto", find_library())
         with open_stage(options.host, workload, scenario.rows, model, folder, options.cache) as stage:
             rate, seconds = options.rate or scenario.rate, options.seconds or scenario.seconds

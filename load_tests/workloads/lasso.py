@@ -27,7 +27,7 @@ def lasso_table(seed: int = 0) -> tuple[Array, Array]:
 
 
 def default_matrix() -> Array:
-    """Rows [4096, dim] that DeepRec gives to absent keys by `key % 4096`, where the initialiser is not zero."""
+    """Rows [4096, dim] that DeepRec gives to absent keys by `key % 4096`, where the initializer is not zero."""
     return np.random.default_rng(1).normal(scale=0.1, size=(4096, DIM)).astype(np.float32)
 
 

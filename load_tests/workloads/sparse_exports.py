@@ -255,15 +255,15 @@ def deeprec_table(
     partition: tuple[int, int] = (0, 1),
     **attrs: Any,
 ) -> str:
-    """Add an EmbeddingVariable with its initialiser, its restore op, and its optimizer slots.
+    """Add an EmbeddingVariable with its initializer, its restore op, and its optimizer slots.
 
     Parameters
     ----------
     keys, rows : ndarray [n], [n, dim]
     default : ndarray [count, dim]
-        What the initialiser gives for new keys; none: zeros [4, dim].
+        What the initializer gives for new keys; none: zeros [4, dim].
     random : bool
-        The initialiser draws instead.
+        The initializer draws instead.
     saved : dict of name to (keys, rows)
         What the checkpoint holds, where that is not one table of this name.
     attrs

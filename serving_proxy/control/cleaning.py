@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Removes optimised models that no version has any more, tables that no model links to, and old request logs."""
+"""Removes optimized models that no version has any more, tables that no model links to, and old request logs."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ class Cleaner:
             await asyncio.sleep(_PERIOD_S)
 
     async def clean(self) -> None:
-        """Remove what is not needed; nothing while a model is being optimised, and none is meanwhile."""
-        if self._pipeline.optimising.locked():
+        """Remove what is not needed; nothing while a model is being optimized, and none is meanwhile."""
+        if self._pipeline.optimizing.locked():
             return
-        async with self._pipeline.optimising:
+        async with self._pipeline.optimizing:
             options = self._control.options
-            for path in await asyncio.to_thread(_entries, options.artefacts):
+            for path in await asyncio.to_thread(_entries, options.artifacts):
                 if path not in self._needed():
                     log.info("removes %s", path)
                     await asyncio.to_thread(_remove, path)
             await asyncio.to_thread(_remove_tables, options.tables)
 
     def _needed(self) -> set[Path]:
-        """Return the artefacts of versions that are not stopped, and their reports."""
+        """Return the artifacts of versions that are not stopped, and their reports."""
         folders = {
-            self._pipeline.artefact(name, version)
+            self._pipeline.artifact(name, version)
             for name, model in self._control.models.items()
             for version in model.versions.values()
             if version.optimize is not None and version.state != State.STOPPED

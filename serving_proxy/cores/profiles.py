@@ -83,7 +83,7 @@ class Profiles:
         given = tenant.profile
         if given is not None:
             try:
-                # Of an optimised version it could not be compared when it was given.
+                # Of an optimized version it could not be compared when it was given.
                 profile = await asyncio.to_thread(check_profile, Path(given), Path(tenant.path))
                 return Known(profile.service, Path(given), "given")
             except InvalidError as error:

@@ -66,8 +66,8 @@ class ControlOptions:
     allowed_ops: tuple[str, ...] = ()
 
     @property
-    def artefacts(self) -> Path:
-        """Where optimised models are."""
+    def artifacts(self) -> Path:
+        """Where optimized models are."""
         return self.state_dir / "artefacts"
 
     @property

@@ -156,7 +156,7 @@ def _check_same(model: Model, version: Version, asked: Deployment) -> None:
             f"{name}: the files in {asked.source} have changed since it was deployed, expected a new version"
         )
     if version.optimize != asked.optimize:
-        how = "as it is" if version.optimize is None else f"optimised ({version.optimize})"
+        how = "as it is" if version.optimize is None else f"optimized ({version.optimize})"
         raise ExistsError(f"{name}: deployed {how}, expected the same or another version")
 
 

@@ -123,7 +123,7 @@ def version_annotations(version: Version, rendered: Mapping[str, Any]) -> dict[s
     if version.source != version.path:
         kept["source"] = version.source
     if version.optimize is not None:
-        # By which its artefact is named.
+        # By which its artifact is named.
         kept["deployed_at"] = version.deployed_at
     if version.held and "traffic" not in rendered:
         kept["held"] = True

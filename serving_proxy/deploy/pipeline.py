@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes a deployed version through the gates: validation, optimisation, and the wait until hosts have it."""
+"""Takes a deployed version through the gates: validation, optimization, and the wait until hosts have it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from serving_proxy.records.hosts import failed_anywhere
 from serving_proxy.records.models import Version
 from serving_proxy.records.states import GATED, State
 from serving_proxy.store import JobRow
-from serving_proxy.workers.optimize import optimise
+from serving_proxy.workers.optimize import optimize
 
 PERIOD_S = 5.0
 _VALIDATIONS = 2
@@ -43,8 +43,8 @@ class DeployPipeline:
         self._control = control
         self._jobs = jobs
         self._validations = asyncio.Semaphore(_VALIDATIONS)
-        # Memory for one at a time. Whoever removes artefacts and tables has it meanwhile.
-        self.optimising = asyncio.Lock()
+        # Memory for one at a time. Whoever removes artifacts and tables has it meanwhile.
+        self.optimizing = asyncio.Lock()
 
     def begin(self, name: str, number: int) -> Job:
         """Take a version through the gates; if that is being done already, return the job that does it."""
@@ -88,9 +88,9 @@ class DeployPipeline:
         for row in rows.values():
             self._control.repository.finish_job(row.id, "cancelled", "the version is no longer deployed")
 
-    def artefact(self, name: str, version: Version) -> Path:
-        """Say where the optimised model of a version is."""
-        return self._control.options.artefacts / name / f"{version.number}-{int(version.deployed_at * 1000):x}"
+    def artifact(self, name: str, version: Version) -> Path:
+        """Say where the optimized model of a version is."""
+        return self._control.options.artifacts / name / f"{version.number}-{int(version.deployed_at * 1000):x}"
 
     def _from_new(self, name: str, version: Version, reason: str) -> None:
         """Let a version that is on its way begin anew."""
@@ -131,15 +131,15 @@ class DeployPipeline:
             found = await self._validate(job, name, number, deployed_at)
         version = self._current(name, number, deployed_at)
         if version.optimize is not None:
-            if self.optimising.locked():
-                job.told("waiting for another optimisation")
-            async with self.optimising:
+            if self.optimizing.locked():
+                job.told("waiting for another optimization")
+            async with self.optimizing:
                 job.told("optimizing")
                 await self._move(job, name, number, deployed_at, State.OPTIMIZING)
-                path = await self._optimise(job, name, version, found.path)
+                path = await self._optimize(job, name, version, found.path)
             signatures = await asyncio.to_thread(read_signatures, path)
             # What is shown is the hash of what is served.
-            files = await self._in_thread(job, "reading the optimised model", partial(fingerprint_apart, path))
+            files = await self._in_thread(job, "reading the optimized model", partial(fingerprint_apart, path))
             found = replace(found, path=path, signatures=signatures, files=files)
             expected = self._expected(name, version)
             if expected is not None:
@@ -180,12 +180,12 @@ class DeployPipeline:
             # The thread cannot be stopped from outside; it looks here.
             cancelled = True
 
-    async def _optimise(self, job: Job, name: str, version: Version, source: Path) -> Path:
+    async def _optimize(self, job: Job, name: str, version: Version, source: Path) -> Path:
         options = self._control.options
-        target = self.artefact(name, version)
+        target = self.artifact(name, version)
         await asyncio.to_thread(shutil.rmtree, target, True)
         target.parent.mkdir(parents=True, exist_ok=True)
-        await optimise(
+        await optimize(
             source,
             target,
             precision=version.optimize or "auto",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds what a SavedModel would do beyond computing: ops of `op_list` that a request or the start can reach.
 
-What is looked at is what runs: everything that a served signature or the initialiser depends on, by data, by control
+What is looked at is what runs: everything that a served signature or the initializer depends on, by data, by control
 and through functions. What a signature is fed is not looked behind. A saver and its restore are reached by neither.
 """
 
@@ -81,7 +81,7 @@ def reached_ops(graph: Any) -> list[Reached]:
     nodes = {one.name: one for one in graph.graph_def.node}
     served = {name: one for name, one in sorted(graph.signature_def.items()) if name not in {_INIT, _NOT_SERVED}}
     fed = {name: {_tensor(one.name) for one in signature.inputs.values()} for name, signature in served.items()}
-    # While a model is initialised hosts feed the files' paths; what is there later is the graph's own, or a client's.
+    # While a model is initialized hosts feed the files' paths; what is there later is the graph's own, or a client's.
     assets = {_tensor(one.tensor_info.name)[0] for one in graph.asset_file_def if _is_inside(one.filename)}
     later = {one for one in assets if one in nodes and nodes[one].op == "Placeholder"}
     later -= {node for tensors in fed.values() for node, _ in tensors}
@@ -93,7 +93,7 @@ def reached_ops(graph: Any) -> list[Reached]:
     for name in _INIT_COLLECTIONS:
         if name in graph.collection_def:
             wanted |= set(graph.collection_def[name].node_list.value)
-    found += _Walk(functions, "the initialiser").run(_main(nodes, functions, assets), wanted, set())
+    found += _Walk(functions, "the initializer").run(_main(nodes, functions, assets), wanted, set())
     return found
 
 
@@ -138,7 +138,7 @@ def _data(node: Any) -> list[str]:
 
 
 class _Walk:
-    """What one signature, or the initialiser, reaches."""
+    """What one signature, or the initializer, reaches."""
 
     def __init__(self, functions: dict[str, Any], root: str) -> None:
         self._functions = functions

@@ -2,7 +2,7 @@
 """Keeps the hosts of a state directory running.
 
 Hosts are in sessions of their own: they go on when the proxy is killed, and the next one knows them again by pid and
-start time. A host that somebody else has started is adopted: watched, and never signalled.
+start time. A host that somebody else has started is adopted: watched, and never signaled.
 """
 
 from __future__ import annotations

@@ -46,10 +46,10 @@ def serve(settings: ServeSettings) -> None:
     os.umask(0o077)
     raise_file_limit()
     load_rules()
-    asyncio.run(_until_signalled(settings))
+    asyncio.run(_until_signaled(settings))
 
 
-async def _until_signalled(settings: ServeSettings) -> None:
+async def _until_signaled(settings: ServeSettings) -> None:
     ended = asyncio.Event()
     for number in ENDING:
         asyncio.get_running_loop().add_signal_handler(number, ended.set)

@@ -205,7 +205,7 @@ class Watcher:
         settings = self._settings.of(model.name)
         for version in [one for one in model.versions.values() if one.active]:
             asked = settings.deployment(version.source, version.number)
-            # How it was optimised is for good; the next version is made as the file says.
+            # How it was optimized is for good; the next version is made as the file says.
             asked = asked.model_copy(update={"optimize": version.optimize})
             try:
                 await self._operations.deploy(model.name, asked, by_policy=True)

@@ -10,7 +10,7 @@ from serving_proxy.workers.process import Told, run_worker
 _WORKER = "serving_proxy.workers.optimize_worker"
 
 
-async def optimise(
+async def optimize(
     source: Path,
     target: Path,
     *,
@@ -21,14 +21,14 @@ async def optimise(
     cpus: str | None = None,
     told: Told,
 ) -> None:
-    """Optimise a model into `target`, verified against the source.
+    """Optimize a model into `target`, verified against the source.
 
     Cancelling the task ends the process, which leaves nothing half-written behind.
 
     Raises
     ------
     PreconditionError
-        The model cannot be optimised, or its scores differ; with the tool's own message.
+        The model cannot be optimized, or its scores differ; with the tool's own message.
     """
     asked = {
         "source": str(source),

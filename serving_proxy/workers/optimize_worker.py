@@ -45,7 +45,7 @@ class Lines:
 
 
 def main(text: str) -> int:
-    """Optimise as asked; 0 if it worked, else 1 after a line with the error."""
+    """Optimize as asked; 0 if it worked, else 1 after a line with the error."""
     asked: dict[str, Any] = json.loads(text)
     lower_priority(asked["cpus"])
     from graph_tools import optimize

@@ -145,12 +145,12 @@ def test_reload_returns_when_new_models_are_available(served: Served) -> None:
 
 def test_reload_moves_labels(served: Served) -> None:
     for number in (1, 2):
-        served.build("labelled", number)
-    served.reload({"name": "labelled", "versions": [1, 2], "labels": {"stable": 1, "canary": 2}})
-    assert served.score("labelled", version_label="stable") == pytest.approx(1)
-    assert served.score("labelled", version_label="canary") == pytest.approx(2)
-    served.reload({"name": "labelled", "versions": [1, 2], "labels": {"stable": 2}})
-    assert served.score("labelled", version_label="stable") == pytest.approx(2)
+        served.build("labeled", number)
+    served.reload({"name": "labeled", "versions": [1, 2], "labels": {"stable": 1, "canary": 2}})
+    assert served.score("labeled", version_label="stable") == pytest.approx(1)
+    assert served.score("labeled", version_label="canary") == pytest.approx(2)
+    served.reload({"name": "labeled", "versions": [1, 2], "labels": {"stable": 2}})
+    assert served.score("labeled", version_label="stable") == pytest.approx(2)
 
 
 def test_label_of_an_absent_version(served: Served) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of fused models: in the artefact or in a store, described, and asked for when fused models are compared."""
+"""Tables of fused models: in the artifact or in a store, described, and asked for when fused models are compared."""
 
 from __future__ import annotations
 

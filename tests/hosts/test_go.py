@@ -99,7 +99,7 @@ def host(programs: Path, host_model: Path) -> Iterator[Host]:
 
 
 def slow_request(size: int) -> bytes:
-    """Serialise a request whose time grows with the cube of `size`: about a second for 2,000."""
+    """Serialize a request whose time grows with the cube of `size`: about a second for 2,000."""
     return tfserving_request({"size": np.int32(size)}, name="ranking", signature_name="slow")
 
 

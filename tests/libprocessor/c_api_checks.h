@@ -26,7 +26,7 @@ static inline size_t put(unsigned char* dst, size_t at, const void* data, size_t
   return at + size;
 }
 
-/* The serialised request of these inputs in "eas". */
+/* The serialized request of these inputs in "eas". */
 static inline size_t write_eas(unsigned char* dst) {
   /* x: dtype 1, array_shape {dim: [2, 3] packed}, float_val packed */
   static const unsigned char x_head[] = {0x12, 0x27, 0x0a, 0x01, 'x',  0x12, 0x22, 0x08, 0x01,

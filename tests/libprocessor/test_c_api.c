@@ -63,7 +63,7 @@ static processor_request make_request(const processor_tensor* inputs) {
   return request;
 }
 
-/* The serialised request of the same inputs in "tfserving". */
+/* The serialized request of the same inputs in "tfserving". */
 static size_t write_tfserving(unsigned char* dst) {
   /* x: dtype 1, tensor_shape {dim {size: 2}, dim {size: 3}}, tensor_content */
   static const unsigned char x_head[] = {0x12, 0x2b, 0x0a, 0x01, 'x',  0x12, 0x26, 0x08, 0x01, 0x12, 0x08,

@@ -167,9 +167,9 @@ def test_modern_abi_requires_nothing(tiny_model: Path) -> None:
     assert load(None, {"savedmodel_dir": str(tiny_model)}) == ("OK", "")
     assert load(tiny_model, drop_in_config("")) == ("OK", "")
     assert load(tiny_model, {"session_num": 0})[0] == "INVALID_ARGUMENT"
-    assert load(tiny_model, {"colour": 1}) == (
+    assert load(tiny_model, {"color": 1}) == (
         "INVALID_ARGUMENT",
-        "config key 'colour': unknown; docs/configuration.md lists the keys",
+        "config key 'color': unknown; docs/configuration.md lists the keys",
     )
 
 
@@ -215,7 +215,7 @@ def test_secrets_are_not_logged(key: str, nowhere: str) -> None:
 @pytest.mark.parametrize(
     ("key", "shown"),
     [
-        *((key, key) for key in ("colour", "Session_num", "session_num ", "", "redis_db_idx", "\u00fc")),
+        *((key, key) for key in ("color", "Session_num", "session_num ", "", "redis_db_idx", "\u00fc")),
         ("enable_incr_model_update", "enable_incr_model_update"),
         ("a\n\x00z", "a\\n\\x00z"),
         ("k" * 10_000, "k" * 200),

@@ -156,7 +156,7 @@ def test_output_filter(strings: DropInModel) -> None:
     assert run(*everything) == everything
 
 
-def test_signature_name_of_the_request_is_honoured(multi_signature_model: Path) -> None:
+def test_signature_name_of_the_request_is_honored(multi_signature_model: Path) -> None:
     vectors = {"a": np.array([5, 7]), "b": np.array([1, -2])}
     with DropInModel(multi_signature_model, signature_name="total") as model:
         for signature in ("total", ""):
@@ -194,7 +194,7 @@ def test_empty_request_answers_the_signature_as_json(strings: DropInModel, multi
 def test_unknown_names_are_answered(strings: DropInModel) -> None:
     good = {"item": [b"plum"], "price": np.array([1], np.float32)}
     for request, name in (
-        (encode(good | {"colour": [b"red"]}), "colour"),
+        (encode(good | {"color": [b"red"]}), "color"),
         (encode(good, outputs=["weight"]), "weight"),
         (encode(good, signature="ranking"), "ranking"),
         (encode({"item": [b"plum"]}), "price"),

@@ -73,7 +73,7 @@ def test_failed_initialize_leaks_nothing(tiny_model: Path, tmp_path: Path) -> No
             return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmRSS"))
         def threads_and_files():
             return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
-        missing, unknown = deeprec_abi.drop_in_config(sys.argv[2]), deeprec_abi.drop_in_config(sys.argv[1], colour=1)
+        missing, unknown = deeprec_abi.drop_in_config(sys.argv[2]), deeprec_abi.drop_in_config(sys.argv[1], color=1)
         late = deeprec_abi.drop_in_config(sys.argv[1], warmup_file_name=sys.argv[3], session_num=2)  # fails when loaded
         def cycle(times):
             for _ in range(times):

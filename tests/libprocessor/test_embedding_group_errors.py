@@ -157,8 +157,8 @@ def test_plans_are_checked_when_the_graph_is_made(table: Path) -> None:
             Group(plan, [np.int64], [table])
 
 
-def test_a_table_that_was_not_initialised(table: Path) -> None:
+def test_a_table_that_was_not_initialized(table: Path) -> None:
     plan = EmbeddingPlan((GroupOutput(4),), (Key(0),), (Lookup(0, 0, 0, 0),))
     group = Group(plan, [np.int64], [table], initialize=False)
-    with pytest.raises(tf.errors.FailedPreconditionError, match="table 'table0': not initialised"):
+    with pytest.raises(tf.errors.FailedPreconditionError, match="table 'table0': not initialized"):
         group([1])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables as TensorFlow sees them: resources that stock sessions initialise, and pages that their users share."""
+"""Tables as TensorFlow sees them: resources that stock sessions initialize, and pages that their users share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from helpers.system.programs import LIBRARY
 
 tf1 = tf.compat.v1
 DIM = 8
-WHAT_TO_DO = "; copy the artefact again, or make it anew with graph-tools fuse"
+WHAT_TO_DO = "; copy the artifact again, or make it anew with graph-tools fuse"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,7 +30,7 @@ def ops() -> None:
 
 
 def add_table(filename: tf.Tensor, shared_name: str = "prices", dim: int = DIM) -> tuple[tf.Operation, tf.Operation]:
-    """Add a table to the default graph: the op that initialises it, and one that fails where there is none."""
+    """Add a table to the default graph: the op that initializes it, and one that fails where there is none."""
     graph = tf1.GraphDef()
     table = graph.node.add(name="table", op="RecEmbeddingTable")
     table.attr["shared_name"].s = shared_name.encode()
@@ -52,7 +52,7 @@ def initialize(path: Path, dim: int = DIM) -> None:
         session.run(drop)
 
 
-def test_a_table_is_initialised(tmp_path: Path) -> None:
+def test_a_table_is_initialized(tmp_path: Path) -> None:
     path = write_direct_table(tmp_path / "table.emb", 10, DIM)
     initialize(path)
     with tf.Graph().as_default(), tf1.Session() as session:
@@ -113,7 +113,7 @@ def test_files_of_graph_tools_are_read(tmp_path: Path) -> None:
 
 
 def export(folder: Path, table: Path, shared_name: str) -> Path:
-    """A SavedModel whose signature drops the table that its asset initialised."""
+    """A SavedModel whose signature drops the table that its asset initialized."""
     with tf.Graph().as_default(), tf1.Session() as session:
         asset = tf.constant(str(table))
         tf1.add_to_collection(tf1.GraphKeys.ASSET_FILEPATHS, asset)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from load_tests.bench_batching import MODES, contestants, judge, main, summarise
+from load_tests.bench_batching import MODES, contestants, judge, main, summarize
 
 
 def _output(rates: dict[str, float], p99: dict[str, float]) -> dict[str, Any]:
@@ -30,11 +30,11 @@ def _output(rates: dict[str, float], p99: dict[str, float]) -> dict[str, Any]:
 @pytest.mark.parametrize(("rate", "p99", "reached"), [(151.0, 900.0, [True, True]), (149.0, 1001.0, [False, False])])
 def test_targets_are_those_of_zero_wait(rate: float, p99: float, reached: list[bool]) -> None:
     output = _output({"off": 100.0, "zero_wait": rate, "timed": 1.0}, {"off": 1000.0, "zero_wait": p99, "timed": 1e6})
-    case = summarise("W1", 1, output)
+    case = summarize("W1", 1, output)
     assert case["ratios"]["zero_wait"] == {"requests_per_s": rate / 100, "p99_us": p99 / 1000}
     assert case["engines"]["zero_wait"]["runs"] == {"requests_per_run": 4.0, "most": 8, "shared": 0.9375}
     assert [target.ok for target in judge([case])] == reached
-    assert judge([summarise("W2", 1, output)]) == []
+    assert judge([summarize("W2", 1, output)]) == []
 
 
 def test_only_the_mode_differs() -> None:

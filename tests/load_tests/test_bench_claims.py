@@ -17,7 +17,7 @@ from load_tests._environment import describe_environment
 from load_tests._programs import ROOT, ProgramError
 from load_tests.bench_aot import COMPILED, FUSED, refusal
 from load_tests.bench_claims import main, read_claim
-from load_tests.bench_session_group import contestants, summarise
+from load_tests.bench_session_group import contestants, summarize
 from load_tests.bench_session_group import main as measure_group
 from load_tests.claims import CLAIMS
 
@@ -118,7 +118,7 @@ def test_a_group_has_a_session_for_each_cpu() -> None:
         {"engine": name, "max_abs_difference": 0, "rounds": [dict.fromkeys(figures, rate)] * 3}
         for name, rate in (("one", 100.0), ("group", 150.0))
     ]
-    case = summarise("W1", 1, {"threads": 4, "engines": engines})
+    case = summarize("W1", 1, {"threads": 4, "engines": engines})
     assert CLAIMS["session-group"].read({"cases": [case]}).figures == {"W1 at 1 row": 1.5, "mean": pytest.approx(1.5)}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from load_tests.bench_deepctr import inputs_of, judge, main, summarise
+from load_tests.bench_deepctr import inputs_of, judge, main, summarize
 
 
 def _output(stock: float, fused: float) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def _output(stock: float, fused: float) -> dict[str, Any]:
 
 
 def test_none_may_be_slower_than_stock() -> None:
-    cases = [summarise("DeepFM", 1, _output(100.0, 450.0)), summarise("BST", 128, _output(100.0, 99.0))]
+    cases = [summarize("DeepFM", 1, _output(100.0, 450.0)), summarize("BST", 128, _output(100.0, 99.0))]
     assert [case["speedup"] for case in cases] == [4.5, 0.99]
     assert [one.ok for one in judge(cases)] == [True, False]
 

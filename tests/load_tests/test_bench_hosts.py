@@ -25,7 +25,7 @@ def test_overhead_is_the_difference_within_a_round() -> None:
         rounds = [{"p50_us": one["p50_us"] + p50, "p99_us": one["p99_us"] + p99} for one in bare]
         return {"engine": name, "load_seconds": 1.0, "rounds": rounds}
 
-    cases = overhead.summarise({"engines": [engine("bare", 0, 0), engine("1", 9.0, 31.0), engine("40", 11.0, 29.0)]})
+    cases = overhead.summarize({"engines": [engine("bare", 0, 0), engine("1", 9.0, 31.0), engine("40", 11.0, 29.0)]})
     assert [case["models"] for case in cases] == [None, 1, 40]
     assert [target.ok for target in overhead.judge(cases)] == [True, False, False, True]
 
@@ -67,7 +67,7 @@ def test_latencies_in_spans_and_around_moments() -> None:
 
 def _case(busy: tuple[float, float], failed: dict[str, int], memory: list[int]) -> dict[str, Any]:
     quiet: tuple[list[list[churn.Span]], list[list[churn.Span]]] = ([[(0, 1)]], [[(1, 2)]])
-    figures = churn.summarise(_latencies(), quiet, [busy], {"ready": [5.0]}, KINDS["deployments"])
+    figures = churn.summarize(_latencies(), quiet, [busy], {"ready": [5.0]}, KINDS["deployments"])
     sizes = [{"resident": size, "anonymous": size} for size in memory]
     return {"host": "go", "changes": "deployments", "cycles": 4, "failed": failed, "memory": sizes} | figures
 
@@ -89,7 +89,7 @@ def test_a_round_that_others_have_spoilt_does_not_decide() -> None:
         [[(1, 2)], [(2, 3)], [(7, 8)]],
     )
     busy = [(2.0, 3.0), (3.0, 4.0), (5.0, 6.0)]
-    figures = churn.summarise(_latencies(), quiet, busy, {}, KINDS["pinning"])
+    figures = churn.summarize(_latencies(), quiet, busy, {}, KINDS["pinning"])
     assert [one["busy_us"] for one in figures["rounds"]] == [99.0, 99.0, 990.0]
     assert [one["quiet_us"] for one in figures["rounds"]] == [[99.0, 99.0], [990.0, 99.0], [99.0, 99.0]]
     assert (figures["ratio"], figures["spread"]) == (1.0, 0.0)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from load_tests._programs import ROOT, ProgramError, run_program
-from load_tests.bench_serving import default_config, judge, main, summarise
+from load_tests.bench_serving import default_config, judge, main, summarize
 from load_tests.request_files import ensure_requests, write_requests
 
 
@@ -37,7 +37,7 @@ def _output(rates: list[float], p99: float) -> dict[str, Any]:
 
 
 def test_summary_holds_medians_and_the_overhead_of_the_rounds() -> None:
-    case = summarise("W2", 1, "eas", _output([250.0, 310.0, 900.0], p99=40.0))
+    case = summarize("W2", 1, "eas", _output([250.0, 310.0, 900.0], p99=40.0))
     assert case["engines"]["processor"]["requests_per_s"] == 310.0
     assert case["speedup"] == pytest.approx(3.1)
     # 110 requests of 10 µs, less 10 of 100 µs from before the rounds.
@@ -46,11 +46,11 @@ def test_summary_holds_medians_and_the_overhead_of_the_rounds() -> None:
 
 
 def test_targets_hold_requests_and_p99_against_stock() -> None:
-    rate, latency = judge([summarise("W2", 1, "eas", _output([310.0], p99=51.0))])
+    rate, latency = judge([summarize("W2", 1, "eas", _output([310.0], p99=51.0))])
     assert (rate.ok, latency.ok) == (True, False)
-    rate, latency = judge([summarise("W2", 1, "eas", _output([299.0], p99=50.0))])
+    rate, latency = judge([summarize("W2", 1, "eas", _output([299.0], p99=50.0))])
     assert (rate.ok, latency.ok) == (False, True)
-    assert judge([summarise("W2", 16, "eas", _output([1.0], p99=99.0))]) == []
+    assert judge([summarize("W2", 16, "eas", _output([1.0], p99=99.0))]) == []
 
 
 @pytest.mark.parametrize("protocol", ["eas", "tfserving"])

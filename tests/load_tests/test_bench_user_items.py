@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from load_tests._programs import ProgramError, run_program
-from load_tests.bench_user_items import ITEMS, USER_INPUTS, contestants, ensure_requests, judge, main, summarise
+from load_tests.bench_user_items import ITEMS, USER_INPUTS, contestants, ensure_requests, judge, main, summarize
 from load_tests.request_files import ensure_requests as plain_requests
 from load_tests.request_files import read_requests
 
@@ -30,9 +30,9 @@ def _output(rates: tuple[float, float]) -> dict[str, Any]:
 
 def test_targets_are_of_one_user_in_both_forms() -> None:
     cases = [
-        summarise("fp32", "equal rows", _output((100.0, 136.0))),
-        summarise("bf16", "one row", _output((100.0, 149.0))),
-        summarise("fp32", "rows that differ", _output((100.0, 99.0))),
+        summarize("fp32", "equal rows", _output((100.0, 136.0))),
+        summarize("bf16", "one row", _output((100.0, 149.0))),
+        summarize("fp32", "rows that differ", _output((100.0, 99.0))),
     ]
     assert [case["speedup"] for case in cases] == [1.36, 1.49, 0.99]
     assert cases[0]["cpu_saved"] == pytest.approx(1.36)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judgement of two files of results."""
+"""The judgment of two files of results."""
 
 import copy
 import json

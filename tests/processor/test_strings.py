@@ -64,13 +64,13 @@ def test_join_takes_bytes_of_a_wide_buffer() -> None:
 
 @pytest.mark.parametrize("wrong", [None, 1, 1.5, [b"a"], {}])
 def test_join_names_the_input_of_a_wrong_element(wrong: object) -> None:
-    with pytest.raises(processor.InvalidArgumentError, match=r"input 'colour'.*expected bytes or str"):
-        _strings.join([("fine", [b"a"]), ("colour", [b"a", wrong])])
+    with pytest.raises(processor.InvalidArgumentError, match=r"input 'color'.*expected bytes or str"):
+        _strings.join([("fine", [b"a"]), ("color", [b"a", wrong])])
 
 
 def test_join_names_the_input_of_text_without_utf8() -> None:
-    with pytest.raises(processor.InvalidArgumentError, match=r"input 'colour'.*UTF-8"):
-        _strings.join([("fine", ["a"]), ("colour", ["\ud800"])])
+    with pytest.raises(processor.InvalidArgumentError, match=r"input 'color'.*UTF-8"):
+        _strings.join([("fine", ["a"]), ("color", ["\ud800"])])
 
 
 def test_fixed_width_of_bytes_is_the_same_memory() -> None:

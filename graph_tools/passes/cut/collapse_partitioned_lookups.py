@@ -159,7 +159,7 @@ def _before_flattening(model: Model, ids: Output) -> Output:
 
 
 def _find(model: Model, stitch: Node) -> Partitioned | str:
-    """Recognise the lookup that a stitch ends; "" where it is none."""
+    """Recognize the lookup that a stitch ends; "" where it is none."""
     graph = model.graph
     count = attribute(stitch, "N")
     gathers = [source(graph, one, *_GATHERS) for one in stitch.inputs[count:]]

@@ -71,7 +71,7 @@ class EliminateControlInputs(Pass):
                 result.applied += 1
 
     def _needed(self, model: Model, without: set[str]) -> set[str]:
-        """Name what outputs and initialisers need if some nodes are not run."""
+        """Name what outputs and initializers need if some nodes are not run."""
         graph = model.graph
         seen: set[str] = set(without)
         waiting = [*model.outputs(), *model.init]
@@ -86,7 +86,7 @@ class EliminateControlInputs(Pass):
     def _ordering(self, model: Model) -> set[str]:
         """Name the nodes that matter to those that wait for them: they have effects or see those of others."""
         graph = model.graph
-        # What initialises has run before the first request.
+        # What initializes has run before the first request.
         init = graph.ancestors(model.init) - graph.ancestors(model.outputs())
         written = {
             one.node

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fold batch normalisation, and other scaling and shifting by known vectors, into the weights beside it."""
+"""Fold batch normalization, and other scaling and shifting by known vectors, into the weights beside it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WHY = "scaling and shifting by known vectors, folded into '{}'"
 
 
 class FoldBatchNorms(Pass):
-    """Give the scale and offset of batch normalisation to a MatMul or convolution before it or a MatMul after it.
+    """Give the scale and offset of batch normalization to a MatMul or convolution before it or a MatMul after it.
 
     Before: `MatMul(x, W) → BiasAdd(b) → Mul(s) → Add(t)`, `Relu → Mul(s) → Add(t) → MatMul(W)`, or FusedBatchNorm.
     After: `MatMul(x, W · s) → BiasAdd(b · s + t)`, `Relu → MatMul(s · W) → BiasAdd(t @ W)`.

@@ -43,7 +43,7 @@ class MoveConstants(SitePass[None]):
         if node.controls:
             return Refused("it waits for other nodes, expected none")
         if site in model.graph.ancestors(model.init):
-            return Refused("an initialiser uses it, which may run before variables are restored")
+            return Refused("an initializer uses it, which may run before variables are restored")
         return Found(None)
 
     def rewrite(self, model: Model, site: str, found: None) -> None:

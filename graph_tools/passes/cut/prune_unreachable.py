@@ -14,7 +14,7 @@ from graph_tools.rewriting.protocol import Pass, PassResult
 class PruneUnreachable(Pass):
     """Remove nodes, functions, variables, tables and assets that no output of a signature needs.
 
-    Before: `x → MatMul → y`, and beside it savers, initialisers, losses, optimizers, summaries, other signatures.
+    Before: `x → MatMul → y`, and beside it savers, initializers, losses, optimizers, summaries, other signatures.
     After: `x → MatMul → y`.
 
     Inputs of a kept signature stay even where nothing uses them, since clients feed them.
@@ -45,7 +45,7 @@ class PruneUnreachable(Pass):
         return result
 
     def _drop_init(self, model: Model) -> None:
-        """Keep only those initialisers that fill a table or variable that an output reads."""
+        """Keep only those initializers that fill a table or variable that an output reads."""
         graph = model.graph
         needed = graph.ancestors(model.inputs() | model.outputs())
         fillers: list[str] = []

@@ -16,7 +16,7 @@ class ShortenNames(Pass):
     Before: `input_layer/C14_embedding/C14_embedding_weights/embedding_lookup_sparse/Reshape_1 → …`.
     After: `Reshape_17 → …`.
 
-    Inputs, outputs, variables, tables, assets, initialisers and fused ops keep theirs, since clients, checkpoints,
+    Inputs, outputs, variables, tables, assets, initializers and fused ops keep theirs, since clients, checkpoints,
     reports and other tools know them.
     """
 

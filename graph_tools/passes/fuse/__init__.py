@@ -29,7 +29,7 @@ Make = Callable[[FuseOptions], Pass]
 
 
 PASSES: tuple[tuple[type[Pass], Make], ...] = (
-    # Interactions list the rows of one lookup many times: they are recognised before lookups become columns, and then
+    # Interactions list the rows of one lookup many times: they are recognized before lookups become columns, and then
     # take them once. Before towers, too, which would take their products and sums for layers.
     (FuseProducts, lambda _: FuseProducts()),
     (FuseDotInteractions, lambda _: FuseDotInteractions()),
@@ -42,7 +42,7 @@ PASSES: tuple[tuple[type[Pass], Make], ...] = (
     (FuseHeadAttention, lambda _: FuseHeadAttention()),
     # Loops keep lookups and layers before and after them apart.
     (FuseRecurrentLayers, lambda _: FuseRecurrentLayers()),
-    # After what is recognised by one tensor that several nodes take, of which the user's side makes two; before what
+    # After what is recognized by one tensor that several nodes take, of which the user's side makes two; before what
     # makes an op of both sides.
     (SplitUserItems, lambda options: SplitUserItems(options.user_inputs)),
     # What is left of a lookup after it is a tensor of columns, which the others take as it is.

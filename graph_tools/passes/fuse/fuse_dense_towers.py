@@ -38,7 +38,7 @@ class FuseDenseTowers(Pass):
     After: `RecDenseTower(x, wide; W, b, V, c)`, with a plan of two layers.
 
     A tower is as large as can be: it grows from products with constant weights over biases, activations in any
-    spelling, batch and layer normalisation, sums and products of rows, concatenation, gates over experts, and reshapes
+    spelling, batch and layer normalization, sums and products of rows, concatenation, gates over experts, and reshapes
     that keep rows together. No path leaves it and comes back. Towers that take the same rows are one op with several
     outputs. Weights stay where they are; where one has to have another shape, a new one is made.
 
@@ -137,7 +137,7 @@ def _settle(site: Site, pieces: list[Piece]) -> tuple[list[list[Piece]], list[li
     """Find regions whose outputs can all be given in the shapes that they have, with few reshapes around them."""
     while True:
         regions = Regions(site, pieces)
-        regions.join_neighbours()
+        regions.join_neighbors()
         regions.join_siblings()
         found = regions.found()
         used = [both for both in zip(found, wanted_outputs(site, found), strict=True) if both[1]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compute the pairwise term of factorisation machines in one node."""
+"""Compute the pairwise term of factorization machines in one node."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class FuseHeadAttention(InteractionPass):
     transposes, or the two `Einsum` of Keras; masks are added, select, or scale rows afterwards.
     After: `RecHeadAttention(q, k, v, masks)`.
 
-    The layers that make q, k and v, and the normalisation after it, are left to `fuse_dense_towers`.
+    The layers that make q, k and v, and the normalization after it, are left to `fuse_dense_towers`.
     """
 
     name = "fuse_head_attention"
@@ -71,7 +71,7 @@ class FuseHeadAttention(InteractionPass):
 
 
 def _of_einsum(flat: Flat, node: Node) -> Fusion | str | None:
-    """Recognise Keras's `acbe,aecd->abcd` over `aecd,abcd->acbe`."""
+    """Recognize Keras's `acbe,aecd->abcd` over `aecd,abcd->acbe`."""
     parts = _letters(node)
     if parts is None:
         return None

@@ -96,7 +96,7 @@ class FuseRecurrentLayers(Pass):
     def apply(self, model: Model) -> PassResult:
         result = PassResult(self.name, nodes_before=len(model.graph))
         while True:
-            # A layer that takes the states of another is recognised once that one is a node.
+            # A layer that takes the states of another is recognized once that one is a node.
             flat, before = Flat(model), result.applied
             result.refused = []
             for node in flat.graph.of("While", "StatelessWhile"):
@@ -183,7 +183,7 @@ def _loop(flat: Flat, node: Node) -> _Loop | str:
 
 
 def _layer(loop: _Loop) -> _Layer | str:
-    """Recognise what a loop computes; a text says why it is nothing that we know."""
+    """Recognize what a loop computes; a text says why it is nothing that we know."""
     told = "its state is changed in another way"
     states = [i for i, one in enumerate(loop.returned) if one[0] in {"sum", "product", "select"} and i != loop.time]
     for state in states:

@@ -24,7 +24,7 @@ class Family(Protocol):
         """Say whether the graph holds a lookup op of this system."""
         ...
 
-    def normalise(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
+    def normalize(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
         """Fill `model.sparse_tables` and replace this system's lookup ops by `SparseLookup`.
 
         Parameters

@@ -50,7 +50,7 @@ class DeepRec:
 
     Notes
     -----
-    A key that is absent is given row `key % default_value_dim` of the matrix that initialises the variable; with an
+    A key that is absent is given row `key % default_value_dim` of the matrix that initializes the variable; with an
     admission filter (`filter_freq`) it is a key that was not admitted and gets `default_value_no_permission`. Hash
     embeddings of the Q-R kind are plain variables and need nothing here.
     """
@@ -60,7 +60,7 @@ class DeepRec:
     def matches(self, model: Model) -> bool:
         return bool(served(model, LOOKUPS | FUSED))
 
-    def normalise(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
+    def normalize(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
         for node in served(model, FUSED):
             raise ConversionError(
                 f"node '{node.name}': the fused lookup {node.op} of DeepRec, expected KvResourceGather; export the "

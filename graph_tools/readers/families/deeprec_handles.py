@@ -20,7 +20,7 @@ _SETTERS = {"InitializeKvVariableOp": (0, 1, 2), "KvResourceImportV2": (1, 2, 3)
 
 
 class Setter(NamedTuple):
-    """A node that initialises or restores a table.
+    """A node that initializes or restores a table.
 
     Attributes
     ----------

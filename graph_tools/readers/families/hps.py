@@ -32,7 +32,7 @@ class HugeCtrHps:
         # The names are short enough to be another library's as well.
         return any({"model_name", "table_id", "emb_vec_size"} <= set(node.attrs) for node in model.graph.of(LOOKUP))
 
-    def normalise(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
+    def normalize(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
         server = _Server(model, tables)
         for node in served(model, {LOOKUP}):
             table = server.table_of(node)

@@ -34,7 +34,7 @@ class Monolith:
     def matches(self, model: Model) -> bool:
         return any(node.op == REMOTE or "Monolith" in node.op for node in model.graph)
 
-    def normalise(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
+    def normalize(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
         _drop_writing_signatures(model)
         opened = Tables(model, tables, find_servers(model.path))
         inline_servers(model, opened)

@@ -40,7 +40,7 @@ class TensorNet:
     def matches(self, model: Model) -> bool:
         return bool(model.graph.of(PULL))
 
-    def normalise(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
+    def normalize(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
         pulls = served(model, {PULL})
         opened = _Tables(model, tables, absent, {int(attribute(pull, "table_handle")) for pull in pulls})
         for pull in pulls:

@@ -68,7 +68,7 @@ class TFPlus:
     def matches(self, model: Model) -> bool:
         return bool(served(model, {LOOKUP, BATCH, LEGACY} | INSERTING))
 
-    def normalise(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
+    def normalize(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
         for node in served(model, {LOOKUP, LEGACY} | INSERTING):
             table = _table(model, node.inputs[0])
             if node.op != LOOKUP:

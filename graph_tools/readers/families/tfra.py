@@ -51,7 +51,7 @@ class Tfra:
     def matches(self, model: Model) -> bool:
         return bool(served(model, LOOKUPS | REDIS))
 
-    def normalise(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
+    def normalize(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
         for node in served(model, REDIS):
             raise ConversionError(
                 f"node '{node.name}': the rows of {node.op} are in Redis, expected them in the export; save the table "

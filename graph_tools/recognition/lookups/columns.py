@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognise sparse tensors that were made of dense columns: `x → NotEqual(missing) → Where → GatherNd`."""
+"""Recognize sparse tensors that were made of dense columns: `x → NotEqual(missing) → Where → GatherNd`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Column:
 
 
 def find_column(model: Model, indices: Output, ids: Output, shape: Output, finders: Finders) -> Outcome[Column]:
-    """Recognise the dense column that a sparse tensor was made of.
+    """Recognize the dense column that a sparse tensor was made of.
 
     Parameters
     ----------

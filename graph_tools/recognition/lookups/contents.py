@@ -13,7 +13,7 @@ from graph_tools.model import Model
 from graph_tools.recognition.lookups.numbers import changed
 from graph_tools.recognition.lookups.tables import IDENTITY, ArrayIndex, DefaultRows, HashIndex, StoredRows, TableSource
 from graph_tools.recognition.lookups.vocabularies import Vocabularies, Vocabulary
-from graph_tools.store.rows import is_quantised
+from graph_tools.store.rows import is_quantized
 from graph_tools.store.spec import EncodedRows, QuantisedRows, TableSpec
 from graph_tools.tensors import Array, ArrayTensor, StreamTensor, TensorSource, rows_between
 
@@ -93,7 +93,7 @@ def _stored(model: Model, name: str) -> TensorSource:
 
 def _rows(model: Model, rows: StoredRows, begin: int, end: int) -> TensorSource:
     values = sliced(_flat(_stored(model, rows.values)), begin, end)
-    if not is_quantised(rows.row_type):
+    if not is_quantized(rows.row_type):
         return values
     assert rows.scale_bias is not None
     return EncodedRows(QuantisedRows(values, sliced(_stored(model, rows.scale_bias), begin, end)))
@@ -103,7 +103,7 @@ def _default_rows(model: Model, rows: StoredRows, absent: DefaultRows) -> Tensor
     """Return the rows of absent keys in the order of the remainders of keys."""
     place = (np.arange(absent.count) + absent.shift) % absent.count
     values = rows_between(_flat(_stored(model, rows.values)), absent.first, absent.first + absent.count)[place]
-    if not is_quantised(rows.row_type):
+    if not is_quantized(rows.row_type):
         return ArrayTensor(values)
     assert rows.scale_bias is not None
     pairs = rows_between(_stored(model, rows.scale_bias), absent.first, absent.first + absent.count)[place]
@@ -178,7 +178,7 @@ def _picked(model: Model, rows: StoredRows, numbers: Array) -> TensorSource:
         return StreamTensor(tensor.dtype, (len(numbers), *tensor.shape[1:]), make)
 
     values = pick(_flat(_stored(model, rows.values)))
-    if not is_quantised(rows.row_type):
+    if not is_quantized(rows.row_type):
         return values
     assert rows.scale_bias is not None
     return EncodedRows(QuantisedRows(values, pick(_stored(model, rows.scale_bias))))

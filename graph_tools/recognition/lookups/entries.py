@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognise which row of the batch each looked-up value belongs to, for ops that combine the rows of a table."""
+"""Recognize which row of the batch each looked-up value belongs to, for ops that combine the rows of a table."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class EntryFinder:
         return self._segments(found, segments, count)
 
     def _with_dropped(self, numbers: Output, segments: Output, count: Output, absent_as_zeros: bool) -> Entries | None:
-        """Recognise row numbers of which some are left out after they were found."""
+        """Recognize row numbers of which some are left out after they were found."""
         dropped = self._drop_before([skip(self.graph, numbers), skip(self.graph, segments)])
         if dropped is None:
             return None
@@ -113,7 +113,7 @@ class EntryFinder:
         return replace(whole, numbers=masked)
 
     def _kept(self, found: Numbers, matrix: Output, count: Output) -> Entries | None:
-        """Recognise `x → Where(x ≠ missing)`: the values of a matrix that are there."""
+        """Recognize `x → Where(x ≠ missing)`: the values of a matrix that are there."""
         where = source(self.graph, matrix, "Where")
         gather = source(self.graph, found.key.values, "GatherNd")
         if where is None or gather is None or skip(self.graph, gather.inputs[1]) != where.output():
@@ -133,7 +133,7 @@ class EntryFinder:
         return None if isinstance(masked, str) else Entries(masked, sizes[0])
 
     def _dropped(self, found: Numbers, rows: Node, count: Output) -> Entries | None:
-        """Recognise values of a sparse tensor of which a mask drops some."""
+        """Recognize values of a sparse tensor of which a mask drops some."""
         where = source(self.graph, rows.inputs[1], "Where")
         gather = source(self.graph, found.key.values, "GatherNd")
         if where is None or gather is None or skip(self.graph, gather.inputs[1]) != where.output():
@@ -196,7 +196,7 @@ class EntryFinder:
         return Entries(replace(found, key=key), rows[0])
 
     def _filled(self, found: Numbers, fill: Node, weights: Output | None) -> Entries | str:
-        """Recognise a sparse tensor whose rows without a value were given one."""
+        """Recognize a sparse tensor whose rows without a value were given one."""
         if found.key.values != fill.output(1):
             return f"ids come from '{found.key.values}', rows from '{fill.name}': expected one sparse tensor"
         indices, shape = (skip(self.graph, fill.inputs[i]) for i in (0, 2))
@@ -235,7 +235,7 @@ class EntryFinder:
         return Entries(masked, rows[0], fill.name, None if weights is None else tensors[2], bool(positive))
 
     def _is_one_each(self, indices: Output, values: Output) -> bool:
-        """Recognise the indices of a value for each row: `transpose([range(batch), zeros])`."""
+        """Recognize the indices of a value for each row: `transpose([range(batch), zeros])`."""
         node = self.graph[skip(self.graph, indices).node]
         if node.op == "Cast":
             node = self.graph[skip(self.graph, node.inputs[0]).node]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognise what is done with the rows that were looked up until a layer takes them: shapes, concatenations, sums."""
+"""Recognize what is done with the rows that were looked up until a layer takes them: shapes, concatenations, sums."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class KeyFinder:
         return before, Add(-number if node.op == "Sub" else number)
 
     def _wrapped(self, select: Node) -> tuple[Output | None, Step | None]:
-        """Recognise `where(ids < 0, ids + n, ids)`, Keras 3's repair of negative ids."""
+        """Recognize `where(ids < 0, ids + n, ids)`, Keras 3's repair of negative ids."""
         ids = skip(self.graph, select.inputs[2])
         less = source(self.graph, select.inputs[0], "Less")
         added = source(self.graph, select.inputs[1], "AddV2", "Add")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognise lookups: rows of tables for ids, with what counts as none, and combined."""
+"""Recognize lookups: rows of tables for ids, with what counts as none, and combined."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ class LookupFinder:
         before = self.batches.of(node.inputs[0]) if known else None
         return skip(self.graph, node.inputs[0]) if before is not None and len(before) == 1 else None
 
-    def normalised(self, node: Node, total: Piece) -> Piece | str:
+    def normalized(self, node: Node, total: Piece) -> Piece | str:
         """Return a weighted sum divided by that of the weights, or by the root of that of their squares."""
         part, made = total.parts[0], self._weighted.get(skip(self.graph, node.inputs[0]))
         if made is None or part.combiner != "sum" or node.controls:
@@ -272,7 +272,7 @@ class LookupFinder:
         return replace(combined, parts=tuple(replace(one, empty=None) for one in combined.parts))
 
     def _gathered_once(self, node: Node) -> Gathered | str:
-        """Recognise rows that were gathered for the ids one by one, or for each different id."""
+        """Recognize rows that were gathered for the ids one by one, or for each different id."""
         found = self.rows.of(skip(self.graph, node.inputs[0]))
         if isinstance(found, str):
             return found

@@ -81,7 +81,7 @@ class NumberFinder:
     # Keys that are row numbers from a smallest one on
 
     def _range(self, output: Output) -> tuple[Output, int, Output, int] | None:
-        """Recognise `select(uint64(keys - low) < span, keys - low, absent)`: (keys - low, span, absent, low)."""
+        """Recognize `select(uint64(keys - low) < span, keys - low, absent)`: (keys - low, span, absent, low)."""
         select = source(self.graph, output, "SelectV2")
         less = source(self.graph, select.inputs[0], "Less") if select is not None else None
         cast = source(self.graph, less.inputs[0], "Bitcast") if less is not None else None
@@ -113,7 +113,7 @@ class NumberFinder:
         return Numbers(key, None, rows, span)
 
     def _kept_in_range(self, output: Output, shaped: bool) -> Numbers | None:
-        """Recognise `select(ids < 0 or ids >= n, default, ids)`."""
+        """Recognize `select(ids < 0 or ids >= n, default, ids)`."""
         select = source(self.graph, output, "SelectV2", "Select")
         either = source(self.graph, select.inputs[0], "LogicalOr") if select is not None else None
         if select is None or either is None:
@@ -142,7 +142,7 @@ class NumberFinder:
         return not isinstance(vocabulary, str) and changed(vocabulary.least, found.index.changes) >= 0
 
     def _remapped(self, output: Output, shaped: bool) -> Numbers | None:
-        """Recognise row numbers that a variable of integers holds for each key."""
+        """Recognize row numbers that a variable of integers holds for each key."""
         node, absent = self.graph[output.node], None
         if node.op == "SelectV2":
             less = source(self.graph, node.inputs[0], "Less")
@@ -188,7 +188,7 @@ class NumberFinder:
         return self._with_absent_branch(output, shaped)
 
     def _counted_from_the_end(self, output: Output, shaped: bool) -> Numbers | None:
-        """Recognise numbers of a hash table of which negative ones, an absent key's, count from the end of the rows."""
+        """Recognize numbers of a hash table of which negative ones, an absent key's, count from the end of the rows."""
         ids, step = self.keys.step(self.graph[output.node])
         found = (
             self._hashed(skip(self.graph, ids), shaped) if ids is not None and isinstance(step, WrapNegative) else None
@@ -206,7 +206,7 @@ class NumberFinder:
         return replace(found, absent=DefaultRows(default + step.by)) if known and default is not None else None
 
     def _with_absent_branch(self, output: Output, shaped: bool) -> Numbers | None:
-        """Recognise `select(found < 0, number of an absent key, found)` and its other spellings."""
+        """Recognize `select(found < 0, number of an absent key, found)` and its other spellings."""
         select = source(self.graph, output, "SelectV2", "Select")
         test = source(self.graph, select.inputs[0], *_MISSING) if select is not None else None
         if select is None or test is None:
@@ -277,7 +277,7 @@ class NumberFinder:
         return None if number is None else changed(number, found.changes)
 
     def _absent_rows(self, output: Output, keys: Output, shaped: bool) -> DefaultRows | None:
-        """Recognise the row number of an absent key: one for all, or by the remainder of the key."""
+        """Recognize the row number of an absent key: one for all, or by the remainder of the key."""
         number = self.keys.number(output)
         if number is not None:
             return DefaultRows(number) if number >= 0 else None

@@ -106,7 +106,7 @@ class PieceFinder:
         elif node.op in _QUOTIENTS:
             total = self.pieces.get(node.inputs[0])
             if total is not None and total.looks_up:
-                found = self.lookups.averaged(node, total) or self.lookups.normalised(node, total)
+                found = self.lookups.averaged(node, total) or self.lookups.normalized(node, total)
         elif node.op == "OneHot":
             found = self.lookups.one_hot(node)
         elif node.op == "SegmentSum":

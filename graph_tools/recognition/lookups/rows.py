@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognise the nodes that read rows of a table, in the types that `cut` stores them in."""
+"""Recognize the nodes that read rows of a table, in the types that `cut` stores them in."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class RowFinder:
                 return ""
             return self._gathered(gather)
         if node.op in {"Add", "AddV2"}:
-            return self._dequantised(node) or ""
+            return self._dequantized(node) or ""
         return ""
 
     def table(self, data: Output) -> StoredRows | str:
@@ -98,8 +98,8 @@ class RowFinder:
             return ""
         return _described(node.name, ArrayTensor(const_array(node)))
 
-    def _dequantised(self, node: Node) -> Gathered | None:
-        """Recognise `codes · scale + bias`."""
+    def _dequantized(self, node: Node) -> Gathered | None:
+        """Recognize `codes · scale + bias`."""
         graph = self.graph
         product = source(graph, node.inputs[0], "Mul")
         bias = operand(graph, node, 1)

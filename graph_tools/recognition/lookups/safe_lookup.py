@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognise what `safe_embedding_lookup_sparse` and feature columns make of one lookup.
+"""Recognize what `safe_embedding_lookup_sparse` and feature columns make of one lookup.
 
     indices, ids, shape → SparseReshape … → entries with ids >= 0 → SparseFillEmptyRows
     its indices → column 0 ─────────┐
     its ids → Unique → gather → SparseSegment* → Select → Reshape
     its empty rows → Reshape → Tile ───────────────┘
 
-What an export lacks of this (no reshape, no check of ids, a default id instead of the Select) is recognised as well.
+What an export lacks of this (no reshape, no check of ids, a default id instead of the Select) is recognized as well.
 """
 
 from __future__ import annotations

@@ -72,10 +72,10 @@ class Vocabularies:
                 return f"table '{handle}' is written by the graph"
             return _described(content.keys, content.values, handle)
         if len(users) != 1 or users[0].name not in model.graph.ancestors(model.init):
-            return f"table '{handle}' has {len(users)} users that are no lookups, expected its one initialiser"
-        return self._initialised(users[0], handle)
+            return f"table '{handle}' has {len(users)} users that are no lookups, expected its one initializer"
+        return self._initialized(users[0], handle)
 
-    def _initialised(self, filler: Node, handle: str) -> Vocabulary | str:
+    def _initialized(self, filler: Node, handle: str) -> Vocabulary | str:
         if filler.op == "InitializeTableFromTextFileV2":
             file = self.model.assets.get(skip(self.model.graph, filler.inputs[1]).node)
             return f"table '{handle}': no file that fills it" if file is None else _of_file(filler, file, handle)

@@ -58,7 +58,7 @@ class Affine:
 
 
 class Affines:
-    """Recognises them. A snapshot, as `Values` and shapes are."""
+    """Recognizes them. A snapshot, as `Values` and shapes are."""
 
     def __init__(self, model: Model, shape_of: ShapeOf) -> None:
         self.model, self.graph, self.shape_of = model, model.graph, shape_of

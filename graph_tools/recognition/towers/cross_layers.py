@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognise single layers of cross networks."""
+"""Recognize single layers of cross networks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognise dense layers: products with weights that do not change while serving."""
+"""Recognize dense layers: products with weights that do not change while serving."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FUSED = {
 
 
 def dense(site: Site, node: Node) -> Piece | str | None:
-    """Recognise a layer; a text says why a product is none, None that a node is no product."""
+    """Recognize a layer; a text says why a product is none, None that a node is no product."""
     if node.op not in PRODUCTS:
         return None
     found = {"Einsum": _einsum, "Conv2D": _conv}.get(node.op, _mat_mul)(site, node)
@@ -49,7 +49,7 @@ def _mat_mul(site: Site, node: Node) -> Piece | str | None:
 
 
 def _conv(site: Site, node: Node) -> Piece | str | None:
-    """Recognise a convolution that looks at one position at a time: `tf.nn.conv1d` with filters [1, k, units]."""
+    """Recognize a convolution that looks at one position at a time: `tf.nn.conv1d` with filters [1, k, units]."""
     ones = all(one == 1 for key in ("strides", "dilations") for one in attribute(node, key, [1]))
     padded = attribute(node, "padding", b"VALID") not in (b"VALID", b"SAME")
     if not ones or padded or attribute(node, "data_format", b"NHWC") != b"NHWC":

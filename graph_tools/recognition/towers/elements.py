@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognise what stands between dense layers, node by node; idioms of many nodes are in `_tower_idioms`."""
+"""Recognize what stands between dense layers, node by node; idioms of many nodes are in `_tower_idioms`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ACTIVATIONS = {
 
 
 def element(site: Site, node: Node) -> Piece | None:
-    """Recognise a node that does something to each row of float32."""
+    """Recognize a node that does something to each row of float32."""
     rule = _RULES.get(node.op)
     return rule(site, node) if rule and site.is_float(node) else None
 
@@ -42,7 +42,7 @@ def _add_or_multiply(site: Site, node: Node) -> Piece | None:
 
 
 def _with_vector(site: Site, node: Node) -> Piece | None:
-    """Recognise a bias or a scale."""
+    """Recognize a bias or a scale."""
     if attribute(node, "data_format", b"NHWC") != b"NHWC":
         return None
     side = 1 if site.is_constant(node.inputs[1]) else 0
@@ -93,7 +93,7 @@ def _of_tensors(site: Site, node: Node) -> Piece | None:
 
 
 def _difference(site: Site, node: Node) -> Piece | None:
-    """Recognise a difference; the layers add what is negated."""
+    """Recognize a difference; the layers add what is negated."""
     inputs = (site.operand(node, 0), site.operand(node, 1))
     width = site.common_width(inputs)
     if not width or not site.same_shape(*inputs):
@@ -102,7 +102,7 @@ def _difference(site: Site, node: Node) -> Piece | None:
 
 
 def _gate(site: Site, node: Node, inputs: tuple[Output, ...]) -> Piece | None:
-    """Recognise one number for each row times the row."""
+    """Recognize one number for each row times the row."""
     for gate, x in (inputs, inputs[::-1]):
         one, other = site.shapes.of(gate), site.shapes.of(x)
         width = site.width(x)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognise what takes several nodes between dense layers: activations, layer normalisation, gates over experts."""
+"""Recognize what takes several nodes between dense layers: activations, layer normalization, gates over experts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from graph_tools.analysis.symbolic_shapes import Size
 from graph_tools.graph import Node, Output, attribute, skip
-from graph_tools.recognition.activations import Activation, recognise
+from graph_tools.recognition.activations import Activation, recognize
 from graph_tools.recognition.flat_patterns import PRODUCT
 from graph_tools.recognition.formula_graph import ENDS, Formulas
 from graph_tools.recognition.formulas import NotAFormulaError
@@ -27,7 +27,7 @@ _BENDS = {
 
 
 def spelled(site: Site, formulas: Formulas, node: Node) -> Piece | None:
-    """Recognise an activation or layer normalisation that is written with several nodes and ends in this one."""
+    """Recognize an activation or layer normalization that is written with several nodes and ends in this one."""
     if node.op not in ENDS or node.controls or not site.is_float(node):
         return None
     leaves = list(formulas.leaves(node.output()))
@@ -38,7 +38,7 @@ def spelled(site: Site, formulas: Formulas, node: Node) -> Piece | None:
             formula, nodes = formulas.read(node.output(), leaf)
         except NotAFormulaError:
             continue
-        found = recognise(formula)
+        found = recognize(formula)
         piece = None if found is None or len(nodes) < 2 else _piece(site, node, leaf, found, nodes)
         if piece is not None:
             return piece

@@ -40,7 +40,7 @@ class Piece:
         `kernel` [k, units], `bias`, `scale`, `shift`, `gamma`, `beta`, `weight` [k] or [1].
     activation : str or None
     alpha : float or None
-        Of the activation; epsilon of a layer normalisation.
+        Of the activation; epsilon of a layer normalization.
     onednn : bool
         The activation is a relu that TensorFlow computes with the product before it; see `contractions`.
     transpose : bool

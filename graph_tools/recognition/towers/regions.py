@@ -30,7 +30,7 @@ class Regions:
             for one in before:
                 self._users.setdefault(one.node, set()).add(node.name)
 
-    def join_neighbours(self) -> None:
+    def join_neighbors(self) -> None:
         """Join each piece to those that give its inputs."""
         for i, piece in enumerate(self.pieces):
             for index in range(len(piece.inputs)):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RecEmbeddingGroup: tables larger than the cache against reads of the same rows, quantised against fp32 rows, and a
+// RecEmbeddingGroup: tables larger than the cache against reads of the same rows, quantized against fp32 rows, and a
 // group of the shape of workload W1.
 #include <algorithm>
 #include <cstdint>

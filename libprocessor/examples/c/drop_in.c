@@ -4,7 +4,7 @@
  *
  *     drop_in CONFIG REQUEST [RESPONSE]
  *
- * CONFIG is the JSON configuration, REQUEST a file with a serialised tensorflow.eas.PredictRequest, RESPONSE where to
+ * CONFIG is the JSON configuration, REQUEST a file with a serialized tensorflow.eas.PredictRequest, RESPONSE where to
  * write the PredictResponse.
  */
 #include <limits.h>

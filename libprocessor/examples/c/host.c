@@ -39,7 +39,7 @@ static void usage(FILE *to) {
       "  MODEL              folder of a SavedModel\n"
       "  --config JSON      configuration of the model\n"
       "  --protocol NAME    of the requests: tfserving (default) or eas\n"
-      "  --request FILE     one serialised request\n"
+      "  --request FILE     one serialized request\n"
       "  --requests FILE    several, each behind its length: 4 bytes, little-endian\n"
       "  --output FILE      write the responses to these requests, in the format of --requests\n"
       "  --signature NAME   signature to run; default: the model's\n"

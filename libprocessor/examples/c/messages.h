@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of serialised messages, each behind its length: 4 bytes, little-endian. */
+/* Files of serialized messages, each behind its length: 4 bytes, little-endian. */
 #ifndef MESSAGES_H_
 #define MESSAGES_H_
 

@@ -84,7 +84,7 @@ func expectCode(t *testing.T, err error, code Code, words ...string) {
 	}
 }
 
-// tfservingRequest serialises a PredictRequest with x = [[0, 0.5, -1]] and s = ["item 0"].
+// tfservingRequest serializes a PredictRequest with x = [[0, 0.5, -1]] and s = ["item 0"].
 func tfservingRequest() []byte {
 	var values []byte
 	for _, value := range []float32{0, 0.5, -1} {

@@ -23,7 +23,7 @@ import (
 type HostRequest struct {
 	// Protocol and Method as in docs/model_host.md: "tfserving" and "Predict" and so on. No method: the protocol's first.
 	Protocol, Method string
-	// Data is the serialised request. It is borrowed for the length of the call.
+	// Data is the serialized request. It is borrowed for the length of the call.
 	Data []byte
 	// Model, Version and Label; empty and 0: as the bytes say.
 	Model   string

@@ -65,7 +65,7 @@ func predict(data []byte) *HostRequest {
 	return &HostRequest{Protocol: "tfserving", Method: "Predict", Model: "ranking", Data: data}
 }
 
-// slowRequest serialises a PredictRequest for "slow", whose time grows with the cube of the size.
+// slowRequest serializes a PredictRequest for "slow", whose time grows with the cube of the size.
 func slowRequest(size int32) []byte {
 	tensor := protowire.AppendTag(tensorProto(Int32), 7, protowire.BytesType) // int_val
 	tensor = protowire.AppendBytes(tensor, protowire.AppendVarint(nil, uint64(size)))

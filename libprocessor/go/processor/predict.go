@@ -16,7 +16,7 @@ import (
 type Request struct {
 	// Protocol of Data, "tfserving" or "eas"; empty if the request is made of Inputs.
 	Protocol string
-	// Data is the serialised request.
+	// Data is the serialized request.
 	Data []byte
 	// Inputs by alias in the signature, or by name of the tensor in the graph.
 	Inputs map[string]Tensor
@@ -47,7 +47,7 @@ type RunInfo struct {
 	Queue, Decode, Execute, Encode time.Duration
 }
 
-// Process answers a serialised request of a protocol ("tfserving" or "eas").
+// Process answers a serialized request of a protocol ("tfserving" or "eas").
 func (m *Model) Process(ctx context.Context, protocol string, data []byte) ([]byte, error) {
 	response, err := m.Predict(ctx, Request{Protocol: protocol, Data: data})
 	return response.Data, err

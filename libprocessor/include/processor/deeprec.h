@@ -39,9 +39,9 @@ PROCESSOR_DEEPREC_API void *initialize(const char *model_entry, const char *mode
 /**
  * \brief Answer one request.
  *
- * \param input_data         serialised `PredictRequest`.
+ * \param input_data         serialized `PredictRequest`.
  * \param input_size         its bytes; 0 asks for the signature as JSON.
- * \param[out] output_data   serialised `PredictResponse`, or on failure plain text; the caller releases it with `free`.
+ * \param[out] output_data   serialized `PredictResponse`, or on failure plain text; the caller releases it with `free`.
  * \param[out] output_size   its bytes.
  * \return 200, or 500 with a text that begins with "[TensorFlow]".
  */
@@ -51,7 +51,7 @@ PROCESSOR_DEEPREC_API int process(void *model_buf, const void *input_data, int i
 /**
  * \brief Answer `batch_process_count` requests (a key of the configuration, 1 if absent), each as process() would.
  *
- * \param input_data         [batch_process_count] serialised requests.
+ * \param input_data         [batch_process_count] serialized requests.
  * \param input_size         [batch_process_count] their bytes.
  * \param[out] output_data   [batch_process_count] as process() writes it; each to be released with `free`.
  * \param[out] output_size   [batch_process_count] their bytes.
@@ -64,7 +64,7 @@ PROCESSOR_DEEPREC_API int batch_process(void *model_buf, const void *input_data[
                                         int *output_size);
 
 /**
- * \brief Answer which model is served: a serialised `ServingModelInfo`.
+ * \brief Answer which model is served: a serialized `ServingModelInfo`.
  *
  * \param[out] output_data  the caller releases it with `free`.
  * \return 200, or 500 with a text that begins with "[TensorFlow]".

@@ -47,7 +47,7 @@ absl::Status FindVersion(const ModelView& model, const ModelSpecView& spec, cons
     }
     if (!known) {
       return absl::InvalidArgumentError(
-          absl::StrCat("model '", model.name, "': no version is labelled '", Printable(spec.label), "'"));
+          absl::StrCat("model '", model.name, "': no version is labeled '", Printable(spec.label), "'"));
     }
   }
   for (const VersionView& version : model.versions) {

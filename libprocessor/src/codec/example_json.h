@@ -10,7 +10,7 @@
 
 namespace processor {
 
-/// Appends the serialised tf.Example of an object: each feature a value or a list of values, which are all text or
+/// Appends the serialized tf.Example of an object: each feature a value or a list of values, which are all text or
 /// base64, or all numbers, true and false. Whole numbers are an int64_list, and a float_list if one is not whole.
 /// \return INVALID_ARGUMENT with the name of the feature.
 absl::Status AppendExample(const JsonDocument& document, JsonElement element, std::string* dst);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Classify, Regress and MultiInference share, as messages and as JSON: requests of tf.Examples, whose serialised
+// What Classify, Regress and MultiInference share, as messages and as JSON: requests of tf.Examples, whose serialized
 // bytes a signature's one input takes, and answers of labels, scores and values.
 #ifndef PROCESSOR_CODEC_EXAMPLES_H_
 #define PROCESSOR_CODEC_EXAMPLES_H_
@@ -22,7 +22,7 @@ std::string_view MethodName(ExampleMethod method);
 /// How many examples a request may have: an example of two bytes takes more memory than that.
 constexpr size_t kMaxExamples = size_t{1} << 20;
 
-/// Serialised tf.Examples, and one that is merged into each of them. Of more than kMaxExamples those beyond the next are
+/// Serialized tf.Examples, and one that is merged into each of them. Of more than kMaxExamples those beyond the next are
 /// left out, for the request is refused.
 struct ExampleBatch {
   std::vector<std::string_view> examples;
@@ -43,7 +43,7 @@ struct ExampleDetails : RequestDetails {
   std::vector<ExampleTask> tasks;  // the first is the request's own, then those of request.next
 };
 
-/// Makes the tensor of serialised examples.
+/// Makes the tensor of serialized examples.
 /// \return INVALID_ARGUMENT if there are none, or the context would be repeated beyond a limit.
 absl::Status MakeExamples(const ExampleBatch& batch, tensorflow::Tensor* dst);
 

@@ -37,7 +37,7 @@ class FeedArena {
   /// The tensors made stay valid.
   ~FeedArena();
 
-  /// Makes an uninitialised tensor (strings: empty ones) of a dtype that is a number or DT_STRING. `string_bytes`: what
+  /// Makes an uninitialized tensor (strings: empty ones) of a dtype that is a number or DT_STRING. `string_bytes`: what
   /// its strings will hold beside it.
   /// \return RESOURCE_EXHAUSTED if memory or the budget is short, INVALID_ARGUMENT if it could never suffice.
   absl::Status Make(tensorflow::DataType dtype, const tensorflow::TensorShape& shape, size_t element_bytes,

@@ -14,7 +14,7 @@
 
 namespace processor {
 
-/// Finds the request in one record, a serialised tensorflow.serving.PredictionLog.
+/// Finds the request in one record, a serialized tensorflow.serving.PredictionLog.
 /// \return The bytes of a PredictRequest for the codec of "tfserving"; they point into `record`. UNIMPLEMENTED for a
 /// log of another kind (classify, regress, ...), INVALID_ARGUMENT for bytes that are not such a message or are empty.
 absl::StatusOr<std::string_view> PredictRequestOf(std::string_view record);

@@ -62,7 +62,7 @@ int64_t CountScalars(const ValueLayout& layout, const ValueFields& fields);
 bool ReadScalars(const ValueLayout& layout, const ValueFields& fields, int64_t limit, tensorflow::Tensor* dst);
 
 /// Copies raw memory of a numeric dtype. `content` [num_elements * element size], little-endian.
-/// \return False if a bool is neither 0 nor 1, which is undefined behaviour in whoever reads it.
+/// \return False if a bool is neither 0 nor 1, which is undefined behavior in whoever reads it.
 bool ReadContent(std::string_view content, tensorflow::Tensor* dst);
 
 /// Sets the elements from `begin` on to the one before, or to zero if there is none before.

@@ -93,7 +93,7 @@ REGISTER_OP("RecEmbeddingGroup")
 Looks features up in embedding tables, pools and concatenates what it finds.
 
 features: what a request brings.
-tables: handles of RecEmbeddingTable, initialised. A kernel keeps the tables that it found first.
+tables: handles of RecEmbeddingTable, initialized. A kernel keeps the tables that it found first.
 plan: JSON, see docs/fused_ops.md.
 max_rows: how many rows a request may have. Whoever serves a graph sets it.
 outputs: [batch, width] or [batch, T, width] each, as the plan says.

@@ -102,7 +102,7 @@ absl::Status Replace(OpKernelContext* context, const ResourceHandle& handle,
                      std::shared_ptr<const EmbeddingTable> table) {
   tensorflow::core::RefCountPtr<EmbeddingTableResource> found;
   absl::Status status = tensorflow::LookupResource(context, handle, &found);
-  // Initialised again with what it is: requests that run meanwhile shall not find it missing.
+  // Initialized again with what it is: requests that run meanwhile shall not find it missing.
   if (status.ok() && found->shared_table() == table) return absl::OkStatus();
   // A handle of something else, which the manager would not take over: nor would it give back its reference.
   if (!status.ok() && status.code() != absl::StatusCode::kNotFound) return status;
@@ -112,7 +112,7 @@ absl::Status Replace(OpKernelContext* context, const ResourceHandle& handle,
     if (!status.ok() && status.code() != absl::StatusCode::kNotFound) return status;
     created->Ref();  // the manager's, also if it refuses
     status = tensorflow::CreateResource(context, handle, created.get());
-    // Another initialiser of the same table was faster: the last one counts.
+    // Another initializer of the same table was faster: the last one counts.
     if (status.code() != absl::StatusCode::kAlreadyExists) return status;
   }
 }

@@ -17,7 +17,7 @@
 
 namespace processor {
 
-/// Shares the table with all other resources of the process that were initialised with its file.
+/// Shares the table with all other resources of the process that were initialized with its file.
 class EmbeddingTableResource : public tensorflow::ResourceBase {
  public:
   explicit EmbeddingTableResource(std::shared_ptr<const EmbeddingTable> table) : table_(std::move(table)) {}
@@ -36,7 +36,7 @@ class EmbeddingTableResource : public tensorflow::ResourceBase {
 };
 
 /// Finds the table that input number `input` of a kernel leads to. The reference keeps the table mapped.
-/// \return FAILED_PRECONDITION, naming it, if it has not been initialised; INVALID_ARGUMENT if the input is no table.
+/// \return FAILED_PRECONDITION, naming it, if it has not been initialized; INVALID_ARGUMENT if the input is no table.
 inline absl::Status LookupEmbeddingTable(tensorflow::OpKernelContext* context, int input,
                                          tensorflow::core::RefCountPtr<EmbeddingTableResource>* resource) {
   tensorflow::ResourceHandle handle;
@@ -44,8 +44,8 @@ inline absl::Status LookupEmbeddingTable(tensorflow::OpKernelContext* context, i
   absl::Status status = tensorflow::LookupResource(context, handle, resource);
   if (status.code() != absl::StatusCode::kNotFound) return status;
   return absl::FailedPreconditionError(absl::StrCat(
-      "table '", handle.name(), "': not initialised, expected RecInitializeEmbeddingTable to have run, as ",
-      "the initialiser of the model does"));
+      "table '", handle.name(), "': not initialized, expected RecInitializeEmbeddingTable to have run, as ",
+      "the initializer of the model does"));
 }
 
 }  // namespace processor

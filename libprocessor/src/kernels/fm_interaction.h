@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pairwise term of factorisation machines: Σ over pairs of fields of their products, element by element.
+// The pairwise term of factorization machines: Σ over pairs of fields of their products, element by element.
 #ifndef PROCESSOR_KERNELS_FM_INTERACTION_H_
 #define PROCESSOR_KERNELS_FM_INTERACTION_H_
 

@@ -29,7 +29,7 @@ REGISTER_OP("RecFmInteraction")
       return absl::OkStatus();
     })
     .Doc(R"doc(
-The pairwise term of factorisation machines.
+The pairwise term of factorization machines.
 
 `0.5 * (square of the sum over fields - sum of the squares over fields)`: the sum of the products of all pairs of
 fields, element by element, and with output "sum" the sum of the elements of that.

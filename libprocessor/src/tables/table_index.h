@@ -25,7 +25,7 @@ static_assert(sizeof(TableBucket) == 64);
 /// What stands for a row that was not found: no table has as many rows.
 constexpr uint32_t kNotFound = 0xffffffffu;
 
-/// The finaliser of MurmurHash3 for 64 bits.
+/// The finalizer of MurmurHash3 for 64 bits.
 inline uint64_t MixKey(uint64_t key) {
   key ^= key >> 33;
   key *= 0xff51afd7ed558ccdu;

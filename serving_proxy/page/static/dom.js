@@ -8,7 +8,7 @@ function flat(children) {
   return children.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false);
 }
 
-/** Describe an HTML element; `key` among its attributes tells it from its neighbours. */
+/** Describe an HTML element; `key` among its attributes tells it from its neighbors. */
 export function h(tag, attributes, ...children) {
   return { tag, attributes: attributes ?? {}, children: flat(children), space: null };
 }

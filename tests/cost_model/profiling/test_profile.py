@@ -76,7 +76,7 @@ def test_what_others_use_is_said_and_kept(models: Path, tmp_path: Path) -> None:
             other.kill()
     assert re.match(rf"others use \d+% of CPUs {cpu}: service times will be too long", noted[0])
     assert re.match(r"others used up to \d+% of the CPUs meanwhile", noted[1])
-    # What is measured beside others on purpose is their neighbours' processor time: nobody looks.
+    # What is measured beside others on purpose is their neighbors' processor time: nobody looks.
     assert len(noted) == 2
     assert (beside.busy_before, beside.busy_during) == (None, None)
     assert "busy_before" not in beside.to_json()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole runs: policies, judgement, capacity, schedules."""
+"""Whole runs: policies, judgment, capacity, schedules."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def _patterns() -> dict[str, Callable[[Any, Any, Any], Any]]:
         "turned_weights": lambda x, w, b: relu(bias(product(x, tf.constant(w.T), transpose_b=True), b)),
         "no_bias": lambda x, w, _: relu(product(x, w)),
         "not_a_vector": lambda x, w, b: relu(product(x, w) + tf.reduce_sum(x, 1, keepdims=True) * b[0]),
-        "normalised": lambda x, w, b: relu(bias(product(x, w), b) * 1.5 + 0.25),
+        "normalized": lambda x, w, b: relu(bias(product(x, w), b) * 1.5 + 0.25),
         "two_biases": lambda x, w, b: relu(bias(bias(product(x, w), b), b)),
         "sum_used_twice": lambda x, w, b: (lambda total: relu(total) + total)(bias(product(x, w), b)),
         "tensordot": lambda x, w, b: relu(bias(tf.tensordot(x, w, [[1], [0]]), b)),

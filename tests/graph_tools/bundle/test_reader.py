@@ -48,7 +48,7 @@ def test_reads_small_types_as_stored(save, tf, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["qint8", "quint8", "qint16", "quint16", "qint32"])
-def test_reads_quantised_types_as_structures(save, tf, name: str) -> None:
+def test_reads_quantized_types_as_structures(save, tf, name: str) -> None:
     array = np.array([(1,), (2,), (5,)], getattr(tf, name).as_numpy_dtype)
     assert same(BundleReader(save({"x": tf.constant(array)})).tensor("x").read(), array)
 

@@ -18,7 +18,7 @@ from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.passes.cut.shorten_names import ShortenNames
 from graph_tools.readers import read_model
 from graph_tools.readers.saved_model import read_proto
-from graph_tools.readers.saved_tables import INITIALISER, TableOutput
+from graph_tools.readers.saved_tables import INITIALIZER, TableOutput
 from graph_tools.store import TableReader, TableSpec
 from graph_tools.store.table_store import TableStore
 from graph_tools.tables.add_table import TABLE, add_embedding_table
@@ -40,7 +40,7 @@ def library() -> None:
         load_library()
     except UnreadableError as error:
         pytest.skip(str(error))
-    if not is_native(INITIALISER):
+    if not is_native(INITIALIZER):
         pytest.skip("a libprocessor without tables")
 
 
@@ -74,7 +74,7 @@ def test_tables_are_read_as_they_were_written(tiny_model: Path, tmp_path: Path, 
     ((name, found),) = model.embedding_tables.items()
     assert (found.dim, found.row_type, found.index_kind, found.absent_key) == (5, "int8", kind, "default")
     assert (found.file, found.rows.shape[0]) == (file.path, 101)
-    assert not [node for node in model.graph if node.op == INITIALISER]
+    assert not [node for node in model.graph if node.op == INITIALIZER]
     assert not model.assets
     assert not model.init
     for linked in (found, replace(found, file=None)):
@@ -83,7 +83,7 @@ def test_tables_are_read_as_they_were_written(tiny_model: Path, tmp_path: Path, 
         write_saved_model(model, out)
         assert (out / "assets" / file.name).read_bytes() == file.path.read_bytes()
         assert [node.attr["shared_name"].s.decode() for node in nodes(out, TABLE)] == [file.sha256]
-        assert len(nodes(out, INITIALISER)) == 1
+        assert len(nodes(out, INITIALIZER)) == 1
 
 
 def test_model_is_not_changed_by_writing(tiny_model: Path, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_equal_tables_are_one_file_and_one_resource(tiny_model: Path, tmp_path: 
     names = sorted(node.attr["shared_name"].s for node in nodes(tmp_path / "a", TABLE))
     assert len(names) == 3
     assert len(set(names)) == 2
-    assert len(nodes(tmp_path / "a", INITIALISER)) == 2
+    assert len(nodes(tmp_path / "a", INITIALIZER)) == 2
     again = read_model(tmp_path / "a")
     assert sorted(one.rows.shape[0] for one in again.embedding_tables.values()) == [7, 7, 8]
 
@@ -121,7 +121,7 @@ def test_tables_go_through_the_store(tiny_model: Path, tmp_path: Path) -> None:
     assert inodes == {(tmp_path / "store" / file.name).stat().st_ino}
 
 
-def test_other_initialisers_stay(string_model: Path, tmp_path: Path) -> None:
+def test_other_initializers_stay(string_model: Path, tmp_path: Path) -> None:
     source = tmp_path / "fused"
     write_saved_model(with_tables(string_model, spec_of("int64", 7)), source)
     model = read_model(source)
@@ -205,7 +205,7 @@ def test_inspect_lists_tables(tiny_model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", INDEX_KINDS)
 @pytest.mark.parametrize("count", [0, 1, 6, 20_011])
 def test_session_loads_tables(tiny_model: Path, tmp_path: Path, kind: str, count: int) -> None:
-    """The initialiser checks the file as a whole: every checksum, and that searches can find every key."""
+    """The initializer checks the file as a whole: every checksum, and that searches can find every key."""
     spec = spec_of(kind, count, row_type="int8")
     write_saved_model(with_tables(tiny_model, spec), tmp_path / "a")
     np.testing.assert_array_equal(answers(tmp_path / "a", FEEDS)["y"], answers(tiny_model, FEEDS)["y"])

@@ -53,9 +53,9 @@ def test_verify_reports(pair: tuple[Path, Path], string_model: Path, tmp_path: P
         _check(report.to_json(), repository)
     rows = tmp_path / "rows.npz"
     np.savez(rows, item=np.array(["apple", "pear"]), labels=[0, 1])
-    labelled = verify(a, a, requests=[rows], samples=2)
-    assert labelled.to_json()["outputs"][0]["auc_a"] is None
-    _check(labelled.to_json(), repository)
+    labeled = verify(a, a, requests=[rows], samples=2)
+    assert labeled.to_json()["outputs"][0]["auc_a"] is None
+    _check(labeled.to_json(), repository)
     fewer = verify_models.build_lookup(tmp_path / "fewer", rows=np.zeros((3, 2), np.float32))
     assert verify(a, fewer).refused
     _check(verify(a, fewer).to_json(), repository)

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from graph_tools.store.rows import (
-    Quantised,
+    Quantized,
     codes_width,
-    dequantise,
+    dequantize,
     halve,
     pack,
-    quantise,
+    quantize,
     refusal,
     row_bytes,
     unpack,
@@ -34,9 +34,9 @@ def test_bytes_of_a_row(dim: int, expected: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("row_type", ["int8", "int4"])
 @given(hnp.arrays(np.float32, ROW_SHAPES, elements=st.floats(-60000, 60000, width=32)))
 def test_error_is_at_most_half_a_step(row_type: str, rows: np.ndarray) -> None:
-    quantised = quantise(rows, row_type)
-    assert quantised.codes.shape == (len(rows), codes_width(row_type, rows.shape[1]))
-    found = dequantise(quantised, row_type, rows.shape[1])
+    quantized = quantize(rows, row_type)
+    assert quantized.codes.shape == (len(rows), codes_width(row_type, rows.shape[1]))
+    found = dequantize(quantized, row_type, rows.shape[1])
     wide = rows.astype(np.float64)
     low, high = wide.min(axis=1, keepdims=True), wide.max(axis=1, keepdims=True)
     # fp16 rounds the ends of the range outwards by a part in 1,024 of their size, or its smallest number.
@@ -51,24 +51,24 @@ def test_error_is_at_most_half_a_step(row_type: str, rows: np.ndarray) -> None:
 def test_zero_rows_are_zero_again(row_type: str, dim: int) -> None:
     rows = np.zeros((3, dim), np.float32)
     rows[1] = np.float32(-0.0)
-    quantised = quantise(rows, row_type)
-    assert not quantised.codes.any()
-    np.testing.assert_array_equal(quantised.scale_bias[:, 0], 1)
-    assert not dequantise(quantised, row_type, dim).any()
+    quantized = quantize(rows, row_type)
+    assert not quantized.codes.any()
+    np.testing.assert_array_equal(quantized.scale_bias[:, 0], 1)
+    assert not dequantize(quantized, row_type, dim).any()
 
 
 def test_range_of_four_bits_is_chosen_for_a_lower_error() -> None:
     rows = np.random.default_rng(0).normal(size=(2000, 32)).astype(np.float32)
     low, high = rows.min(axis=1, keepdims=True), rows.max(axis=1, keepdims=True)
     plain = np.rint((rows - low) / (high - low) * 15) * (high - low) / 15 + low
-    found = dequantise(quantise(rows, "int4"), "int4", 32)
+    found = dequantize(quantize(rows, "int4"), "int4", 32)
     assert ((found - rows) ** 2).mean() < 0.93 * ((plain - rows) ** 2).mean()
 
 
 def test_blocks_of_any_size_give_the_same() -> None:
     rows = np.random.default_rng(1).normal(size=(5000, 5)).astype(np.float32)
-    whole = quantise(rows, "int4")
-    parts = [quantise(rows[begin : begin + 777], "int4") for begin in range(0, 5000, 777)]
+    whole = quantize(rows, "int4")
+    parts = [quantize(rows[begin : begin + 777], "int4") for begin in range(0, 5000, 777)]
     np.testing.assert_array_equal(whole.codes, np.concatenate([one.codes for one in parts]))
     np.testing.assert_array_equal(whole.scale_bias, np.concatenate([one.scale_bias for one in parts]))
 
@@ -106,7 +106,7 @@ def test_row_types_that_do_not_serve_are_refused(
     assert (refusal(row_type, dim, np.dtype(dtype), largest) is not None) == refused
 
 
-def test_dequantise_is_codes_times_scale_plus_bias() -> None:
-    quantised = Quantised(np.array([[0x21]], np.uint8), np.array([[0.5, -1.0]], np.float16))
-    assert dequantise(quantised, "int4", 2).tolist() == [[-0.5, 0.0]]
-    assert dequantise(quantised, "int8", 1).tolist() == [[15.5]]
+def test_dequantize_is_codes_times_scale_plus_bias() -> None:
+    quantized = Quantized(np.array([[0x21]], np.uint8), np.array([[0.5, -1.0]], np.float16))
+    assert dequantize(quantized, "int4", 2).tolist() == [[-0.5, 0.0]]
+    assert dequantize(quantized, "int8", 1).tolist() == [[15.5]]

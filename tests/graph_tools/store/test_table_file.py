@@ -16,8 +16,8 @@ from graph_tools.errors import ConversionError
 from graph_tools.store import QuantisedRows, TableReader, TableSpec, table_file, write_table
 from graph_tools.store import reader as reader_module
 from graph_tools.store.layout import HEADER_BYTES, ROW_TYPES
-from graph_tools.store.quantise import decode, encode
-from graph_tools.store.rows import quantise
+from graph_tools.store.quantize import decode, encode
+from graph_tools.store.rows import quantize
 from graph_tools.tensors import ArrayTensor, StreamTensor
 from helpers.models.embedding_tables import INDEX_KINDS, absent_of, present_of, rows_of, spec_of, streamed, written
 
@@ -127,8 +127,8 @@ def test_name_is_the_digest_and_mode_is_read_only(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.path.stat().st_mode) == 0o444
 
 
-def test_rows_quantised_by_cut_pass_as_they_are(tmp_path: Path) -> None:
-    found = quantise(rows_of(101, 7), "int4")
+def test_rows_quantized_by_cut_pass_as_they_are(tmp_path: Path) -> None:
+    found = quantize(rows_of(101, 7), "int4")
     spec = TableSpec(7, QuantisedRows(ArrayTensor(found.codes), ArrayTensor(found.scale_bias)), "int4")
     assert written(tmp_path, spec) == written(tmp_path, spec_of("direct", 101, 7, "int4"))
 

@@ -32,7 +32,7 @@ def files_in(folder: Path) -> list[str]:
     return sorted(one.name for one in folder.iterdir())
 
 
-def test_artefacts_share_the_inode(store: TableStore, tmp_path: Path) -> None:
+def test_artifacts_share_the_inode(store: TableStore, tmp_path: Path) -> None:
     placed = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -47,7 +47,7 @@ def test_artefacts_share_the_inode(store: TableStore, tmp_path: Path) -> None:
     assert files_in(tmp_path / "a") == [again.name]
 
 
-def test_without_a_store_the_file_is_in_the_artefact_alone(assets: Path) -> None:
+def test_without_a_store_the_file_is_in_the_artifact_alone(assets: Path) -> None:
     placed = place_table(spec_of("int64", 101), assets, None)
     assert files_in(assets) == [placed.name]
     assert placed.path.stat().st_nlink == 1

@@ -9,7 +9,7 @@ from graph_tools.errors import UnreadableError
 from graph_tools.model.stored_table import EVERYTHING, Reach
 from graph_tools.model.tables import Absent, SparseTable
 from graph_tools.options import CutOptions
-from graph_tools.tables.analysis import Analysis, analyse
+from graph_tools.tables.analysis import Analysis, analyze
 from graph_tools.tables.blocks import of_sparse_table, of_variable
 from graph_tools.tensors import ArrayTensor
 from helpers.models.sparse_table_models import make_table
@@ -19,7 +19,7 @@ DIM = 5
 
 def look(table: SparseTable, reach: Reach = EVERYTHING, unanimous: bool = True, **options: float) -> Analysis:
     absent = table.absent if unanimous else None
-    return analyse(of_sparse_table(table), absent, reach, CutOptions(**options))  # type: ignore[arg-type]
+    return analyze(of_sparse_table(table), absent, reach, CutOptions(**options))  # type: ignore[arg-type]
 
 
 def rows_of(count: int, seed: int = 0) -> np.ndarray:
@@ -110,10 +110,10 @@ def test_unsigned_keys_have_the_range_of_their_bits() -> None:
 def test_duplicates_are_an_estimate_beyond_the_memory() -> None:
     rows = np.repeat(np.random.default_rng(4).normal(size=(700000, 4)).astype(np.float32), 2, axis=0)
     source = of_variable("v", ArrayTensor(rows))
-    found = analyse(source, None, EVERYTHING, CutOptions(memory_limit=64 << 20))
+    found = analyze(source, None, EVERYTHING, CutOptions(memory_limit=64 << 20))
     assert not found.duplicates_exact
     assert abs(found.duplicates / 700000 - 1) < 0.02
-    assert analyse(source, None, EVERYTHING, CutOptions()).duplicates == 700000
+    assert analyze(source, None, EVERYTHING, CutOptions()).duplicates == 700000
 
 
 @pytest.mark.parametrize("dim", [16, 17])
@@ -123,7 +123,7 @@ def test_large_table_is_searched_for_duplicates_where_a_sample_has_some(share: f
     rows = random.normal(size=(1_200_000, dim)).astype(np.float32)
     again = random.permutation(len(rows))[: int(share * len(rows)) * 2].reshape(2, -1)
     rows[again[0]] = rows[again[1]]
-    found = analyse(of_variable("v", ArrayTensor(rows)), None, EVERYTHING, CutOptions())
+    found = analyze(of_variable("v", ArrayTensor(rows)), None, EVERYTHING, CutOptions())
     assert found.duplicates_exact == (share == 0.05)
     assert found.duplicates_few == (share < 0.01)
     assert (found.hashes is not None) == (share == 0.05)
@@ -134,7 +134,7 @@ def test_large_table_is_searched_for_duplicates_where_a_sample_has_some(share: f
 def test_large_table_of_rows_of_one_norm_is_searched_whole() -> None:
     rows = np.zeros((1_100_000, 16), np.float32)
     rows[np.arange(len(rows)), np.arange(len(rows)) % 16] = 1.0
-    found = analyse(of_variable("v", ArrayTensor(rows)), None, EVERYTHING, CutOptions())
+    found = analyze(of_variable("v", ArrayTensor(rows)), None, EVERYTHING, CutOptions())
     assert (found.duplicates, found.duplicates_exact) == (len(rows) - 16, True)
 
 
@@ -145,13 +145,13 @@ def test_values_that_are_no_weights_are_refused(value: float) -> None:
     with pytest.raises(UnreadableError, match=r"table user/embedding: row 77 \(key b'77'\) has .* in column 3"):
         look(make_table(np.array([b"%d" % one for one in range(100)], object), rows, parts=3))
     with pytest.raises(UnreadableError, match=r"table v: row 77 has .* in column 3, expected finite"):
-        analyse(of_variable("v", ArrayTensor(rows)), None, EVERYTHING, CutOptions())
+        analyze(of_variable("v", ArrayTensor(rows)), None, EVERYTHING, CutOptions())
 
 
 def test_progress_tells_all_bytes() -> None:
     told: list[int] = []
     source = of_variable("v", ArrayTensor(rows_of(1000)))
-    analyse(source, None, EVERYTHING, CutOptions(), lambda name, size: told.append(size))
+    analyze(source, None, EVERYTHING, CutOptions(), lambda name, size: told.append(size))
     assert sum(told) == 1000 * DIM * 4
 
 

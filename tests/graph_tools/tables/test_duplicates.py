@@ -25,7 +25,7 @@ def test_rows_of_one_number_have_different_hashes() -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("dim", [1, 3, 8])
 def test_rows_have_one_hash_where_they_are_equal(dtype: type, dim: int) -> None:
-    # Numbers with few bits, as quantised training leaves them.
+    # Numbers with few bits, as quantized training leaves them.
     rows = np.random.default_rng(0).integers(-8, 8, (4000, dim)).astype(dtype)
     hashes = row_hashes(rows)
     distinct = np.unique(rows.astype(np.float64), axis=0)

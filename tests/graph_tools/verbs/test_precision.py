@@ -30,7 +30,7 @@ def layers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _fused(source: Path, out: Path, **options: Any) -> tuple[FuseReport, dict[str, Any], set[bytes]]:
-    """Fuse; return the report, the manifest's `precision`, and what the ops of the artefact say."""
+    """Fuse; return the report, the manifest's `precision`, and what the ops of the artifact say."""
     report = fuse(source, out, **{"samples": 13, **options})
     manifest = json.loads((out / "assets.extra/recprocessor/manifest.json").read_text())
     towers = read_model(out).graph.of("RecDenseTower")
@@ -72,8 +72,8 @@ def test_labels_count_more_than_the_order(tmp_path: Path) -> None:
     x = random.normal(size=(400, fuse_support.FEATURES)).astype(np.float32)
     names = np.array([b"a", b"b"] * (len(x) // 2))
     # Labels that have nothing to do with the scores: whatever their order is, AUC stays about a half.
-    np.savez(tmp_path / "labelled.npz", x=x, name=names, labels=np.arange(len(x)) % 2)
-    _, said, _ = _fused(close, tmp_path / "out", requests=[tmp_path / "labelled.npz"], samples=0)
+    np.savez(tmp_path / "labeled.npz", x=x, name=names, labels=np.arange(len(x)) % 2)
+    _, said, _ = _fused(close, tmp_path / "out", requests=[tmp_path / "labeled.npz"], samples=0)
     measured = said["certificate"]
     assert measured["rank_correlation_loss"] > LIMIT
     assert measured["auc_loss"] is not None

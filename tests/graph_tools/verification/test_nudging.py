@@ -89,7 +89,7 @@ def test_scores_of_ids_that_cancel_are_no_difference(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", [3, 8])
-def test_folded_normalisation_is_cut(tmp_path: Path, seed: int) -> None:
+def test_folded_normalization_is_cut(tmp_path: Path, seed: int) -> None:
     """Two of ten such models were refused."""
     random = np.random.default_rng(seed)
     tf.keras.utils.set_random_seed(seed)

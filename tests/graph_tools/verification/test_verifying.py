@@ -112,7 +112,7 @@ def test_a_wrong_asset_is_found(string_model: Path, tmp_path: Path) -> None:
     assert [one.name for one in report.outputs if one.only_scores_differ] == ["score"]
 
 
-def test_bags_are_recognised_by_their_use(tmp_path: Path) -> None:
+def test_bags_are_recognized_by_their_use(tmp_path: Path) -> None:
     a = verify_models.build_bags(tmp_path / "a")
     report = verify(a, a, samples=20)
     assert report.passed, report.reasons

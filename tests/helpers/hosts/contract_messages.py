@@ -84,13 +84,13 @@ def make_request(inputs: Mapping[str, Any], signature: str = "", outputs: Iterab
 
 
 def encode(inputs: Mapping[str, Any], signature: str = "", outputs: Iterable[str] = ()) -> bytes:
-    """Return a serialised `PredictRequest`."""
+    """Return a serialized `PredictRequest`."""
     data: bytes = make_request(inputs, signature, outputs).SerializeToString()
     return data
 
 
 def decode(data: bytes) -> dict[str, np.ndarray]:
-    """Return the outputs of a serialised `PredictResponse`."""
+    """Return the outputs of a serialized `PredictResponse`."""
     arrays = {}
     for entry in messages()["PredictResponse"].FromString(data).outputs:
         (name, field) = next((n, f) for n, (number, f) in _DTYPES.items() if number == entry.value.dtype)

@@ -18,7 +18,7 @@ def require_serving_stubs() -> None:
 
 
 def tfserving_request(inputs: dict[str, Any], **spec: Any) -> bytes:
-    """Serialise a PredictRequest with TensorFlow Serving's stubs; `spec` sets fields of its ModelSpec."""
+    """Serialize a PredictRequest with TensorFlow Serving's stubs; `spec` sets fields of its ModelSpec."""
     require_serving_stubs()
     import tensorflow as tf
     from tensorflow_serving.apis import predict_pb2

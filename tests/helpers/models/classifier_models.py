@@ -20,7 +20,7 @@ def build_classifier(path: Path) -> Path:
     """Features x (float, default 0) and bias (float, default 0).
 
     Signatures: serving_default (classify: classes and scores), scores_only and classes_only (classify), regress
-    (2 * (x + bias), [batch, 1]), and predict (the serialised examples -> "sum").
+    (2 * (x + bias), [batch, 1]), and predict (the serialized examples -> "sum").
     """
     tf = tensorflow()
     v1 = tf.compat.v1

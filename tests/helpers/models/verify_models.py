@@ -66,7 +66,7 @@ def build_bags(path: Path, *, scale: float = 1.0) -> Path:
 
 
 def build_examples(path: Path, *, factor: float = 2.0) -> Path:
-    """Serialised `tf.Example` messages with price float32 [1] and tags of strings -> score float32 [batch]."""
+    """Serialized `tf.Example` messages with price float32 [1] and tags of strings -> score float32 [batch]."""
     import tensorflow as tf
 
     module = tf.Module()

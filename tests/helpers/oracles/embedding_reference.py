@@ -26,7 +26,7 @@ from graph_tools.plans.embedding_parts import (
     WrapNegative,
 )
 from graph_tools.plans.embedding_plan import EmbeddingPlan
-from graph_tools.store.quantise import decode
+from graph_tools.store.quantize import decode
 from graph_tools.store.spec import EncodedRows, TableSpec
 
 Array = np.ndarray[Any, Any]

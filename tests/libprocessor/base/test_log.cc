@@ -18,7 +18,7 @@ struct Sink {
     sink->severity = severity;
     sink->message = message;
   }
-  int calls = 0;  // the log serialises its sink
+  int calls = 0;  // the log serializes its sink
   int32_t severity = -1;
   std::string message;
 };

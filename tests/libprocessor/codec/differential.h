@@ -22,7 +22,7 @@ std::unique_ptr<SignatureSet> MakeWideSignatures(std::string_view protocol);
 /// \return "" if generated code agrees, else what differs. Bytes that generated code cannot parse need only be survived.
 std::string Compare(std::string_view protocol, std::string_view bytes, const SignatureSet& signatures);
 
-/// A serialised request to MakeWideSignatures that both must accept, at random.
+/// A serialized request to MakeWideSignatures that both must accept, at random.
 std::string RandomRequest(std::string_view protocol, std::mt19937_64* random);
 
 /// The same request with its fields in another order wherever order means nothing, some of the packed fields unpacked

@@ -47,7 +47,7 @@ int64_t ScalarCount(const tensorflow::eas::ArrayProto& message, DataType dtype) 
   }
 }
 
-/// Calls `call` with a value of the integer type of `dtype`; quantised types are integers of their width.
+/// Calls `call` with a value of the integer type of `dtype`; quantized types are integers of their width.
 template <typename Call>
 void WithIntType(DataType dtype, Call&& call) {
   switch (dtype) {

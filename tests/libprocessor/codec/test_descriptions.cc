@@ -199,7 +199,7 @@ TEST_F(DescriptionsTest, WhatIsNotThereIsNamed) {
   EXPECT_EQ(words({}), "INVALID_ARGUMENT model: no name, expected one");
   EXPECT_EQ(words({"none", {}, {}, {}}), "NOT_FOUND model 'none': not served");
   EXPECT_EQ(words({"ranking", 9, {}, {}}), "NOT_FOUND model 'ranking' version 9: not served");
-  EXPECT_EQ(words({"ranking", {}, "x\n", {}}), "INVALID_ARGUMENT model 'ranking': no version is labelled 'x\\n'");
+  EXPECT_EQ(words({"ranking", {}, "x\n", {}}), "INVALID_ARGUMENT model 'ranking': no version is labeled 'x\\n'");
   EXPECT_EQ(words({"ranking", 4, {}, {}}), "UNAVAILABLE model 'ranking' version 4: failed, expected a loaded one");
   EXPECT_EQ(words({"empty", {}, {}, {}}), "NOT_FOUND model 'empty': no version is served");
   EXPECT_EQ(Ask("tfserving", "Predict").status().code(), absl::StatusCode::kUnimplemented);

@@ -98,13 +98,13 @@ class EmbeddingTableOpTest : public ::testing::Test {
   std::unique_ptr<tensorflow::Session> session_;
 };
 
-TEST_F(EmbeddingTableOpTest, ATableIsFoundOnceItIsInitialised) {
+TEST_F(EmbeddingTableOpTest, ATableIsFoundOnceItIsInitialized) {
   int64_t rows = 0;
   absl::Status status = CountRows("rows_one", &rows);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  EXPECT_NE(status.message().find("table 'one': not initialised"), std::string::npos) << status;
+  EXPECT_NE(status.message().find("table 'one': not initialized"), std::string::npos) << status;
   status = CountRows("rows_two", &rows);
-  EXPECT_NE(status.message().find("table 'prices': not initialised"), std::string::npos) << status;
+  EXPECT_NE(status.message().find("table 'prices': not initialized"), std::string::npos) << status;
 
   ASSERT_TRUE(Initialize("init_one", Write("a.emb", 7)).ok());
   ASSERT_TRUE(CountRows("rows_one", &rows).ok());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pairwise term of factorisation machines against the sum over pairs, for each instruction set.
+// The pairwise term of factorization machines against the sum over pairs, for each instruction set.
 #include "src/kernels/fm_interaction.h"
 
 #include "naive.h"

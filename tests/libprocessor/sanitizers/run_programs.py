@@ -19,7 +19,7 @@ OPTIONS = {
     # Messages of protobuf are filled by our code, which marks what is unused, and by TensorFlow's, which does not.
     "ASAN_OPTIONS": "detect_container_overflow=0:detect_leaks=1:strict_init_order=1",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-    # The memory that TensorFlow touches is not watched: it synchronises by means that the sanitizer does not see.
+    # The memory that TensorFlow touches is not watched: it synchronizes by means that the sanitizer does not see.
     "TSAN_OPTIONS": "ignore_noninstrumented_modules=1:second_deadlock_stack=1",
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }

@@ -15,7 +15,7 @@ uint32_t Extend(uint32_t crc, const std::string& bytes) {
 }
 
 TEST(TableCrc, IsThatOfTheStandard) {
-  EXPECT_EQ(Extend(0, "123456789"), 0xe3069283u);            // the catalogue's check value
+  EXPECT_EQ(Extend(0, "123456789"), 0xe3069283u);            // the catalog's check value
   EXPECT_EQ(Extend(0, std::string(32, '\0')), 0x8a9136aau);  // RFC 3720, B.4
   EXPECT_EQ(Extend(0, std::string(32, '\xff')), 0x62a8ab43u);
 }

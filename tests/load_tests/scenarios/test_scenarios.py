@@ -15,7 +15,7 @@ from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
 from load_tests._report import Target
 from load_tests.scenarios.__main__ import main
-from load_tests.scenarios.catalogue import SCENARIOS, Play
+from load_tests.scenarios.catalog import SCENARIOS, Play
 from load_tests.scenarios.page import render
 
 

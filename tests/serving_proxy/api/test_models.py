@@ -267,7 +267,7 @@ def test_the_json_of_a_deeprec_processor_is_deployed_as_it_is(
         (lambda client, name: client.deploy(name, "/etc/hostname"), InvalidError, "no folder, expected a SavedModel"),
         (lambda client, name: client.deploy(name, "/etc", version=0), InvalidError, "version: Input should be greater"),
         (lambda client, name: client.deploy(name, "/etc", cpuset="0-9999"), InvalidError, "cpuset: CPUs"),
-        (lambda client, name: client.deploy(name, "/etc", colour="red"), InvalidError, "colour: Extra inputs"),
+        (lambda client, name: client.deploy(name, "/etc", color="red"), InvalidError, "color: Extra inputs"),
         (
             lambda client, name: client.deploy(name, "/etc", warmup="/gone"),
             NotFoundError,

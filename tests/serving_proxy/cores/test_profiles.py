@@ -123,11 +123,11 @@ def test_a_given_profile_of_another_graph_is_passed_over_once_that_is_known(
     # What graph-tools made of it has another graph.
     for module in (profiles_module, gate_module):
         monkeypatch.setattr(module, "fingerprint", lambda _: "f" * 16)
-    optimised = replace(version, path="/artefacts/3")
+    optimized = replace(version, path="/artefacts/3")
     for _ in range(3):
-        asyncio.run(profiles.look([optimised]))
+        asyncio.run(profiles.look([optimized]))
         profile(control.options.profiles, us=200.0)
-    assert profiles.of(optimised) is None, "it is measured"
+    assert profiles.of(optimized) is None, "it is measured"
     events = [one for one in control.repository.events() if one.kind == "profile"]
     assert len(events) == 1
     assert f"of graph {GRAPH}, expected {'f' * 16}" in events[0].message

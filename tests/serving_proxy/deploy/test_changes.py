@@ -121,7 +121,7 @@ def test_the_last_good_version_before_the_last_goes(two: Model) -> None:
     assert model.versions[3].state == State.STOPPED
 
 
-def test_a_labelled_version_stays(two: Model) -> None:
+def test_a_labeled_version_stays(two: Model) -> None:
     model = settled(promote(two.change(labels={"old": 3}), 4).model)
     model = settled(promote(settled(deployed(model, 5)), 5).model)
     assert model.versions[3].state == State.READY

@@ -111,9 +111,9 @@ def test_a_job_says_that_it_waits_only_where_it_does(place: Place, monkeypatch: 
 
     async def run() -> None:
         place.deploy(optimize="fp32")
-        async with place.pipeline.optimising:
+        async with place.pipeline.optimizing:
             place.pipeline.begin("ranking", 3)
-            await says("waiting for another optimisation")
+            await says("waiting for another optimization")
             assert "waiting for other validations" not in said
         # From the first moment on, and not from the worker's first word.
         await says("optimizing")

@@ -137,10 +137,10 @@ def test_a_vocabulary_that_is_no_asset_is_refused(tmp_path: Path) -> None:
     (asset,) = graph.asset_file_def
     for name in ("../../secret", "/etc/passwd", ""):
         asset.filename = name
-        with pytest.raises(DeniedError, match="the initialiser reaches InitializeTableFromTextFileV2"):
+        with pytest.raises(DeniedError, match="the initializer reaches InitializeTableFromTextFileV2"):
             check_ops("x", graph, ())
     del graph.asset_file_def[:]
-    with pytest.raises(DeniedError, match="the initialiser reaches InitializeTableFromTextFileV2"):
+    with pytest.raises(DeniedError, match="the initializer reaches InitializeTableFromTextFileV2"):
         check_ops("x", graph, ())
 
 
@@ -198,7 +198,7 @@ def test_graphs_of_before_and_what_a_signature_is_fed(tmp_path: Path) -> None:
     assert ops_of(save("path", 0)) == {"ReadFile"}
     assert ops_of(save("content", 1)) == set()
     (found,) = reached_ops(read_meta_graph(save("main", 1)))
-    assert (found.op, found.root) == ("WriteFile", "the initialiser")
+    assert (found.op, found.root) == ("WriteFile", "the initializer")
 
 
 def test_functions_that_call_each_other_end(tmp_path: Path) -> None:

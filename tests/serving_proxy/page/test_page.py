@@ -262,7 +262,7 @@ def test_a_narrow_screen_needs_no_scrolling_aside(visit: Make, proxy: ProxyThrea
         assert seen.complaints == []
 
 
-def test_colours_and_motion_are_as_the_system_has_them(visit: Make) -> None:
+def test_colors_and_motion_are_as_the_system_has_them(visit: Make) -> None:
     def back(**options: str) -> tuple[str, str]:
         with visit(**options) as seen:
             seen.live().page.locator(".share").first.wait_for()

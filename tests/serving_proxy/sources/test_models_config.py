@@ -118,7 +118,7 @@ def test_what_is_wrong_with_one_model_is_refused_alone() -> None:
         entry("old", "model_type: TENSORFLOW", "file:///models/old"),
         entry("local", "", "file://localhost/models/local"),
         entry("zero", "model_version_policy { specific { versions: 0 versions: 3 } }"),
-        entry("labelled", 'version_labels { key: "canary" value: 0 }'),
+        entry("labeled", 'version_labels { key: "canary" value: 0 }'),
         entry("only_zero", "model_version_policy { specific { versions: 0 } }"),
         entry("team/ranking"),
         entry("other", "model_type: OTHER"),
@@ -129,13 +129,13 @@ def test_what_is_wrong_with_one_model_is_refused_alone() -> None:
     assert parsed is not None
     found, refused = parsed
     models = {one.name: one for one in found}
-    assert set(models) == {"plain", "old", "local", "zero", "labelled"}
+    assert set(models) == {"plain", "old", "local", "zero", "labeled"}
     assert (models["old"].base_path, models["local"].base_path) == ("/models/old", "/models/local")
     assert models["zero"].policy.versions == (3,)
-    assert models["labelled"].labels == {}
-    assert set(refused) == {"zero", "labelled", "only_zero", "team/ranking", "other", "elsewhere", "plain"}
+    assert models["labeled"].labels == {}
+    assert set(refused) == {"zero", "labeled", "only_zero", "team/ranking", "other", "elsewhere", "plain"}
     assert refused["zero"] == "models.config: model 'zero': version 0 is not served, expected numbers from 1"
-    assert "label canary of version 0 is not served" in refused["labelled"]
+    assert "label canary of version 0 is not served" in refused["labeled"]
     assert "has versions [0], expected numbers from 1" in refused["only_zero"]
     assert "model 'team/ranking': expected letters" in refused["team/ranking"]
     assert "has model_type OTHER, expected TENSORFLOW" in refused["other"]

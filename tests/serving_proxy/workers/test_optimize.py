@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deployments that are optimised: by the real graph-tools, in a process of its own."""
+"""Deployments that are optimized: by the real graph-tools, in a process of its own."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def table_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def workers() -> list[int]:
-    """Return the processes that optimise for this one."""
+    """Return the processes that optimize for this one."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -60,7 +60,7 @@ def workers() -> list[int]:
     return found
 
 
-def test_an_optimised_model_is_verified_served_and_removed(
+def test_an_optimized_model_is_verified_served_and_removed(
     proxy: ProxyThread, client: Client, table_model: Path, name: str
 ) -> None:
     job = client.deploy(name, table_model, version=3, optimize=True, precision="fp32")["job"]
@@ -83,7 +83,7 @@ def test_an_optimised_model_is_verified_served_and_removed(
     assert table_model.exists()
 
 
-def test_a_model_that_cannot_be_optimised_fails_with_the_reason(
+def test_a_model_that_cannot_be_optimized_fails_with_the_reason(
     client: Client, tiny_model: Path, name: str, tmp_path: Path
 ) -> None:
     shutil.copytree(tiny_model, tmp_path / "4")
@@ -95,7 +95,7 @@ def test_a_model_that_cannot_be_optimised_fails_with_the_reason(
     assert client.versions(name)["versions"][0]["reason"] == str(failed.value)
 
 
-def test_an_optimisation_is_cancelled_and_leaves_nothing(
+def test_an_optimization_is_cancelled_and_leaves_nothing(
     proxy: ProxyThread, client: Client, string_model: Path, name: str
 ) -> None:
     job = client.deploy(name, string_model, version=3, optimize=True)["job"]

@@ -4,7 +4,7 @@
 //
 //	client-example --address 127.0.0.1:8500 --model ranking REQUEST RESPONSE
 //
-// REQUEST is a file with a serialised tensorflow.serving.PredictRequest, RESPONSE where to write the PredictResponse. Who
+// REQUEST is a file with a serialized tensorflow.serving.PredictRequest, RESPONSE where to write the PredictResponse. Who
 // answered is printed as JSON. Programs with generated stubs call the stub instead of Invoke; the rest is the same.
 package main
 

@@ -5,7 +5,7 @@
 //
 //	drop-in-example CONFIG REQUEST [RESPONSE]
 //
-// CONFIG is the JSON configuration or, after an '@', the file that holds it; REQUEST a file with a serialised
+// CONFIG is the JSON configuration or, after an '@', the file that holds it; REQUEST a file with a serialized
 // tensorflow.eas.PredictRequest; RESPONSE where to write the PredictResponse.
 package main
 

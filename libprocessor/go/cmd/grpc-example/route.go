@@ -10,7 +10,7 @@ const (
 	fieldName      protowire.Number = 1
 )
 
-// modelName reads model_spec.name out of a serialised PredictRequest, and nothing else of it.
+// modelName reads model_spec.name out of a serialized PredictRequest, and nothing else of it.
 func modelName(request []byte) (string, error) {
 	name := ""
 	err := eachBytesField(request, fieldModelSpec, func(spec []byte) error {

@@ -90,7 +90,7 @@ func TestSamplesAndAnEarlyEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	data, _ := os.ReadFile(path)
-	if answered := summarise(s, began, clients).Requests; answered == 0 || len(data) != 16*answered {
+	if answered := summarize(s, began, clients).Requests; answered == 0 || len(data) != 16*answered {
 		t.Errorf("%d bytes of %d requests", len(data), answered)
 	}
 	for ; len(data) > 0; data = data[16:] {
@@ -157,7 +157,7 @@ func TestGRPC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := summarise(s, began, clients)
+	r := summarize(s, began, clients)
 	failed := r.Failed["RESOURCE_EXHAUSTED"]
 	if r.Requests < 10 || failed == 0 || len(r.Failed) != 1 || r.Requests+failed != int(calls.Load()) {
 		t.Errorf("got %d answers and %v of %d calls", r.Requests, r.Failed, calls.Load())
@@ -186,7 +186,7 @@ func TestGRPCFollowsAServerThatGoesAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := summarise(s, began, clients)
+	r := summarize(s, began, clients)
 	for what := range r.Failed { // nobody listens any more, but no call was cut off
 		if what != "RESOURCE_EXHAUSTED" && !strings.Contains(what, "refused") {
 			t.Errorf("got %v", r.Failed)
@@ -231,7 +231,7 @@ func TestREST(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := summarise(s, began, clients)
+	r := summarize(s, began, clients)
 	if r.Requests < 10 || r.Failed["429"] == 0 || len(r.Failed) != 1 || r.Late == nil {
 		t.Errorf("got %+v", r)
 	}

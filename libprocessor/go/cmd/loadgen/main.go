@@ -130,7 +130,7 @@ func run(arguments []string) error {
 	}
 	encoder := json.NewEncoder(os.Stdout)
 	encoder.SetIndent("", " ")
-	return encoder.Encode(summarise(s, began, clients))
+	return encoder.Encode(summarize(s, began, clients))
 }
 
 func main() {

@@ -50,7 +50,7 @@ type interval struct {
 	Latency  quantiles `json:"latency_us"`
 }
 
-func summarise(s settings, began time.Time, clients []*client) report {
+func summarize(s settings, began time.Time, clients []*client) report {
 	var samples []sample
 	r := report{
 		Address: s.address, Over: s.over, Path: s.path, Clients: s.clients, Asked: s.rate,

@@ -316,7 +316,7 @@ absl::Status RestoreVariables(const std::string& dir, const std::string& checkpo
   if (absl::Status s = tensorflow::internal::GetInitOp(dir, meta_graph, &init_op); !s.ok()) return s;
   if (!init_op.empty()) {
     if (absl::Status s = run(asset_feeds, init_op); !s.ok()) {
-      return absl::Status(s.code(), absl::StrCat("initialiser '", init_op, "': ", s.message()));
+      return absl::Status(s.code(), absl::StrCat("initializer '", init_op, "': ", s.message()));
     }
   }
   return absl::OkStatus();

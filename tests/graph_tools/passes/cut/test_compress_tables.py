@@ -17,7 +17,7 @@ from graph_tools.passes.cut.eliminate_control_inputs import EliminateControlInpu
 from graph_tools.passes.cut.eliminate_identities import EliminateIdentities
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
-from graph_tools.store.rows import dequantise, quantise
+from graph_tools.store.rows import dequantize, quantize
 from graph_tools.tables.plain import PlainTable
 from graph_tools.tables.plan import plan_variable
 from graph_tools.tensors import ArrayTensor
@@ -93,7 +93,7 @@ def test_rows_are_as_before(tmp_path: Path, kind: str, body: Any, row_type: str)
         "fp32": lambda: table,
         "bf16": lambda: table.astype(ml_dtypes.bfloat16).astype(np.float32),
         "fp16": lambda: table.astype(np.float16).astype(np.float32),
-    }.get(row_type, lambda: dequantise(quantise(table, row_type), row_type, DIM))()
+    }.get(row_type, lambda: dequantize(quantize(table, row_type), row_type, DIM))()
     for asked in (ids, ids[:0], ids[0, 0], np.arange(ROWS)):
         np.testing.assert_array_equal(serve(ids=asked), expected[asked])
     assert abs(checkpoint_bytes(serve.path) - record.bytes) < 1500
@@ -243,7 +243,7 @@ def test_bags_of_rows_are_as_before(tmp_path: Path, kind: str, row_type: str) ->
     rounded = {
         "fp32": lambda one: one,
         "bf16": lambda one: one.astype(ml_dtypes.bfloat16).astype(np.float32),
-    }.get(row_type, lambda one: dequantise(quantise(one, row_type), row_type, 16))
+    }.get(row_type, lambda one: dequantize(quantize(one, row_type), row_type, 16))
     expected = Loaded(bags(tmp_path / "rounded", [rounded(table) for table in tables]))
     serve = Served(model, tmp_path / "out")
     vocabulary = np.array([b"", b"", *(b"%d" % one for one in range(900))], object)

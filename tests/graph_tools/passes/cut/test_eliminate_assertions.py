@@ -28,13 +28,13 @@ def checked_numbers(v1: Any, x: Any) -> Any:
     return v1.nn.relu(v1.debugging.check_numerics(x, "not a number"))
 
 
-def summarised(v1: Any, x: Any) -> Any:
+def summarized(v1: Any, x: Any) -> Any:
     scalar = v1.summary.scalar("mean", v1.reduce_mean(x))
     with v1.control_dependencies([v1.summary.merge([scalar, v1.summary.histogram("x", x)])]):
         return v1.nn.relu(x)
 
 
-@pytest.mark.parametrize("build", [asserted, printed, checked_numbers, summarised])
+@pytest.mark.parametrize("build", [asserted, printed, checked_numbers, summarized])
 def test_nothing_but_the_model_is_left(tmp_path: Path, build: Any) -> None:
     model, result = checked(from_graph(tmp_path, build, 3), x_of(3), EliminateAssertions())
     assert result.applied

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batch normalisation goes into the weights beside it, where that keeps scores."""
+"""Batch normalization goes into the weights beside it, where that keeps scores."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def variable(v1: Any, name: str, *shape: int, low: float = -1.0, high: float = 1
 
 
 def norm(v1: Any, x: Any, channels: int, name: str = "bn") -> Any:
-    """Normalise as tf.nn.batch_normalization writes it."""
+    """Normalize as tf.nn.batch_normalization writes it."""
     with v1.variable_scope(name):
         gamma, beta = variable(v1, "gamma", channels, low=0.5), variable(v1, "beta", channels)
         mean, variance = variable(v1, "mean", channels), variable(v1, "variance", channels, low=0.1, high=3.0)

@@ -42,7 +42,7 @@ def test_default_limit_keeps_small_ones(tmp_path: Path) -> None:
     assert result.applied == 0
 
 
-def test_constants_of_initialisers_stay(tmp_path: Path) -> None:
+def test_constants_of_initializers_stay(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         words = v1.constant([str(i) for i in range(1000)], name="words")
         filler = v1.lookup.KeyValueTensorInitializer(words, v1.range(1000, dtype=v1.int64))
@@ -51,7 +51,7 @@ def test_constants_of_initialisers_stay(tmp_path: Path) -> None:
 
     source = from_graph(tmp_path, build, 3)
     _, result = checked(source, x_of(3), MoveConstants(limit=100))
-    assert ("words", "an initialiser uses it, which may run before variables are restored") in result.refused
+    assert ("words", "an initializer uses it, which may run before variables are restored") in result.refused
 
 
 @pytest.mark.parametrize("name", ["words"])

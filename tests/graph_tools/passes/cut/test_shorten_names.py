@@ -30,7 +30,7 @@ def test_names_are_those_of_ops(tmp_path: Path) -> None:
     assert [name for name in names if "/" in name] == ["a_rather_long_scope/kernel"]
 
 
-def test_tables_and_initialisers_keep_their_names(string_model: Path, tmp_path: Path) -> None:
+def test_tables_and_initializers_keep_their_names(string_model: Path, tmp_path: Path) -> None:
     model, _ = rewritten(string_model, ShortenNames())
     assert set(model.init) <= set(model.graph.nodes)
     assert set(model.assets) <= set(model.graph.nodes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activations, normalisations and gates that take many nodes are one layer of a tower, however they are spelled."""
+"""Activations, normalizations and gates that take many nodes are one layer of a tower, however they are spelled."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_activations(tmp_path: Path, spelling: Spelling) -> None:
 
 
 @pytest.mark.parametrize("spelling", NORMS, ids=lambda one: one.__name__)
-def test_layer_normalisation(tmp_path: Path, spelling: Spelling) -> None:
+def test_layer_normalization(tmp_path: Path, spelling: Spelling) -> None:
     def build(v1: Any, x: Any) -> Any:
         y = dense(v1, x, WIDTH, "one")
         return dense(v1, v1.tanh(spelling(v1, y + dense(v1, v1.nn.relu(y), WIDTH, "two"))), 2, "three")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pairwise term of factorisation machines becomes one node, in any spelling."""
+"""The pairwise term of factorization machines becomes one node, in any spelling."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_masks_of_queries_and_keys(tmp_path: Path, heads: int) -> None:
 
 @pytest.mark.parametrize("length", [FIELDS, None])
 def test_keras_layers(tmp_path: Path, length: int | None) -> None:
-    """Export SASRec's block: attention that a mask bounds, a residual and its normalisation."""
+    """Export SASRec's block: attention that a mask bounds, a residual and its normalization."""
     x = tf.keras.Input((length, DIM), name="x")
     attended = tf.keras.layers.MultiHeadAttention(HEADS, DIM // HEADS)(x, x, use_causal_mask=True)
     model = tf.keras.Model(x, tf.keras.layers.LayerNormalization()(x + attended))

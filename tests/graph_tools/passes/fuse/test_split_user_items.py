@@ -240,8 +240,8 @@ def test_numbers_that_are_the_same_for_any_rows_do_not_matter(tmp_path: Path) ->
 
 def test_what_the_items_do_among_themselves_does_not_matter(tmp_path: Path) -> None:
     def score(v1: Any, user: Any, item: Any) -> Any:
-        centred = item - v1.reduce_mean(item, 0, keepdims=True)
-        return v1.sin(user) * centred + v1.cumsum(item, 0)
+        centered = item - v1.reduce_mean(item, 0, keepdims=True)
+        return v1.sin(user) * centered + v1.cumsum(item, 0)
 
     _, result = checked(export(tmp_path, score), requests(), "user")
     assert result.applied == 1
@@ -344,7 +344,7 @@ def two_signatures(path: Path, one: tuple[str, ...], other: tuple[str, ...]) -> 
     return path
 
 
-def test_einsum_and_normalisation_act_on_rows(tmp_path: Path) -> None:
+def test_einsum_and_normalization_act_on_rows(tmp_path: Path) -> None:
     def score(v1: Any, user: Any, item: Any) -> Any:
         kernel = variable(v1, "kernel", DIM, 3, 2)
         a, b = (v1.einsum("bi,ijk->bjk", one, kernel) for one in (user, item))

@@ -280,7 +280,7 @@ def test_fused_lookup_is_refused_by_name(tmp_path: Path) -> None:
         read_model(path)
 
 
-def test_initialiser_that_is_missing_is_asked_for(tmp_path: Path) -> None:
+def test_initializer_that_is_missing_is_asked_for(tmp_path: Path) -> None:
     export = Export()
     handle = deeprec_table(export, "emb", KEYS, ROWS)
     rows = deeprec_lookup(export, handle, export.input("item"))

@@ -117,7 +117,7 @@ TEST(WritesState, BodiesOfFunctionsCount) {
 }
 
 TEST(WritesState, NamesInBodiesOfFunctionsAreNoNodesOfTheGraph) {
-  // As exporters write it: what initialises tables hangs on a node NoOp, and so do outputs of functions on theirs.
+  // As exporters write it: what initializes tables hangs on a node NoOp, and so do outputs of functions on theirs.
   tensorflow::MetaGraphDef meta_graph = MakeMetaGraph();
   AddNode(meta_graph.mutable_graph_def(), "table", "InitializeTableV2");
   AddNode(meta_graph.mutable_graph_def(), "NoOp", "NoOp").add_input("^table");

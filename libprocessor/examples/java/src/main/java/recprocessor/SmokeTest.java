@@ -15,7 +15,7 @@ import java.util.Map;
 /**
  * Answers one request from Java: {@code SmokeTest LIBRARY CONFIG REQUEST RESPONSE}.
  *
- * <p>LIBRARY is libprocessor.so, CONFIG the JSON configuration of the drop-in contract, REQUEST a file with a serialised
+ * <p>LIBRARY is libprocessor.so, CONFIG the JSON configuration of the drop-in contract, REQUEST a file with a serialized
  * tensorflow.eas.PredictRequest, RESPONSE where to write the PredictResponse.
  */
 public final class SmokeTest {

@@ -7,8 +7,8 @@ import pytest
 
 from graph_tools.errors import ConversionError
 from graph_tools.store.layout import ROW_TYPES, row_size
-from graph_tools.store.quantise import decode, encode
-from graph_tools.store.rows import dequantise, quantise
+from graph_tools.store.quantize import decode, encode
+from graph_tools.store.rows import dequantize, quantize
 from helpers.models.embedding_tables import rows_of
 
 
@@ -28,9 +28,9 @@ def test_rows_keep_their_values(row_type: str, dim: int) -> None:
 
 
 @pytest.mark.parametrize("row_type", ["int8", "int4"])
-def test_quantised_rows_are_those_of_cut(row_type: str) -> None:
+def test_quantized_rows_are_those_of_cut(row_type: str) -> None:
     rows = rows_of(57, 9)
-    by_cut = dequantise(quantise(rows, row_type), row_type, 9)
+    by_cut = dequantize(quantize(rows, row_type), row_type, 9)
     np.testing.assert_array_equal(decode(encode(rows, row_type), row_type, 9), by_cut)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows as a file holds them, from numbers and back; quantised as `cut` does it, so that both agree on every value."""
+"""Rows as a file holds them, from numbers and back; quantized as `cut` does it, so that both agree on every value."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from graph_tools.errors import ConversionError
 from graph_tools.store.layout import row_size
-from graph_tools.store.rows import Quantised, codes_width, dequantise, halve, is_quantised, quantise
+from graph_tools.store.rows import Quantized, codes_width, dequantize, halve, is_quantized, quantize
 from graph_tools.tensors import Array
 
 _HALVES = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp16": np.dtype(np.float16)}
@@ -26,12 +26,12 @@ def encode(rows: Array, row_type: str) -> Array:
     if row_type == "fp32":
         return _bytes(rows, np.dtype("<f4"), size)
     with np.errstate(over="ignore", invalid="ignore"):
-        if not is_quantised(row_type):
+        if not is_quantized(row_type):
             half = rows if rows.dtype == _HALVES[row_type] else halve(np.asarray(rows, np.float32), row_type)
             if row_type == "fp16" and not _as_finite(half, rows):
                 raise _too_large(row_type)
             return _bytes(half, _HALVES[row_type], size)
-        found = quantise(np.asarray(rows, np.float32), row_type)
+        found = quantize(np.asarray(rows, np.float32), row_type)
     if not np.isfinite(found.scale_bias).all():
         raise _too_large(row_type)
     made = np.empty((len(rows), size), np.uint8)
@@ -47,11 +47,11 @@ def decode(encoded: Array, row_type: str, dim: int) -> Array:
     if row_type == "fp32":
         rows: Array = packed.view("<f4")
         return rows
-    if not is_quantised(row_type):
+    if not is_quantized(row_type):
         wide: Array = packed.view(_HALVES[row_type]).astype(np.float32)
         return wide
     pairs = np.ascontiguousarray(packed[:, :4]).view("<f2")
-    return dequantise(Quantised(packed[:, 4 : 4 + codes_width(row_type, dim)], pairs), row_type, dim)
+    return dequantize(Quantized(packed[:, 4 : 4 + codes_width(row_type, dim)], pairs), row_type, dim)
 
 
 def _bytes(rows: Array, dtype: np.dtype[np.generic], size: int) -> Array:
